@@ -1,0 +1,50 @@
+/** DOM from data. Every string becomes a text node: nothing a user wrote is ever parsed as HTML. */
+import { cut, legible } from "./names";
+
+type Child = Node | string | null | undefined | false;
+type Attributes = Record<string, string | number | boolean | null | undefined>;
+
+/** `element("td", { class: "name" }, "weight")`; an attribute that is null or false is left out. */
+export function element<K extends keyof HTMLElementTagNameMap>(tag: K, attributes: Attributes = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+  const made = document.createElement(tag);
+  set(made, attributes);
+  append(made, children);
+  return made;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
+  const made = document.createElementNS(SVG, tag);
+  set(made, attributes);
+  append(made, children);
+  return made;
+}
+
+export function set(target: Element, attributes: Attributes): void {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) target.removeAttribute(name);
+    else target.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+function append(to: Element, children: readonly Child[]): void {
+  for (const child of children) if (child) to.append(child);
+}
+
+/** What a user wrote, in a box of its own: cut, unseen characters made visible, its direction kept inside. */
+export function words(text: string, className = "", limit = 300): HTMLElement {
+  const full = legible(text);
+  const short = cut(full, limit);
+  return element("bdi", { class: className || null, dir: "ltr", title: short === full ? null : full.slice(0, 2000) }, short);
+}
+
+/** A button whose keys stay in the view. */
+export function button(text: string, attributes: Attributes, pressed: () => void): HTMLButtonElement {
+  const made = element("button", { type: "button", ...OURS, ...attributes }, text);
+  made.addEventListener("click", pressed);
+  return made;
+}
+
+/** JupyterLab leaves the keys of an element alone that carries this. */
+export const OURS = { "data-lm-suppress-shortcuts": "true" } as const;

@@ -1,0 +1,2 @@
+"""temporary"""
+__version__ = "0.1.0"

@@ -1,0 +1,76 @@
+"""Counts, bytes, shapes and numbers → words. The one place that decides how a number is written."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_DECIMAL = ("", " k", " M", " G", " T", " P", " E")
+_SHORT = {
+    "float": "f", "bfloat": "bf", "complex": "c", "uint": "u", "int": "i", "qint": "qi", "quint": "qu",
+}  # fmt: skip
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def count(number: int) -> str:
+    """A number of elements, short: ``1,536``, ``786 k``, ``1.77 M``, ``124.4 M``."""
+    return f"{number:,}" if number < 100_000 else _compact(number)
+
+
+def size(number: int) -> str:
+    """A number of bytes in powers of 1,000: ``172 B``, ``4.9 kB``, ``2.68 TB``."""
+    if number < 1000:
+        return f"{number} B"
+    return _compact(number) + "B"
+
+
+def _compact(number: int) -> str:
+    power = min((len(str(number)) - 1) // 3, len(_DECIMAL) - 1)
+    value = number / 1000**power
+    digits = 2 if value < 10 else 1
+    if value >= 100 and power == 1:
+        digits = 0
+    return f"{value:.{digits}f}{_DECIMAL[power]}"
+
+
+def shape(sizes: tuple[int, ...] | None) -> str:
+    """``768×2304``; ``scalar`` for a tensor of no dimension, nothing where there is no shape."""
+    if sizes is None:
+        return ""
+    return "×".join("?" if n < 0 else str(n) for n in sizes) or "scalar"
+
+
+def dtype(name: str) -> str:
+    """``f32`` for ``float32``, ``bf16`` for ``bfloat16``, ``i64`` for ``int64``."""
+    match = re.fullmatch(r"([a-z]+?)(\d+.*)", name)
+    return _SHORT.get(match[1], match[1]) + match[2] if match else name
+
+
+def number(value: float) -> str:
+    """Four significant digits, without needless zeros: ``0.0201``, ``-1.5``, ``3.2e-07``; ``NaN`` and ``Inf`` as words."""
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**9 else f"{value:.3e}"
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "0"
+    if 1e-4 <= abs(value) < 1e6:
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:.3e}"
+
+
+def plural(number: int, word: str, many: str | None = None) -> str:
+    """``1 module``, ``5 modules``."""
+    return f"{number:,} {word if number == 1 else many or word + 's'}"
+
+
+def clean(text: str) -> str:
+    """Text of a user's with control and direction characters written out, so that it stays on its line and in its order."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "backslashreplace").decode("ascii"), text)
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` characters, with what is missing said."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"

@@ -1,0 +1,168 @@
+"""Modules and tensors that hang on a module unregistered: in lists, tuples, dicts, sets or plain attributes.
+
+PyTorch does not train, move or save them, and says nothing. What is registered elsewhere in the model too (a list
+kept beside a ``ModuleList``) is no ghost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+from modlab.inspection import entries, stores
+from modlab.inspection.marks import machinery
+from modlab.records.structure import Ghost
+
+DEEP = 4  # containers within containers
+WIDE = 100_000  # members looked at in one attribute
+
+_BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print)})
+_SEQUENCES = (list, tuple, set, frozenset, deque)
+
+
+class Hidden(NamedTuple):
+    """One module or tensor found in an attribute."""
+
+    place: str  # "[0]", "['a'][1]", "" for the attribute itself
+    thing: Any
+
+
+
+def suspicious(values: list[Any]) -> bool:
+    """Whether any of these attributes of a module is or holds a module or a tensor."""
+    for value in values:
+        if type(value) not in _BORING and next(members(value), None) is not None:
+            return True
+    return False
+
+
+class Finder:
+    """Tells ghosts from attributes that only point at what is registered anyway."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        self.registered: set[int] = set()
+        for module in modules:
+            self.registered.add(id(module))
+            self.registered.update(id(t) for _, t in stores.named_tensors(module))
+
+    def find(self, module: Module) -> tuple[Ghost, ...]:
+        """The ghosts among the attributes of `module`."""
+        found = []
+        for name, value in stores.contents(module).items():
+            if name in stores.STANDARD or type(value) in _BORING:
+                continue
+            hidden = [h for h in members(value) if id(h.thing) not in self.registered]
+            if hidden:
+                found.append(self._ghost(module, name, value, hidden))
+        return tuple(found)
+
+    def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden]) -> Ghost:
+        modules = [h.thing for h in hidden if stores.is_module(h.thing)]
+        tensors = [h.thing for h in hidden if not stores.is_module(h.thing)]
+        weights = {id(p): p for m in modules for p in _parameters(m)} | {id(t): t for t in tensors if isinstance(t, Parameter)}
+        count = sum(entries.describe("", "parameter", p).count for p in weights.values())
+        derived = _derived(module, name)
+        reason = derived or _reason(value, bool(modules))
+        fix = "" if derived else _fix(name, value, modules, tensors)
+        return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived))
+
+
+def members(value: Any) -> Iterator[Hidden]:
+    """Modules and tensors in an attribute, through nested containers; what is inside a module belongs to it."""
+    budget = WIDE
+    seen: set[int] = set()
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    while stack and budget:
+        place, thing, depth = stack.pop()
+        budget -= 1
+        if stores.is_module(thing) or isinstance(thing, Tensor):
+            if id(thing) not in seen:
+                seen.add(id(thing))
+                yield Hidden(place, thing)
+        elif depth < DEEP and type(thing) not in _BORING and id(thing) not in seen:
+            seen.add(id(thing))
+            stack.extend((place + mark, inner, depth + 1) for mark, inner in reversed(_open(thing)))
+
+
+def _open(thing: Any) -> list[tuple[str, Any]]:
+    try:
+        if isinstance(thing, Mapping):
+            return [(f"[{key!r}]", inner) for key, inner in thing.items() if type(inner) not in _BORING]
+        if isinstance(thing, _SEQUENCES):
+            return [(f"[{i}]", inner) for i, inner in enumerate(thing) if type(inner) not in _BORING]
+    except Exception:  # noqa: BLE001 - a container of the user's may do anything when it is looked into; then it hides its content well
+        return []
+    return []
+
+
+def _parameters(module: Module) -> Iterator[Parameter]:
+    stack, seen = [module], {id(module)}
+    while stack:
+        here = stack.pop()
+        for _, tensor in stores.named_tensors(here):
+            if isinstance(tensor, Parameter):
+                yield tensor
+        for _, child in stores.named_children(here):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                stack.append(child)
+
+
+def _derived(module: Module, name: str) -> str:
+    """Why a plain tensor attribute is there on purpose, if a known utility computes it before each forward."""
+    held = stores.contents(module)
+    marks = {machinery(hook) for hook in (held.get("_forward_pre_hooks") or {}).values()} - {"", "lazy"}
+    owned = {**held.get("_parameters", {}), **held.get("_buffers", {})}
+    if marks and any(other in owned for other in (f"{name}_orig", f"{name}_g")):
+        return f"computed before each forward ({', '.join(sorted(marks))})"
+    return ""
+
+
+def _reason(value: Any, has_modules: bool) -> str:
+    if stores.is_module(value):
+        return "set past registration: not trained, not moved, not saved"
+    if isinstance(value, Parameter):
+        return "a Parameter set past registration: not trained, not moved, not saved"
+    if isinstance(value, Tensor):
+        what = "has a grad_fn: computed once from something else" if value.grad_fn is not None else "a plain tensor attribute"
+        return f"{what}: not trained, not moved, not saved"
+    kind = "dict" if isinstance(value, Mapping) else _container(value)
+    return f"in a Python {kind}: not trained, not moved, not saved"
+
+
+def _container(value: Any) -> str:
+    return next((cls.__name__ for cls in _SEQUENCES if isinstance(value, cls)), type(value).__name__)
+
+
+def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
+    if stores.is_module(value):
+        return type(value).__name__
+    if isinstance(value, Tensor):
+        entry = entries.describe("", "attribute", value)
+        return f"tensor {entry.shape} {entry.dtype}"
+    parts = []
+    if modules:
+        kinds = {type(m).__name__ for m in modules}
+        parts.append(f"{len(modules)} {kinds.pop() if len(kinds) == 1 else 'modules'}")
+    if tensors:
+        parts.append(f"{len(tensors)} " + ("Parameter" if all(isinstance(t, Parameter) for t in tensors) else "tensor") + "s" * (len(tensors) > 1))
+    return f"{'dict' if isinstance(value, Mapping) else _container(value)} of {' and '.join(parts)}"
+
+
+def _fix(name: str, value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
+    if stores.is_module(value) or isinstance(value, Parameter):
+        return f"self.{name} = ...  # by plain assignment, after super().__init__()"
+    if isinstance(value, Tensor):
+        return f'self.register_buffer("{name}", ...)'
+    mapping, parameters = isinstance(value, Mapping), all(isinstance(t, Parameter) for t in tensors)
+    if modules and not tensors:
+        return f"self.{name} = nn.ModuleDict(...)" if mapping else f"self.{name} = nn.ModuleList(...)"
+    if tensors and not modules and parameters:
+        return f"self.{name} = nn.ParameterDict(...)" if mapping else f"self.{name} = nn.ParameterList(...)"
+    if tensors and not modules:
+        return f'self.register_buffer("{name}_0", ...)  # one for each tensor'
+    return "keep modules in an nn.ModuleList and parameters in an nn.ParameterList"

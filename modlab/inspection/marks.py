@@ -1,0 +1,79 @@
+"""What is special about a module, in a word each, and which of eight categories its class belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from modlab.inspection.stores import HOOKS
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+_BY_SUBPACKAGE = {
+    "linear": "linear", "conv": "conv", "batchnorm": "norm", "normalization": "norm", "instancenorm": "norm",
+    "activation": "activation", "dropout": "dropout", "sparse": "embedding", "container": "container", "channelshuffle": "own",
+}
+_BY_WORD = (
+    ("norm", "norm"), ("embed", "embedding"), ("dropout", "dropout"), ("conv2d", "conv"), ("linear", "linear"),
+)
+
+
+def category(cls: type) -> str:
+    """The kind of module by its class: torch's own sub-package first, then what the class derives from."""
+    if cls is nn.MultiheadAttention:
+        return "own"  # it lives in torch's `activation` file for historical reasons
+    for base in cls.__mro__:
+        origin = base.__module__
+        if origin.startswith("torch.nn.modules.") and base is not nn.Module:
+            return "own" if base is nn.MultiheadAttention else _BY_SUBPACKAGE.get(origin.rpartition(".")[2], "own")
+        if ".quantized" in origin:
+            return _by_word(base.__name__)
+    return "norm" if cls.__name__.endswith(("Norm", "Norm2d")) else "own"
+
+
+def _by_word(name: str) -> str:
+    return next((kind for word, kind in _BY_WORD if word in name.lower()), "own")
+
+
+def of_class(cls: type) -> tuple[str, ...]:
+    """Marks that every instance of a class has."""
+    marks = []
+    if issubclass(cls, torch.jit.ScriptModule):
+        marks.append("scripted")
+    if cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch._dynamo"):
+        marks.append("compiled")
+    if ".quantized" in cls.__module__ and cls.__module__.startswith(("torch.ao.", "torch.nn.")):
+        marks.append("quantized")
+    return tuple(marks)
+
+
+def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The marks that a module's hooks leave on it, and the hooks themselves as text (for telling modules apart).
+
+    Hooks that torch's own utilities put there are named after the utility; only the others count as hooks.
+    """
+    marks: list[str] = []
+    texts: list[str] = []
+    users = 0
+    for store in HOOKS:
+        for hook in (held.get(store) or {}).values():
+            mark = machinery(hook)
+            if not mark:
+                users += 1
+            elif mark not in marks:
+                marks.append(mark)
+            texts.append(f"{store} {getattr(hook, '__qualname__', type(hook).__name__)}")
+    if users:
+        marks.append("1 hook" if users == 1 else f"{users} hooks")
+    return tuple(marks), tuple(texts)
+
+
+def machinery(hook: object) -> str:
+    """The word for a hook that belongs to one of torch's own utilities, else nothing."""
+    cls = type(hook)
+    if any(base.__name__ == "BasePruningMethod" for base in cls.__mro__):
+        return "pruned"
+    if getattr(hook, "__name__", "") in ("_lazy_load_hook", "_infer_parameters"):
+        return "lazy"
+    return {"WeightNorm": "weight-normed", "SpectralNorm": "spectral-normed"}.get(cls.__name__, "")

@@ -1,0 +1,291 @@
+"""What a module tree is made of: plain, frozen, and stored folded (equal subtrees once, runs of them as one)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+ROOT = "(root)"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where else something is owned: `up` levels above this place, and from there down `path`; from the root if `up` is 0.
+
+    Relative links are what lets twelve equal blocks, each tied inside itself, be one subtree.
+    """
+
+    up: int
+    path: str
+
+    def resolve(self, place: str) -> str:
+        """The dotted name of the first owner, seen from the dotted name `place`."""
+        if self.up == 0:
+            return self.path
+        parts = place.split(".")
+        return ".".join([*parts[: len(parts) - self.up], *([self.path] if self.path else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """A parameter, a buffer or a reserved name, as the module that owns it holds it.
+
+    `shape` is None where there is none yet (reserved, lazy); `count` and `bytes` are 0 then.
+    """
+
+    name: str
+    kind: str  # "parameter", "buffer" or "reserved"
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+    device: str = ""
+    count: int = 0
+    bytes: int = 0
+    trainable: bool = False
+    persistent: bool = True
+    tied: Link | None = None
+    note: str = ""
+
+    @property
+    def lazy(self) -> bool:
+        """Registered, but without a shape until the first forward pass."""
+        return self.kind != "reserved" and self.shape is None
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """Modules or tensors that hang on a module in a way PyTorch does not see."""
+
+    name: str
+    what: str  # "list of 3 Linear"
+    reason: str
+    fix: str
+    modules: int
+    tensors: int
+    parameters: int  # elements that would be counted if it were registered
+    harmless: bool = False  # put there on purpose by a known machinery, such as pruning
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over a subtree; each tensor counts once, however many names it has."""
+
+    own_parameters: int = 0
+    parameters: int = 0
+    trainable: int = 0
+    buffers: int = 0
+    bytes: int = 0
+    lazy: int = 0
+    modules: int = 1
+    dtypes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring children that are equal: their names and the one subtree that stands for all.
+
+    Without a subtree it is a reserved name, or (with a link) a module that contains itself.
+    """
+
+    names: tuple[str, ...] | range  # a range where the names are consecutive numbers
+    subtree: Subtree | None
+    same_as: Link | None = None  # the module stands in the tree under an earlier name too
+
+    def name(self, index: int) -> str:
+        """The name of the child at `index` of this run."""
+        return str(self.names[index])
+
+    def holds(self, name: str) -> bool:
+        """Whether a child of that name is in the run."""
+        if isinstance(self.names, range):
+            return name.isdecimal() and str(int(name)) == name and int(name) in self.names
+        return name in self.names
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
+class Subtree:
+    """One distinct subtree: a module with everything below it. Equal ones are the same object."""
+
+    type: str
+    origin: str  # the Python module of the class
+    category: str  # "container", "linear", "conv", "norm", "activation", "dropout", "embedding" or "own"
+    extra: str
+    training: bool
+    flags: tuple[str, ...]
+    tensors: tuple[TensorEntry, ...]
+    runs: tuple[Run, ...]
+    ghosts: tuple[Ghost, ...]
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRecord:
+    """One module under one path."""
+
+    path: str
+    subtree: Subtree = field(repr=False)
+    depth: int = 0
+    count: int = 1  # how many equal neighbours this record stands for
+    last: str = ""  # the path of the last of them
+    same_as: str | None = None
+    reserved: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def type(self) -> str:
+        """The name of the class."""
+        return self.subtree.type
+
+    @property
+    def extra(self) -> str:
+        """What the module's ``extra_repr`` says."""
+        return self.subtree.extra
+
+    @property
+    def training(self) -> bool:
+        """True in training mode, False in evaluation mode."""
+        return self.subtree.training
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What is special about the module, in words."""
+        return self.subtree.flags
+
+    @property
+    def tensors(self) -> tuple[TensorEntry, ...]:
+        """The tensors and reserved names of the module itself."""
+        return self.subtree.tensors
+
+    @property
+    def own_parameters(self) -> int:
+        """Elements of the module's own parameters."""
+        return self.subtree.totals.own_parameters
+
+    @property
+    def total_parameters(self) -> int:
+        """Elements of all parameters at and below this module, each tensor once."""
+        return self.subtree.totals.parameters
+
+    @property
+    def trainable_parameters(self) -> int:
+        """Those of them that require a gradient."""
+        return self.subtree.totals.trainable
+
+    @property
+    def frozen_parameters(self) -> int:
+        """Those of them that do not."""
+        return self.subtree.totals.parameters - self.subtree.totals.trainable
+
+    @property
+    def total_buffers(self) -> int:
+        """Elements of all buffers at and below this module."""
+        return self.subtree.totals.buffers
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all parameters and buffers at and below this module."""
+        return self.subtree.totals.bytes
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of these tensors."""
+        return self.subtree.totals.dtypes
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices of these tensors."""
+        return self.subtree.totals.devices
+
+    def __repr__(self) -> str:
+        own = ", ".join(f"{t.name} {t.shape}" for t in self.tensors if t.shape is not None)
+        return f"<{self.path or ROOT}: {self.type}, {self.total_parameters:,} parameters{': ' + own if own else ''}>"
+
+
+_NO_MODULE = Subtree("None", "", "own", "", True, (), (), (), (), Totals(modules=0))
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRecord:
+    """A whole tree, folded: its root, below which each distinct subtree is one object however often it occurs."""
+
+    root: Subtree
+    modules: int  # distinct modules, the root among them
+    ties: int = 0  # tensors with several owners
+    tied: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
+    aliased: int = 0  # modules with several names
+    aliases: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
+
+    def rows(self, *, folded: bool = False) -> Iterator[ModuleRecord]:
+        """Every place of the tree from the root down, as ``named_modules(remove_duplicate=False)`` orders them.
+
+        Args:
+            folded: show a run of equal neighbours as one record, and reserved names and
+                modules that contain themselves as well.
+        """
+        stack = [iter((ModuleRecord("", self.root),))]  # an own stack: depth costs nothing
+        while stack:
+            record = next(stack[-1], None)
+            if record is None:
+                stack.pop()
+                continue
+            yield record
+            if record.subtree.runs:
+                stack.append(_children(record, folded))
+
+    def find(self, path: str) -> ModuleRecord | None:
+        """The record at a dotted name, or None; takes as many steps as the name has parts."""
+        record = ModuleRecord("", self.root)
+        for name in path.split(".") if path else ():
+            run = next((run for run in record.subtree.runs if run.holds(name)), None)
+            if run is None or run.subtree is None:
+                return None
+            here = f"{record.path}.{name}" if record.path else name
+            same = run.same_as.resolve(here) if run.same_as else None
+            record = ModuleRecord(here, run.subtree, record.depth + 1, 1, here, same)
+        return record
+
+    def subtrees(self) -> list[Subtree]:
+        """Each distinct subtree once, children before parents; the root is the last."""
+        done: dict[int, Subtree] = {}
+        stack = [(self.root, iter(self.root.runs))]
+        while stack:
+            subtree, rest = stack[-1]
+            below = next((run.subtree for run in rest if run.subtree is not None and id(run.subtree) not in done), None)
+            if below is None:
+                done[id(subtree)] = subtree
+                stack.pop()
+            else:
+                stack.append((below, iter(below.runs)))
+        return list(done.values())
+
+    def places(self, *, folded: bool = False) -> int:
+        """How many rows the tree has; counted without making one."""
+        counts: dict[int, int] = {}
+        for subtree in self.subtrees():
+            own = 1
+            for run in subtree.runs:
+                if run.subtree is not None:
+                    own += counts[id(run.subtree)] * (1 if folded else len(run.names))
+                elif folded:
+                    own += 1
+            counts[id(subtree)] = own
+        return counts[id(self.root)]
+
+
+def _children(parent: ModuleRecord, folded: bool) -> Iterator[ModuleRecord]:
+    prefix, depth = parent.path + "." if parent.path else "", parent.depth + 1
+    for run in parent.subtree.runs:
+        if run.subtree is None and not folded:
+            continue
+        subtree, count = run.subtree or _NO_MODULE, len(run.names)
+        for index in range(1 if folded else count):
+            path = prefix + run.name(index)
+            same = run.same_as.resolve(path) if run.same_as else None
+            if not folded:
+                yield ModuleRecord(path, subtree, depth, 1, path, same)
+                continue
+            yield ModuleRecord(path, subtree, depth, count, prefix + run.name(count - 1), same, run.subtree is None and same is None)

@@ -1,0 +1,141 @@
+"""What a tensor of any kind holds, as plain tensors; and these as blocks of numbers that numpy can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from modlab.records.tensor import Values
+
+_VIRTUAL = {
+    "FakeTensor": "a fake tensor has no values",
+    "FunctionalTensor": "a functional tensor, of a graph being captured, has no values of its own",
+}
+_COMPUTED = {torch.float32, torch.float64}
+
+
+class NoValuesError(Exception):
+    """There is nothing to measure in a tensor; the message is the reason, as a part of a sentence."""
+
+
+class Contents(NamedTuple):
+    """The values of one tensor.
+
+    Attributes:
+        shape: of the whole, with -1 for a ragged size.
+        parts: strided tensors that hold all stored values.
+        times: how often each of them occurs (an expanded tensor shows one value in many places).
+        implicit: the number of zeros that are not stored.
+        note: what one must know to read the statistics.
+    """
+
+    shape: tuple[int, ...]
+    parts: Sequence[Tensor]
+    times: int = 1
+    implicit: int = 0
+    note: str = ""
+
+
+def contents_of(tensor: Tensor) -> Contents:
+    """Find the stored values of a tensor of any kind; nothing is made dense, and next to nothing copied.
+
+    Raises:
+        NoValuesError: there are none.
+    """
+    _require_values(tensor)
+    if hasattr(tensor, "to_local"):  # a DTensor; to see the other parts, the ranks would have to talk to each other
+        return contents_of(tensor.to_local())._replace(note="this rank's part of a DTensor")
+    tensor, shape = tensor.detach(), sizes_of(tensor)[0]
+    note = "magnitudes of complex numbers" if tensor.is_complex() else "dequantized values" if tensor.is_quantized else ""
+    if tensor.is_nested:
+        return Contents(shape, tensor.unbind(), note=note)
+    if tensor.is_mkldnn:
+        return Contents(shape, [tensor.to_dense()], note=note)
+    if tensor.is_quantized:  # flat, it would lose the scales of its channels
+        return Contents(shape, [tensor], note=note)
+    implicit = 0
+    if tensor.layout is not torch.strided:
+        stored = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
+        tensor, implicit = stored, tensor.numel() - stored.numel()
+    values, times = _in_memory_order(tensor)
+    return Contents(shape, [values], times, implicit, note)
+
+
+def _require_values(tensor: Tensor) -> None:
+    if torch.nn.parameter.is_lazy(tensor):
+        raise NoValuesError("lazy, without a shape before the first forward pass")
+    if reason := _VIRTUAL.get(type(tensor).__name__):
+        raise NoValuesError(reason)
+    if tensor.is_meta:
+        raise NoValuesError("a meta tensor has no values")
+    if torch._is_functional_tensor(tensor):
+        raise NoValuesError(_VIRTUAL["FunctionalTensor"])
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
+    if is_freed(tensor):
+        raise NoValuesError("its memory has been freed (FSDP does so between two uses)")
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Whether a strided tensor has elements but no memory: to read them would end the process."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    return tensor.untyped_storage().nbytes() == 0 < tensor.numel()
+
+
+def _in_memory_order(tensor: Tensor) -> tuple[Tensor, int]:
+    """The distinct elements, shape ``(n,)`` if their memory has no gaps, and how often each occurs."""
+    times = 1
+    for dim in reversed(range(tensor.dim())):
+        if tensor.stride(dim) == 0 and tensor.size(dim) > 1:
+            times *= tensor.size(dim)
+            tensor = tensor.select(dim, 0)
+    straight = tensor.permute(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+    return (straight.view(-1) if straight.is_contiguous() else tensor), times
+
+
+def blocks_of(tensor: Tensor, size: int) -> Iterator[Tensor]:
+    """Cut into views of at most `size` elements, along as few dimensions as that needs."""
+    if tensor.numel() <= size:
+        yield tensor
+        return
+    rows = size * tensor.size(0) // tensor.numel()
+    for part in tensor.split(rows) if rows else tensor.unbind():
+        yield from blocks_of(part, size)
+
+
+def real_numbers(block: Tensor) -> Tensor:
+    """The block in a dtype that torch and numpy both calculate with: float32, float64 or whole numbers."""
+    if block.is_quantized:
+        return block.dequantize()
+    if block.is_complex():
+        return block.to(torch.complex128).abs()  # in complex64 the squares may overflow
+    if block.dtype is torch.bool:
+        return block.view(torch.uint8)
+    if block.is_floating_point() and block.dtype not in _COMPUTED:
+        block = block.float()
+    return block.resolve_neg()
+
+
+def as_array(block: Tensor) -> Values:
+    """The numbers of a block, shape ``(n,)``, in the memory of the CPU."""
+    return real_numbers(block).cpu().numpy().reshape(-1)
+
+
+def sizes_of(tensor: Tensor) -> tuple[tuple[int, ...], int]:
+    """The shape, with -1 for a ragged or symbolic size, and the number of elements, 0 if that is symbolic or unknown."""
+    if torch.nn.parameter.is_lazy(tensor):
+        return (), 0
+    count = tensor.numel()
+    return tuple(_size(tensor, dim) for dim in range(tensor.dim())), count if isinstance(count, int) else 0
+
+
+def _size(tensor: Tensor, dim: int) -> int:
+    try:
+        size = tensor.size(dim)
+    except RuntimeError:  # a nested tensor of differing sizes
+        return -1
+    return size if isinstance(size, int) else -1  # a symbolic size: to ask for its value would change the graph

@@ -1,0 +1,117 @@
+"""Sums, extrema and counts of a block of numbers, and of two sets of numbers together."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from modlab.records.tensor import Values
+
+BLOCK = 1 << 17
+"""Elements looked at together: few enough to stay in the cache for the passes that follow the first."""
+
+SMALL = 4096
+"""Up to here two passes in float64 cost no more than the quick way."""
+
+_ONES = {kind: np.ones(BLOCK, kind) for kind in "fd"}
+
+
+class Moments(NamedTuple):
+    """The numbers of a `TensorStats`, in its order."""
+
+    finite: int
+    min: float
+    max: float
+    sum: float
+    m2: float
+    zeros: int
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+
+    def __mul__(self, times: int) -> Moments:  # type: ignore[override]
+        """Of the same values, each so many times."""
+        finite, low, high, total, m2, *counts = self
+        return Moments(finite * times, low, high, total * times, m2 * times, *(count * times for count in counts))
+
+
+NOTHING = Moments(0, math.nan, math.nan, 0.0, 0.0, 0)
+
+
+def moments_of(values: Values) -> Moments:
+    """The moments of at most `BLOCK` numbers.
+
+    Args:
+        values: shape ``(n,)``; float32, float64 or whole numbers; numpy's warnings are off.
+    """
+    if values.size > SMALL and values.dtype.char in _ONES:
+        quick = _one_pass(values)
+        if quick:
+            return quick
+    elif not values.size:
+        return NOTHING
+    doubles = values.astype(np.float64, copy=False)
+    total = float(doubles.dot(_ONES["d"][: values.size]))
+    if not -math.inf < total < math.inf:  # NaN, infinities, or an overflow
+        return _of_finite(values)
+    return _two_passes(values, doubles, total)
+
+
+def _one_pass(values: Values) -> Moments | None:
+    """The quick way, in the values' own precision; None where that is not enough.
+
+    `square - total * mean` keeps its digits while the mean is within three standard deviations of zero; a sum of squares that
+    has underflowed, has overflowed or has met a NaN fails the comparison as well. Error of std on N(0, 1): 1e-7.
+    """
+    size = values.size
+    total, square = float(values.dot(_ONES[values.dtype.char][:size])), float(values.dot(values))
+    m2 = square - total * (total / size)
+    if not (1e-30 < square < math.inf and m2 > 0.1 * square):
+        return None
+    low, high = float(values.min()), float(values.max())
+    # A comparison with 0 is vectorised in numpy; `count_nonzero` of floats, and torch's comparison, are not.
+    zeros = int(np.count_nonzero(values == 0)) if low <= 0 <= high else 0
+    return Moments(size, low, high, total, m2, zeros)
+
+
+def _two_passes(values: Values, doubles: Values, total: float) -> Moments:
+    """The careful way, in float64 about the mean; `values` are finite."""
+    size = values.size
+    low, high = values.min().item(), values.max().item()
+    zeros = size - int(np.count_nonzero(values)) if low <= 0 <= high else 0
+    if low == high:  # no rounding error shall give a constant a spread
+        return Moments(size, low, high, float(low) * size, 0.0, zeros)
+    distance = doubles - total / size
+    return Moments(size, low, high, total, float(distance.dot(distance)), zeros)
+
+
+def _of_finite(values: Values) -> Moments:
+    finite = values[np.isfinite(values)]
+    moments = NOTHING
+    if finite.size:
+        doubles = finite.astype(np.float64, copy=False)
+        moments = _two_passes(finite, doubles, float(doubles.sum()))
+    posinf, neginf = (int(np.count_nonzero(values == infinity)) for infinity in (math.inf, -math.inf))
+    return moments._replace(nan=values.size - finite.size - posinf - neginf, posinf=posinf, neginf=neginf)
+
+
+def combined(left: Moments, right: Moments) -> Moments:
+    """The moments of two sets of values together.
+
+    Source: Chan, Golub & LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983), (2.1).
+    """
+    if not (left.finite and right.finite):
+        most = left if left.finite else right
+        return Moments(*most[:6], *map(int.__add__, left[6:], right[6:]))
+    finite = left.finite + right.finite
+    apart = left.sum / left.finite - right.sum / right.finite
+    return Moments(
+        finite,
+        min(left.min, right.min),
+        max(left.max, right.max),
+        left.sum + right.sum,
+        left.m2 + right.m2 + apart * apart * (left.finite * right.finite / finite),
+        *(a + b for a, b in zip(left[5:], right[5:])),
+    )

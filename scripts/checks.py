@@ -1,0 +1,60 @@
+"""Run all checks, or the sections named, each timed; a failure does not keep the others from running.
+
+    .venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTEST = (sys.executable, "-m", "pytest")
+NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120", "--nbval-sanitize-with", "notebooks/sanitize.cfg")
+
+# section: (folder, commands); what only reads comes first, the browser last
+SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
+    "lint": (".", [(sys.executable, "-m", "ruff", "check", "."), (sys.executable, "-m", "mypy")]),
+    "front-end": ("js", [("npm", "ci"), ("npm", "run", "typecheck"), ("npm", "test"), ("npm", "run", "check")]),
+    "units": (".", [(*PYTEST, "--doctest-modules", "modlab", "tests", "--ignore=tests/browser")]),
+    "notebooks": (".", [(*PYTEST, *NBVAL, "notebooks")]),
+    "browser": (".", [(*PYTEST, "tests/browser")]),
+}
+
+
+def main() -> None:
+    """Run the sections and say at the end how each went."""
+    parser = argparse.ArgumentParser(description="Run all checks, or the sections named.")
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
+    names = parser.parse_args().sections or list(SECTIONS)
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        sys.exit(f"There is no section {unknown[0]!r}; the sections are {', '.join(SECTIONS)}.")
+    report = [timed(name) for name in names]
+    print("\nmodlab's checks")
+    for name, seconds, failed in report:
+        print(f"  {name:<10} {seconds:6.1f} s  {'FAILED: ' + failed if failed else 'ok'}")
+    sys.exit(any(failed for _, _, failed in report))
+
+
+def timed(name: str) -> tuple[str, float, str]:
+    """Run one section; give its name, its seconds and the command that failed ("" if none did)."""
+    folder, commands = SECTIONS[name]
+    start = time.monotonic()
+    failed = next((" ".join(command) for command in commands if not passes(command, ROOT / folder)), "")
+    return name, time.monotonic() - start, failed.replace(sys.executable, "python")
+
+
+def passes(command: tuple[str, ...], folder: Path) -> bool:
+    """Run one command and return whether it succeeded."""
+    print(f"\n$ {' '.join(command).replace(sys.executable, 'python')}", flush=True)
+    environment = {**os.environ, "MODLAB_REQUIRE_BROWSER": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""One JupyterLab for all browser tests; each test opens a notebook of its own in it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts import find_chromium
+from tests.browser.jupyterlab import JupyterLab
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The browser; where it is missing the tests are skipped, but not where a browser is required."""
+    path = find_chromium.find()
+    if path is None:
+        required = os.environ.get("CI") == "true" or os.environ.get("MODLAB_REQUIRE_BROWSER") == "1"
+        (pytest.fail if required else pytest.skip)(find_chromium.MISSING)
+    return path
+
+
+@pytest.fixture(scope="session")
+def lab_server(chromium: Path) -> Iterator[JupyterLab]:
+    with JupyterLab(chromium) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(lab_server: JupyterLab) -> Iterator[JupyterLab]:
+    """The shared JupyterLab, light and 1280 × 900 again after each test."""
+    yield lab_server
+    lab_server.set_viewport(1280, 900)
+    if lab_server.path and lab_server.page.evaluate("document.body.dataset.jpThemeName") != "JupyterLab Light":
+        lab_server.set_theme("JupyterLab Light")

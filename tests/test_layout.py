@@ -1,0 +1,110 @@
+"""The layers of modlab hold: imports go down only, and `import modlab` brings torch and nothing heavier."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "modlab"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+PLAIN = {"errors", "format", "records"}    # know no torch
+BASE = PLAIN | {"compat"}
+BELOW_RESULTS = BASE | {"statistics", "inspection", "instrumentation", "views"}
+ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
+# layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
+ALLOWED = {
+    "errors": PLAIN,
+    "format": PLAIN,
+    "records": PLAIN,
+    "compat": BASE,
+    "statistics": BASE,
+    "inspection": BASE | {"statistics"},
+    "instrumentation": BASE | {"statistics", "inspection"},
+    "views": PLAIN,
+    "results": BELOW_RESULTS,
+    "lessons": ALL,
+    "runs": ALL,
+    "__main__": ALL,
+    "modlab": ALL,
+}
+NO_TORCH = {"errors", "format", "records", "views"}
+HEAVY = ("anywidget", "ipywidgets", "matplotlib", "IPython", "pandas", "pyarrow")
+DRAWERS = {"utils", "util", "helpers", "misc", "common"}
+
+
+def layer_of(path: Path) -> str:
+    """The first name below the package: a folder's, or a file's own."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "modlab" if first == "__init__" else first
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """The full dotted name of each import in a file, wherever it stands and for whatever purpose."""
+    package = ("modlab", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), path.name)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*start, *filter(None, [node.module])))
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def imported_layers(path: Path) -> Iterator[str]:
+    for name in imported_names(path):
+        if name.partition(".")[0] == "modlab":
+            first = [*name.split("."), ""][1]
+            yield first if first in ALLOWED else "modlab"
+
+
+def label(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_imports_go_down(path):
+    layer = layer_of(path)
+    assert layer in ALLOWED, f"{label(path)} is in no layer: put it into one, or give it one in {Path(__file__).name}"
+    wrong = sorted(set(imported_layers(path)) - ALLOWED[layer] - {layer})
+    assert not wrong, f"{label(path)} imports {wrong}; the layer {layer!r} may import {sorted(ALLOWED[layer])}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if layer_of(path) in NO_TORCH], ids=label)
+def test_what_knows_records_alone_knows_no_torch(path):
+    roots = {name.partition(".")[0] for name in imported_names(path)}
+    assert "torch" not in roots, f"{label(path)} imports torch; only extraction touches it, and puts plain numbers into records"
+
+
+def test_there_is_no_drawer():
+    drawers = [label(path) for path in PACKAGE.rglob("*") if path.stem in DRAWERS]
+    assert not drawers, f"{drawers}: a file is named by the noun it is about"
+
+
+def test_import_brings_nothing_heavy():
+    code = f"import sys, modlab; print([name for name in {HEAVY} if name in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "name"),
+    [
+        ("views/html.py", "from ..records import Node", "modlab.records.Node"),
+        ("views/html.py", "from . import text", "modlab.views.text"),
+        ("records/structure.py", "from ...x import y", "x.y"),
+        ("errors.py", "from . import format", "modlab.format"),
+        ("errors.py", "import torch.nn as nn", "torch.nn"),
+        ("__init__.py", "from .results.tree import tree", "modlab.results.tree.tree"),
+    ],
+)
+def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monkeypatch):
+    path = tmp_path / "modlab" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(line)
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "modlab")
+    assert list(imported_names(path)) == [name]
