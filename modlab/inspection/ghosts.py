@@ -6,6 +6,7 @@ kept beside a ``ModuleList``) is no ghost.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,7 +21,8 @@ from modlab.records.structure import Ghost
 DEEP = 4  # containers within containers
 WIDE = 100_000  # members looked at in one attribute
 
-_BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print)})
+_BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print), weakref.ref})
+_PLAIN = frozenset({list, tuple, set, frozenset})
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 
 
@@ -32,11 +34,18 @@ class Hidden(NamedTuple):
 
 
 
-def suspicious(values: list[Any]) -> bool:
-    """Whether any of these attributes of a module is or holds a module or a tensor."""
+def suspicious(values: list[Any], held: dict[str, Any]) -> bool:
+    """Whether any of these attributes of a module is or holds a module or a tensor that it has not registered itself."""
+    own: set[int] | None = None
     for value in values:
-        if type(value) not in _BORING and next(members(value), None) is not None:
-            return True
+        kind = type(value)
+        if kind in _BORING or (kind in _PLAIN and _BORING.issuperset(map(type, value))):
+            continue
+        for hidden in members(value):
+            if own is None:
+                own = {id(thing) for store in ("_parameters", "_buffers", "_modules") for thing in held.get(store, {}).values()}
+            if id(hidden.thing) not in own:
+                return True
     return False
 
 
@@ -60,10 +69,25 @@ class Finder:
                 found.append(self._ghost(module, name, value, hidden))
         return tuple(found)
 
+    def tensors(self, module: Module) -> Iterator[tuple[str, Tensor, str]]:
+        """The tensors that hang on `module` unregistered, those of hidden modules among them: place, tensor, reason."""
+        for name, value in stores.contents(module).items():
+            if name in stores.STANDARD or type(value) in _BORING:
+                continue
+            for place, thing in members(value):
+                if id(thing) in self.registered:
+                    continue
+                reason = _derived(module, name) or _reason(value, stores.is_module(thing))
+                if isinstance(thing, Tensor):
+                    yield name + place, thing, reason
+                else:
+                    for path, inner in _inside(thing):
+                        yield f"{name}{place}.{path}", inner, reason
+
     def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden]) -> Ghost:
         modules = [h.thing for h in hidden if stores.is_module(h.thing)]
         tensors = [h.thing for h in hidden if not stores.is_module(h.thing)]
-        weights = {id(p): p for m in modules for p in _parameters(m)} | {id(t): t for t in tensors if isinstance(t, Parameter)}
+        weights = {id(p): p for m in modules for _, p in _inside(m) if isinstance(p, Parameter)} | {id(t): t for t in tensors if isinstance(t, Parameter)}
         count = sum(entries.describe("", "parameter", p).count for p in weights.values())
         derived = _derived(module, name)
         reason = derived or _reason(value, bool(modules))
@@ -89,27 +113,32 @@ def members(value: Any) -> Iterator[Hidden]:
 
 
 def _open(thing: Any) -> list[tuple[str, Any]]:
+    if type(thing) in _PLAIN and _BORING.issuperset(map(type, thing)):
+        return []
     try:
         if isinstance(thing, Mapping):
             return [(f"[{key!r}]", inner) for key, inner in thing.items() if type(inner) not in _BORING]
         if isinstance(thing, _SEQUENCES):
             return [(f"[{i}]", inner) for i, inner in enumerate(thing) if type(inner) not in _BORING]
-    except Exception:  # noqa: BLE001 - a container of the user's may do anything when it is looked into; then it hides its content well
+    except Exception:  # noqa: BLE001 - a container of the user's may raise when it is looked into; it is not modlab's to fail on that
         return []
     return []
 
 
-def _parameters(module: Module) -> Iterator[Parameter]:
-    stack, seen = [module], {id(module)}
+def _inside(module: Module) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a hidden module, each once."""
+    stack, seen = [("", module)], set()
     while stack:
-        here = stack.pop()
-        for _, tensor in stores.named_tensors(here):
-            if isinstance(tensor, Parameter):
-                yield tensor
-        for _, child in stores.named_children(here):
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                stack.append(child)
+        path, here = stack.pop()
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        prefix = path + "." if path else ""
+        for name, tensor in stores.named_tensors(here):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield prefix + name, tensor
+        stack.extend((prefix + name, child) for name, child in reversed(stores.named_children(here)) if child is not None)
 
 
 def _derived(module: Module, name: str) -> str:

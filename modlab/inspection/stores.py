@@ -49,6 +49,16 @@ def initialized(module: Module) -> bool:
     return "_modules" in contents(module)
 
 
+def mode(module: Module) -> bool | None:
+    """The ``training`` flag of a module that does not keep it in its ``__dict__`` (compiled, scripted); None if there is none."""
+    if not initialized(module):
+        return None
+    try:
+        return bool(module.training)
+    except Exception:  # noqa: BLE001 - a property of the user's may raise anything
+        return True
+
+
 def named_children(module: Module) -> list[tuple[str, Module | None]]:
     """Registered children in order, reserved names among them."""
     return list(contents(module).get("_modules", {}).items())

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, ParameterDict, ParameterList
 
 from modlab.errors import NotInitializedError
 from modlab.inspection import entries, ghosts, marks, stores
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
-from modlab.records.structure import Ghost, Link, Run, Subtree, TensorEntry, Totals, TreeRecord
+from modlab.records.structure import Ghost, Link, Run, Subtree, TensorEntry, Totals, TreeRecord, compact
 
 EXTRA_LIMIT = 300
 REMEMBERED = 4096  # subtrees of a class, or tensor entries, kept for the next call
@@ -31,6 +31,7 @@ _Below = tuple[tuple[str, Subtree | None, Link | None], ...]
 _contents = stores.contents
 _PLAIN = frozenset(entries.PLAIN)
 _STRIDED = torch.strided
+_LISTING = (ParameterList, ParameterDict)  # their `extra_repr` lists the tensors, which the tree shows anyway
 _NO_HOOKS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
@@ -101,17 +102,24 @@ class ClassFacts:
 
     def __init__(self, cls: type) -> None:
         speaker: Any = getattr(cls, "extra_repr", None)
-        self.speaks = speaker is not Module.extra_repr
+        self.speaks = speaker is not Module.extra_repr and not issubclass(cls, _LISTING)
         self.foreign = not getattr(speaker, "__module__", "").startswith("torch.nn.modules.")  # its `extra_repr` was not written by torch
         self.name, self.origin = cls.__name__, cls.__module__
         self.category = marks.category(cls)
         self.marks = marks.of_class(cls)
         self.known: dict[Any, Subtree] = {}
-        self.extras: dict[Any, str] = {}
+        self.extras: dict[Any, tuple[str, object]] = {}  # the entries go with the text, to keep their ids
 
 
 _classes: WeakKeyDictionary[type, ClassFacts] = WeakKeyDictionary()  # weak: a class of a notebook can hold a model
+_class_of: WeakKeyDictionary[Subtree, ref[type]] = WeakKeyDictionary()
 _entries: dict[Any, TensorEntry] = {}
+
+
+def class_of(subtree: Subtree) -> type | None:
+    """The class of the modules that a subtree stands for, while it exists."""
+    found = _class_of.get(subtree)
+    return found() if found is not None else None
 
 
 def _facts(cls: type) -> ClassFacts:
@@ -158,11 +166,11 @@ class Folder:
         children, own = held.get("_modules"), self._tensors(module, held)
         below = self._below(module, children, pending) if children else ()
         key = (
-            held.get("training"),
+            held.get("training", None) if "training" in held else stores.mode(module),
             tuple(map(id, own)),  # the subtree that is found or made under this key keeps them alive
             below,
             self._extra(module, facts, own, attributes) if facts.speaks else "",
-            self._ghosts(module) if attributes and ghosts.suspicious(attributes) else (),
+            self._ghosts(module) if attributes and ghosts.suspicious(attributes, held) else (),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
         )
@@ -173,6 +181,7 @@ class Folder:
         subtree = facts.known.get((key, counts))
         if subtree is None:
             subtree = facts.known[key, counts] = _new(facts, own, below, key, counts)
+            _class_of[subtree] = ref(cls)
         if id(module) in self.survey.aliased:
             self.aliases[id(module)] = subtree
         return subtree
@@ -228,14 +237,13 @@ class Folder:
         if facts.foreign:
             return _extra(module)
         try:
-            key = (own, *attributes, *map(type, attributes))
-            text, _ = facts.extras.get(key, ("", None))
+            key = (*map(id, own), *attributes, *map(type, attributes))
+            known = facts.extras.get(key)
         except TypeError:  # an attribute that cannot be hashed
             return _extra(module)
-        if _ is None:
-            text = _extra(module)
-            facts.extras[key] = text, own
-        return text
+        if known is None:
+            known = facts.extras[key] = _extra(module), own
+        return known[0]
 
     def _ghosts(self, module: Module) -> tuple[Ghost, ...]:
         if self.finder is None:
@@ -319,7 +327,7 @@ def _runs(below: _Below) -> tuple[Run, ...]:
     for (subtree, link), group in groupby(below, key=itemgetter(1, 2)):
         names = [name for name, _, _ in group]
         for some in _numbered(names) if subtree is not None else [[name] for name in names]:
-            runs.append(Run(_compact(some), subtree, link))
+            runs.append(Run(compact(some), subtree, link))
     return tuple(runs)
 
 
@@ -332,12 +340,3 @@ def _numbered(names: list[str]) -> list[list[str]]:
     for _, group in groupby(zip(names, stems, strict=True), key=lambda pair: pair[1] if pair[0] != pair[1] else pair):
         split.append([name for name, _ in group])
     return split
-
-
-def _compact(names: list[str]) -> tuple[str, ...] | range:
-    first = names[0]
-    if len(names) > 2 and first.isdecimal() and first.isascii():
-        numbers = range(int(first), int(first) + len(names))
-        if all(name == str(number) for name, number in zip(names, numbers, strict=True)):
-            return numbers
-    return tuple(names)

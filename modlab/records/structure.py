@@ -80,6 +80,20 @@ class Totals:
     devices: tuple[str, ...] = ()
 
 
+Names = tuple[str, ...] | range
+"""Names of neighbours; a range where they are consecutive numbers."""
+
+
+def compact(names: list[str]) -> Names:
+    """The names as a range, if they are consecutive numbers."""
+    first = names[0]
+    if len(names) > 1 and first.isdecimal() and first.isascii():
+        numbers = range(int(first), int(first) + len(names))
+        if all(name == str(number) for name, number in zip(names, numbers, strict=True)):
+            return numbers
+    return tuple(names)
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Neighbouring children that are equal: their names and the one subtree that stands for all.
@@ -87,7 +101,7 @@ class Run:
     Without a subtree it is a reserved name, or (with a link) a module that contains itself.
     """
 
-    names: tuple[str, ...] | range  # a range where the names are consecutive numbers
+    names: Names
     subtree: Subtree | None
     same_as: Link | None = None  # the module stands in the tree under an earlier name too
 

@@ -9,19 +9,18 @@ import torch
 from torch import Tensor
 
 from modlab.records.tensor import Values
-from modlab.statistics.contents import blocks_of, real_numbers
+from modlab.statistics.contents import WHOLE, blocks_of, real_numbers
 from modlab.statistics.moments import NOTHING, Moments, combined
-from modlab.statistics.sampling import Sampler
+from modlab.statistics.sampling import Sampler, joined
 
 BLOCK = 1 << 20
 """Elements looked at together; a handful of temporary arrays in float64 then take less than 64 MB."""
 
-_WHOLE = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
-def can_measure(parts: Sequence[Tensor]) -> bool:
-    """Whether the device of these parts has what it takes: float64 (Apple's has not), and kernels for the dtype."""
-    return bool(parts) and all(part.is_cuda and part.dtype not in (torch.uint16, torch.uint32, torch.uint64) for part in parts)
+def can_measure(part: Tensor) -> bool:
+    """Whether the device of a part has what it takes: float64 (Apple's has not), and kernels for the dtype."""
+    return part.is_cuda and part.dtype not in (torch.uint16, torch.uint32, torch.uint64)
 
 
 def take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Values]:
@@ -31,7 +30,7 @@ def take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Val
     """
     rows, samples, extremes = [], [], []
     for block in _blocks(parts):
-        if block.dtype in _WHOLE:
+        if block.dtype in WHOLE:
             extremes.append(torch.stack(block.aminmax()).long())
         doubles = block.double()
         rows.append(_row(doubles))
@@ -39,7 +38,7 @@ def take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Val
             samples.append(sampler.take(doubles))
     moments = NOTHING
     if not rows:
-        return moments, torch.zeros(0).numpy()
+        return moments, joined([])
     numbers = torch.cat([*rows, *samples]).cpu()
     width = len(rows[0])
     for row in numbers[: width * len(rows)].view(-1, width).tolist():

@@ -14,7 +14,8 @@ _VIRTUAL = {
     "FakeTensor": "a fake tensor has no values",
     "FunctionalTensor": "a functional tensor, of a graph being captured, has no values of its own",
 }
-_COMPUTED = {torch.float32, torch.float64}
+WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+COMPUTED = WHOLE | {torch.float32, torch.float64}
 
 
 class NoValuesError(Exception):
@@ -73,6 +74,8 @@ def _require_values(tensor: Tensor) -> None:
         raise NoValuesError("a meta tensor has no values")
     if torch._is_functional_tensor(tensor):
         raise NoValuesError(_VIRTUAL["FunctionalTensor"])
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise NoValuesError("a function of torch.func (vmap, grad, …) is being traced, whose tensors show no values")
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
     if is_freed(tensor):
@@ -103,26 +106,30 @@ def blocks_of(tensor: Tensor, size: int) -> Iterator[Tensor]:
         yield tensor
         return
     rows = size * tensor.size(0) // tensor.numel()
-    for part in tensor.split(rows) if rows else tensor.unbind():
+    for part in torch.split(tensor, rows) if rows else tensor.unbind():
         yield from blocks_of(part, size)
 
 
 def real_numbers(block: Tensor) -> Tensor:
-    """The block in a dtype that torch and numpy both calculate with: float32, float64 or whole numbers."""
+    """The block in a dtype that torch and numpy both calculate with."""
+    if block.dtype in COMPUTED:
+        return block
     if block.is_quantized:
         return block.dequantize()
     if block.is_complex():
         return block.to(torch.complex128).abs()  # in complex64 the squares may overflow
     if block.dtype is torch.bool:
         return block.view(torch.uint8)
-    if block.is_floating_point() and block.dtype not in _COMPUTED:
-        block = block.float()
-    return block.resolve_neg()
+    return block.float()  # bfloat16, float8, …
 
 
-def as_array(block: Tensor) -> Values:
-    """The numbers of a block, shape ``(n,)``, in the memory of the CPU."""
-    return real_numbers(block).cpu().numpy().reshape(-1)
+def arrays_of(part: Tensor, size: int) -> Iterator[Values]:
+    """The numbers of a part in the CPU's memory, in arrays of at most `size`, shape ``(n,)``."""
+    if part.dim() == 1 and part.is_cpu and part.dtype in COMPUTED and not part.is_neg():
+        array = part.numpy()
+        yield from (array[start : start + size] for start in range(0, len(array), size))
+    else:
+        yield from (real_numbers(block).numpy(force=True).reshape(-1) for block in blocks_of(part, size))
 
 
 def sizes_of(tensor: Tensor) -> tuple[tuple[int, ...], int]:

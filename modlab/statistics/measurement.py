@@ -13,13 +13,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from modlab.records.tensor import Histogram, TensorStats, Values
 from modlab.statistics import accelerator
-from modlab.statistics.contents import Contents, NoValuesError, as_array, blocks_of, contents_of, is_freed, sizes_of
+from modlab.statistics.contents import COMPUTED, Contents, NoValuesError, arrays_of, contents_of, is_freed, sizes_of
 from modlab.statistics.moments import BLOCK, NOTHING, Moments, combined, moments_of
 from modlab.statistics.sampling import Sampler, joined, stride_of
 
 _PLAIN = {Tensor, torch.nn.Parameter}
-_AS_THEY_LIE = frozenset("fdbBhHiIlLqQ")
-"""numpy's codes of the dtypes that are calculated with as they are."""
 
 
 def measure_tensor(tensor: Tensor, *, histogram: bool = True) -> TensorStats:
@@ -54,7 +52,7 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
     This is for speed alone: most tensors are of this kind, and cost a few microseconds. ``.data`` is not seen by a dispatch
     mode, leaves the graph alone, and is cheaper than ``detach``.
     """
-    if type(tensor) not in _PLAIN or _len_torch_dispatch_stack() or torch._is_functional_tensor(tensor):
+    if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or torch._is_functional_tensor(tensor) or _len_torch_dispatch_stack():
         return None
     try:
         if is_freed(tensor):
@@ -62,9 +60,7 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
         array = tensor.data.numpy()
     except (RuntimeError, TypeError):  # what numpy cannot read: another device, layout, dtype, a lazy conjugate, vmap …
         return None
-    if array.dtype.char not in _AS_THEY_LIE or array.size > BLOCK or not array.flags.c_contiguous:
-        return None
-    return array.reshape(-1)
+    return array.reshape(-1) if array.size <= BLOCK and array.flags.c_contiguous else None
 
 
 def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:
@@ -83,14 +79,14 @@ def _measure_contents(contents: Contents, dtype: str, device: str, histogram: bo
     parts, times, implicit = contents.parts, contents.times, contents.implicit
     stored = sum(part.numel() for part in parts)
     sampler = Sampler(stored) if histogram else None
-    take = accelerator.take if accelerator.can_measure(parts) else _take
+    take = accelerator.take if all(map(accelerator.can_measure, parts)) else _take
     moments, sample = take(parts, sampler)
     counted = _histogram(sample, moments, stored) if histogram else None
     if times > 1:
         moments, counted = moments * times, counted and counted * times
     if implicit:
-        zeros = np.zeros(1, sample.dtype)
-        of_zeros = Moments(1, *[zeros.item()] * 2, 0.0, 0.0, 1)
+        zeros = next(arrays_of(parts[0].new_zeros(1), 1))
+        of_zeros = moments_of(zeros)
         if counted:
             share = implicit if counted.exact else round(implicit * counted.sampled / stored)
             counted += _histogram(zeros, of_zeros, 1) * share
@@ -102,11 +98,10 @@ def _take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Va
     """The moments of all parts, and the sampled values; on the CPU."""
     moments, samples = NOTHING, []
     for part in parts:
-        for block in blocks_of(part, BLOCK):
-            values = as_array(block)
+        for values in arrays_of(part, BLOCK):
             moments = combined(moments, moments_of(values))
-            # A copy, so that the sample does not keep the block, which may be a temporary one.
-            samples.append(sampler.take(values).copy() if sampler else values[:0])
+            if sampler:  # a copy, for a view would keep the whole block, which may be a temporary one
+                samples.append(sampler.take(values).copy())
     return moments, joined(samples)
 
 

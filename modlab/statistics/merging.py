@@ -19,6 +19,8 @@ def merge(left: TensorStats, right: TensorStats) -> TensorStats:
 
     Source: Chan, Golub & LeVeque (1983), see `combined`.
 
+    >>> import torch
+    >>> from modlab.statistics import measure_tensor
     >>> merge(measure_tensor(torch.tensor([1.0, 2.0])), measure_tensor(torch.tensor([6.0]))).mean
     3.0
     """
@@ -60,5 +62,5 @@ def _note(left: TensorStats, right: TensorStats) -> str:
     """Each remark once, however many records are merged."""
     notes = [left.note, right.note]
     if left.measured != right.measured:
-        notes = [note if stats.measured else f"in part {note}" for stats, note in zip((left, right), notes)]
+        notes = [note if stats.measured else f"in part {note}" for stats, note in zip((left, right), notes, strict=True)]
     return "; ".join(filter(None, dict.fromkeys("; ".join(notes).split("; "))))

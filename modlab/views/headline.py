@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modlab import format
+from modlab.records.state import TableRecord, ValuesRecord
 from modlab.records.structure import Subtree, TreeRecord
 
 
@@ -76,3 +77,81 @@ def _gradient(tree: TreeRecord) -> list[str]:
     if totals.trainable == totals.parameters:
         return ["all trainable"]
     return ["all frozen" if not totals.trainable else f"{totals.trainable:,} trainable"]
+
+
+def of_table(table: TableRecord) -> tuple[str, str]:
+    """The sentence of a state table."""
+    saved = sum(row.in_state_dict for row in table.rows)
+    name = format.clean(table.title)
+    if table.source == "checkpoint":
+        size, count = sum(row.bytes for row in table.rows), sum(row.count for row in table.rows)
+        return f"{name}: {format.plural(len(table.rows), 'entry', 'entries')};", f"{format.size(size)} in {format.plural(count, 'number')}."
+    strong = f"{name}: {saved:,} of {format.plural(len(table.rows), 'entry is', 'entries are')} in the state_dict"
+    facts = [*_marks(table), *_absent(table), *_grads(table)]
+    return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")
+
+
+def _listed(paths: list[str], singular: str, plural: str) -> list[str]:
+    if not paths:
+        return []
+    shown = [format.clean(path) for path in paths[:3]]
+    if len(paths) > 3:
+        return [f"{len(paths):,} {plural} ({', '.join(shown)}, ...)"]
+    names = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return [f"{names} {singular if len(shown) == 1 else plural}"]
+
+
+def _marks(table: TableRecord) -> list[str]:
+    facts = []
+    if table.orphans:
+        facts.append(f"the optimizer holds {format.plural(len(table.orphans), 'tensor')} that the model does not have")
+    for mark in sorted({row.mark for row in table.rows if row.mark}):
+        facts += _listed([row.path for row in table.rows if row.mark == mark], f"is {mark}", f"are {mark}")
+    return facts
+
+
+def _absent(table: TableRecord) -> list[str]:
+    rows = [row for row in table.rows if not row.in_state_dict]
+    return [
+        *_listed([r.path for r in rows if r.kind == "attribute"], "is a plain tensor", "are plain tensors"),
+        *_listed([r.path for r in rows if r.kind == "reserved"], "is reserved", "are reserved"),
+        *_listed([r.path for r in rows if r.kind == "buffer"], "is not persistent", "are not persistent"),
+    ]
+
+
+def _grads(table: TableRecord) -> list[str]:
+    grads = [row.grad for row in table.rows if row.grad and not row.tied]
+    if not grads:
+        return []
+    if set(grads) == {"none"}:
+        return ["no gradient yet"]
+    missing, zero = grads.count("none"), grads.count("zero")
+    facts = []
+    if missing:
+        facts.append(f"{format.plural(missing, 'parameter has', 'parameters have')} no gradient")
+    if zero:
+        facts.append(f"{format.plural(zero, 'gradient is', 'gradients are')} zero")
+    return facts or ["every trainable parameter has a gradient"]
+
+
+def of_values(values: ValuesRecord) -> tuple[str, str]:
+    """The sentence of one tensor."""
+    stats = values.stats
+    name = format.clean(values.path) or "tensor"
+    strong = f"{name}: {stats.dtype} {stats.shape} on {stats.device}"
+    if not stats.measured:
+        return f"{strong};", f"{stats.note}."
+    facts = []
+    infinite = stats.posinf + stats.neginf
+    if stats.nan:
+        facts.append(f"{stats.nan:,} NaN")
+    if infinite:
+        facts.append(f"{infinite:,} infinite")
+    if stats.count and stats.zeros == stats.count:
+        facts.append("all zero")
+    elif stats.finite:
+        facts.append(f"mean {format.number(stats.mean)}, std {format.number(stats.std)}")
+        facts.append(f"from {format.number(stats.min)} to {format.number(stats.max)}")
+    if not stats.count:
+        facts.append("no element")
+    return f"{strong};", f"{', '.join(facts)}."

@@ -7,14 +7,16 @@ from functools import lru_cache
 from itertools import islice
 
 from modlab import format
+from modlab.records.state import StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
-from modlab.views import headline
+from modlab.views import headline, numbers
+from modlab.views.folding import unfold
 
 ROWS = 200
-_EXTRA = 100
+_EXTRA = 64
 
 
-def table(rows: Iterable[tuple[str, ...]], right: frozenset[int] = frozenset()) -> list[str]:
+def table_lines(rows: Iterable[tuple[str, ...]], right: frozenset[int] = frozenset()) -> list[str]:
     """Lines with the columns aligned, those in `right` to the right; the last column is left ragged."""
     cells = list(rows)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -29,7 +31,7 @@ def of_tree(tree: TreeRecord) -> str:
     rows = [("path", "module", "parameters", "holds")]
     for record in islice(tree.rows(folded=True), ROWS):
         rows.extend(_module(record, mode))
-    lines = [" ".join(headline.of_tree(tree)).rstrip(), *table(rows, frozenset({2}))]
+    lines = [" ".join(headline.of_tree(tree)).rstrip(), *table_lines(rows, frozenset({2}))]
     left = tree.places(folded=True) - ROWS
     if left > 0:
         lines.append(f"... and {left:,} more rows: tree[path], tree.find(pattern), tree.records")
@@ -44,7 +46,7 @@ def _module(record: ModuleRecord, mode: bool) -> Iterator[tuple[str, ...]]:
         return
     kind = format.clean(subtree.type)
     if subtree.extra:
-        kind = f"{kind}({format.cut(format.clean(subtree.extra), _EXTRA)})"
+        kind = f"{kind}({_short(format.clean(subtree.extra))})"
     if record.count > 1:
         path, kind = f"{path} ... {format.clean(record.last.rpartition('.')[2])}", f"{record.count} x {kind}"
     totals = subtree.totals
@@ -54,6 +56,10 @@ def _module(record: ModuleRecord, mode: bool) -> Iterator[tuple[str, ...]]:
         name = f"{record.path}.{ghost.name}" if record.path else ghost.name
         count = f"[{ghost.parameters:,}]" if ghost.parameters else ""
         yield f"? {format.clean(name)}", format.clean(ghost.what), count, format.clean(ghost.reason + (f"; fix: {ghost.fix}" if ghost.fix else ""))
+
+
+def _short(extra: str) -> str:
+    return extra if len(extra) <= _EXTRA else f"{extra[: _EXTRA - 4].rstrip()} ..."
 
 
 def _facts(record: ModuleRecord, mode: bool) -> Iterator[str]:
@@ -82,3 +88,55 @@ def _tensor(entry: TensorEntry, path: str) -> str:
     if not entry.persistent:
         text += " not persistent"
     return text if entry.dtype == "float32" else f"{text} {entry.dtype}"
+
+
+def of_table(table: TableRecord) -> str:
+    """The headline and one line for each row; rows of equal blocks share one."""
+    lines = unfold(table)
+    head = ("path", "kind", "shape", "dtype", "device", "in state_dict", "trained", "gradient")
+    rows = [(*head, "optimizer", "note") if table.optimizers else (*head, "note")]
+    rows += [_row(path, times, row, bool(table.optimizers)) for path, times, row in lines[:ROWS]]
+    text = [" ".join(headline.of_table(table)).rstrip(), *table_lines(rows)]
+    if len(lines) > ROWS:
+        text.append(f"... and {len(lines) - ROWS:,} more rows: state[path], state.find(pattern), state.records")
+    text += [f"! {orphan}: held by the optimizer, not by the model" for orphan in table.orphans]
+    return "\n".join(text)
+
+
+def _row(path: str, times: int, row: StateRecord, optimizer: bool) -> tuple[str, ...]:
+    kind = row.kind if times == 1 else f"{times} x {row.kind}"
+    shape = "" if row.shape is None else str(row.shape)
+    trained = "" if row.kind == "reserved" else "yes" if row.trainable else "no"
+    cells = (format.clean(path), kind, shape, row.dtype, row.device, "yes" if row.in_state_dict else "no", trained, row.grad)
+    if optimizer:
+        cells += (", ".join(f"{o.label} lr {format.number(o.lr)} decay {format.number(o.weight_decay)}" for o in row.optimizers),)
+    return (*cells, "; ".join(format.clean(note) for note in notes(row)))
+
+
+def notes(row: StateRecord) -> Iterator[str]:
+    """What is to be said of a row beyond its columns."""
+    if row.mark:
+        yield row.mark
+    if row.kind == "buffer" and not row.persistent:
+        yield "not persistent"
+    if row.tied:
+        yield f"same tensor as {row.tied}"
+    if row.note:
+        yield row.note
+
+
+def of_values(values: ValuesRecord) -> str:
+    """The headline, the statistics, and the numbers where they are few."""
+    lines = [" ".join(headline.of_values(values)).rstrip()]
+    pairs = numbers.statistics(values.stats)
+    if pairs:
+        lines.append("  ".join(f"{name} {value}" for name, value in pairs))
+    lines += [note for note in (values.note,) if note]
+    matrix = values.matrix
+    if matrix and matrix.numbers and len(matrix.numbers) <= numbers.WRITTEN and len(matrix.numbers[0]) <= numbers.WRITTEN:
+        cells, width = numbers.cells(values), len(matrix.numbers[0])
+        wide = max(map(len, cells))
+        if matrix.slice:
+            lines.append(f"{matrix.slice} of {values.stats.shape}:")
+        lines += ["  ".join(cell.rjust(wide) for cell in cells[i : i + width]) for i in range(0, len(cells), width)]
+    return "\n".join(lines)

@@ -1,0 +1,56 @@
+/** The columns of the state table: what they are called, how wide they are, and which give way first. */
+
+export interface Column {
+  key: string;
+  title: string;
+  /** Pixels it needs at least. */
+  width: number;
+  /** Takes a share of what is left. */
+  grows?: number;
+  /** Numbers stand at the right. */
+  right?: boolean;
+  /** The higher, the earlier it gives way; 0 stays always. */
+  yields: number;
+}
+
+const ALWAYS: readonly Column[] = [
+  { key: "tensor", title: "tensor", width: 140, grows: 3, yields: 0 },
+  { key: "kind", title: "kind", width: 74, yields: 2.5 },
+  { key: "shape", title: "shape", width: 76, yields: 1 },
+  { key: "dtype", title: "dtype", width: 52, yields: 5 },
+  { key: "device", title: "device", width: 58, yields: 10 },
+  { key: "bytes", title: "bytes", width: 70, right: true, yields: 7 },
+  { key: "saved", title: "in state_dict", width: 92, yields: 8 },
+  { key: "trained", title: "trained", width: 58, yields: 4 },
+  { key: "gradient", title: "gradient", width: 66, yields: 9 },
+];
+
+const OPTIMIZER: readonly Column[] = [
+  { key: "group", title: "optimizer", width: 90, grows: 1, yields: 3 },
+  { key: "lr", title: "lr", width: 60, right: true, yields: 8.5 },
+  { key: "decay", title: "weight decay", width: 90, right: true, yields: 11 },
+  { key: "state", title: "its state", width: 110, grows: 1, yields: 12 },
+];
+
+const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 2, yields: 2 };
+
+export function columnsOf(optimizer: boolean, notes: boolean): Column[] {
+  return [...ALWAYS, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];
+}
+
+const GAP = 10;
+
+/** The columns that have room in `width` pixels; what gives way is told in the panel beside the table. */
+export function fitting(columns: readonly Column[], width: number): Column[] {
+  let left = [...columns];
+  const need = (): number => left.reduce((sum, column) => sum + column.width + GAP, GAP);
+  while (need() > width && left.some((column) => column.yields > 0)) {
+    const first = Math.max(...left.map((column) => column.yields));
+    left = left.filter((column) => column.yields !== first);
+  }
+  return left;
+}
+
+export function template(columns: readonly Column[]): string {
+  return columns.map(({ width, grows }) => (grows ? `minmax(${width}px,${grows}fr)` : `${width}px`)).join(" ");
+}

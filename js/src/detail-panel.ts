@@ -1,0 +1,117 @@
+/** What there is to know about one module: its tensors, what its class says, where its code is, how to get it. */
+import type { Context } from "./context";
+import { button, element, words } from "./elements";
+import { copyButton } from "./frame";
+import { counted, follow, join, legibleLines, quoted, shown } from "./names";
+import type { ClassFacts, Entry, Subtree, TreePayload } from "./payload";
+import { ghostOf, labelOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { tensorsOf } from "./traits";
+import { codeFor, shapeOf } from "./tree-row";
+import { askFor } from "./values-panel";
+
+const LONG = 50_000;
+
+export function detailPanel(tree: TreePayload, place: Place, context: Context): HTMLElement[] {
+  const path = pathOf(tree, place);
+  const subtree = subtreeOf(tree, place);
+  const facts = subtree ? tree.classes[subtree.class] : undefined;
+  const values = element("div", { class: "values" });
+  return [
+    element("h3", { class: "path" }, words(shown(path), "", 500)),
+    ...(subtree ? about(tree, place, subtree) : absent(tree, place)),
+    subtree ? tensorTable(tensorsOf(tree, subtree), path, values, context) : null,
+    values,
+    ...(facts ? classFacts(facts) : []),
+    howToGet(codeFor(tree, place, quoted), context),
+  ].filter((part) => part !== null);
+}
+
+function about(tree: TreePayload, place: Place, subtree: Subtree): HTMLElement[] {
+  const lines = [element("p", {}, words(subtree.type), " ", subtree.extra ? words(subtree.extra, "extra", 1000) : null)];
+  if (place.count > 1) lines.push(element("p", { class: "soft" }, `the first of ${counted(place.count, "equal module")}, `, words(labelOf(tree, place), "code")));
+  const original = originalOf(tree, place);
+  if (original !== null) lines.push(element("p", { class: "soft" }, "the same module as ", words(shown(original), "code")));
+  lines.push(element("p", { class: "soft" }, words(totals(subtree), "", 1000)));
+  return lines;
+}
+
+/** "2.36 M parameters, 9.4 MB, float32 on cpu; 786 k of them trainable". */
+export function totals(subtree: Subtree): string {
+  if (!subtree.total && !subtree.buffers) return subtree.lazy ? "parameters: not yet, the first forward pass makes them" : "no parameters and no buffers, here or below";
+  const kinds = subtree.dtypes.length ? `, ${subtree.dtypes.join(", ")} on ${subtree.devices.join(", ")}` : "";
+  const inside = subtree.own === subtree.total ? "" : subtree.own ? `, ${subtree.ownText} its own` : ", none its own";
+  const trained = !subtree.total ? "" : subtree.trainable === subtree.total ? ", all trainable" : subtree.trainable ? ", partly trainable" : ", all frozen";
+  return `${subtree.totalText || "0"} parameters${inside}${trained}${subtree.bytesText ? `, ${subtree.bytesText}` : ""}${kinds}`;
+}
+
+function absent(tree: TreePayload, place: Place): HTMLElement[] {
+  const ghost = ghostOf(tree, place);
+  if (!ghost) {
+    const original = originalOf(tree, place);
+    const text = original === null ? "a name registered for a module that is None" : `the module contains itself: this is ${shown(original)} again`;
+    return [element("p", { class: "absent" }, words(text))];
+  }
+  return [element("p", {}, words(ghost.what)), element("p", { class: ghost.harmless ? "absent" : "absent careful" }, words(ghost.reason, "", 1000))];
+}
+
+function tensorTable(entries: readonly Entry[], path: string, values: HTMLElement, context: Context): HTMLElement {
+  if (!entries.length) return element("p", { class: "soft" }, "no tensors of its own");
+  const notes = entries.some((entry) => noteOf(entry, path));
+  const titles = ["tensor", "shape", "dtype", "device", "trained", ...(notes ? ["note"] : [])];
+  const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
+  const rows = entries.map((entry) => tensorRow(entry, path, notes, values, context));
+  return element("div", { class: "sideways" }, element("table", { class: "facts" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+}
+
+function tensorRow(entry: Entry, path: string, notes: boolean, values: HTMLElement, context: Context): HTMLElement {
+  const askable = context.ask !== null && entry.kind !== "reserved";
+  const name = askable
+    ? button("", { class: "plain link", title: "show its values" }, () => void askFor(join(path, entry.name), values, context))
+    : element("span");
+  name.append(words(entry.name));
+  const cells = [entry.kind === "reserved" ? "None" : shapeOf(entry), entry.dtype, entry.device, trained(entry)];
+  return element(
+    "tr",
+    { class: entry.kind === "reserved" ? "reserved" : null },
+    element("th", { scope: "row" }, name),
+    ...cells.map((text) => element("td", {}, words(text || "–"))),
+    notes ? element("td", { class: "note" }, words(noteOf(entry, path))) : null,
+  );
+}
+
+function trained(entry: Entry): string {
+  if (entry.kind === "parameter") return entry.trainable ? "yes" : "frozen";
+  return entry.kind;
+}
+
+export function noteOf(entry: Entry, path: string): string {
+  const tied = entry.tied ? `⇄ ${follow(entry.tied, join(path, entry.name))}` : "";
+  const unsaved = entry.kind === "buffer" && !entry.persistent ? "not in the state_dict" : "";
+  return [tied, unsaved, entry.note].filter(Boolean).join(", ");
+}
+
+function classFacts(facts: ClassFacts): HTMLElement[] {
+  const parts = [
+    facts.doc ? element("p", { class: "doc" }, words(paragraph(facts.doc), "", 1200)) : null,
+    facts.signature ? element("p", {}, element("code", {}, words(facts.signature, "", 600))) : null,
+    facts.where ? element("p", { class: "soft" }, words(facts.where, "code")) : null,
+    facts.code ? source(facts.code) : null,
+    !facts.code && facts.codeNote ? element("p", { class: "soft" }, words(facts.codeNote)) : null,
+  ];
+  return parts.filter((part) => part !== null);
+}
+
+/** The first paragraph, as one line. */
+function paragraph(doc: string): string {
+  return (doc.trim().split(/\n\s*\n/)[0] ?? "").replace(/\s+/g, " ");
+}
+
+function source(code: string): HTMLElement {
+  const summary = element("summary", { "data-lm-suppress-shortcuts": "true" }, "code");
+  const short = code.length > LONG ? `${code.slice(0, LONG)}\n… cut: ${code.length.toLocaleString("en")} characters` : code;
+  return element("details", {}, summary, element("pre", { tabindex: 0, "data-lm-suppress-shortcuts": "true" }, legibleLines(short)));
+}
+
+export function howToGet(code: string, context: Context): HTMLElement {
+  return element("p", { class: "get" }, element("code", {}, words(code, "", 600)), " ", copyButton("c copies", `copy ${code.slice(0, 200)}`, () => code, context));
+}

@@ -1,0 +1,332 @@
+/** Parameters, buffers and what else a model holds: an ARIA grid, with the values of the selected tensor. */
+import { columnsOf, fitting, template, type Column } from "./columns";
+import type { Context, Panel } from "./context";
+import { howToGet } from "./detail-panel";
+import { element, OURS, words } from "./elements";
+import { copyAndSay } from "./frame";
+import { List, ROW } from "./list";
+import { counted, quoted, shown } from "./names";
+import { completeValues, type Numbers, type StatePayload } from "./payload";
+import { parse } from "./query";
+import { chip, searchBox, type SearchBox } from "./search-box";
+import { hear, tell } from "./selection";
+import { noteOf, StateTable, textOf, type Item, type Sorting, type StateRow } from "./state-table";
+import { TypeAhead } from "./type-ahead";
+import { askFor, noValues, valuesPanel } from "./values-panel";
+
+const HEAD = 26;
+const UNMEASURED = 900;
+
+export class StatePanel implements Panel {
+  readonly element: HTMLElement;
+  readonly keys = "↑↓ ←→ move  Enter sorts in the head  g group  / filter  c copy code";
+  private readonly table: StateTable;
+  private items: Item[] = [];
+  private columns: Column[];
+  private readonly all: readonly Column[];
+  private sorting: Sorting | null = null;
+  /** The cell that has the focus; row −1 is the head. */
+  private at = { row: 0, column: 0 };
+  private readonly typed = new TypeAhead();
+  private readonly box: SearchBox;
+  private readonly grouping: HTMLButtonElement;
+  private readonly grid: HTMLElement;
+  private readonly head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
+  private readonly body = element("div", { class: "rows", role: "rowgroup" });
+  private readonly detail = element("aside", { class: "detail", "aria-label": "the selected tensor" });
+  private readonly list: List;
+
+  constructor(
+    private readonly payload: StatePayload,
+    private readonly numbers: Numbers,
+    private readonly context: Context,
+  ) {
+    this.table = new StateTable(payload);
+    const notes = payload.signatures.some((some) => some.note || some.tied);
+    this.all = columnsOf(payload.optimizer, notes);
+    this.columns = fitting(this.all, UNMEASURED);
+    this.grouping = chip("group by module", () => this.refresh());
+    this.box = searchBox({
+      label: "filter the tensors",
+      placeholder: "/ path, kind, 768, frozen…",
+      chips: ["trainable", "frozen"],
+      changed: () => this.refresh(),
+      leave: (go) => this.leaveFilter(go),
+      extra: this.grouping,
+    });
+    this.grid = element("div", { class: "scroller", role: "grid", tabindex: 0, "aria-label": "the state", ...OURS }, element("div", { role: "rowgroup" }, this.head), this.body);
+    this.list = new List(this.grid, this.body, { count: () => this.items.length, height: () => ROW, row: (index) => this.row(index) }, HEAD);
+    this.grid.addEventListener("keydown", (event) => this.key(event));
+    this.grid.addEventListener("click", (event) => this.click(event));
+    const table = element("div", { class: "state" }, this.grid, orphans(payload.orphans));
+    this.element = element("div", { class: "body" }, this.box.element, element("div", { class: "panes" }, table, this.detail));
+    this.refresh();
+    this.showDetail();
+  }
+
+  arrived(): () => void {
+    const stop = hear(this.payload.model, this, (path) => this.follow(path));
+    const observer = typeof ResizeObserver === "function" ? new ResizeObserver(() => this.fit()) : null;
+    observer?.observe(this.grid);
+    this.fit();
+    this.list.restore();
+    return () => {
+      observer?.disconnect();
+      stop();
+    };
+  }
+
+  /** Goes to the first tensor at or below a module. */
+  private follow(path: string): void {
+    const under = this.items.findIndex((item) => item.kind === "tensor" && isAt(this.table.ownerPath(item.row.owner), path));
+    if (under < 0) return;
+    this.at.row = under;
+    this.list.reveal(under);
+    this.paint();
+    this.showDetail();
+  }
+
+  private fit(): void {
+    const columns = fitting(this.all, this.grid.clientWidth || UNMEASURED);
+    if (columns.map(({ key }) => key).join() === this.columns.map(({ key }) => key).join()) return;
+    this.columns = columns;
+    this.at.column = Math.min(this.at.column, columns.length - 1);
+    this.draw();
+  }
+
+  private refresh(): void {
+    const before = this.items[this.at.row];
+    this.items = this.table.items(parse(this.box.text(), this.box.flags()), this.sorting, this.isGrouped());
+    const same = before?.kind === "tensor" ? this.items.findIndex((item) => item.kind === "tensor" && item.row === before.row) : -1;
+    if (this.at.row >= 0) this.at.row = same >= 0 ? same : Math.max(0, this.items.findIndex((item) => item.kind === "tensor"));
+    this.draw();
+    this.say();
+  }
+
+  private draw(): void {
+    this.grid.style.setProperty("--columns", template(this.columns));
+    set(this.grid, { "aria-rowcount": this.items.length + 1, "aria-colcount": this.all.length });
+    this.head.replaceChildren(...this.columns.map((column, index) => this.headCell(column, index)));
+    this.list.refresh();
+    this.paint();
+  }
+
+  private say(): void {
+    const { rows, saved } = this.payload.summary;
+    const shownRows = this.items.filter((item) => item.kind === "tensor").length;
+    const total = rows || this.table.rows.length;
+    const cut = this.table.capped ? `, the first ${this.table.rows.length.toLocaleString("en")} listed` : "";
+    const filtered = this.box.text() || this.box.flags().length;
+    const text = filtered ? `${shownRows.toLocaleString("en")} of ${counted(total, "tensor")}${cut}` : `${counted(total, "tensor")}, ${saved.toLocaleString("en")} in the state_dict${cut}`;
+    this.box.say(text);
+    if (filtered) this.context.announce(text);
+  }
+
+  private isGrouped(): boolean {
+    return this.grouping.getAttribute("aria-pressed") === "true";
+  }
+
+  private headCell(column: Column, index: number): HTMLElement {
+    const sorted = this.sorting?.column === column.key ? (this.sorting.down ? "descending" : "ascending") : "none";
+    const sign = sorted === "none" ? "" : sorted === "ascending" ? " ▴" : " ▾";
+    const attributes = { role: "columnheader", id: `cell--1-${index}`, "aria-colindex": this.all.indexOf(column) + 1, "aria-sort": sorted, "data-column": index, class: column.right ? "right" : null };
+    return element("span", attributes, column.title + sign);
+  }
+
+  private row(index: number): HTMLElement {
+    const item = this.items[index];
+    const made = element("div", { role: "row", "aria-rowindex": index + 2, "data-index": index });
+    if (item?.kind === "tensor") {
+      made.className = `row${item.row.signature.kind === "reserved" ? " reserved" : ""}${index === this.at.row ? " selected" : ""}`;
+      if (index === this.at.row) made.setAttribute("aria-selected", "true");
+      made.append(...this.columns.map((column, at) => this.cell(item.row, column, index, at)));
+    } else if (item) {
+      made.className = item.kind === "divider" ? "row divider" : "row group";
+      made.append(element("span", { role: "gridcell", id: `cell-${index}-0`, "aria-colspan": this.all.length }, ...this.spanning(item)));
+    }
+    return made;
+  }
+
+  private spanning(item: Item): (HTMLElement | string)[] {
+    if (item.kind !== "group") return ["not in the state_dict"];
+    const type = this.table.owners[item.owner]?.type ?? "";
+    return [words(shown(this.table.ownerPath(item.owner)), "name"), " ", words(type, "type"), " ", element("span", { class: "faint" }, counted(item.count, "tensor"))];
+  }
+
+  private cell(row: StateRow, column: Column, index: number, at: number): HTMLElement {
+    const attributes = { role: "gridcell", id: `cell-${index}-${at}`, "aria-colindex": this.all.indexOf(column) + 1, class: `cell-${column.key}${column.right ? " right" : ""}`, "data-column": at };
+    const made = element("span", attributes);
+    if (column.key === "tensor") made.append(...this.tensorName(row));
+    else made.append(words(textOf(this.table, row, column.key)));
+    if (column.key === "group" && row.signature.mark) made.classList.add("careful");
+    if (column.key === "saved" && !row.signature.saved) made.classList.add("soft");
+    return made;
+  }
+
+  private tensorName(row: StateRow): HTMLElement[] {
+    const owner = this.isGrouped() ? "" : this.table.ownerPath(row.owner);
+    const marked = row.signature.mark && !this.columns.some(({ key }) => key === "group");
+    return [owner ? words(`${owner}.`, "owner") : null, words(row.name, "name"), marked ? element("span", { class: "careful", title: row.signature.mark }, " ⚠") : null].filter((part) => part !== null);
+  }
+
+  /** Shows which row is selected and which cell has the focus. */
+  private paint(): void {
+    const id = `cell-${this.at.row}-${this.items[this.at.row]?.kind === "tensor" || this.at.row < 0 ? this.at.column : 0}`;
+    this.grid.setAttribute("aria-activedescendant", id);
+    for (const cell of this.grid.querySelectorAll(".at")) cell.classList.remove("at");
+    for (const row of this.body.querySelectorAll(".selected")) {
+      row.classList.remove("selected");
+      row.removeAttribute("aria-selected");
+    }
+    const row = this.list.element(this.at.row);
+    if (this.items[this.at.row]?.kind === "tensor") {
+      row?.classList.add("selected");
+      row?.setAttribute("aria-selected", "true");
+    }
+    (this.at.row < 0 ? this.head.children : row?.children)?.[Number(id.split("-").pop())]?.classList.add("at");
+  }
+
+  private go(row: number, column: number): void {
+    const moved = row !== this.at.row;
+    this.at = { row: Math.max(-1, Math.min(this.items.length - 1, row)), column: Math.max(0, Math.min(this.columns.length - 1, column)) };
+    if (this.at.row >= 0) this.list.reveal(this.at.row);
+    this.paint();
+    const item = this.items[this.at.row];
+    if (!moved || item?.kind !== "tensor") return;
+    this.showDetail();
+    tell({ model: this.payload.model, path: this.table.ownerPath(item.row.owner), source: this });
+  }
+
+  private sort(column: Column | undefined): void {
+    if (!column) return;
+    const same = this.sorting?.column === column.key;
+    this.sorting = !same ? { column: column.key, down: false } : this.sorting?.down ? null : { column: column.key, down: true };
+    this.refresh();
+    const order = this.sorting ? `sorted by ${column.title}, ${this.sorting.down ? "descending" : "ascending"}` : "in the order of the state_dict";
+    this.context.announce(order);
+  }
+
+  private showDetail(): void {
+    const item = this.items[this.at.row];
+    if (item?.kind !== "tensor") {
+      if (!this.items.length) this.detail.replaceChildren(element("p", { class: "absent" }, this.table.rows.length ? "no tensor matches" : "this model has no parameters, no buffers and no reserved names"));
+      return;
+    }
+    const { row } = item;
+    const path = this.table.path(row);
+    const values = element("div", { class: "values" });
+    this.detail.replaceChildren(element("h3", { class: "path" }, words(path, "", 500)), this.facts(row), values, howToGet(this.code(row), this.context));
+    this.fill(path, row, values);
+  }
+
+  /** All columns of the row, those too that have no room in the table. */
+  private facts(row: StateRow): HTMLElement {
+    const columns = this.all.filter(({ key }) => key !== "tensor" && key !== "note");
+    const pairs = columns.map(({ key, title }) => [title, textOf(this.table, row, key)] as const).filter(([, text]) => text !== "–");
+    const note = noteOf(this.table, row);
+    const facts = note ? [...pairs, ["note", note] as const] : pairs;
+    return element("dl", { class: "pairs" }, ...facts.map(([title, text]) => element("div", {}, element("dt", {}, title), element("dd", {}, words(text, "", 1000)))));
+  }
+
+  private fill(path: string, row: StateRow, box: HTMLElement): void {
+    const values = completeValues(this.payload.values[path]);
+    if (values) box.replaceChildren(...valuesPanel(values, this.numbers, this.context));
+    else if (row.signature.kind === "reserved") box.replaceChildren(...noValues(path, "a reserved name: it is None, there is nothing to measure"));
+    else if (this.context.ask) void askFor(path, box, this.context);
+    else box.replaceChildren(...noValues(path, this.payload.valuesNote || "the values are not in this output"));
+  }
+
+  private code(row: StateRow): string {
+    const { variable } = this.payload;
+    const owner = this.table.ownerPath(row.owner);
+    if (row.signature.kind === "parameter") return `${variable}.get_parameter(${quoted(this.table.path(row))})`;
+    if (row.signature.kind === "buffer") return `${variable}.get_buffer(${quoted(this.table.path(row))})`;
+    return `${owner ? `${variable}.get_submodule(${quoted(owner)})` : variable}.${row.name}`;
+  }
+
+  private leaveFilter(go: boolean): void {
+    if (!go) {
+      this.box.clear();
+      this.refresh();
+    }
+    this.grid.focus({ preventScroll: true });
+    if (go && this.items.length) this.go(Math.max(0, this.at.row), this.at.column);
+    this.showDetail();
+  }
+
+  private click(event: MouseEvent): void {
+    const target = event.target as HTMLElement;
+    const column = Number(target.closest<HTMLElement>("[data-column]")?.dataset.column ?? 0);
+    if (target.closest('[role="columnheader"]')) {
+      this.at = { row: -1, column };
+      this.sort(this.columns[column]);
+      return;
+    }
+    const row = target.closest<HTMLElement>("[data-index]")?.dataset.index;
+    if (row !== undefined) this.go(Number(row), column);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const { key } = event;
+    if (event.altKey || event.metaKey || (event.ctrlKey && key !== "Home" && key !== "End")) return;
+    if (event.ctrlKey) this.go(key === "Home" ? -1 : this.items.length - 1, key === "Home" ? 0 : this.columns.length - 1);
+    else if (this.typed.takes(key, !(key in this.commands))) this.typeAhead();
+    else if (this.commands[key]) this.commands[key]?.();
+    else return;
+    event.preventDefault();
+  }
+
+  private typeAhead(): void {
+    const wanted = this.typed.text.toLowerCase();
+    const start = this.at.row + (wanted.length === 1 ? 1 : 0);
+    const { length } = this.items;
+    for (let step = 0; step < length; step += 1) {
+      const index = (start + step + length) % length;
+      const item = this.items[index];
+      if (item?.kind === "tensor" && (this.table.path(item.row).toLowerCase().startsWith(wanted) || item.row.name.toLowerCase().startsWith(wanted))) return this.go(index, this.at.column);
+    }
+  }
+
+  private readonly commands: Record<string, () => void> = {
+    ArrowDown: () => this.go(this.at.row + 1, this.at.column),
+    ArrowUp: () => this.go(this.at.row - 1, this.at.column),
+    ArrowLeft: () => this.go(this.at.row, this.at.column - 1),
+    ArrowRight: () => this.go(this.at.row, this.at.column + 1),
+    Home: () => this.go(this.at.row, 0),
+    End: () => this.go(this.at.row, this.columns.length - 1),
+    PageDown: () => this.go(Math.max(0, this.at.row) + this.list.page(), this.at.column),
+    PageUp: () => this.go(Math.max(0, this.at.row - this.list.page()), this.at.column),
+    Enter: () => {
+      if (this.at.row < 0) this.sort(this.columns[this.at.column]);
+    },
+    " ": () => this.commands.Enter?.(),
+    "/": () => this.box.focus(),
+    Escape: () => {
+      if (this.box.text() || this.box.flags().length) this.leaveFilter(false);
+    },
+    g: () => this.grouping.click(),
+    c: () => {
+      const item = this.items[this.at.row];
+      void copyAndSay(item?.kind === "tensor" ? this.code(item.row) : this.payload.code, this.context);
+    },
+  };
+}
+
+function set(grid: HTMLElement, attributes: Record<string, number>): void {
+  for (const [name, value] of Object.entries(attributes)) grid.setAttribute(name, String(value));
+}
+
+/** At a module or below it; the root is above all. */
+function isAt(owner: string, path: string): boolean {
+  return path === "" || owner === path || owner.startsWith(`${path}.`);
+}
+
+function orphans(names: readonly string[]): HTMLElement | null {
+  if (!names.length) return null;
+  return element(
+    "p",
+    { class: "orphans careful" },
+    `⚠ the optimizer holds ${counted(names.length, "tensor")} that the model no longer has: `,
+    words(names.slice(0, 20).join(", ") + (names.length > 20 ? ", …" : ""), "code", 1000),
+  );
+}

@@ -1,0 +1,177 @@
+/** One row of the tree: what it says, in words and as elements. */
+import { element, words } from "./elements";
+import { counted, cut, follow, join, shown } from "./names";
+import type { Entry, Subtree, TreePayload } from "./payload";
+import type { Row } from "./outline";
+import { ghostOf, isOpenable, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { isLazy, tensorsOf } from "./traits";
+
+/** Signs beside the words, so that a flag is seen before it is read. */
+const SIGNS: Record<string, string> = {
+  lazy: "◌", meta: "◌", frozen: "■", "partly frozen": "◧", compiled: "»", scripted: "§", parametrized: "ƒ", "weight-normed": "ƒ",
+  "spectral-normed": "ƒ", pruned: "⊘", quantized: "#", "several devices": "≠", eval: "○", train: "●",
+};
+
+export function treeRow(tree: TreePayload, row: Row, id: string, selected: boolean): HTMLElement {
+  const { place } = row;
+  const openable = isOpenable(tree, place);
+  const made = element(
+    "div",
+    {
+      role: "treeitem",
+      id,
+      class: `row ${place.kind}${selected ? " selected" : ""}${place.hit ? " hit" : ""}${isAlarming(tree, place) ? " careful" : ""}`,
+      "aria-level": place.depth + 1,
+      "aria-posinset": row.position,
+      "aria-setsize": row.size,
+      "aria-selected": selected ? "true" : "false",
+      "aria-expanded": openable ? String(place.open) : null,
+      "aria-label": spoken(tree, place),
+    },
+    moduleCell(tree, place, openable),
+    element("span", { class: "tensors" }, tensorsText(tree, place)),
+    element("span", { class: "parameters" }, parametersText(tree, place)),
+    element("span", { class: "share" }, shareBar(tree, place)),
+  );
+  if (place.kind === "ghost") made.append(ghostLine(tree, place));
+  return made;
+}
+
+function moduleCell(tree: TreePayload, place: Place, openable: boolean): HTMLElement {
+  const subtree = subtreeOf(tree, place);
+  const ghost = ghostOf(tree, place);
+  return element(
+    "span",
+    { class: "module" },
+    indent(place),
+    element("span", { class: "chevron", "data-action": openable ? "toggle" : null }, openable ? (place.open ? "▾" : "▸") : ""),
+    element("i", { class: `kind ${place.kind === "ghost" || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")}` }),
+    words(place.parent ? labelOf(tree, place) : shown(""), "name"),
+    subtree ? words(subtree.type, "type") : null,
+    ghost ? words(ghost.what, "type") : null,
+    ...pills(tree, place),
+    subtree?.extra ? words(subtree.extra, "extra") : null,
+  );
+}
+
+/** Hairline guides, one a level; very deep rows say their depth instead of moving out of sight. */
+function indent(place: Place): HTMLElement {
+  const made = element("span", { class: "indent" }, place.depth > 12 ? String(place.depth) : "");
+  made.style.setProperty("--depth", String(place.depth));
+  return made;
+}
+
+function pills(tree: TreePayload, place: Place): HTMLElement[] {
+  const made: HTMLElement[] = [];
+  if (place.kind === "reserved") made.push(element("span", { class: "type" }, "reserved (None)"));
+  if (place.count > 1) made.push(pill(`${place.count.toLocaleString("en")} equal`, "run", "refold", "show each of them (u)"));
+  else if (place.whole && place.first === place.whole.first) made.push(pill(`fold ${place.whole.count.toLocaleString("en")}`, "run", "refold", "show them as one row (u)"));
+  if (place.kind === "alias" || place.kind === "recursion") made.push(aliasPill(tree, place));
+  if (isAlarming(tree, place)) made.push(pill(`⚠ ${cut(halves(ghostOf(tree, place)?.reason ?? "")[0], 60)}`, "careful"));
+  for (const flag of flagsOf(tree, place)) made.push(pill(`${SIGNS[flag] ?? (flag.includes("hook") ? "↪" : "⚠")} ${flag}`, "flag"));
+  return made;
+}
+
+function aliasPill(tree: TreePayload, place: Place): HTMLElement {
+  const original = originalOf(tree, place) ?? "";
+  const verb = place.kind === "recursion" ? "contains itself: " : "";
+  const made = pill(`${verb}same as ${cut(shown(original), 80)}`, "alias", "original", `go to ${shown(original)} (Enter)`);
+  return made;
+}
+
+function pill(text: string, className: string, action: string | null = null, title: string | null = null): HTMLElement {
+  return element("span", { class: `pill ${className}`, "data-action": action, title }, text);
+}
+
+/** A module's own flags, and its mode where that is not the root's. */
+export function flagsOf(tree: TreePayload, place: Place): string[] {
+  const subtree = subtreeOf(tree, place);
+  const root = tree.subtrees[tree.subtrees.length - 1];
+  if (!subtree) return [];
+  return subtree.training === root?.training ? [...subtree.flags] : [...subtree.flags, subtree.training ? "train" : "eval"];
+}
+
+function isAlarming(tree: TreePayload, place: Place): boolean {
+  const ghost = ghostOf(tree, place);
+  return ghost !== null && !ghost.harmless;
+}
+
+/** The shapes of a module's own tensors: "768×2304 · 2304". */
+export function tensorsText(tree: TreePayload, place: Place): string {
+  const subtree = subtreeOf(tree, place);
+  if (!subtree) return "";
+  const shapes = tensorsOf(tree, subtree).filter((entry) => entry.kind !== "reserved").map(shapeOf);
+  return shapes.length > 4 ? `${shapes.slice(0, 3).join(" · ")} · … ${shapes.length}` : shapes.join(" · ");
+}
+
+export function shapeOf(entry: Entry): string {
+  return entry.shapeText || (isLazy(entry) ? "lazy" : "scalar");
+}
+
+export function parametersText(tree: TreePayload, place: Place): string {
+  const subtree = subtreeOf(tree, place);
+  const ghost = ghostOf(tree, place);
+  if (ghost) return ghost.parameters ? ghost.parametersText : "";
+  if (!subtree) return "";
+  const tied = place.kind === "module" ? tiedTo(tree, subtree, place) : null;
+  if (tied !== null) return `⇄ ${cut(tied, 24)}`;
+  if (subtree.lazy) return subtree.total ? `≥ ${subtree.totalText}` : "not yet";
+  return subtree.total ? subtree.totalText : "";
+}
+
+/** Whose parameters these are, when a module without children owns none first. */
+function tiedTo(tree: TreePayload, subtree: Subtree, place: Place): string | null {
+  const own = tensorsOf(tree, subtree).filter((entry) => entry.kind === "parameter");
+  const [first] = own;
+  if (subtree.runs.length || !first?.tied || own.some((entry) => !entry.tied)) return null;
+  const parts = follow(first.tied, join(pathOf(tree, place), first.name)).split(".");
+  return parts[parts.length - 2] ?? parts[parts.length - 1] ?? "";
+}
+
+function shareBar(tree: TreePayload, place: Place): HTMLElement | null {
+  const subtree = subtreeOf(tree, place);
+  const whole = tree.subtrees[tree.subtrees.length - 1]?.total ?? 0;
+  if (place.kind !== "module" || !subtree || !whole) return null;
+  const bar = element("i", { class: subtree.category });
+  bar.style.width = subtree.total ? `max(1px, ${((100 * subtree.total) / whole).toFixed(2)}%)` : "0";
+  return bar;
+}
+
+/** What is wrong and how to put it right, under the ghost it is about. */
+function ghostLine(tree: TreePayload, place: Place): HTMLElement {
+  const ghost = ghostOf(tree, place);
+  return element(
+    "span",
+    { class: "reason" },
+    indent(place),
+    words(ghost ? halves(ghost.reason)[1] + (ghost.fix ? "." : "") : ""),
+    ghost?.fix ? element("span", {}, "Fix:") : null,
+    ghost?.fix ? element("code", { "data-action": "fix", title: "copy (c)" }, words(ghost.fix)) : null,
+  );
+}
+
+/** "in a Python list: not trained, not moved, not saved" → where it is, and what follows from that. */
+export function halves(reason: string): [where: string, so: string] {
+  const colon = reason.indexOf(": ");
+  return colon < 0 ? ["hidden", reason] : [reason.slice(0, colon), reason.slice(colon + 2)];
+}
+
+/** The row in words, for a screen reader. */
+export function spoken(tree: TreePayload, place: Place): string {
+  const subtree = subtreeOf(tree, place);
+  const ghost = ghostOf(tree, place);
+  const said = [cut(place.parent ? labelOf(tree, place) : shown(""), 200), cut(subtree?.type ?? ghost?.what ?? "reserved, None", 200)];
+  if (place.count > 1) said.push(`${counted(place.count, "equal module")}`);
+  if (place.kind === "alias") said.push(`same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
+  if (place.kind === "recursion") said.push(`contains itself: same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
+  if (subtree) said.push(tensorsText(tree, place), subtree.total ? `${subtree.totalText} parameters` : "no parameters", ...flagsOf(tree, place));
+  if (ghost) said.push("not registered", cut(ghost.reason, 200));
+  return said.filter(Boolean).join(", ");
+}
+
+/** The code that gets the thing in this row. */
+export function codeFor(tree: TreePayload, place: Place, quote: (text: string) => string): string {
+  if (place.kind === "ghost") return ghostOf(tree, place)?.fix || `${codeFor(tree, place.parent as Place, quote)}.${nameOf(tree, place)}`;
+  if (place.kind === "reserved") return `getattr(${codeFor(tree, place.parent as Place, quote)}, ${quote(nameOf(tree, place))})`;
+  return place.parent ? `${tree.variable}.get_submodule(${quote(pathOf(tree, place))})` : tree.variable;
+}

@@ -1,0 +1,89 @@
+"""Which optimizer holds which parameter, and how it treats it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab.errors import ModlabError
+from modlab.inspection.entries import dtype_name
+from modlab.records.state import OptimizerEntry, StateRecord
+
+
+class NotAnOptimizerError(ModlabError, TypeError):
+    """Something that is no optimizer was given as one."""
+
+
+def as_tuple(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
+    """One optimizer, a sequence of them, or None → a tuple."""
+    if optimizer is None:
+        return ()
+    given = tuple(optimizer) if isinstance(optimizer, (list, tuple, set)) else (optimizer,)
+    for one in given:
+        if not hasattr(one, "param_groups") or not hasattr(one, "state"):
+            raise NotAnOptimizerError(
+                f"optimizer= got {_called(one)}, and needs a torch.optim.Optimizer (or several in a list).\n"
+                f"  Write: modlab.state(model, torch.optim.SGD(model.parameters(), lr=0.1))"
+            )
+    return given
+
+
+def _called(thing: object) -> str:
+    return f"the class {thing.__name__} itself" if isinstance(thing, type) else f"a {type(thing).__name__}"
+
+
+class Ownership:
+    """The parameters of some optimizers, by identity."""
+
+    def __init__(self, optimizers: tuple[torch.optim.Optimizer, ...]) -> None:
+        self.labels: tuple[str, ...] = ()
+        self._entries: dict[int, list[OptimizerEntry]] = {}
+        self._held: list[tuple[str, int, Tensor]] = []
+        names = [type(optimizer).__name__ for optimizer in optimizers]
+        for i, optimizer in enumerate(optimizers):
+            name = names[i] if names.count(names[i]) == 1 else f"{names[i]} {names[: i + 1].count(names[i])}"
+            for number, group in enumerate(optimizer.param_groups):
+                self._group(f"{name} #{number}", optimizer, group)
+
+    def _group(self, label: str, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
+        self.labels += (label,)
+        for i, parameter in enumerate(group["params"]):
+            state = optimizer.state.get(parameter, {})
+            entry = OptimizerEntry(label, _number(group.get("lr")), _number(group.get("weight_decay", 0.0)), _state(state))
+            self._entries.setdefault(id(parameter), []).append(entry)
+            self._held.append((label, i, parameter))
+
+    def of(self, tensor: Tensor | None, record: StateRecord) -> dict[str, Any]:
+        """The optimizer fields of a row."""
+        if not self.labels or tensor is None:
+            return {}
+        entries = tuple(self._entries.get(id(tensor), ()))
+        mark = ""
+        if len(entries) > 1:
+            mark = f"in {len(entries)} groups"
+        elif not entries and record.kind in ("parameter", "attribute") and record.trainable and tensor.is_leaf:
+            mark = "in no group"
+        return {"optimizers": entries, "mark": mark}
+
+    def orphans(self, model_tensors: set[int]) -> tuple[str, ...]:
+        """What is held here and not by the model: a copy from before the model was rebuilt, another model's, …"""
+        return tuple(
+            f"{label}, params[{i}]: {tuple(tensor.shape)} {dtype_name(tensor)}"
+            for label, i, tensor in self._held
+            if id(tensor) not in model_tensors
+        )
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value.detach().item() if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError):
+        return float("nan")
+
+
+def _state(state: Any) -> tuple[str, ...]:
+    if not isinstance(state, dict):
+        return ()
+    return tuple(f"{name} {tuple(value.shape)}" if isinstance(value, Tensor) and value.dim() else str(name) for name, value in state.items())

@@ -1,0 +1,160 @@
+"""A module → the rows of its state table: what ``state_dict()`` has, in its order, and then what it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.errors import NotInitializedError
+from modlab.inspection import entries, ghosts, gradients, stores
+from modlab.inspection.optimizers import Ownership
+from modlab.records.state import StateRecord, TableRecord
+from modlab.records.structure import TensorEntry
+
+
+class Slot(NamedTuple):
+    """A row and the tensor that it is about."""
+
+    record: StateRecord
+    tensor: Tensor | None
+
+
+def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> TableRecord:
+    """The state table of `model`. Of values, it asks only whether a gradient is zero."""
+    slots = collect(model)
+    grads = gradients.kinds([slot.tensor for slot in slots])
+    ownership = Ownership(optimizers)
+    rows = [
+        replace(slot.record, grad=grad, **ownership.of(slot.tensor, slot.record))
+        for slot, grad in zip(slots, grads, strict=True)
+    ]
+    held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
+    return TableRecord(type(model).__name__, tuple(rows), ownership.labels, ownership.orphans(held))
+
+
+def collect(model: Module) -> list[Slot]:
+    """Every slot of the model with its tensor: first those of the state_dict, in its order, then the others."""
+    if not stores.initialized(model):
+        raise NotInitializedError(stores.uninitialized_message(model))
+    walk = Walk(model)
+    slots = [Slot(replace(slot.record, position=i), slot.tensor) for i, slot in enumerate(walk.slots())]
+    return [s for s in slots if s.record.in_state_dict] + [s for s in slots if not s.record.in_state_dict]
+
+
+class Walk:
+    """Goes through the modules as ``state_dict()`` does: depth first, a module with two names twice."""
+
+    def __init__(self, model: Module) -> None:
+        self.model = model
+        self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
+        self._finder: ghosts.Finder | None = None
+
+    def slots(self) -> Iterator[Slot]:
+        for path, module in places(self.model):
+            yield from self._module(path, module)
+
+    def _module(self, path: str, module: Module) -> Iterator[Slot]:
+        held = stores.contents(module)
+        owned = list(self._registered(path, module, held))
+        stock = type(module)._save_to_state_dict is Module._save_to_state_dict
+        if stock:
+            yield from owned
+            if type(module).get_extra_state is not Module.get_extra_state:
+                note = "what get_extra_state() returns; not looked at"
+                yield Slot(self._record(path, module, "_extra_state", "extra", True, note=note), None)
+        else:
+            yield from self._saved_otherwise(path, module, owned)
+        hooked, attributes = stores.own_values(held)
+        if attributes and ghosts.suspicious(attributes, held):
+            yield from self._hidden(path, module)
+
+    def _registered(self, path: str, module: Module, held: dict[str, Any]) -> Iterator[Slot]:
+        transient = held.get("_non_persistent_buffers_set") or ()
+        for kind, store in (("parameter", held.get("_parameters")), ("buffer", held.get("_buffers"))):
+            for name, tensor in store.items() if store else ():
+                if tensor is None:
+                    yield Slot(self._record(path, module, name, "reserved", False, note=f"reserved for a {kind}", persistent=False), None)
+                    continue
+                persistent = name not in transient
+                entry = entries.describe(name, kind, tensor, persistent)
+                yield Slot(self._tensor(path, module, entry, tensor, persistent), tensor)
+
+    def _saved_otherwise(self, path: str, module: Module, owned: list[Slot]) -> Iterator[Slot]:
+        """A module that writes its part of the state_dict itself, as quantized ones do: it is asked for it."""
+        saved: dict[str, Any] = {}
+        prefix = path + "." if path else ""
+        try:
+            with torch.no_grad():
+                module._save_to_state_dict(saved, prefix, keep_vars=True)
+        except Exception as error:  # noqa: BLE001 - the user's code; what it would have saved is then not known
+            note = f"its own _save_to_state_dict raised {type(error).__name__}"
+            yield from (Slot(replace(s.record, in_state_dict=False, note=note), s.tensor) for s in owned)
+            return
+        by_path = {slot.record.path: slot for slot in owned}
+        for key, value in saved.items():
+            known = by_path.pop(key, None)
+            if known is not None:
+                yield Slot(replace(known.record, in_state_dict=True), known.tensor)
+            else:
+                yield self._packed(path, module, key[len(prefix) :], value)
+        yield from (Slot(replace(slot.record, in_state_dict=False), slot.tensor) for slot in by_path.values())
+
+    def _packed(self, path: str, module: Module, name: str, value: Any) -> Slot:
+        if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+            entry = entries.describe(name, "packed", value[0])
+            bias = " with its bias" if len(value) > 1 and isinstance(value[1], Tensor) else ""
+            note = f"packed weight{bias}: no parameter, kept in the module's own format"
+            return Slot(self._tensor(path, module, replace(entry, note=note), value[0], True), value[0])
+        if isinstance(value, Tensor):
+            return Slot(self._tensor(path, module, entries.describe(name, "extra", value), value, True), value)
+        note = f"{type(value).__name__}, written by the module itself"
+        return Slot(self._record(path, module, name, "extra", True, note=note), None)
+
+    def _hidden(self, path: str, module: Module) -> Iterator[Slot]:
+        if self._finder is None:
+            self._finder = ghosts.Finder(m for _, m in places(self.model))
+        for place, tensor, note in self._finder.tensors(module):
+            entry = replace(entries.describe(place, "attribute", tensor), note=note, persistent=False)
+            yield Slot(replace(self._tensor(path, module, entry, tensor, False), in_state_dict=False), tensor)
+
+    def _tensor(self, path: str, module: Module, entry: TensorEntry, tensor: Tensor, saved: bool) -> StateRecord:
+        here = f"{path}.{entry.name}" if path else entry.name
+        first = self.first.setdefault(id(tensor), here)
+        return self._record(
+            path, module, entry.name, entry.kind, saved, shape=entry.shape, dtype=entry.dtype, device=entry.device, count=entry.count,
+            bytes=entry.bytes, trainable=entry.trainable, persistent=entry.persistent, tied="" if first == here else first, note=entry.note,
+        )  # fmt: skip
+
+    def _record(self, path: str, module: Module, name: str, kind: str, saved: bool, **facts: Any) -> StateRecord:
+        return StateRecord(f"{path}.{name}" if path else name, path, type(module).__name__, kind, saved, **facts)
+
+
+def places(model: Module) -> Iterator[tuple[str, Module]]:
+    """Paths and modules as ``named_modules(remove_duplicate=False)``; a module inside itself is not entered again."""
+    above: set[int] = set()
+    stack: list[tuple[str, Module] | int] = [("", model)]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, int):
+            above.discard(item)
+            continue
+        path, module = item
+        if id(module) in above:
+            continue
+        above.add(id(module))
+        yield path, module
+        stack.append(id(module))
+        prefix = path + "." if path else ""
+        stack.extend((prefix + name, child) for name, child in reversed(stores.named_children(module)) if child is not None)
+
+
+def tensor_at(model: Module, path: str) -> Tensor | None:
+    """The tensor of one row; None where the row has none or there is no such row."""
+    return next((slot.tensor for slot in collect(model) if slot.record.path == path), None)
+
+

@@ -1,0 +1,48 @@
+"""One tensor → what is in it: statistics, and numbers in rows and columns. Nothing else of the model is read."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from modlab.records.state import Matrix, ValuesRecord
+from modlab.statistics import measure_tensor
+
+ROWS, COLUMNS = 64, 64
+
+
+def read(tensor: Tensor, path: str = "", *, rows: int = ROWS, columns: int = COLUMNS) -> ValuesRecord:
+    """Statistics of `tensor`, and at most `rows` × `columns` of its numbers."""
+    stats = measure_tensor(tensor)
+    if not stats.measured:
+        return ValuesRecord(path, stats)
+    matrix, note = layout(tensor, rows, columns)
+    return ValuesRecord(path, stats, matrix, note)
+
+
+def layout(tensor: Tensor, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Matrix | None, str]:
+    """The numbers of a tensor as a matrix, or None and the reason.
+
+    Of more than two dimensions the first slice of each leading one is shown; a vector is one row. Only what is shown
+    is read.
+    """
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return None, "no grid: the tensor is not stored as rows and columns"
+    shape = tuple(tensor.shape)
+    if 0 in shape:
+        return None, "no grid: the tensor has no element"
+    where = tuple([0] * max(len(shape) - 2, 0) + [slice(0, n) for n in ((rows, columns) if len(shape) > 1 else (columns,))][: len(shape)])
+    with torch.no_grad():
+        part = tensor.detach()[where] if shape else tensor.detach()
+        if part.is_quantized:
+            part = part.dequantize()
+        if part.is_complex():
+            part = part.abs()
+        numbers = part.reshape(1, -1) if part.dim() < 2 else part
+        listed = numbers.to(device="cpu", dtype=torch.float64).tolist()
+    text = "" if part.numel() == tensor.numel() else "[" + ", ".join(_index(w, n) for w, n in zip(where, shape, strict=True)) + "]"
+    return Matrix(tuple(tuple(row) for row in listed), text), ""
+
+
+def _index(part: int | slice, size: int) -> str:
+    return str(part) if isinstance(part, int) else f"0:{min(int(part.stop), size)}"

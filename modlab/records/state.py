@@ -1,0 +1,91 @@
+"""What a state table is made of: one row for each parameter, buffer, reserved name, packed weight and stray tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modlab.records.tensor import TensorStats
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerEntry:
+    """How one optimizer treats one parameter."""
+
+    label: str  # "AdamW #0": its class and the number of the parameter group
+    lr: float
+    weight_decay: float
+    state: tuple[str, ...] = ()  # "exp_avg (3, 4)"
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """One row of a state table.
+
+    Attributes:
+        path: the dotted name, as in the state_dict where it is there.
+        kind: "parameter", "buffer", "reserved" (registered as None), "packed" (weights of a quantized module),
+            "extra" (what ``get_extra_state`` returns), or "attribute" (a tensor that hangs on a module unregistered).
+        in_state_dict: whether ``state_dict()`` has it under this path.
+        persistent: False for buffers registered with ``persistent=False`` and for what is not registered.
+        grad: "none", "zero" or "present"; nothing where there can be no gradient.
+        tied: the path under which the same tensor was met first.
+        optimizers: one entry for each parameter group that holds it.
+        mark: what is wrong with that, if an optimizer was given.
+        position: the row's place in a walk over the modules, whether it is in the state_dict or not.
+    """
+
+    path: str
+    owner: str
+    owner_type: str
+    kind: str
+    in_state_dict: bool
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+    device: str = ""
+    count: int = 0
+    bytes: int = 0
+    trainable: bool = False
+    persistent: bool = True
+    grad: str = ""
+    tied: str = ""
+    note: str = ""
+    optimizers: tuple[OptimizerEntry, ...] = ()
+    mark: str = ""
+    position: int = 0
+
+    @property
+    def name(self) -> str:
+        """The path without its owner's."""
+        return self.path[len(self.owner) + 1 :] if self.owner else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Numbers laid out in rows and columns: a tensor of two dimensions or fewer, or a stated slice of it."""
+
+    numbers: tuple[tuple[float, ...], ...]  # finite or not; magnitudes for complex tensors
+    slice: str  # "[0:6, 0:9]"; nothing where it is the whole tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesRecord:
+    """What is in one tensor."""
+
+    path: str
+    stats: TensorStats
+    matrix: Matrix | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """A whole state table: rows in the order of ``state_dict()``, then what is not in it."""
+
+    title: str  # the model's class, or the file's name
+    rows: tuple[StateRecord, ...]
+    optimizers: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()  # what an optimizer holds and the model does not (any more)
+    values: tuple[ValuesRecord, ...] = ()
+    source: str = "model"  # or "checkpoint"
+
+

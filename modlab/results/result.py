@@ -1,0 +1,109 @@
+"""What every result has in common: one record, several faces, and a weak hold on what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ReferenceType, ref
+
+from modlab.errors import GoneError, MissingPackageError
+from modlab.version import __version__
+from modlab.views import html
+
+if TYPE_CHECKING:
+    import pandas
+
+    from modlab.results.widget import View
+
+SCHEMA = 1
+
+
+class Result:
+    """A record with its faces: text (``str``), HTML (as the last line of a cell), ``widget()`` and data."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, source: Any = None) -> None:
+        self._source: ReferenceType[Any] | None = None if source is None else ref(source)
+
+    @property
+    def headline(self) -> str:
+        """One sentence: what this is, and the most surprising fact about it first."""
+        return " ".join(self._sentence()).rstrip()
+
+    @property
+    def records(self) -> Sequence[Any]:
+        """The rows as frozen records; each has a ``.path``."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: ``schema``, ``kind``, ``headline`` and ``records``."""
+        return {"schema": SCHEMA, "kind": self.kind, "headline": self.headline, "records": [self._row(r) for r in self.records]}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The records as a table, one row each; needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise missing("pandas", "to_pandas()") from error
+        return pandas.DataFrame(self.to_dict()["records"])
+
+    def html(self, *, bundle: bool = True) -> str:
+        """The view as one self-contained piece of HTML, the same from run to run.
+
+        Args:
+            bundle: with the script that makes it interactive; without, it is the plain picture (for documents
+                that hold many views).
+        """
+        return html.frame(self.kind, self._sentence(), self._static(), self._payload() if bundle else None, __version__)
+
+    def widget(self) -> View:
+        """The same view with the kernel behind it: it answers what the page alone cannot. Needs anywidget."""
+        try:
+            from modlab.results.widget import View
+        except ImportError as error:
+            raise missing("anywidget", ".widget()") from error
+        return View(self)
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self._text()
+
+    def _alive(self, purpose: str) -> Any:
+        """What the result was made from, or an error that says that it is gone."""
+        source = self._source() if self._source is not None else None
+        if source is None:
+            raise GoneError(
+                f"The model of this {self.kind} exists no longer, and {purpose} needs it.\n"
+                f"  A result never keeps a model alive. What had been read is still here: .records, str(), .html().\n"
+                f"  Keep the model in a variable, and make the {self.kind} again: modlab.{self.kind}(model)"
+            )
+        return source
+
+    def _row(self, record: Any) -> dict[str, Any]:
+        assert is_dataclass(record)
+        return asdict(record)  # type: ignore[arg-type]
+
+    def _sentence(self) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def _text(self) -> str:
+        raise NotImplementedError
+
+    def _static(self) -> str:
+        raise NotImplementedError
+
+    def _payload(self, *, live: bool = False) -> bytes:
+        raise NotImplementedError
+
+    def _answer(self, path: str) -> bytes:
+        """What the widget's page gets when it asks for the values of a tensor."""
+        raise NotImplementedError
+
+
+def missing(package: str, purpose: str) -> MissingPackageError:
+    """The error for an optional package that is not installed."""
+    return MissingPackageError(f"{purpose} needs {package}, which is not installed.\n  Install it: pip install {package}")

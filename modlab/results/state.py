@@ -1,0 +1,173 @@
+"""``modlab.state(model)``: every parameter, buffer and reserved name, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.nn import Module
+
+from modlab.errors import PathNotFoundError, nearest
+from modlab.inspection import checks, checkpoint, optimizers, slots, structure, values
+from modlab.records.state import StateRecord, TableRecord
+from modlab.results.measurement import Measurement
+from modlab.results.result import Result
+from modlab.results.tree import answer
+from modlab.version import __version__
+from modlab.views import headline, html, payload, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CARRIED = 20_000
+"""Elements up to which a model's values travel in the output itself; of larger models they are asked for."""
+CARRIED_ROWS = 100
+CARRIED_SIDE = 24
+
+
+def state(
+    model: Module | str | os.PathLike[str],
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+) -> State:
+    """Show every parameter, buffer and reserved name of a model: is it trained, saved, moved, and who owns it.
+
+    The rows come in the order of ``state_dict()``, then what is not in it: reserved names, non-persistent buffers, plain
+    tensor attributes.
+
+    Args:
+        model: an ``nn.Module``, or the path of a checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``, or the index
+            of a sharded one), of which no weight is read.
+        optimizer: one or several; adds group, learning rate, weight decay and state, and marks parameters that are in no
+            group or in two.
+
+    Returns:
+        A `State`: displays itself; ``state["net.l0.weight"]`` measures one tensor.
+
+    Raises:
+        NotAModuleError: `model` is neither.
+        CheckpointError: the file cannot be read without running code that is stored in it, or is no checkpoint.
+
+    >>> from torch import nn
+    >>> print(state(nn.BatchNorm1d(2, affine=False)).headline)
+    BatchNorm1d: 3 of 5 entries are in the state_dict; weight and bias are reserved.
+    """
+    given = optimizers.as_tuple(optimizer)
+    if isinstance(model, (str, os.PathLike)):
+        return State(checkpoint.read(os.fspath(model)), None)
+    checks.require_module(model, "state")
+    return State(slots.extract(model, given), model, payload.fingerprint(structure.extract(model)))
+
+
+class State(Result):
+    """The state of a model or a checkpoint. Made by `modlab.state`."""
+
+    kind: ClassVar[str] = "state"
+
+    def __init__(self, record: TableRecord, model: Module | None, fingerprint: str = "") -> None:
+        super().__init__(model)
+        self._fingerprint = fingerprint
+        self.record = record
+        if model is not None and sum(row.count for row in record.rows) <= CARRIED and len(record.rows) <= CARRIED_ROWS:
+            self.record = _with_values(record, model)
+
+    @property
+    def records(self) -> Sequence[StateRecord]:
+        """One record for each row."""
+        return self.record.rows
+
+    @cached_property
+    def _by_path(self) -> dict[str, StateRecord]:
+        return {row.path: row for row in self.record.rows}
+
+    @property
+    def paths(self) -> list[str]:
+        """The dotted names of all rows, in order."""
+        return [row.path for row in self.record.rows]
+
+    def __getitem__(self, path: str) -> Measurement:
+        """Measure the tensor at a dotted name as it is now; nothing but this tensor is read."""
+        row = self._by_path.get(path)
+        if row is None:
+            raise self._unknown(path)
+        if self.record.source != "model":
+            return Measurement(checkpoint.measure(self.record.source, path), code=f"modlab.state(path)[{path!r}]")
+        tensor = slots.tensor_at(self._alive("reading values"), path)
+        if tensor is None:
+            raise PathNotFoundError(f"{path!r} holds no tensor: it is {row.kind}{f' ({row.note})' if row.note else ''}.")
+        return Measurement(values.read(tensor, path), code=f"modlab.state(model)[{path!r}]")
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._by_path
+
+    def __len__(self) -> int:
+        return len(self.record.rows)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def find(self, pattern: str = "*", *, kind: str | None = None, in_state_dict: bool | None = None) -> list[StateRecord]:
+        """The rows whose path matches a pattern with wildcards.
+
+        Args:
+            pattern: ``"*.bias"``; ``*`` also matches dots.
+            kind: "parameter", "buffer", "reserved", "packed", "extra" or "attribute".
+            in_state_dict: only rows that are in it (True) or are not (False).
+        """
+        return [
+            row
+            for row in self.record.rows
+            if fnmatchcase(row.path, pattern)
+            and (kind is None or row.kind == kind)
+            and (in_state_dict is None or row.in_state_dict is in_state_dict)
+        ]
+
+    def figure(self, path: str | None = None, *, ax: Axes | None = None) -> Figure:
+        """Bytes by tensor as bars, or with a path the values of that tensor. Needs matplotlib."""
+        from modlab.views import figure
+
+        if path is not None:
+            return self[path].figure(ax=ax)
+        return figure.of_table(self.record, ax=ax)
+
+    def _unknown(self, path: object) -> PathNotFoundError:
+        names = list(self._by_path)
+        close = nearest(str(path), names)
+        hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
+        known = ", ".join(repr(p) for p in names[:4]) + (", ..." if len(names) > 4 else "")
+        return PathNotFoundError(f"{self.record.title} has no tensor {path!r}.\n  It has: {known or 'none'}.{hint}  All of them: .paths")
+
+    def _sentence(self) -> tuple[str, str]:
+        return headline.of_table(self.record)
+
+    def _text(self) -> str:
+        return text.of_table(self.record)
+
+    def _static(self) -> str:
+        return html.of_table(self.record)
+
+    def _payload(self, *, live: bool = False) -> bytes:
+        code = "modlab.state(path)" if self.record.source != "model" else "modlab.state(model)"
+        if self.record.optimizers:
+            code = "modlab.state(model, optimizer)"
+        return payload.of_table(self.record, self._fingerprint, code, __version__, live=live)
+
+    def _answer(self, path: str) -> bytes:
+        if self.record.source != "model":
+            return payload.of_answer(checkpoint.measure(self.record.source, path))
+        return answer(self._alive("reading values"), path)
+
+
+def _with_values(record: TableRecord, model: Module) -> TableRecord:
+    from dataclasses import replace
+
+    found = [
+        values.read(slot.tensor, slot.record.path, rows=CARRIED_SIDE, columns=CARRIED_SIDE)
+        for slot in slots.collect(model)
+        if slot.tensor is not None
+    ]
+    return replace(record, values=tuple(found))

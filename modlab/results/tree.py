@@ -1,0 +1,220 @@
+"""``modlab.tree(model)``: every module, what it owns and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch.nn import Module
+
+from modlab.errors import ModlabError, PathNotFoundError, nearest
+from modlab.inspection import checks, slots, structure, values
+from modlab.inspection.definitions import define
+from modlab.records.structure import ROOT, ModuleRecord, TreeRecord
+from modlab.results.result import Result
+from modlab.version import __version__
+from modlab.views import headline, html, payload, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LISTED = 1_000_000
+"""Paths up to which they are listed; a tree can have more than fit in any memory (40 modules that each hold the last one twice)."""
+
+
+def tree(model: Module) -> Tree:
+    """Show every module of a model: path, type, parameters, tensors, and what is special about it.
+
+    Nothing is run and no value is read. Equal neighbours (the blocks of a transformer) are one row. What PyTorch does not
+    see, because it sits in a plain list, dict or attribute, is shown as a ghost, with the fix.
+
+    Args:
+        model: any ``nn.Module``; it is neither changed nor kept alive.
+
+    Returns:
+        A `Tree`: displays itself; ``tree["net.l0"]``, ``tree.find("*.attn.*")``, ``tree.total_parameters``.
+
+    Raises:
+        NotAModuleError: `model` is something else; the message says what to do.
+        NotInitializedError: the model's constructor did not call ``super().__init__()``.
+
+    >>> from torch import nn
+    >>> tree(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
+    Sequential: 15 parameters in 3 modules; all trainable, 60 B, float32 on cpu.
+    path    module                                           parameters  holds
+    (root)  Sequential                                               15
+    0       Linear(in_features=4, out_features=3, bias=True)         15  weight (3, 4), bias (3,)
+    1       ReLU                                                      0
+    """
+    return Tree(structure.extract(checks.require_module(model, "tree")), model)
+
+
+class Tree(Result):
+    """The modules of a model. Made by `modlab.tree`."""
+
+    kind: ClassVar[str] = "tree"
+
+    def __init__(self, record: TreeRecord, model: Module) -> None:
+        super().__init__(model)
+        self.record = record
+
+    @property
+    def total_parameters(self) -> int:
+        """Elements of all parameters, each tensor once; lazy ones have none yet."""
+        return self.record.root.totals.parameters
+
+    @property
+    def trainable_parameters(self) -> int:
+        """Those that require a gradient."""
+        return self.record.root.totals.trainable
+
+    @cached_property
+    def records(self) -> Sequence[ModuleRecord]:
+        """One record for each path, in the order of ``named_modules(remove_duplicate=False)``."""
+        places = self.record.places()
+        if places > LISTED:
+            raise ModlabError(
+                f"This tree has {places:,} paths, too many to list.\n"
+                f"  Ask for one, tree['...'], or look at it folded: str(tree), or as the last line of a cell."
+            )
+        return tuple(self.record.rows())
+
+    @property
+    def paths(self) -> list[str]:
+        """The dotted names of all modules, ``""`` (the root) first; a module with two names has both."""
+        return [record.path for record in self.records]
+
+    def __getitem__(self, path: str) -> ModuleRecord:
+        """The record of the module at a dotted name; ``""`` is the root."""
+        if not isinstance(path, str):
+            raise PathNotFoundError(f"tree[...] takes a dotted name such as 'net.l0', and got a {type(path).__name__}: {path!r}")
+        found = self.record.find("" if path == ROOT else path)
+        if found is None:
+            raise self._unknown(path)
+        return found
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self.record.find(path) is not None
+
+    def __len__(self) -> int:
+        return self.record.places()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def find(
+        self,
+        pattern: str = "*",
+        *,
+        type: type | str | None = None,
+        shape: tuple[int | None, ...] | int | None = None,
+        trainable: bool | None = None,
+    ) -> list[ModuleRecord]:
+        """The modules that match all that is asked.
+
+        Args:
+            pattern: a path with wildcards, ``"*.attn.*"``; ``*`` also matches dots.
+            type: a class (its subclasses match too) or the name of one, wildcards allowed.
+            shape: the module itself holds a tensor of this shape; None stands for any size, ``shape=(None, 768)``, and
+                a single number for any shape with that size in it.
+            trainable: True for modules of whose own parameters some require a gradient, False for those of which none does.
+
+        >>> from torch import nn
+        >>> [r.path for r in tree(nn.Sequential(nn.Linear(4, 3), nn.ReLU())).find(type="Lin*")]
+        ['0']
+        """
+        return [
+            record
+            for record in self.records
+            if fnmatchcase(record.path, pattern)
+            and (type is None or _is(record, type))
+            and (shape is None or any(_fits(entry.shape, shape) for entry in record.tensors))
+            and (trainable is None or _trains(record) is trainable)
+        ]
+
+    def figure(self, *, ax: Axes | None = None, depth: int = 4) -> Figure:
+        """The parameters by module as an icicle: depth runs down, width is the share. Needs matplotlib.
+
+        Args:
+            ax: matplotlib axes to draw into; else a new figure is made.
+            depth: levels below the root.
+        """
+        from modlab.views import figure
+
+        return figure.of_tree(self.record, ax=ax, depth=depth)
+
+    def _unknown(self, path: str) -> PathNotFoundError:
+        name = self.record.root.type
+        owner = self.record.find(path.rpartition(".")[0])
+        if owner is not None and any(entry.name == path.rpartition(".")[2] for entry in owner.tensors):
+            return PathNotFoundError(
+                f"{name} has no module {path!r}: that is a tensor of {owner.path or ROOT!r}.\n  Look at it: modlab.state(model)[{path!r}]"
+            )
+        some = [record.path for record in islice(self.record.rows(), 100_000) if record.path]
+        known = ", ".join(repr(p) for p in some[:4]) + (", ..." if len(some) > 4 else "")
+        close = nearest(path, some)
+        hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
+        return PathNotFoundError(f"{name} has no module {path!r}.\n  It has: {known or 'no children'}.{hint}  All paths: modlab.tree(model).paths")
+
+    def _row(self, record: ModuleRecord) -> dict[str, Any]:
+        totals = record.subtree.totals
+        return {
+            "path": record.path, "type": record.type, "extra": record.extra, "training": record.training,
+            "own_parameters": totals.own_parameters, "total_parameters": totals.parameters,
+            "trainable_parameters": totals.trainable, "frozen_parameters": record.frozen_parameters,
+            "buffers": totals.buffers, "bytes": totals.bytes, "dtypes": list(totals.dtypes), "devices": list(totals.devices),
+            "flags": list(record.flags), "same_as": record.same_as,
+            "tensors": [{"name": e.name, "kind": e.kind, "shape": e.shape, "dtype": e.dtype, "device": e.device} for e in record.tensors],
+            "ghosts": [{"name": g.name, "what": g.what, "reason": g.reason, "fix": g.fix} for g in record.subtree.ghosts],
+        }  # fmt: skip
+
+    def _sentence(self) -> tuple[str, str]:
+        return headline.of_tree(self.record)
+
+    def _text(self) -> str:
+        return text.of_tree(self.record)
+
+    def _static(self) -> str:
+        return html.of_tree(self.record)
+
+    def _payload(self, *, live: bool = False) -> bytes:
+        classes = {subtree: structure.class_of(subtree) for subtree in self.record.subtrees()}
+        definitions = {subtree: define(cls) for subtree, cls in classes.items() if cls is not None}
+        return payload.of_tree(self.record, definitions, "modlab.tree(model)", __version__, live=live)
+
+    def _answer(self, path: str) -> bytes:
+        return answer(self._alive("reading values"), path)
+
+
+def answer(model: Module, path: str) -> bytes:
+    """The values of one tensor of `model`, for the page."""
+    tensor = slots.tensor_at(model, path)
+    if tensor is None:
+        raise PathNotFoundError(f"{type(model).__name__} has no tensor {path!r} now.")
+    return payload.of_answer(values.read(tensor, path))
+
+
+def _is(record: ModuleRecord, wanted: type | str) -> bool:
+    if isinstance(wanted, str):
+        return fnmatchcase(record.type, wanted)
+    cls = structure.class_of(record.subtree)
+    return issubclass(cls, wanted) if cls is not None else record.type == wanted.__name__
+
+
+def _fits(shape: tuple[int, ...] | None, wanted: tuple[int | None, ...] | int) -> bool:
+    if shape is None:
+        return False
+    if isinstance(wanted, int):
+        return wanted in shape
+    return len(shape) == len(wanted) and all(want is None or size == want for size, want in zip(shape, wanted, strict=True))
+
+
+def _trains(record: ModuleRecord) -> bool | None:
+    own = [entry.trainable for entry in record.tensors if entry.kind == "parameter"]
+    return any(own) if own else None
+
+

@@ -1,0 +1,57 @@
+"""The live host: an anywidget that draws the same view and lets the page ask the kernel.
+
+Nothing big stands in a synced trait (it would be written into saved notebooks): the page says hello and gets the payload
+as a message. An error is an answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+
+from modlab.errors import ModlabError
+from modlab.views.html import static_file
+
+if TYPE_CHECKING:
+    from modlab.results.result import Result
+
+
+class View(anywidget.AnyWidget):
+    """One result, displayed live."""
+
+    _esm = static_file("live.js")
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self._result = result
+        self.on_msg(self._receive)
+
+    def _receive(self, _: Any, content: Any, __: Any) -> None:
+        """Answer one message of the page; whatever goes wrong is told there, never raised here."""
+        if not isinstance(content, dict) or "id" not in content:
+            return
+        answer = {"id": content["id"], "ok": True}
+        try:
+            self.send(answer, [self._answer(content)])
+        except ModlabError as error:
+            self.send({**answer, "ok": False, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - the page waits for an answer, and a traceback in a comm thread reaches nobody
+            self.send({**answer, "ok": False, "error": f"{type(error).__name__}: {error}"})
+
+    def _answer(self, content: dict[str, Any]) -> bytes:
+        action = content.get("action")
+        if action == "hello":
+            return self._result._payload(live=True)
+        if action == "values":
+            return self._result._answer(str(content.get("path")))
+        raise ModlabError(f"the kernel does not know the action {action!r}")
+
+    def __repr__(self) -> str:
+        return repr(self._result)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The widget, and beside it the static picture for hosts that have no kernel."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+        return {**data, "text/plain": repr(self), "text/html": self._result.html(bundle=False)}, metadata

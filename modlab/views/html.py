@@ -1,0 +1,191 @@
+"""The HTML face: self-contained, readable without script, alive with it.
+
+Inside stands the picture without script: the headline, ``<details>`` and tables, everything escaped, readable when a
+sanitiser has taken ``<style>`` and the script. The script turns it into the full view from the payload beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+
+from modlab import format
+from modlab.records.state import StateRecord, TableRecord, ValuesRecord
+from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
+from modlab.views import numbers
+from modlab.views.folding import unfold
+from modlab.views.text import notes
+
+ROWS = 250  # of the picture without script; the payload has all
+DEPTH = 24
+BEGIN, END = "<!--modlab:live-->", "<!--/modlab:live-->"
+
+
+def frame(view: str, sentence: tuple[str, str], body: str, payload: bytes | None, version: str) -> str:
+    """One output: the static picture, and with a payload the script that brings it to life."""
+    strong, rest = (text(part) for part in sentence)
+    live = f"\n{BEGIN}{_script(payload, version)}{END}" if payload is not None else ""
+    return (
+        f'<div class="modlab mathjax_ignore tex2jax_ignore" data-modlab="{view}">\n<style>{_style()}</style>\n'
+        f'<div class="modlab-static">\n<p class="modlab-head"><small>{view.upper()}</small> <strong>{strong}</strong> {rest}</p>\n'
+        f"{body}\n</div>{live}\n</div>"
+    )
+
+
+def text(value: str) -> str:
+    """A user's text as HTML: escaped, control and direction characters written out."""
+    return escape(format.clean(value))
+
+
+@lru_cache(maxsize=4)
+def static_file(name: str) -> str:
+    """One file of the built front end."""
+    return files("modlab.views").joinpath("static", name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _style() -> str:
+    return static_file("static.css").strip()
+
+
+@lru_cache(maxsize=2)
+def _packed(name: str) -> str:
+    return _base64(static_file(name).encode())
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii")
+
+
+def _script(payload: bytes, version: str) -> str:
+    """A classic script: in a module ``document.currentScript``, by which it finds its output, would be null."""
+    loader = static_file("loader.js").strip()
+    return f'<script>({loader})(document.currentScript,"{version}","{_base64(payload)}","{_packed("still.js")}")</script>'
+
+
+def of_tree(tree: TreeRecord) -> str:
+    """Modules as nested ``<details>``; equal neighbours are one."""
+    records = list(_limited(tree.rows(folded=True), ROWS))
+    mode, parts, open_depths = tree.root.training, [], 0
+    for i, record in enumerate(records):
+        following = records[i + 1].depth if i + 1 < len(records) else 0
+        depth = min(record.depth, DEPTH)
+        parts.append("</details>" * (open_depths - depth))
+        open_depths = min(open_depths, depth)
+        row = _module(record, mode)
+        if following > record.depth and record.depth < DEPTH:
+            parts.append(f"<details{' open' if record.depth < 2 else ''}><summary>{row}</summary>")
+            open_depths = depth + 1
+        else:
+            parts.append(f'<div class="modlab-leaf">{row}</div>')
+        parts.extend(f'<div class="modlab-leaf modlab-ghost">{ghost}</div>' for ghost in _ghosts(record))
+    parts.append("</details>" * open_depths)
+    left = tree.places(folded=True) - len(records)
+    if left > 0:
+        parts.append(f"<p>… and {left:,} more rows: <code>tree.records</code>, <code>tree.find(pattern)</code></p>")
+    return "\n".join(part for part in parts if part)
+
+
+def _limited(records: Iterable[ModuleRecord], limit: int) -> Iterator[ModuleRecord]:
+    for i, record in enumerate(records):
+        if i >= limit:
+            return
+        yield record
+
+
+def _module(record: ModuleRecord, mode: bool) -> str:
+    subtree, totals = record.subtree, record.subtree.totals
+    name = text(record.name) or ROOT
+    if record.count > 1:
+        name = f"{name} – {text(record.last.rpartition('.')[2])}"
+    words = [f"<b>{name}</b>", text(subtree.type)]
+    if record.reserved:
+        words = [f"<b>{name}</b>", "reserved (None)"]
+    if record.count > 1:
+        words.append(f"<i>{record.count:,} equal</i>")
+    if subtree.extra:
+        words.append(f"<code>{text(subtree.extra)}</code>")
+    if not record.reserved:
+        total = f"{totals.parameters:,}" if totals.parameters or not totals.lazy else "not yet"
+        words.append(f"<span>{total}</span>")
+    words += [f"<i>{text(fact)}</i>" for fact in _facts(record, mode)]
+    return " ".join(words)
+
+
+def _facts(record: ModuleRecord, mode: bool) -> Iterator[str]:
+    subtree = record.subtree
+    if record.same_as is not None:
+        yield f"same as {record.same_as or ROOT}"
+    tensors = ", ".join(_tensor(entry, record.path) for entry in subtree.tensors if entry.kind != "reserved")
+    if tensors:
+        yield tensors
+    if subtree.training != mode:
+        yield "in training mode" if subtree.training else "in evaluation mode"
+    yield from subtree.flags
+
+
+def _tensor(entry: TensorEntry, path: str) -> str:
+    shape = format.shape(entry.shape) or "not yet"
+    tied = f" = {entry.tied.resolve(f'{path}.{entry.name}' if path else entry.name)}" if entry.tied else ""
+    return f"{entry.name} {shape}{tied}"
+
+
+def _ghosts(record: ModuleRecord) -> Iterator[str]:
+    for ghost in record.subtree.ghosts:
+        sign = "" if ghost.harmless else "⚠ "
+        fix = f" Fix: <code>{text(ghost.fix)}</code>" if ghost.fix else ""
+        yield f"{sign}<b>{text(ghost.name)}</b> {text(ghost.what)} <i>{text(ghost.reason)}.</i>{fix}"
+
+
+def of_table(table: TableRecord) -> str:
+    """The rows as a table; equal rows of equal blocks are one."""
+    lines = unfold(table)
+    head = ["tensor", "kind", "shape", "dtype", "device", "bytes", "in state_dict", "trained", "gradient"]
+    if table.optimizers:
+        head += ["optimizer", "lr", "weight decay"]
+    parts = [_table([*head, "note"], [_row(path, row, bool(table.optimizers)) for path, _, row in lines[:ROWS]])]
+    if len(lines) > ROWS:
+        parts.append(f"<p>… and {len(lines) - ROWS:,} more rows: <code>state.records</code></p>")
+    parts += [f"<p>⚠ {text(orphan)}: held by the optimizer, not by the model</p>" for orphan in table.orphans]
+    parts += [of_values(values, opened=False) for values in table.values]
+    return "\n".join(parts)
+
+
+def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
+    yes_no = {True: "yes", False: "no"}
+    cells = [f"<code>{text(path)}</code>", text(row.kind), format.shape(row.shape), row.dtype, text(row.device)]
+    cells += [format.size(row.bytes) if row.bytes else "", yes_no[row.in_state_dict]]
+    cells += [yes_no[row.trainable] if row.kind != "reserved" else "", row.grad]
+    if optimizer:
+        cells += [", ".join(getattr(o, part) for o in row.optimizers) for part in ("label",)]
+        cells += [", ".join(format.number(o.lr) for o in row.optimizers), ", ".join(format.number(o.weight_decay) for o in row.optimizers)]
+    return [*cells, text("; ".join(notes(row)))]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    """A table of cells that are HTML already; columns in which no row says anything are left out."""
+    kept = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
+    top = "".join(f"<th>{head[i]}</th>" for i in kept)
+    body = "\n".join("<tr>" + "".join(f"<td>{row[i]}</td>" for i in kept) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def of_values(values: ValuesRecord, *, opened: bool = True) -> str:
+    """The statistics of one tensor, and its numbers where they are few enough to be written out."""
+    title = text(values.path) or "tensor"
+    pairs = numbers.statistics(values.stats)
+    parts = [_table([name for name, _ in pairs], [[value for _, value in pairs]])] if pairs else []
+    for note in (values.stats.note, values.note):
+        if note:
+            parts.append(f"<p>{text(note)}</p>")
+    matrix = values.matrix
+    if matrix and len(matrix.numbers) <= numbers.WRITTEN and len(matrix.numbers[0]) <= numbers.WRITTEN:
+        cells, width = numbers.cells(values), len(matrix.numbers[0])
+        rows = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in cells[i : i + width]) + "</tr>" for i in range(0, len(cells), width)]
+        caption = f"<caption>{matrix.slice} of {format.shape(values.stats.shape)}</caption>" if matrix.slice else ""
+        parts.append(f'<table class="modlab-grid">{caption}<tbody>{"".join(rows)}</tbody></table>')
+    return f"<details{' open' if opened else ''}><summary><b>{title}</b></summary>{''.join(parts)}</details>"

@@ -1,0 +1,241 @@
+"""Records → what the page gets: JSON for trees and tables, and one buffer for arrays of numbers (schema 1).
+
+Layout: 4 bytes (little endian) with the length of the JSON, the JSON, zero bytes up to a multiple of 8, the buffer.
+The TypeScript side is ``js/src/payload.ts``; both are tested with the files of ``tests/fixtures``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modlab import format
+from modlab.records.definition import Definition
+from modlab.records.state import StateRecord, TableRecord, ValuesRecord
+from modlab.records.structure import Ghost, Link, Subtree, TensorEntry, TreeRecord
+from modlab.records.tensor import TensorStats
+from modlab.views import headline, numbers
+from modlab.views.folding import fold
+
+SCHEMA = 1
+NO_VALUES = "asked for: state[path] or .widget()"
+
+
+class Arrays:
+    """Named arrays, one after the other in a buffer."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, dict[str, Any]] = {}
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, name: str, array: npt.NDArray[Any]) -> str:
+        """Append `array`; returns its name."""
+        data = np.ascontiguousarray(array)
+        part = data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+        self.index[name] = {"dtype": data.dtype.name, "shape": list(data.shape), "offset": self._size}
+        part += bytes(-len(part) % 8)
+        self._parts.append(part)
+        self._size += len(part)
+        return name
+
+    def bytes(self) -> bytes:
+        """The buffer."""
+        return b"".join(self._parts)
+
+
+def pack(content: dict[str, Any], arrays: Arrays) -> bytes:
+    """One byte string of a payload and its arrays."""
+    text = json.dumps({**content, "arrays": arrays.index}, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
+    return len(text).to_bytes(4, "little") + text + bytes(-(4 + len(text)) % 8) + arrays.bytes()
+
+
+def of_tree(tree: TreeRecord, definitions: dict[Subtree, Definition], code: str, version: str, *, live: bool = False) -> bytes:
+    """The payload of a tree view."""
+    subtrees = tree.subtrees()
+    number = {id(subtree): i for i, subtree in enumerate(subtrees)}
+    entries: dict[TensorEntry, int] = {}
+    classes: dict[Definition, int] = {}
+    rows = []
+    for subtree in subtrees:
+        definition = definitions.get(subtree)
+        rows.append(
+            {
+                **_subtree(subtree),
+                "class": -1 if definition is None else classes.setdefault(definition, len(classes)),
+                "tensors": [entries.setdefault(entry, len(entries)) for entry in subtree.tensors],
+                "runs": [[_names(run.names), -1 if run.subtree is None else number[id(run.subtree)], _link(run.same_as)] for run in subtree.runs],
+                "ghosts": [_ghost(ghost) for ghost in subtree.ghosts],
+            }
+        )
+    content = {
+        **_common("tree", headline.of_tree(tree), fingerprint(tree), code, version, "no value read", live),
+        "modules": tree.modules,
+        "places": tree.places(),
+        "subtrees": rows,
+        "entries": [_entry(entry) for entry in entries],
+        "classes": [_definition(definition) for definition in classes],
+    }
+    return pack(content, Arrays())
+
+
+def of_table(table: TableRecord, model: str, code: str, version: str, *, live: bool = False) -> bytes:
+    """The payload of a state view; `model` is the fingerprint of the tree that it belongs to."""
+    arrays = Arrays()
+    nodes, signatures = fold(table.rows)
+    content = {
+        **_common("state", headline.of_table(table), model, code, version, _state_foot(table), live),
+        "nodes": [{"type": n.type, "slots": [list(s) for s in n.slots], "runs": [[_names(names), i] for names, i in n.runs]} for n in nodes],
+        "signatures": [_signature(signature) for signature in signatures],
+        "optimizer": bool(table.optimizers),
+        "orphans": list(table.orphans),
+        "summary": {"rows": len(table.rows), "saved": sum(row.in_state_dict for row in table.rows)},
+        "values": {values.path: of_values(values, arrays) for values in table.values},
+        "valuesNote": "" if table.values else NO_VALUES,
+    }
+    return pack(content, arrays)
+
+
+def of_measurement(values: ValuesRecord, code: str, version: str) -> bytes:
+    """The payload of a measure view."""
+    arrays = Arrays()
+    body = of_values(values, arrays)
+    return pack({**_common("measure", headline.of_values(values), "", code, version, "", False), "values": {"": body}}, arrays)
+
+
+def of_answer(values: ValuesRecord) -> bytes:
+    """What the kernel answers when the page asks for one tensor."""
+    arrays = Arrays()
+    return pack({"values": of_values(values, arrays)}, arrays)
+
+
+def fingerprint(tree: TreeRecord) -> str:
+    """The same for every view of one model's structure, so that views on one page can share a selection."""
+    digest = hashlib.blake2b(digest_size=6)
+    number: dict[int, int] = {}
+    for subtree in tree.subtrees():
+        number[id(subtree)] = len(number)
+        runs = [(_names(run.names), -1 if run.subtree is None else number[id(run.subtree)]) for run in subtree.runs]
+        shapes = [(entry.name, entry.shape) for entry in subtree.tensors]
+        digest.update(repr((subtree.type, shapes, runs)).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
+def _common(view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA, "version": version, "view": view, "headline": list(sentence), "model": model,
+        "variable": "model", "code": code, "foot": foot, "live": live,
+    }  # fmt: skip
+
+
+def _state_foot(table: TableRecord) -> str:
+    if table.values:
+        return f"values of {format.plural(len(table.values), 'tensor')} read"
+    return "no weight read"
+
+
+def _subtree(subtree: Subtree) -> dict[str, Any]:
+    totals = subtree.totals
+    return {
+        "type": subtree.type, "category": subtree.category, "extra": subtree.extra, "training": subtree.training,
+        "flags": list(subtree.flags), "own": totals.own_parameters, "total": totals.parameters,
+        "trainable": totals.trainable, "buffers": totals.buffers, "bytes": totals.bytes,
+        "ownText": format.count(totals.own_parameters), "totalText": format.count(totals.parameters),
+        "bytesText": format.size(totals.bytes), "dtypes": list(totals.dtypes), "devices": list(totals.devices),
+        "lazy": totals.lazy, "modules": totals.modules,
+    }  # fmt: skip
+
+
+def _entry(entry: TensorEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name, "kind": entry.kind, "shape": None if entry.shape is None else list(entry.shape),
+        "shapeText": format.shape(entry.shape), "dtype": format.dtype(entry.dtype), "device": entry.device, "count": entry.count,
+        "countText": format.count(entry.count), "bytesText": format.size(entry.bytes), "trainable": entry.trainable,
+        "persistent": entry.persistent, "tied": _link(entry.tied), "note": entry.note,
+    }  # fmt: skip
+
+
+def _ghost(ghost: Ghost) -> dict[str, Any]:
+    return {
+        "name": ghost.name, "what": ghost.what, "reason": ghost.reason, "fix": ghost.fix, "parameters": ghost.parameters,
+        "parametersText": format.count(ghost.parameters), "harmless": ghost.harmless,
+    }  # fmt: skip
+
+
+def _definition(definition: Definition) -> dict[str, Any]:
+    return {
+        "name": definition.name, "where": definition.where, "signature": definition.signature, "doc": definition.doc,
+        "code": definition.code, "codeNote": definition.code_note,
+    }  # fmt: skip
+
+
+def _signature(row: StateRecord) -> dict[str, Any]:
+    return {
+        "kind": row.kind, "shape": None if row.shape is None else list(row.shape), "shapeText": format.shape(row.shape),
+        "dtype": format.dtype(row.dtype), "device": row.device, "count": row.count, "countText": format.count(row.count),
+        "bytes": row.bytes, "bytesText": format.size(row.bytes), "trainable": row.trainable, "persistent": row.persistent,
+        "saved": row.in_state_dict, "grad": row.grad, "tied": _absolute(row.tied), "note": row.note, "mark": row.mark,
+        "optimizer": [
+            {"label": o.label, "lr": format.number(o.lr), "decay": format.number(o.weight_decay), "state": list(o.state)}
+            for o in row.optimizers
+        ],
+    }  # fmt: skip
+
+
+def of_values(values: ValuesRecord, arrays: Arrays) -> dict[str, Any]:
+    """The values of one tensor; its numbers go to `arrays`."""
+    stats, name = values.stats, f"{len(arrays.index)}"
+    histogram = numbers.bars(stats)
+    note = ". ".join(part for part in (stats.note, values.note) if part)
+    return {
+        "title": values.path,
+        "stats": [list(pair) for pair in numbers.statistics(stats)],
+        "nan": stats.nan,
+        "inf": stats.posinf + stats.neginf,
+        "note": note,
+        "bars": None
+        if histogram is None
+        else {
+            "counts": arrays.add(f"bars {name}", np.array(histogram.counts, dtype=np.uint32)),
+            "lo": format.number(histogram.low), "hi": format.number(histogram.high),
+            "low": histogram.low, "high": histogram.high, "note": histogram.note,
+        },
+        "grid": _grid(values, arrays, name),
+    }  # fmt: skip
+
+
+def _grid(values: ValuesRecord, arrays: Arrays, name: str) -> dict[str, Any] | None:
+    matrix = values.matrix
+    if matrix is None:
+        return None
+    with np.errstate(over="ignore"):  # what is too great for float32 is drawn as the greatest; its text is exact
+        array = np.array(matrix.numbers, dtype=np.float64).astype(np.float32)
+    rows = len(matrix.numbers)
+    columns = len(matrix.numbers[0]) if rows else 0
+    return {
+        "array": arrays.add(f"grid {name}", array.reshape(rows, columns)),
+        "slice": matrix.slice,
+        "whole": not matrix.slice,
+        "texts": numbers.cells(values) if rows <= numbers.WRITTEN and columns <= numbers.WRITTEN else None,
+        "limit": numbers.limit(values.stats),
+        "signed": numbers.signed(values.stats),
+        "shapeText": format.shape(values.stats.shape),
+    }
+
+
+def _names(names: tuple[str, ...] | range) -> Any:
+    return {"from": names.start, "to": names.stop - 1} if isinstance(names, range) else list(names)
+
+
+def _link(link: Link | None) -> list[Any] | None:
+    return None if link is None else [link.up, link.path]
+
+
+def _absolute(path: str) -> list[Any] | None:
+    return [0, path] if path else None
+
+
