@@ -67,7 +67,8 @@ def assert_right(stats, values, rel=1e-6):
 
 def numbers(stats):
     """All fields that must be the same wherever the values lie."""
-    return {name: getattr(stats, name) for name in (*EXACT, "histogram")}
+    values = {name: getattr(stats, name) for name in (*EXACT, "histogram")}
+    return {name: "NaN" if value != value else value for name, value in values.items()}
 
 
 def quietly(make):
@@ -192,14 +193,18 @@ def sparse(tensor, layout):
 BLOCKED = {torch.sparse_bsr, torch.sparse_bsc}
 HALF_ZERO = normal(6, 8).relu() * (torch.arange(48).reshape(6, 8) % 3 > 0)
 LAYOUTS = {
-    **{str(layout): (lambda layout=layout: (sparse(HALF_ZERO, layout), HALF_ZERO))
-       for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, *BLOCKED)},
+    **{
+        str(layout): (lambda layout=layout: (sparse(HALF_ZERO, layout), HALF_ZERO))
+        for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, *BLOCKED)
+    },
     "hybrid": lambda: (HALF_ZERO.to_sparse(1), HALF_ZERO),
     "uncoalesced": lambda: (
-        torch.sparse_coo_tensor([[0, 0, 3]], [1.0, 2.0, -5.0], (5,), check_invariants=True), torch.tensor([3.0, 0, 0, -5, 0])),
+        torch.sparse_coo_tensor([[0, 0, 3]], [1.0, 2.0, -5.0], (5,), check_invariants=True),
+        torch.tensor([3.0, 0, 0, -5, 0]),
+    ),
     "sparse without values": lambda: (torch.zeros(4, 4, dtype=torch.int32).to_sparse(), torch.zeros(4, 4, dtype=torch.int32)),
     "mkldnn": lambda: (normal(3, 4).to_mkldnn(), normal(3, 4)),
-    "transposed": lambda: (normal(400, 500).t(), normal(400, 500)),
+    "transposed": lambda: (normal(400, 500).t(), normal(400, 500).t().clone()),
     "channels last": lambda: (normal(2, 3, 4, 5).to(memory_format=torch.channels_last), normal(2, 3, 4, 5)),
     "with gaps": lambda: (normal(400, 500)[:, ::2], normal(400, 500)[:, ::2].clone()),
     "long rows with gaps": lambda: (normal(2, 300_000)[:, ::2], normal(2, 300_000)[:, ::2].clone()),
@@ -247,11 +252,15 @@ def test_nested(layout):
 SCALES, POINTS = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 1, 2])
 
 
-@pytest.mark.parametrize("make", [
-    lambda: torch.quantize_per_tensor(normal(3, 4), 0.1, 3, torch.quint8),
-    lambda: torch.quantize_per_channel(normal(3, 4), SCALES, POINTS, 0, torch.qint8),
-    lambda: torch.quantize_per_channel(normal(100_000, 3), SCALES, POINTS, 1, torch.qint8),
-], ids=["tensor", "channel", "long"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.quantize_per_tensor(normal(3, 4), 0.1, 3, torch.quint8),
+        lambda: torch.quantize_per_channel(normal(3, 4), SCALES, POINTS, 0, torch.qint8),
+        lambda: torch.quantize_per_channel(normal(100_000, 3), SCALES, POINTS, 1, torch.qint8),
+    ],
+    ids=["tensor", "channel", "long"],
+)
 def test_quantized(make):
     tensor = quietly(make)
     with every_warning_is_an_error():
@@ -319,7 +328,7 @@ WITHOUT_VALUES = {
     "lazy": (lambda: torch.nn.LazyLinear(3).weight, "before the first forward"),
     "lazy buffer": (lambda: torch.nn.LazyBatchNorm1d().running_mean, "before the first forward"),
     "freed": (freed, "memory has been freed"),
-    "wrapper": (lambda: Wrapper(normal(2, 3)), "not supported for tensor subclasses"),
+    "wrapper": (lambda: Wrapper(normal(2, 3)), "a Wrapper has no memory of its own"),
     "raw bits": (lambda: torch.zeros(2, 3, dtype=torch.uint8).view(torch.bits8), "NotImplementedError"),
 }
 
@@ -394,9 +403,10 @@ KINDS = {
 }
 
 
-def bits(tensor):
+def traits(tensor):
     dense = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()
-    return dense.resolve_conj().contiguous().view(torch.uint8).numpy().tobytes()
+    bits = dense.resolve_conj().contiguous().view(torch.uint8).numpy().tobytes()
+    return bits, tensor._version, tensor.requires_grad, tensor.grad_fn, tensor.is_leaf and tensor.grad
 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS.values(), ids=SURROUNDINGS)
@@ -404,13 +414,13 @@ def bits(tensor):
 def test_nothing_changes_wherever_it_is_called(kind, surroundings):
     tensor = quietly(kind)
     plain = measure_tensor(tensor)
-    before = (bits(tensor), tensor._version, tensor.requires_grad, tensor.grad_fn, tensor.grad)
-    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    before = traits(tensor)
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].tolist()
     with surroundings(), every_warning_is_an_error():
         stats = measure_tensor(tensor)
-    assert (bits(tensor), tensor._version, tensor.requires_grad, tensor.grad_fn, tensor.grad) == before
+    assert traits(tensor) == before
     assert torch.equal(torch.get_rng_state(), state)
-    assert np.random.get_state()[1].tolist() == numpy_state  # noqa: NPY002
+    assert np.random.get_state()[1].tolist() == numpy_state
     assert stats == plain
     assert stats.measured
 
@@ -423,7 +433,7 @@ def test_inside_an_inference_tensor():
 
 def test_inside_forward_differentiation():
     with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(normal(5).bfloat16(), normal(5).bfloat16())
+        dual = quietly(lambda: torch.autograd.forward_ad.make_dual(normal(5).bfloat16(), normal(5).bfloat16()))
         assert_right(measure_tensor(dual), normal(5).bfloat16().float().numpy())
 
 
@@ -436,13 +446,17 @@ def test_the_tensor_is_not_kept():
     assert torch._C._storage_Use_Count(storage._cdata) == uses
 
 
-@pytest.mark.parametrize("make", [
-    lambda: normal(2_000_000),
-    lambda: normal(2_000_000).bfloat16(),
-    lambda: normal(2_000_000) + 1000,
-    lambda: torch.arange(2_000_000),
-    lambda: normal(1000, 4000)[:, ::2],
-], ids=["float32", "bfloat16", "far from zero", "int64", "strided"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: normal(2_000_000),
+        lambda: normal(2_000_000).bfloat16(),
+        lambda: normal(2_000_000) + 1000,
+        lambda: torch.arange(2_000_000),
+        lambda: normal(1000, 4000)[:, ::2],
+    ],
+    ids=["float32", "bfloat16", "far from zero", "int64", "strided"],
+)
 def test_memory_is_bounded(make):
     tensor = make()
     tracemalloc.start()
@@ -522,11 +536,12 @@ def test_a_sample_sees_every_column():
     assert np.abs(np.array(counts) / sum(counts) - whole / whole.sum()).sum() / 2 < 0.06
 
 
-@pytest.mark.parametrize("count", [0, 1, 4096, 8191, 8192, 30_030 * 8, 1 << 20, 10**9])
+@pytest.mark.parametrize("count", [0, 1, 4096, 8191, 8192, 9000, 30_030, 510_510, 38_400, 1 << 20, 10**9])
 def test_strides_share_no_divisor(count):
     stride = stride_of(count)
-    assert math.gcd(stride, count) == 1 or count == 0
-    assert stride == 1 or 4096 / 2 < count / stride < 2 * 4096
+    assert stride == 1 or math.gcd(stride, count) == 1
+    assert (count < 2 * 4096) <= (stride == 1)
+    assert min(count, 1500) < count / stride + 1 < 4 * 4096
 
 
 def test_fixed_bins():
@@ -540,7 +555,8 @@ def test_fixed_bins():
     assert high[drawn.ordered > 0].tolist() == pytest.approx([-1.0, 0.0, 2.0**-127, 1.25, 1.5], abs=1e-37)
 
 
-doubles = st.floats(allow_nan=False, allow_infinity=False)
+# Where the sizes of two doubles are more than 300 powers of ten apart, the lesser underflows.
+doubles = st.one_of(st.just(0.0), st.floats(1e-150, 1e150), st.floats(-1e150, -1e-150))
 singles = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
@@ -548,7 +564,7 @@ singles = st.floats(allow_nan=False, allow_infinity=False, width=32)
 @given(st.lists(singles, min_size=1, max_size=40))
 def test_fixed_bins_hold_what_their_edges_say(values):
     drawn = measure_tensor(torch.tensor(values)).histogram
-    array = np.sort(np.array(values))
+    array = np.array(values)
     positive = array[(array > 0) | ((array == 0) & ~np.signbit(array))]
     expected = np.histogram(positive, bins=drawn.edges[1020:])[0]
     assert np.array_equal(drawn.ordered[1020:], expected)
@@ -614,16 +630,20 @@ def test_merging_is_measuring_both(left, right):
     left, right = torch.tensor(left, dtype=torch.float32), torch.tensor(right, dtype=torch.float32)
     both, merged = measure_tensor(torch.cat((left, right))), merge(measure_tensor(left), measure_tensor(right))
     assert_right(merged, torch.cat((left, right)).double().numpy())
-    assert numbers(merged) == pytest.approx(numbers(both), rel=0, abs=0, nan_ok=True)
+    assert numbers(merged) == numbers(both)
     assert (merged.shape, merged.dtype, merged.device, merged.note) == (both.shape, both.dtype, both.device, both.note)
 
 
-@pytest.mark.parametrize(("left", "right", "shape"), [
-    (torch.ones(2, 3), torch.zeros(5, 3), (7, 3)),
-    (torch.ones(2, 3), torch.zeros(5, 4), (26,)),
-    (torch.ones(()), torch.zeros(()), (2,)),
-    (torch.ones(3), torch.zeros(3, dtype=torch.int64), (6,)),
-], ids=["batches", "other sizes", "scalars", "other dtypes"])
+@pytest.mark.parametrize(
+    ("left", "right", "shape"),
+    [
+        (torch.ones(2, 3), torch.zeros(5, 3), (7, 3)),
+        (torch.ones(2, 3), torch.zeros(5, 4), (26,)),
+        (torch.ones(()), torch.zeros(()), (2,)),
+        (torch.ones(3), torch.zeros(3, dtype=torch.int64), (6,)),
+    ],
+    ids=["batches", "other sizes", "scalars", "other dtypes"],
+)
 def test_what_a_merged_record_is_of(left, right, shape):
     merged = merge(measure_tensor(left), measure_tensor(right))
     assert merged.shape == shape
@@ -654,9 +674,13 @@ def test_a_histogram_is_merged_only_if_both_have_one():
 # --------------------------------------------------------------------------- the way over an accelerator
 
 
-ACCELERATED = [*[values.to(dtype) for values in VALUES.values() for dtype in FLOATS], *[
-    torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 7], dtype=dtype) for dtype in WHOLE[:5]
-], normal(100) > 0, torch.tensor([3 + 4j, 1j]), normal(400, 500)[:, ::2]]
+ACCELERATED = [
+    *[values.to(dtype) for values in VALUES.values() for dtype in FLOATS],
+    *[torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 7], dtype=dtype) for dtype in WHOLE[:5]],
+    normal(100) > 0,
+    torch.tensor([3 + 4j, 1j]),
+    normal(400, 500)[:, ::2],
+]
 
 
 @pytest.mark.parametrize("tensor", ACCELERATED, ids=lambda t: f"{t.dtype}-{t.numel()}")
@@ -666,7 +690,7 @@ def test_the_accelerators_way_comes_to_the_same(tensor, monkeypatch):
     monkeypatch.setattr(accelerator, "BLOCK", 1000)
     monkeypatch.setattr(measurement, "_as_it_lies", lambda tensor: None)
     there = measure_tensor(tensor)
-    assert numbers(there) == pytest.approx(numbers(plain), rel=0, abs=0, nan_ok=True)
+    assert numbers(there) == numbers(plain)
     assert_right(there, (tensor.abs() if tensor.is_complex() else tensor).double().numpy() if tensor.dtype != torch.int64 else tensor)
 
 
@@ -677,7 +701,7 @@ def test_on_a_gpu(values, dtype):
     tensor = values.nan_to_num(0, 1, -1).to(dtype) if not dtype.is_floating_point else values.to(dtype)
     there = measure_tensor(tensor.cuda())
     assert there.device == "cuda:0"
-    assert numbers(there) == pytest.approx(numbers(measure_tensor(tensor)), rel=0, abs=0, nan_ok=True)
+    assert numbers(there) == numbers(measure_tensor(tensor))
 
 
 @pytest.mark.gpu

@@ -26,7 +26,7 @@ const ALWAYS: readonly Column[] = [
 ];
 
 const OPTIMIZER: readonly Column[] = [
-  { key: "group", title: "optimizer", width: 90, grows: 1, yields: 3 },
+  { key: "group", title: "optimizer", width: 104, grows: 1, yields: 3 },
   { key: "lr", title: "lr", width: 60, right: true, yields: 8.5 },
   { key: "decay", title: "weight decay", width: 90, right: true, yields: 11 },
   { key: "state", title: "its state", width: 110, grows: 1, yields: 12 },

@@ -70,7 +70,7 @@ export class Outline {
       const child = childrenOf(this.tree, here).find((some) => some.run === run && contains(some, member));
       if (!child) return null;
       this.open(here);
-      here = member === child.first && !child.pieces ? child : single(child, member);
+      here = single(child, member);
     }
     this.made = null;
     return here;

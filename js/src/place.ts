@@ -122,13 +122,13 @@ export function unfold(at: Place): Place {
   return replaced(at, pieces);
 }
 
-/** Takes one member out of a run: `0 – 11` becomes `0 – 4`, `5`, `6 – 11`. */
+/** Takes one member out of a run, `0 – 11` becomes `0 – 4`, `5`, `6 – 11`; the first of a run stands for it anyway. */
 export function single(at: Place, member: number): Place {
   if (at.pieces) {
     const holder = at.pieces.find((some) => member >= some.first && member < some.first + some.count);
     return holder ? single(holder, member) : at;
   }
-  if (at.count === 1) return at;
+  if (at.first === member) return at;
   const end = at.first + at.count;
   const alone = piece(at, member, 1);
   const pieces = [piece(at, at.first, member - at.first), alone, piece(at, member + 1, end - member - 1)];

@@ -27,6 +27,8 @@ export class StatePanel implements Panel {
   private sorting: Sorting | null = null;
   /** The cell that has the focus; row −1 is the head. */
   private at = { row: 0, column: 0 };
+  /** The tensor that the panel beside is about; a filter may hide its row. */
+  private selected: StateRow | null;
   private readonly typed = new TypeAhead();
   private readonly box: SearchBox;
   private readonly grouping: HTMLButtonElement;
@@ -60,8 +62,8 @@ export class StatePanel implements Panel {
     this.grid.addEventListener("click", (event) => this.click(event));
     const table = element("div", { class: "state" }, this.grid, orphans(payload.orphans));
     this.element = element("div", { class: "body" }, this.box.element, element("div", { class: "panes" }, table, this.detail));
+    this.selected = this.table.rows[0] ?? null;
     this.refresh();
-    this.showDetail();
   }
 
   arrived(): () => void {
@@ -82,8 +84,7 @@ export class StatePanel implements Panel {
     if (under < 0) return;
     this.at.row = under;
     this.list.reveal(under);
-    this.paint();
-    this.showDetail();
+    this.select();
   }
 
   private fit(): void {
@@ -95,12 +96,24 @@ export class StatePanel implements Panel {
   }
 
   private refresh(): void {
-    const before = this.items[this.at.row];
     this.items = this.table.items(parse(this.box.text(), this.box.flags()), this.sorting, this.isGrouped());
-    const same = before?.kind === "tensor" ? this.items.findIndex((item) => item.kind === "tensor" && item.row === before.row) : -1;
+    const same = this.items.findIndex((item) => this.isSelected(item));
     if (this.at.row >= 0) this.at.row = same >= 0 ? same : Math.max(0, this.items.findIndex((item) => item.kind === "tensor"));
     this.draw();
     this.say();
+    this.showDetail();
+  }
+
+  private isSelected(item: Item | undefined): boolean {
+    return item?.kind === "tensor" && item.row === this.selected;
+  }
+
+  /** Makes the row that has the focus the selected one. */
+  private select(): void {
+    const item = this.items[this.at.row];
+    if (item?.kind === "tensor") this.selected = item.row;
+    this.paint();
+    this.showDetail();
   }
 
   private draw(): void {
@@ -137,8 +150,8 @@ export class StatePanel implements Panel {
     const item = this.items[index];
     const made = element("div", { role: "row", "aria-rowindex": index + 2, "data-index": index });
     if (item?.kind === "tensor") {
-      made.className = `row${item.row.signature.kind === "reserved" ? " reserved" : ""}${index === this.at.row ? " selected" : ""}`;
-      if (index === this.at.row) made.setAttribute("aria-selected", "true");
+      made.className = `row${item.row.signature.kind === "reserved" ? " reserved" : ""}${this.isSelected(item) ? " selected" : ""}`;
+      if (this.isSelected(item)) made.setAttribute("aria-selected", "true");
       made.append(...this.columns.map((column, at) => this.cell(item.row, column, index, at)));
     } else if (item) {
       made.className = item.kind === "divider" ? "row divider" : "row group";
@@ -179,7 +192,7 @@ export class StatePanel implements Panel {
       row.removeAttribute("aria-selected");
     }
     const row = this.list.element(this.at.row);
-    if (this.items[this.at.row]?.kind === "tensor") {
+    if (this.isSelected(this.items[this.at.row])) {
       row?.classList.add("selected");
       row?.setAttribute("aria-selected", "true");
     }
@@ -190,10 +203,9 @@ export class StatePanel implements Panel {
     const moved = row !== this.at.row;
     this.at = { row: Math.max(-1, Math.min(this.items.length - 1, row)), column: Math.max(0, Math.min(this.columns.length - 1, column)) };
     if (this.at.row >= 0) this.list.reveal(this.at.row);
-    this.paint();
     const item = this.items[this.at.row];
-    if (!moved || item?.kind !== "tensor") return;
-    this.showDetail();
+    if (item?.kind !== "tensor" || (!moved && this.isSelected(item))) return this.paint();
+    this.select();
     tell({ model: this.payload.model, path: this.table.ownerPath(item.row.owner), source: this });
   }
 
@@ -206,13 +218,18 @@ export class StatePanel implements Panel {
     this.context.announce(order);
   }
 
+  private told: StateRow | null = null;
+
   private showDetail(): void {
-    const item = this.items[this.at.row];
-    if (item?.kind !== "tensor") {
-      if (!this.items.length) this.detail.replaceChildren(element("p", { class: "absent" }, this.table.rows.length ? "no tensor matches" : "this model has no parameters, no buffers and no reserved names"));
+    const row = this.selected;
+    const nothing = this.table.rows.length ? "no tensor matches" : "this model has no parameters, no buffers and no reserved names";
+    if (!row || !this.items.length) {
+      this.told = null;
+      this.detail.replaceChildren(element("p", { class: "absent" }, nothing));
       return;
     }
-    const { row } = item;
+    if (row === this.told) return;
+    this.told = row;
     const path = this.table.path(row);
     const values = element("div", { class: "values" });
     this.detail.replaceChildren(element("h3", { class: "path" }, words(path, "", 500)), this.facts(row), values, howToGet(this.code(row), this.context));
@@ -251,7 +268,6 @@ export class StatePanel implements Panel {
     }
     this.grid.focus({ preventScroll: true });
     if (go && this.items.length) this.go(Math.max(0, this.at.row), this.at.column);
-    this.showDetail();
   }
 
   private click(event: MouseEvent): void {

@@ -81,11 +81,11 @@ def _signature(cls: type) -> str:
         signature = inspect.signature(forward)
     except (TypeError, ValueError):
         return ""
-    parameters = [p for name, p in signature.parameters.items() if name != "self"]
+    bare = [p.replace(annotation=p.empty) for name, p in signature.parameters.items() if name != "self"]
     try:
-        return _ADDRESS.sub("", f"forward{signature.replace(parameters=parameters)}")
-    except Exception:  # noqa: BLE001 - the repr of a default value or an annotation is the user's code
-        return f"forward({', '.join(p.name for p in parameters)})"
+        return _ADDRESS.sub("", f"forward{signature.replace(parameters=bare, return_annotation=signature.empty)}")
+    except Exception:  # noqa: BLE001 - the repr of a default value is the user's code
+        return f"forward({', '.join(p.name for p in bare)})"
 
 
 def _doc(cls: type) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from modlab.records.tensor import TensorStats
 
 
+MODEL = "model"
+
+
 @dataclass(frozen=True, slots=True)
 class OptimizerEntry:
     """How one optimizer treats one parameter."""
@@ -24,7 +27,8 @@ class StateRecord:
     Attributes:
         path: the dotted name, as in the state_dict where it is there.
         kind: "parameter", "buffer", "reserved" (registered as None), "packed" (weights of a quantized module),
-            "extra" (what ``get_extra_state`` returns), or "attribute" (a tensor that hangs on a module unregistered).
+            "extra" (what ``get_extra_state`` returns), "attribute" (a tensor that hangs on a module unregistered), or
+            "tensor" (of a checkpoint, which does not say more).
         in_state_dict: whether ``state_dict()`` has it under this path.
         persistent: False for buffers registered with ``persistent=False`` and for what is not registered.
         grad: "none", "zero" or "present"; nothing where there can be no gradient.
@@ -86,6 +90,6 @@ class TableRecord:
     optimizers: tuple[str, ...] = ()
     orphans: tuple[str, ...] = ()  # what an optimizer holds and the model does not (any more)
     values: tuple[ValuesRecord, ...] = ()
-    source: str = "model"  # or "checkpoint"
+    source: str = MODEL  # or the path of a checkpoint
 
 

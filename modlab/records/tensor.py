@@ -44,8 +44,8 @@ class Grid:
 
     @classmethod
     def count(cls, values: Values, low: float, high: float) -> Grid:
-        """Count finite `values`, which lie between `low` and `high`."""
-        exponent, first, bins = _fit(low, high, whole=values.dtype.kind in "iu")
+        """Count finite `values`, which lie between `low` and `high`; these are of type ``int`` if all are whole numbers."""
+        exponent, first, bins = _fit(low, high)
         place = np.multiply(values, 2.0**-exponent, dtype=np.float64)
         np.floor(place, out=place)
         place -= first
@@ -87,14 +87,14 @@ class Grid:
         return (self.exponent, self.first) == (other.exponent, other.first) and np.array_equal(self.counts, other.counts)
 
 
-def _fit(low: float, high: float, *, whole: bool) -> tuple[int, int, int]:
+def _fit(low: float, high: float) -> tuple[int, int, int]:
     """The least exponent, and with it the first bin and the number of bins, that cover a range in 128 bins.
 
     The rule looks at the range alone, and a wider range never gets a finer grid: so a sum of grids is the grid of all values.
     """
+    finest = 0 if isinstance(low, int) else FINEST
     low, high = float(low), float(high)
     greatest = max(-low, high)
-    finest = 0 if whole else FINEST
     if greatest:
         finest = max(finest, math.frexp(greatest)[1] - 53)  # below that, a double has no digits
     span = high / MOST_BINS - low / MOST_BINS  # the difference itself may overflow
@@ -179,9 +179,7 @@ class Histogram:
         return grid.counts.tolist(), grid.range
 
     def __add__(self, other: Histogram) -> Histogram:
-        return Histogram(
-            self.counts + other.counts, self.grid + other.grid, self.sampled + other.sampled, self.exact and other.exact
-        )
+        return Histogram(self.counts + other.counts, self.grid + other.grid, self.sampled + other.sampled, self.exact and other.exact)
 
     def __mul__(self, times: int) -> Histogram:
         return Histogram(self.counts * times, self.grid * times, self.sampled * times, self.exact)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +14,7 @@ from torch.nn import Module
 
 from modlab.errors import PathNotFoundError, nearest
 from modlab.inspection import checks, checkpoint, optimizers, slots, structure, values
-from modlab.records.state import StateRecord, TableRecord
+from modlab.records.state import MODEL, StateRecord, TableRecord
 from modlab.results.measurement import Measurement
 from modlab.results.result import Result
 from modlab.results.tree import answer
@@ -94,7 +95,7 @@ class State(Result):
         row = self._by_path.get(path)
         if row is None:
             raise self._unknown(path)
-        if self.record.source != "model":
+        if self.record.source != MODEL:
             return Measurement(checkpoint.measure(self.record.source, path), code=f"modlab.state(path)[{path!r}]")
         tensor = slots.tensor_at(self._alive("reading values"), path)
         if tensor is None:
@@ -151,20 +152,18 @@ class State(Result):
         return html.of_table(self.record)
 
     def _payload(self, *, live: bool = False) -> bytes:
-        code = "modlab.state(path)" if self.record.source != "model" else "modlab.state(model)"
+        code = "modlab.state(path)" if self.record.source != MODEL else "modlab.state(model)"
         if self.record.optimizers:
             code = "modlab.state(model, optimizer)"
         return payload.of_table(self.record, self._fingerprint, code, __version__, live=live)
 
     def _answer(self, path: str) -> bytes:
-        if self.record.source != "model":
+        if self.record.source != MODEL:
             return payload.of_answer(checkpoint.measure(self.record.source, path))
         return answer(self._alive("reading values"), path)
 
 
 def _with_values(record: TableRecord, model: Module) -> TableRecord:
-    from dataclasses import replace
-
     found = [
         values.read(slot.tensor, slot.record.path, rows=CARRIED_SIDE, columns=CARRIED_SIDE)
         for slot in slots.collect(model)

@@ -17,7 +17,6 @@ BLOCK = 1 << 20
 """Elements looked at together; a handful of temporary arrays in float64 then take less than 64 MB."""
 
 
-
 def can_measure(part: Tensor) -> bool:
     """Whether the device of a part has what it takes: float64 (Apple's has not), and kernels for the dtype."""
     return part.is_cuda and part.dtype not in (torch.uint16, torch.uint32, torch.uint64)
@@ -34,8 +33,8 @@ def take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Val
             extremes.append(torch.stack(block.aminmax()).long())
         doubles = block.double()
         rows.append(_row(doubles))
-        if sampler:
-            samples.append(sampler.take(doubles))
+        if sampler:  # a copy, for a view would keep the whole block
+            samples.append(sampler.take(doubles).clone())
     moments = NOTHING
     if not rows:
         return moments, joined([])
@@ -43,6 +42,8 @@ def take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Val
     width = len(rows[0])
     for row in numbers[: width * len(rows)].view(-1, width).tolist():
         finite, low, high, total, m2, *counts = row
+        if not finite:
+            low = high = math.nan
         moments = combined(moments, Moments(int(finite), low, high, total, m2, *map(int, counts)))
     if extremes:
         both = torch.stack(extremes).cpu()

@@ -48,21 +48,23 @@ def contents_of(tensor: Tensor) -> Contents:
     """
     _require_values(tensor)
     if hasattr(tensor, "to_local"):  # a DTensor; to see the other parts, the ranks would have to talk to each other
-        return contents_of(tensor.to_local())._replace(note="this rank's part of a DTensor")
-    tensor, shape = tensor.detach(), sizes_of(tensor)[0]
+        part = contents_of(tensor.to_local())
+        return part._replace(note="; ".join(filter(None, ["this rank's part of a DTensor", part.note])))
+    shape, _ = sizes_of(tensor)
     note = "magnitudes of complex numbers" if tensor.is_complex() else "dequantized values" if tensor.is_quantized else ""
     if tensor.is_nested:
-        return Contents(shape, tensor.unbind(), note=note)
+        return Contents(shape, [part.detach() for part in tensor.unbind()], note=note)
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        raise NoValuesError(f"a {type(tensor).__name__} has no memory of its own; measure the tensors inside it")
     if tensor.is_mkldnn:
-        return Contents(shape, [tensor.to_dense()], note=note)
+        return Contents(shape, [tensor.to_dense().detach()], note=note)
     if tensor.is_quantized:  # flat, it would lose the scales of its channels
-        return Contents(shape, [tensor], note=note)
-    implicit = 0
+        return Contents(shape, [tensor.detach()], note=note)
+    stored = tensor
     if tensor.layout is not torch.strided:
         stored = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
-        tensor, implicit = stored, tensor.numel() - stored.numel()
-    values, times = _in_memory_order(tensor)
-    return Contents(shape, [values], times, implicit, note)
+    values, times = _in_memory_order(stored.detach())
+    return Contents(shape, [values], times, tensor.numel() - stored.numel(), note)
 
 
 def _require_values(tensor: Tensor) -> None:
@@ -126,7 +128,7 @@ def real_numbers(block: Tensor) -> Tensor:
 def arrays_of(part: Tensor, size: int) -> Iterator[Values]:
     """The numbers of a part in the CPU's memory, in arrays of at most `size`, shape ``(n,)``."""
     if part.dim() == 1 and part.is_cpu and part.dtype in COMPUTED and not part.is_neg():
-        array = part.numpy()
+        array = part.numpy(force=True)
         yield from (array[start : start + size] for start in range(0, len(array), size))
     else:
         yield from (real_numbers(block).numpy(force=True).reshape(-1) for block in blocks_of(part, size))

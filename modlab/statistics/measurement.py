@@ -52,7 +52,9 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
     This is for speed alone: most tensors are of this kind, and cost a few microseconds. ``.data`` is not seen by a dispatch
     mode, leaves the graph alone, and is cheaper than ``detach``.
     """
-    if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or torch._is_functional_tensor(tensor) or _len_torch_dispatch_stack():
+    if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    if _len_torch_dispatch_stack() or torch._is_functional_tensor(tensor):
         return None
     try:
         if is_freed(tensor):

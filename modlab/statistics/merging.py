@@ -40,9 +40,7 @@ def merge(left: TensorStats, right: TensorStats) -> TensorStats:
 def _moments(stats: TensorStats) -> Moments:
     if not stats.measured:
         return NOTHING
-    return Moments(
-        stats.finite, stats.min, stats.max, stats.sum, stats.m2, stats.zeros, stats.nan, stats.posinf, stats.neginf
-    )
+    return Moments(stats.finite, stats.min, stats.max, stats.sum, stats.m2, stats.zeros, stats.nan, stats.posinf, stats.neginf)
 
 
 def _histogram(seen: list[TensorStats]) -> Histogram | None:

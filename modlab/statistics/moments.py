@@ -52,7 +52,7 @@ def moments_of(values: Values) -> Moments:
     """
     if values.size > SMALL and values.dtype.char in _ONES:
         quick = _one_pass(values)
-        if quick:
+        if quick is not None:
             return quick
     elif not values.size:
         return NOTHING
@@ -85,7 +85,7 @@ def _one_pass(values: Values) -> Moments | None:
 
 
 def _sums(values: Values) -> tuple[float, float]:
-    """The sum and the sum of squares. BLAS adds a row in float32 (its error grows with the length), and the rows are added in float64."""
+    """The sum and the sum of squares: within a row in the values' own precision, whose error grows with the length; rows in float64."""
     size, ones = values.size, _ONES[values.dtype.char]
     whole = size - size % ROW
     rows, rest = values[:whole].reshape(-1, ROW), values[whole:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TypeVar
 
@@ -22,10 +23,9 @@ def stride_of(count: int) -> int:
     It has no divisor in common with `count`, hence none with the length of a row: each column of a matrix gets its share. (A step
     of ``count // 4096`` through a matrix of 512 columns may look at one column alone, and its histogram be 87 % wrong.)
     """
-    stride = max(1, count // SAMPLE)
-    while math.gcd(stride, count) > 1:
-        stride += 1
-    return stride
+    wanted = max(1, count // SAMPLE)
+    near = (stride for away in itertools.count() for stride in (wanted - away, wanted + away) if 4 * stride >= wanted)
+    return next(stride for stride in near if stride == 1 or math.gcd(stride, count) == 1)
 
 
 class Sampler:

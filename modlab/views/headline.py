@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modlab import format
-from modlab.records.state import TableRecord, ValuesRecord
+from modlab.records.state import MODEL, TableRecord, ValuesRecord
 from modlab.records.structure import Subtree, TreeRecord
 
 
@@ -83,9 +83,12 @@ def of_table(table: TableRecord) -> tuple[str, str]:
     """The sentence of a state table."""
     saved = sum(row.in_state_dict for row in table.rows)
     name = format.clean(table.title)
-    if table.source == "checkpoint":
-        size, count = sum(row.bytes for row in table.rows), sum(row.count for row in table.rows)
-        return f"{name}: {format.plural(len(table.rows), 'entry', 'entries')};", f"{format.size(size)} in {format.plural(count, 'number')}."
+    if table.source != MODEL:
+        tensors = [row for row in table.rows if row.kind == "tensor"]
+        size, count = sum(row.bytes for row in tensors), sum(row.count for row in tensors)
+        others = len(table.rows) - len(tensors)
+        more = f", and {format.plural(others, 'other entry', 'other entries')}" if others else ""
+        return f"{name}: {format.plural(count, 'number')} in {format.plural(len(tensors), 'tensor')};", f"{format.size(size)}{more}."
     strong = f"{name}: {saved:,} of {format.plural(len(table.rows), 'entry is', 'entries are')} in the state_dict"
     facts = [*_marks(table), *_absent(table), *_grads(table)]
     return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")

@@ -146,7 +146,7 @@ def of_table(table: TableRecord) -> str:
     lines = unfold(table)
     head = ["tensor", "kind", "shape", "dtype", "device", "bytes", "in state_dict", "trained", "gradient"]
     if table.optimizers:
-        head += ["optimizer", "lr", "weight decay"]
+        head += ["optimizer", "lr", "weight decay", "keeps"]
     parts = [_table([*head, "note"], [_row(path, row, bool(table.optimizers)) for path, _, row in lines[:ROWS]])]
     if len(lines) > ROWS:
         parts.append(f"<p>… and {len(lines) - ROWS:,} more rows: <code>state.records</code></p>")
@@ -159,10 +159,10 @@ def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     yes_no = {True: "yes", False: "no"}
     cells = [f"<code>{text(path)}</code>", text(row.kind), format.shape(row.shape), row.dtype, text(row.device)]
     cells += [format.size(row.bytes) if row.bytes else "", yes_no[row.in_state_dict]]
-    cells += [yes_no[row.trainable] if row.kind != "reserved" else "", row.grad]
+    cells += [yes_no[row.trainable] if row.kind not in ("reserved", "extra", "tensor") else "", row.grad]
     if optimizer:
-        cells += [", ".join(getattr(o, part) for o in row.optimizers) for part in ("label",)]
-        cells += [", ".join(format.number(o.lr) for o in row.optimizers), ", ".join(format.number(o.weight_decay) for o in row.optimizers)]
+        cells += [text(", ".join(o.label for o in row.optimizers)), ", ".join(format.number(o.lr) for o in row.optimizers)]
+        cells += [", ".join(format.number(o.weight_decay) for o in row.optimizers), text("; ".join(", ".join(o.state) for o in row.optimizers))]
     return [*cells, text("; ".join(notes(row)))]
 
 

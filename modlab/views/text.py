@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import islice
 
 from modlab import format
-from modlab.records.state import StateRecord, TableRecord, ValuesRecord
+from modlab.records.state import MODEL, OptimizerEntry, StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
 from modlab.views import headline, numbers
 from modlab.views.folding import unfold
@@ -93,9 +93,11 @@ def _tensor(entry: TensorEntry, path: str) -> str:
 def of_table(table: TableRecord) -> str:
     """The headline and one line for each row; rows of equal blocks share one."""
     lines = unfold(table)
-    head = ("path", "kind", "shape", "dtype", "device", "in state_dict", "trained", "gradient")
-    rows = [(*head, "optimizer", "note") if table.optimizers else (*head, "note")]
-    rows += [_row(path, times, row, bool(table.optimizers)) for path, times, row in lines[:ROWS]]
+    head = ("path", "kind", "shape", "dtype", "device", "in state_dict", "trained", "gradient", "optimizer", "note")
+    rows = [_row(path, times, row) for path, times, row in lines[:ROWS]]
+    unused = (5, 6, 7, 8) if table.source != MODEL else () if table.optimizers else (8,)
+    kept = [i for i in range(len(head)) if i not in unused]
+    rows = [tuple(row[i] for i in kept) for row in (head, *rows)]
     text = [" ".join(headline.of_table(table)).rstrip(), *table_lines(rows)]
     if len(lines) > ROWS:
         text.append(f"... and {len(lines) - ROWS:,} more rows: state[path], state.find(pattern), state.records")
@@ -103,14 +105,19 @@ def of_table(table: TableRecord) -> str:
     return "\n".join(text)
 
 
-def _row(path: str, times: int, row: StateRecord, optimizer: bool) -> tuple[str, ...]:
+def _row(path: str, times: int, row: StateRecord) -> tuple[str, ...]:
     kind = row.kind if times == 1 else f"{times} x {row.kind}"
     shape = "" if row.shape is None else str(row.shape)
-    trained = "" if row.kind == "reserved" else "yes" if row.trainable else "no"
-    cells = (format.clean(path), kind, shape, row.dtype, row.device, "yes" if row.in_state_dict else "no", trained, row.grad)
-    if optimizer:
-        cells += (", ".join(f"{o.label} lr {format.number(o.lr)} decay {format.number(o.weight_decay)}" for o in row.optimizers),)
-    return (*cells, "; ".join(format.clean(note) for note in notes(row)))
+    trained = "" if row.kind in ("reserved", "extra") else "yes" if row.trainable else "no"
+    saved = "yes" if row.in_state_dict else "no"
+    owners = ", ".join(_owner(entry) for entry in row.optimizers)
+    remarks = "; ".join(format.clean(note) for note in notes(row))
+    return format.clean(path), kind, shape, row.dtype, row.device, saved, trained, row.grad, owners, remarks
+
+
+def _owner(entry: OptimizerEntry) -> str:
+    text = f"{entry.label} lr {format.number(entry.lr)} decay {format.number(entry.weight_decay)}"
+    return f"{text} keeps {', '.join(entry.state)}" if entry.state else text
 
 
 def notes(row: StateRecord) -> Iterator[str]:

@@ -1,0 +1,69 @@
+import { describe, expect, it } from "vitest";
+import { columnsOf, fitting } from "../src/columns";
+import { complete, type StatePayload } from "../src/payload";
+import { parse } from "../src/query";
+import { StateTable, textOf, type Item } from "../src/state-table";
+import { common, signature, stateful } from "./samples";
+
+const table = new StateTable(complete(stateful().json) as StatePayload);
+const shown = (items: Item[]): string[] => items.map((item) => (item.kind === "tensor" ? table.path(item.row) : item.kind === "divider" ? "—" : `[${table.ownerPath(item.owner)}] ${item.count}`));
+const ORDER = ["param1", "param2", "buffer1", "again", "submodule.weight", "submodule.bias", "0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias", "—", "param3", "buffer2", "loose"];
+
+describe("the state table", () => {
+  it("keeps the order of the state_dict, then what is not in it", () => {
+    expect(shown(table.items([], null, false))).toEqual(ORDER);
+  });
+
+  it("sorts within both parts, and back", () => {
+    const sorted = shown(table.items([], { column: "tensor", down: true }, false));
+    expect(sorted.slice(0, 2)).toEqual(["submodule.weight", "submodule.bias"]);
+    expect(sorted.indexOf("—")).toBe(12);
+    expect(shown(table.items([], { column: "bytes", down: false }, false))[0]).toBe("param2");
+    expect(shown(table.items([], { column: "lr", down: false }, false))[0]).toBe("param1");
+    expect(shown(table.items([], null, false))).toEqual(ORDER);
+  });
+
+  it.each([
+    ["weight", ["submodule.weight", "0.weight", "1.weight", "2.weight"]], ["4x3 submodule", ["submodule.weight"]], ["4 tied", ["again"]], ["buffer", ["buffer1", "—", "buffer2"]],
+    ["*.bias", ["submodule.bias", "0.bias", "1.bias", "2.bias"]], ["frozen", ["again"]], ["unsaved", ["—", "param3", "buffer2", "loose"]], ["group bias 2", ["2.bias"]], ["linear 5", []],
+  ])("filters by %s", (text, expected) => {
+    expect(shown(table.items(parse(text), null, false))).toEqual(expected);
+  });
+
+  it("groups by module", () => {
+    const items = shown(table.items([], null, true));
+    expect(items[0]).toBe("[] 7");
+    expect(items).toContain("[submodule] 2");
+    expect(items).not.toContain("—");
+  });
+
+  it("says each cell in words", () => {
+    const [first, second, , , , , , , , , , , third] = table.rows;
+    const said = (row: typeof first, column: string): string => textOf(table, row!, column);
+    expect([said(first, "saved"), said(first, "trained"), said(first, "gradient"), said(first, "group")]).toEqual(["✓ yes", "yes", "present", "AdamW #0"]);
+    expect(said(second, "group")).toBe("⚠ in no group");
+    expect([said(third, "shape"), said(third, "saved"), said(third, "trained")]).toEqual(["None", "– no", "–"]);
+    expect(said(table.rows[3], "note")).toBe("⇄ param1");
+  });
+
+  it("stops at 200,000 rows and says so", () => {
+    const many = new StateTable(complete({ ...common("state", ["", ""]), signatures: [signature("parameter", [1])], nodes: [{ type: "A", slots: [["w", 0]], runs: [] }, { type: "B", slots: [], runs: [[{ from: 0, to: 300_000 }, 0]] }] }) as StatePayload);
+    expect([many.rows.length, many.capped]).toEqual([200_000, true]);
+  });
+
+  it("walks 10,000 levels", () => {
+    const nodes = [{ type: "A", slots: [["w", 0]], runs: [] }, ...Array.from({ length: 9_999 }, (_, index) => ({ type: "B", slots: [], runs: [[["0"], index]] }))];
+    const down = new StateTable(complete({ ...common("state", ["", ""]), signatures: [signature("parameter", [1])], nodes }) as StatePayload);
+    expect(down.items(parse("0.w"), null, false).length).toBe(1);
+  });
+});
+
+describe("columns", () => {
+  it("give way in their order and leave the name", () => {
+    const all = columnsOf(true, true);
+    const keys = (width: number): string => fitting(all, width).map(({ key }) => key).join(" ");
+    expect(keys(2000)).toBe("tensor kind shape dtype device bytes saved trained gradient group lr decay state note");
+    expect(keys(376)).toBe("tensor shape note");
+    expect(keys(50)).toBe("tensor");
+  });
+});
