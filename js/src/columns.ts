@@ -14,7 +14,7 @@ export interface Column {
 }
 
 const ALWAYS: readonly Column[] = [
-  { key: "tensor", title: "tensor", width: 140, grows: 3, yields: 0 },
+  { key: "tensor", title: "tensor", width: 160, grows: 4, yields: 0 },
   { key: "kind", title: "kind", width: 74, yields: 2.5 },
   { key: "shape", title: "shape", width: 76, yields: 1 },
   { key: "dtype", title: "dtype", width: 52, yields: 5 },
@@ -32,7 +32,7 @@ const OPTIMIZER: readonly Column[] = [
   { key: "state", title: "its state", width: 110, grows: 1, yields: 12 },
 ];
 
-const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 2, yields: 2 };
+const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 1, yields: 2 };
 
 export function columnsOf(optimizer: boolean, notes: boolean): Column[] {
   return [...ALWAYS, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];

@@ -1,6 +1,6 @@
 /** What there is to know about one module: its tensors, what its class says, where its code is, how to get it. */
 import type { Context } from "./context";
-import { button, element, words } from "./elements";
+import { button, element, lines, words } from "./elements";
 import { copyButton } from "./frame";
 import { counted, follow, join, legibleLines, quoted, shown } from "./names";
 import type { ClassFacts, Entry, Subtree, TreePayload } from "./payload";
@@ -17,7 +17,7 @@ export function detailPanel(tree: TreePayload, place: Place, context: Context): 
   const facts = subtree ? tree.classes[subtree.class] : undefined;
   const values = element("div", { class: "values" });
   return [
-    element("h3", { class: "path" }, words(shown(path), "", 500)),
+    element("h3", { class: "path" }, lines(shown(path), "", 500)),
     ...(subtree ? about(tree, place, subtree) : absent(tree, place)),
     subtree ? tensorTable(tensorsOf(tree, subtree), path, values, context) : null,
     values,
@@ -66,7 +66,7 @@ function tensorTable(entries: readonly Entry[], path: string, values: HTMLElemen
 function tensorRow(entry: Entry, path: string, notes: boolean, values: HTMLElement, context: Context): HTMLElement {
   const askable = context.ask !== null && entry.kind !== "reserved";
   const name = askable
-    ? button("", { class: "plain link", title: "show its values" }, () => void askFor(join(path, entry.name), values, context))
+    ? button("", { class: "plain link", title: "show its values" }, () => void askFor(`${entry.name} · values`, join(path, entry.name), values, context))
     : element("span");
   name.append(words(entry.name));
   const cells = [entry.kind === "reserved" ? "None" : shapeOf(entry), entry.dtype, entry.device, trained(entry)];
@@ -93,8 +93,8 @@ export function noteOf(entry: Entry, path: string): string {
 function classFacts(facts: ClassFacts): HTMLElement[] {
   const parts = [
     facts.doc ? element("p", { class: "doc" }, words(paragraph(facts.doc), "", 1200)) : null,
-    facts.signature ? element("p", {}, element("code", {}, words(facts.signature, "", 600))) : null,
-    facts.where ? element("p", { class: "soft" }, words(facts.where, "code")) : null,
+    facts.signature ? element("p", {}, element("code", {}, lines(facts.signature))) : null,
+    facts.where ? element("p", { class: "soft" }, lines(facts.where, "code")) : null,
     facts.code ? source(facts.code) : null,
     !facts.code && facts.codeNote ? element("p", { class: "soft" }, words(facts.codeNote)) : null,
   ];
@@ -113,5 +113,5 @@ function source(code: string): HTMLElement {
 }
 
 export function howToGet(code: string, context: Context): HTMLElement {
-  return element("p", { class: "get" }, element("code", {}, words(code, "", 600)), " ", copyButton("c copies", `copy ${code.slice(0, 200)}`, () => code, context));
+  return element("p", { class: "get" }, element("code", {}, lines(code)), " ", copyButton("c copies", `copy ${code.slice(0, 200)}`, () => code, context));
 }

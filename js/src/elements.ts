@@ -39,6 +39,14 @@ export function words(text: string, className = "", limit = 300): HTMLElement {
   return element("bdi", { class: className || null, dir: "ltr", title: short === full ? null : full.slice(0, 2000) }, short);
 }
 
+/** The same for text that may fill several lines: long names break behind a dot, a slash or an underscore. */
+export function lines(text: string, className = "", limit = 600): HTMLElement {
+  const made = words(text, className, limit);
+  const parts = (made.textContent ?? "").split(/(?<=[\w)\]][./_])(?=\w)/);
+  made.replaceChildren(...parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part])));
+  return made;
+}
+
 /** A button whose keys stay in the view. */
 export function button(text: string, attributes: Attributes, pressed: () => void): HTMLButtonElement {
   const made = element("button", { type: "button", ...OURS, ...attributes }, text);

@@ -1,7 +1,7 @@
 /** What frames every view: the headline first, the body, the keys that work here and what the view cost. */
 import { copy } from "./clipboard";
 import type { Context, Panel } from "./context";
-import { button, element, svg, words } from "./elements";
+import { button, element, lines, svg, words } from "./elements";
 import type { Payload } from "./payload";
 
 export function frame(payload: Payload, panel: Panel, context: Context): HTMLElement[] {
@@ -10,7 +10,7 @@ export function frame(payload: Payload, panel: Panel, context: Context): HTMLEle
     "header",
     { class: "head" },
     element("span", { class: "what caption" }, payload.view),
-    element("span", { class: "headline" }, element("b", {}, words(strong, "", 600)), rest ? " " : "", rest ? words(rest, "soft", 2000) : null),
+    element("span", { class: "headline" }, element("b", {}, lines(strong)), rest ? " " : "", rest ? lines(rest, "soft", 2000) : null),
     payload.code ? copyButton("code", `copy ${payload.code}`, () => payload.code, context) : null,
   );
   const foot = element(
@@ -19,7 +19,7 @@ export function frame(payload: Payload, panel: Panel, context: Context): HTMLEle
     element("span", { class: "keys" }, ...panel.keys.split("  ").map((key) => element("span", {}, key))),
     words(payload.foot),
   );
-  return [head, panel.element, foot];
+  return panel.keys || payload.foot ? [head, panel.element, foot] : [head, panel.element];
 }
 
 /** Copies what `text` gives when pressed, and says so. */

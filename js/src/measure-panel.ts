@@ -6,7 +6,7 @@ import { noValues, valuesPanel } from "./values-panel";
 
 export function measurePanel(payload: MeasurePayload, numbers: Numbers, context: Context): Panel {
   const values = completeValues(payload.values[""] ?? Object.values(payload.values)[0]);
-  const parts = values ? valuesPanel(values, numbers, context) : noValues("tensor", payload.valuesNote || "there are no values in this output");
+  const parts = values ? valuesPanel(values.title ? `${values.title} · values` : "values", values, numbers, context) : noValues("values", payload.valuesNote || "there are no values in this output");
   const heat = values?.grid && !values.grid.texts;
   return {
     element: element("div", { class: "body measure" }, element("div", { class: "values" }, ...parts)),

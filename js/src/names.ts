@@ -72,16 +72,3 @@ export function quoted(text: string): string {
 export function counted(count: number, noun: string): string {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
-
-/** 124439808 → "124.4 M"; exact below 10,000. */
-export function compact(count: number): string {
-  const units = ["", " k", " M", " G", " T", " P"];
-  let power = 0;
-  let scaled = count;
-  while (scaled >= (power ? 999.5 : 10_000) && power < units.length - 1) {
-    scaled /= 1000;
-    power += 1;
-  }
-  if (!power) return count.toLocaleString("en");
-  return `${scaled >= 100 ? scaled.toFixed(scaled < 999.5 && power > 1 ? 1 : 0) : scaled.toPrecision(3)}${units[power]}`;
-}

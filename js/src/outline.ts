@@ -56,11 +56,15 @@ export class Outline {
   /** Unfolds the nearest run at or above a row, or folds the one it is a piece of; gives what stands there now. */
   refold(place: Place): Place | null {
     for (let here: Place | null = place; here; here = here.parent) {
-      if (here.count === 1 && !here.whole) continue;
-      this.made = null;
-      return here.count > 1 ? unfold(here) : fold(here);
+      if (here.count > 1) return this.changed(unfold(here));
+      if (here.whole) return this.changed(fold(here));
     }
     return null;
+  }
+
+  /** Puts the run together that a place is a piece of. */
+  fold(place: Place): Place {
+    return this.changed(fold(place));
   }
 
   /** Opens the way to a place given by its steps, taking members out of their runs; null when it is not here. */
@@ -86,6 +90,11 @@ export class Outline {
       if (row && nameOf(this.tree, row.place).toLowerCase().startsWith(wanted)) return index;
     }
     return -1;
+  }
+
+  private changed(now: Place): Place {
+    this.made = null;
+    return now;
   }
 
   private listed(): Row[] {

@@ -1,18 +1,18 @@
 /** Parameters, buffers and what else a model holds: an ARIA grid, with the values of the selected tensor. */
 import { columnsOf, fitting, template, type Column } from "./columns";
 import type { Context, Panel } from "./context";
-import { howToGet } from "./detail-panel";
-import { element, OURS, words } from "./elements";
+import { element, OURS, set, words } from "./elements";
 import { copyAndSay } from "./frame";
 import { List, ROW } from "./list";
-import { counted, quoted, shown } from "./names";
-import { completeValues, type Numbers, type StatePayload } from "./payload";
+import { counted } from "./names";
+import type { Numbers, StatePayload } from "./payload";
 import { parse } from "./query";
 import { chip, searchBox, type SearchBox } from "./search-box";
 import { hear, tell } from "./selection";
-import { noteOf, StateTable, textOf, type Item, type Sorting, type StateRow } from "./state-table";
+import { cellId, headCells, itemRow, mark, type Layout } from "./state-row";
+import { StateTable, type Item, type Sorting, type StateRow } from "./state-table";
+import { codeFor, tensorDetail } from "./tensor-detail";
 import { TypeAhead } from "./type-ahead";
-import { askFor, noValues, valuesPanel } from "./values-panel";
 
 const HEAD = 26;
 const UNMEASURED = 900;
@@ -29,6 +29,8 @@ export class StatePanel implements Panel {
   private at = { row: 0, column: 0 };
   /** The tensor that the panel beside is about; a filter may hide its row. */
   private selected: StateRow | null;
+  /** The tensor that the panel shows at present. */
+  private told: StateRow | null = null;
   private readonly typed = new TypeAhead();
   private readonly box: SearchBox;
   private readonly grouping: HTMLButtonElement;
@@ -119,7 +121,7 @@ export class StatePanel implements Panel {
   private draw(): void {
     this.grid.style.setProperty("--columns", template(this.columns));
     set(this.grid, { "aria-rowcount": this.items.length + 1, "aria-colcount": this.all.length });
-    this.head.replaceChildren(...this.columns.map((column, index) => this.headCell(column, index)));
+    this.head.replaceChildren(...headCells(this.layout, this.sorting));
     this.list.refresh();
     this.paint();
   }
@@ -139,64 +141,25 @@ export class StatePanel implements Panel {
     return this.grouping.getAttribute("aria-pressed") === "true";
   }
 
-  private headCell(column: Column, index: number): HTMLElement {
-    const sorted = this.sorting?.column === column.key ? (this.sorting.down ? "descending" : "ascending") : "none";
-    const sign = sorted === "none" ? "" : sorted === "ascending" ? " ▴" : " ▾";
-    const attributes = { role: "columnheader", id: `cell--1-${index}`, "aria-colindex": this.all.indexOf(column) + 1, "aria-sort": sorted, "data-column": index, class: column.right ? "right" : null };
-    return element("span", attributes, column.title + sign);
+  private get layout(): Layout {
+    return { columns: this.columns, all: this.all, grouped: this.isGrouped() };
   }
 
   private row(index: number): HTMLElement {
-    const item = this.items[index];
-    const made = element("div", { role: "row", "aria-rowindex": index + 2, "data-index": index });
-    if (item?.kind === "tensor") {
-      made.className = `row${item.row.signature.kind === "reserved" ? " reserved" : ""}${this.isSelected(item) ? " selected" : ""}`;
-      if (this.isSelected(item)) made.setAttribute("aria-selected", "true");
-      made.append(...this.columns.map((column, at) => this.cell(item.row, column, index, at)));
-    } else if (item) {
-      made.className = item.kind === "divider" ? "row divider" : "row group";
-      made.append(element("span", { role: "gridcell", id: `cell-${index}-0`, "aria-colspan": this.all.length }, ...this.spanning(item)));
-    }
-    return made;
-  }
-
-  private spanning(item: Item): (HTMLElement | string)[] {
-    if (item.kind !== "group") return ["not in the state_dict"];
-    const type = this.table.owners[item.owner]?.type ?? "";
-    return [words(shown(this.table.ownerPath(item.owner)), "name"), " ", words(type, "type"), " ", element("span", { class: "faint" }, counted(item.count, "tensor"))];
-  }
-
-  private cell(row: StateRow, column: Column, index: number, at: number): HTMLElement {
-    const attributes = { role: "gridcell", id: `cell-${index}-${at}`, "aria-colindex": this.all.indexOf(column) + 1, class: `cell-${column.key}${column.right ? " right" : ""}`, "data-column": at };
-    const made = element("span", attributes);
-    if (column.key === "tensor") made.append(...this.tensorName(row));
-    else made.append(words(textOf(this.table, row, column.key)));
-    if (column.key === "group" && row.signature.mark) made.classList.add("careful");
-    if (column.key === "saved" && !row.signature.saved) made.classList.add("soft");
-    return made;
-  }
-
-  private tensorName(row: StateRow): HTMLElement[] {
-    const owner = this.isGrouped() ? "" : this.table.ownerPath(row.owner);
-    const marked = row.signature.mark && !this.columns.some(({ key }) => key === "group");
-    return [owner ? words(`${owner}.`, "owner") : null, words(row.name, "name"), marked ? element("span", { class: "careful", title: row.signature.mark }, " ⚠") : null].filter((part) => part !== null);
+    const item = this.items[index] as Item;
+    return itemRow(this.table, item, index, this.layout, this.isSelected(item));
   }
 
   /** Shows which row is selected and which cell has the focus. */
   private paint(): void {
-    const id = `cell-${this.at.row}-${this.items[this.at.row]?.kind === "tensor" || this.at.row < 0 ? this.at.column : 0}`;
+    const isWhole = this.at.row < 0 || this.items[this.at.row]?.kind === "tensor";
+    const id = cellId(this.at.row, isWhole ? this.at.column : 0);
     this.grid.setAttribute("aria-activedescendant", id);
     for (const cell of this.grid.querySelectorAll(".at")) cell.classList.remove("at");
-    for (const row of this.body.querySelectorAll(".selected")) {
-      row.classList.remove("selected");
-      row.removeAttribute("aria-selected");
-    }
+    for (const row of this.body.querySelectorAll(".selected")) mark(row, false);
     const row = this.list.element(this.at.row);
-    if (this.isSelected(this.items[this.at.row])) {
-      row?.classList.add("selected");
-      row?.setAttribute("aria-selected", "true");
-    }
-    (this.at.row < 0 ? this.head.children : row?.children)?.[Number(id.split("-").pop())]?.classList.add("at");
+    if (row && this.isSelected(this.items[this.at.row])) mark(row, true);
+    [...(this.at.row < 0 ? this.head : row)?.children ?? []].find((cell) => cell.id === id)?.classList.add("at");
   }
 
   private go(row: number, column: number): void {
@@ -218,8 +181,6 @@ export class StatePanel implements Panel {
     this.context.announce(order);
   }
 
-  private told: StateRow | null = null;
-
   private showDetail(): void {
     const row = this.selected;
     const nothing = this.table.rows.length ? "no tensor matches" : "this model has no parameters, no buffers and no reserved names";
@@ -230,35 +191,7 @@ export class StatePanel implements Panel {
     }
     if (row === this.told) return;
     this.told = row;
-    const path = this.table.path(row);
-    const values = element("div", { class: "values" });
-    this.detail.replaceChildren(element("h3", { class: "path" }, words(path, "", 500)), this.facts(row), values, howToGet(this.code(row), this.context));
-    this.fill(path, row, values);
-  }
-
-  /** All columns of the row, those too that have no room in the table. */
-  private facts(row: StateRow): HTMLElement {
-    const columns = this.all.filter(({ key }) => key !== "tensor" && key !== "note");
-    const pairs = columns.map(({ key, title }) => [title, textOf(this.table, row, key)] as const).filter(([, text]) => text !== "–");
-    const note = noteOf(this.table, row);
-    const facts = note ? [...pairs, ["note", note] as const] : pairs;
-    return element("dl", { class: "pairs" }, ...facts.map(([title, text]) => element("div", {}, element("dt", {}, title), element("dd", {}, words(text, "", 1000)))));
-  }
-
-  private fill(path: string, row: StateRow, box: HTMLElement): void {
-    const values = completeValues(this.payload.values[path]);
-    if (values) box.replaceChildren(...valuesPanel(values, this.numbers, this.context));
-    else if (row.signature.kind === "reserved") box.replaceChildren(...noValues(path, "a reserved name: it is None, there is nothing to measure"));
-    else if (this.context.ask) void askFor(path, box, this.context);
-    else box.replaceChildren(...noValues(path, this.payload.valuesNote || "the values are not in this output"));
-  }
-
-  private code(row: StateRow): string {
-    const { variable } = this.payload;
-    const owner = this.table.ownerPath(row.owner);
-    if (row.signature.kind === "parameter") return `${variable}.get_parameter(${quoted(this.table.path(row))})`;
-    if (row.signature.kind === "buffer") return `${variable}.get_buffer(${quoted(this.table.path(row))})`;
-    return `${owner ? `${variable}.get_submodule(${quoted(owner)})` : variable}.${row.name}`;
+    this.detail.replaceChildren(...tensorDetail(this.table, row, this.all, this.numbers, this.context));
   }
 
   private leaveFilter(go: boolean): void {
@@ -314,6 +247,7 @@ export class StatePanel implements Panel {
     PageUp: () => this.go(Math.max(0, this.at.row - this.list.page()), this.at.column),
     Enter: () => {
       if (this.at.row < 0) this.sort(this.columns[this.at.column]);
+      else this.select();
     },
     " ": () => this.commands.Enter?.(),
     "/": () => this.box.focus(),
@@ -323,13 +257,9 @@ export class StatePanel implements Panel {
     g: () => this.grouping.click(),
     c: () => {
       const item = this.items[this.at.row];
-      void copyAndSay(item?.kind === "tensor" ? this.code(item.row) : this.payload.code, this.context);
+      void copyAndSay(item?.kind === "tensor" ? codeFor(this.table, item.row) : this.payload.code, this.context);
     },
   };
-}
-
-function set(grid: HTMLElement, attributes: Record<string, number>): void {
-  for (const [name, value] of Object.entries(attributes)) grid.setAttribute(name, String(value));
 }
 
 /** At a module or below it; the root is above all. */

@@ -145,8 +145,7 @@ export class TreePanel implements Panel {
     this.refresh();
   }
 
-  private refold(): void {
-    const now = this.outline.refold(this.selected);
+  private refold(now: Place | null): void {
     if (!now) return;
     if (this.outline.indexOf(this.selected) < 0) this.selected = now;
     this.refresh();
@@ -202,7 +201,8 @@ export class TreePanel implements Panel {
     if (event.type === "dblclick") return action ? undefined : this.toggle(place);
     this.select(index);
     if (action === "toggle") this.toggle(place);
-    else if (action === "refold") this.refold();
+    else if (action === "refold") this.refold(this.outline.refold(place));
+    else if (action === "fold") this.refold(this.outline.fold(place));
     else if (action === "original") this.toOriginal(place);
     else if (action === "fix") void copyAndSay(codeFor(this.tree, place, quoted), this.context, target.closest("code") as HTMLElement);
   }
@@ -242,7 +242,7 @@ export class TreePanel implements Panel {
       if (this.found) this.endSearch();
     },
     c: () => void copyAndSay(codeFor(this.tree, this.selected, quoted), this.context),
-    u: () => this.refold(),
+    u: () => this.refold(this.outline.refold(this.selected)),
   };
 
   private into(index: number): void {

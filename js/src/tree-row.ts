@@ -65,7 +65,7 @@ function pills(tree: TreePayload, place: Place): HTMLElement[] {
   const made: HTMLElement[] = [];
   if (place.kind === "reserved") made.push(element("span", { class: "type" }, "reserved (None)"));
   if (place.count > 1) made.push(pill(`${place.count.toLocaleString("en")} equal`, "run", "refold", "show each of them (u)"));
-  else if (place.whole && place.first === place.whole.first) made.push(pill(`fold ${place.whole.count.toLocaleString("en")}`, "run", "refold", "show them as one row (u)"));
+  if (place.whole?.first === place.first) made.push(pill(`fold ${place.whole.count.toLocaleString("en")}`, "run", "fold", "show them as one row (u)"));
   if (place.kind === "alias" || place.kind === "recursion") made.push(aliasPill(tree, place));
   if (isAlarming(tree, place)) made.push(pill(`⚠ ${cut(halves(ghostOf(tree, place)?.reason ?? "")[0], 60)}`, "careful"));
   for (const flag of flagsOf(tree, place)) made.push(pill(`${SIGNS[flag] ?? (flag.includes("hook") ? "↪" : "⚠")} ${flag}`, "flag"));

@@ -4,12 +4,13 @@ import { element, words } from "./elements";
 import { heat } from "./heat";
 import { histogram } from "./histogram";
 import { matrix } from "./matrix";
+import { legibleLines } from "./names";
 import type { Grid, Numbers, Values } from "./payload";
 
-export function valuesPanel(values: Values, numbers: Numbers, context: Context): HTMLElement[] {
+export function valuesPanel(title: string, values: Values, numbers: Numbers, context: Context): HTMLElement[] {
   const { bars, grid } = values;
   const summary = [
-    element("h3", { class: "caption" }, words(values.title ? `${values.title} · values` : "values")),
+    element("h3", { class: "caption" }, words(title)),
     bars ? histogram(bars, numbers) : null,
     values.stats.length ? statistics(values) : element("p", { class: "soft" }, "no statistics were taken"),
     values.note ? element("p", { class: "soft" }, words(values.note, "", 1000)) : null,
@@ -36,20 +37,20 @@ export function gridTitle(grid: Grid): string {
 
 /** The place of values that are not here: with the reason, never empty. */
 export function noValues(title: string, reason: string): HTMLElement[] {
-  return [element("h3", { class: "caption" }, words(`${title} · values`)), element("p", { class: "absent" }, words(reason, "", 1000))];
+  return [element("h3", { class: "caption" }, words(title)), element("p", { class: "absent" }, legibleLines(reason.slice(0, 2000)))];
 }
 
 /** Shows values that the kernel is asked for, in `box`; an answer that comes too late is not shown. */
-export async function askFor(path: string, box: HTMLElement, context: Context): Promise<void> {
+export async function askFor(title: string, path: string, box: HTMLElement, context: Context): Promise<void> {
   if (!context.ask) return;
   box.dataset.path = path;
-  box.replaceChildren(...noValues(path, "asking the kernel…"));
+  box.replaceChildren(...noValues(title, "asking the kernel…"));
   let shown: HTMLElement[];
   try {
     const { values, numbers } = await context.ask(path);
-    shown = values ? valuesPanel(values, numbers, context) : noValues(path, "the kernel sent no values");
+    shown = values ? valuesPanel(title, values, numbers, context) : noValues(title, "the kernel sent no values");
   } catch (error) {
-    shown = noValues(path, error instanceof Error ? error.message : String(error));
+    shown = noValues(title, error instanceof Error ? error.message : String(error));
   }
   if (box.dataset.path === path) box.replaceChildren(...shown);
 }

@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { WidgetModel } from "../src/kernel";
-import { render } from "../src/live";
+import live from "../src/live";
 import { over, type Page } from "./page";
 import { gpt2, pack, stateful } from "./samples";
 
@@ -28,6 +28,7 @@ class FakeModel implements WidgetModel {
   }
 }
 
+const { render } = live;
 let model: FakeModel;
 let el: HTMLElement;
 beforeEach(() => {
@@ -140,7 +141,8 @@ describe("values from the kernel", () => {
     const { json, arrays } = stateful();
     model.answer({ id: model.sent[1]?.id, ok: true }, pack({ values: (json.values as Record<string, unknown>).param1 }, arrays));
     await settle();
-    expect(view.find(".values").textContent).toContain("param2 · values");
+    expect(view.find(".values").dataset.path).toBe("param2");
+    expect(view.find(".values").textContent).toContain("asking");
   });
 
   it("can be asked for in the tree", async () => {

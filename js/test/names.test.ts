@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { compact, cut, follow, indexOfName, label, legible, legibleLines, nameAt, quoted, sizeOf } from "../src/names";
+import { cut, follow, indexOfName, label, legible, legibleLines, nameAt, quoted, sizeOf } from "../src/names";
 import { VERSION } from "../src/version";
 
 it("reads lists and ranges of names alike", () => {
@@ -33,10 +33,6 @@ it("writes strings as Python does", () => {
 
 it("cuts what is too long for a row, and says so", () => {
   expect(cut("x".repeat(1_000_000))).toMatch(/^x{300}… \(1,000,000 characters\)$/);
-});
-
-it.each([[0, "0"], [1536, "1,536"], [9999, "9,999"], [786432, "786 k"], [1771776, "1.77 M"], [124439808, "124.4 M"], [654e9, "654.0 G"]])("writes %d as %s", (count, text) => {
-  expect(compact(count)).toBe(text);
 });
 
 it("has Python's version", () => {

@@ -146,6 +146,8 @@ describe("the mouse", () => {
     expect(view.all(".row").length).toBe(18);
     view.find("[data-action=refold]").click();
     expect(view.all('[aria-level="4"]').length).toBe(12);
+    view.find("[data-action=fold]").click();
+    expect(view.all('[aria-level="4"]').length).toBe(1);
     view.find("[data-action=fix]").click();
     await vi.waitFor(() => expect(copied).toEqual(["self.adapters = nn.ModuleList(self.adapters)"]));
     const big = page(bigNet());

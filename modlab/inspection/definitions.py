@@ -42,7 +42,7 @@ def _define(cls: type) -> Definition:
 
 def _code(cls: type) -> CodeType | None:
     """The code of a method that the class itself defines: it knows its file, which a class of a notebook does not."""
-    own = {name: getattr(member, "__code__", None) for name, member in vars(cls).items() if inspect.isfunction(member)}
+    own = {name: inspect.unwrap(member).__code__ for name, member in vars(cls).items() if inspect.isfunction(member)}
     for name in ("forward", "__init__"):
         if own.get(name) is not None:
             return own[name]

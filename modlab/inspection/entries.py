@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import torch
 from torch import Tensor
+from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 
 from modlab.records.structure import Link, TensorEntry
+from modlab.statistics.contents import sizes_of
 
 PLAIN = (Parameter, Tensor)
 
@@ -20,18 +20,22 @@ def reserved(name: str, kind: str) -> TensorEntry:
 
 
 def describe(name: str, kind: str, tensor: Tensor, persistent: bool = True, tied: Link | None = None) -> TensorEntry:
-    """The entry of one parameter or buffer."""
+    """The entry of one parameter or buffer; a subclass of Tensor is not asked its opinion."""
+    with DisableTorchFunction():
+        return _describe(name, kind, tensor, persistent, tied)
+
+
+def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link | None) -> TensorEntry:
     if is_lazy(tensor):
         return TensorEntry(
             name, kind, dtype=dtype_name(tensor), device=str(tensor.device), trainable=tensor.requires_grad,
             persistent=persistent, tied=tied, note="lazy: no shape until the first forward pass",
         )
-    shape, note = _shape(tensor)
-    count = prod(shape) if not tensor.is_nested else tensor.numel()
+    shape, count = sizes_of(tensor)
     return TensorEntry(
         name, kind, shape, dtype_name(tensor), str(tensor.device), count, _bytes(tensor, count),
-        bool(tensor.requires_grad), persistent, tied, note or _note(tensor),
-    )
+        bool(tensor.requires_grad), persistent, tied, _note(tensor, shape),
+    )  # fmt: skip
 
 
 def dtype_name(tensor: Tensor) -> str:
@@ -39,28 +43,24 @@ def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _shape(tensor: Tensor) -> tuple[tuple[int, ...], str]:
-    try:
-        return tuple(int(n) for n in tensor.shape), ""
-    except (RuntimeError, TypeError, ValueError):  # nested tensors have a size per member, symbolic sizes no number
-        try:
-            return tuple(tensor.size(0) if i == 0 else -1 for i in range(tensor.dim())), "ragged: members differ in size"
-        except (RuntimeError, TypeError, ValueError):
-            return (), "no plain shape"
-
-
 def _bytes(tensor: Tensor, count: int) -> int:
     try:
         if tensor.layout is torch.sparse_coo:
             return sum(part.numel() * part.element_size() for part in (tensor._indices(), tensor._values()))
         if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-            return sum(p.numel() * p.element_size() for p in (tensor.crow_indices(), tensor.col_indices(), tensor.values()))
+            return sum(part.numel() * part.element_size() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values()))
+        if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+            return sum(part.numel() * part.element_size() for part in (tensor.ccol_indices(), tensor.row_indices(), tensor.values()))
         return count * tensor.element_size()
     except (RuntimeError, NotImplementedError, TypeError):
         return count * tensor.dtype.itemsize
 
 
-def _note(tensor: Tensor) -> str:
+def _note(tensor: Tensor, shape: tuple[int, ...]) -> str:
+    if tensor.is_nested:
+        return "ragged: members differ in size"
+    if -1 in shape:
+        return "symbolic: a size that is no number"
     if tensor.layout is not torch.strided:
         return str(tensor.layout).removeprefix("torch.")
     if tensor.is_quantized:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn import Module, Parameter
 
+from modlab import format
 from modlab.inspection import entries, stores
 from modlab.inspection.marks import machinery
 from modlab.records.structure import Ghost
@@ -22,7 +23,9 @@ DEEP = 4  # containers within containers
 WIDE = 100_000  # members looked at in one attribute
 
 _BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print), weakref.ref})
+_NAMES = frozenset({int, float, bool, str, bytes, type(None)})
 _PLAIN = frozenset({list, tuple, set, frozenset})
+_HOLDERS = (list, tuple, set, frozenset, deque, dict, Tensor, Module)
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 
 
@@ -34,19 +37,39 @@ class Hidden(NamedTuple):
 
 
 
-def suspicious(values: list[Any], held: dict[str, Any]) -> bool:
-    """Whether any of these attributes of a module is or holds a module or a tensor that it has not registered itself."""
-    own: set[int] | None = None
-    for value in values:
-        kind = type(value)
-        if kind in _BORING or (kind in _PLAIN and _BORING.issuperset(map(type, value))):
-            continue
-        for hidden in members(value):
+_HARMLESS = dict.fromkeys(_BORING, True)
+
+
+class Suspicion:
+    """Whether the attributes of modules may hide something; remembers for one tree which types never do."""
+
+    def __init__(self) -> None:
+        self._harmless = _HARMLESS.copy()
+
+    def __call__(self, values: list[Any], held: dict[str, Any]) -> bool:
+        """Whether one of these attributes is or holds a module or a tensor that the module has not registered itself."""
+        own: set[int] | None = None
+        for value in values:
+            kind = type(value)
+            harmless = self._harmless.get(kind)
+            if harmless is None:
+                harmless = self._harmless[kind] = not issubclass(kind, _HOLDERS)
+            if harmless or (kind in _PLAIN and _plain_data(value)):
+                continue
             if own is None:
                 own = {id(thing) for store in ("_parameters", "_buffers", "_modules") for thing in held.get(store, {}).values()}
-            if id(hidden.thing) not in own:
+            if kind in _PLAIN and own.issuperset(map(id, value)):
+                continue
+            if any(id(hidden.thing) not in own for hidden in members(value)):
                 return True
-    return False
+        return False
+
+
+def _plain_data(value: Any) -> bool:
+    """Whether a built-in container holds nothing but numbers and words, or built-in containers of such."""
+    if _BORING.issuperset(map(type, value)):
+        return True
+    return all(type(inner) in _BORING or (type(inner) in _PLAIN and _BORING.issuperset(map(type, inner))) for inner in value)
 
 
 class Finder:
@@ -78,7 +101,7 @@ class Finder:
                 if id(thing) in self.registered:
                     continue
                 reason = _derived(module, name) or _reason(value, stores.is_module(thing))
-                if isinstance(thing, Tensor):
+                if _is_tensor(thing):
                     yield name + place, thing, reason
                 else:
                     for path, inner in _inside(thing):
@@ -103,7 +126,7 @@ def members(value: Any) -> Iterator[Hidden]:
     while stack and budget:
         place, thing, depth = stack.pop()
         budget -= 1
-        if stores.is_module(thing) or isinstance(thing, Tensor):
+        if stores.is_module(thing) or _is_tensor(thing):
             if id(thing) not in seen:
                 seen.add(id(thing))
                 yield Hidden(place, thing)
@@ -115,14 +138,21 @@ def members(value: Any) -> Iterator[Hidden]:
 def _open(thing: Any) -> list[tuple[str, Any]]:
     if type(thing) in _PLAIN and _BORING.issuperset(map(type, thing)):
         return []
-    try:
-        if isinstance(thing, Mapping):
-            return [(f"[{key!r}]", inner) for key, inner in thing.items() if type(inner) not in _BORING]
-        if isinstance(thing, _SEQUENCES):
-            return [(f"[{i}]", inner) for i, inner in enumerate(thing) if type(inner) not in _BORING]
-    except Exception:  # noqa: BLE001 - a container of the user's may raise when it is looked into; it is not modlab's to fail on that
-        return []
+    if issubclass(type(thing), dict):  # other mappings may be files or data bases
+        return [(f"[{_key(key)}]", inner) for key, inner in dict.items(thing) if type(inner) not in _BORING]
+    for cls in _SEQUENCES:  # past what a subclass of the user's says
+        if issubclass(type(thing), cls):
+            return [(f"[{i}]", inner) for i, inner in enumerate(cls.__iter__(thing)) if type(inner) not in _BORING]
     return []
+
+
+def _key(key: Any) -> str:
+    return format.cut(repr(key), 80) if type(key) in _NAMES else f"<{type(key).__name__}>"
+
+
+def _is_tensor(thing: Any) -> bool:
+    """Asks the type, since an object may lie about its ``__class__``, or raise."""
+    return issubclass(type(thing), Tensor)
 
 
 def _inside(module: Module) -> Iterator[tuple[str, Tensor]]:
@@ -159,7 +189,7 @@ def _reason(value: Any, has_modules: bool) -> str:
     if isinstance(value, Tensor):
         what = "has a grad_fn: computed once from something else" if value.grad_fn is not None else "a plain tensor attribute"
         return f"{what}: not trained, not moved, not saved"
-    kind = "dict" if isinstance(value, Mapping) else _container(value)
+    kind = "dict" if isinstance(value, dict) else _container(value)
     return f"in a Python {kind}: not trained, not moved, not saved"
 
 
@@ -179,7 +209,7 @@ def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
         parts.append(f"{len(modules)} {kinds.pop() if len(kinds) == 1 else 'modules'}")
     if tensors:
         parts.append(f"{len(tensors)} " + ("Parameter" if all(isinstance(t, Parameter) for t in tensors) else "tensor") + "s" * (len(tensors) > 1))
-    return f"{'dict' if isinstance(value, Mapping) else _container(value)} of {' and '.join(parts)}"
+    return f"{'dict' if isinstance(value, dict) else _container(value)} of {' and '.join(parts)}"
 
 
 def _fix(name: str, value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
@@ -187,7 +217,7 @@ def _fix(name: str, value: Any, modules: list[Module], tensors: list[Tensor]) ->
         return f"self.{name} = ...  # by plain assignment, after super().__init__()"
     if isinstance(value, Tensor):
         return f'self.register_buffer("{name}", ...)'
-    mapping, parameters = isinstance(value, Mapping), all(isinstance(t, Parameter) for t in tensors)
+    mapping, parameters = isinstance(value, dict), all(isinstance(t, Parameter) for t in tensors)
     if modules and not tensors:
         return f"self.{name} = nn.ModuleDict(...)" if mapping else f"self.{name} = nn.ModuleList(...)"
     if tensors and not modules and parameters:

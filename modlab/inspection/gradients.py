@@ -6,12 +6,20 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 NONE, ZERO, PRESENT = "none", "zero", "present"
 
 
 def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
     """One word for each tensor; nothing where there can be no gradient. On a GPU one copy answers for all."""
+    with torch.no_grad(), DisableTorchFunction(), _disable_current_modes():
+        return _kinds(tensors)
+
+
+def _kinds(tensors: Sequence[Tensor | None]) -> list[str]:
     words = ["" if t is None else NONE if t.requires_grad and t.is_leaf else "" for t in tensors]
     asked: dict[torch.device, list[tuple[int, Tensor]]] = {}
     for i, tensor in enumerate(tensors):
@@ -19,20 +27,21 @@ def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
         if grad is None:
             continue
         words[i] = PRESENT
-        if grad.device.type != "meta":
-            asked.setdefault(grad.device, []).append((i, grad))
-    with torch.no_grad():
-        for flags in asked.values():
-            for (i, _), some in zip(flags, _any(flags), strict=True):
-                words[i] = PRESENT if some else ZERO
+        some = _any(grad)
+        if some is not None:
+            asked.setdefault(some.device, []).append((i, some))
+    for answers in asked.values():
+        for (i, _), some in zip(answers, torch.stack([some for _, some in answers]).tolist(), strict=True):
+            words[i] = PRESENT if some else ZERO
     return words
 
 
-def _any(flags: list[tuple[int, Tensor]]) -> list[bool]:
-    found = [(_stored(grad) != 0).any() for _, grad in flags]
-    return [bool(value) for value in torch.stack(found).tolist()]
-
-
-def _stored(grad: Tensor) -> Tensor:
-    """The values that are there, of a sparse gradient as well."""
-    return grad._values() if grad.layout is torch.sparse_coo else grad.detach()
+def _any(grad: Tensor) -> Tensor | None:
+    """Whether something in it is not zero, shape ``()``; None where that cannot be asked (no values, a layout that knows no ``!=``)."""
+    if grad.is_meta or isinstance(grad, FakeTensor):
+        return None
+    try:
+        stored = grad._values() if grad.layout is torch.sparse_coo else grad.values() if grad.layout is not torch.strided else grad
+        return (stored.detach() != 0).any()
+    except (RuntimeError, NotImplementedError, TypeError):
+        return None

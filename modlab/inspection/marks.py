@@ -63,7 +63,7 @@ def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
                 users += 1
             elif mark not in marks:
                 marks.append(mark)
-            texts.append(f"{store} {getattr(hook, '__qualname__', type(hook).__name__)}")
+            texts.append(f"{store} {_attribute(hook, '__qualname__') or type(hook).__name__}")
     if users:
         marks.append("1 hook" if users == 1 else f"{users} hooks")
     return tuple(marks), tuple(texts)
@@ -74,6 +74,14 @@ def machinery(hook: object) -> str:
     cls = type(hook)
     if any(base.__name__ == "BasePruningMethod" for base in cls.__mro__):
         return "pruned"
-    if getattr(hook, "__name__", "") in ("_lazy_load_hook", "_infer_parameters"):
+    if _attribute(hook, "__name__") in ("_lazy_load_hook", "_infer_parameters"):
         return "lazy"
     return {"WeightNorm": "weight-normed", "SpectralNorm": "spectral-normed"}.get(cls.__name__, "")
+
+
+def _attribute(hook: object, name: str) -> str:
+    try:
+        found = getattr(hook, name, "")
+    except Exception:  # noqa: BLE001 - a hook may be any callable of the user's, and raise when it is asked
+        return ""
+    return found if isinstance(found, str) else ""

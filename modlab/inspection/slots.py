@@ -53,6 +53,7 @@ class Walk:
         self.model = model
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
         self._finder: ghosts.Finder | None = None
+        self._suspicious = ghosts.Suspicion()
 
     def slots(self) -> Iterator[Slot]:
         for path, module in places(self.model):
@@ -70,7 +71,7 @@ class Walk:
         else:
             yield from self._saved_otherwise(path, module, owned)
         hooked, attributes = stores.own_values(held)
-        if attributes and ghosts.suspicious(attributes, held):
+        if attributes and self._suspicious(attributes, held):
             yield from self._hidden(path, module)
 
     def _registered(self, path: str, module: Module, held: dict[str, Any]) -> Iterator[Slot]:

@@ -18,6 +18,7 @@ HOOKS = tuple(name for name in _ORDER if name.endswith("_hooks"))
 _MODULES = _ORDER.index("_modules")
 _FIRST_HOOK, _LAST_HOOK = _ORDER.index(HOOKS[0]), _ORDER.index(HOOKS[-1])
 _SIZE = len(_ORDER)
+_WRAPPED = "_actual_script_module"
 
 
 def is_module(thing: object) -> bool:
@@ -28,7 +29,15 @@ def is_module(thing: object) -> bool:
 def contents(module: Module) -> dict[str, Any]:
     """The instance's ``__dict__``, past a ``__getattribute__`` of the user's."""
     found: dict[str, Any] = object.__getattribute__(module, "__dict__")
-    return found
+    return _unwrapped(found) if _WRAPPED in found else found
+
+
+def _unwrapped(held: dict[str, Any]) -> dict[str, Any]:
+    """A traced module has its hooks itself, and everything else in a module inside it, whose names it shows as its own."""
+    inner = held[_WRAPPED]
+    if not is_module(inner):
+        return held
+    return {**contents(inner), **{name: value for name, value in held.items() if name != _WRAPPED}}
 
 
 def own_values(held: dict[str, Any]) -> tuple[bool, list[Any]]:
@@ -50,7 +59,7 @@ def initialized(module: Module) -> bool:
 
 
 def mode(module: Module) -> bool | None:
-    """The ``training`` flag of a module that does not keep it in its ``__dict__`` (compiled, scripted); None if there is none."""
+    """The truth of a ``training`` flag that is no bool, or not in the ``__dict__`` (compiled, scripted); None if there is none."""
     if not initialized(module):
         return None
     try:

@@ -32,6 +32,8 @@ _contents = stores.contents
 _PLAIN = frozenset(entries.PLAIN)
 _STRIDED = torch.strided
 _LISTING = (ParameterList, ParameterDict)  # their `extra_repr` lists the tensors, which the tree shows anyway
+_SCALARS = frozenset({int, float, bool, str, type(None)})
+_SPEAKABLE = _SCALARS | {tuple}
 _NO_HOOKS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
@@ -103,7 +105,8 @@ class ClassFacts:
     def __init__(self, cls: type) -> None:
         speaker: Any = getattr(cls, "extra_repr", None)
         self.speaks = speaker is not Module.extra_repr and not issubclass(cls, _LISTING)
-        self.foreign = not getattr(speaker, "__module__", "").startswith("torch.nn.modules.")  # its `extra_repr` was not written by torch
+        authors = (cls.__module__, getattr(speaker, "__module__", ""))
+        self.foreign = not all(author.startswith("torch.nn.modules.") for author in authors)  # others than torch's may say anything
         self.name, self.origin = cls.__name__, cls.__module__
         self.category = marks.category(cls)
         self.marks = marks.of_class(cls)
@@ -124,7 +127,7 @@ def class_of(subtree: Subtree) -> type | None:
 
 def _facts(cls: type) -> ClassFacts:
     facts = _classes.get(cls)
-    if facts is None or len(facts.known) > REMEMBERED:
+    if facts is None or len(facts.known) > REMEMBERED or len(facts.extras) > REMEMBERED:
         facts = _classes[cls] = ClassFacts(cls)
     return facts
 
@@ -142,6 +145,7 @@ class Folder:
         self.places = Places(survey.root, survey.tied, survey.aliased) if shares else None
         self.ledger = Ledger(self.places) if self.places else None
         self.finder: ghosts.Finder | None = None
+        self.suspicious = ghosts.Suspicion()
         self.aliases: dict[int, Subtree] = {}  # id(module) → subtree, of modules with several places
         self.classes: dict[type, ClassFacts] = {}
         if len(_entries) > REMEMBERED:
@@ -164,13 +168,16 @@ class Folder:
             facts = self.classes[cls] = _facts(cls)
         hooked, attributes = stores.own_values(held)
         children, own = held.get("_modules"), self._tensors(module, held)
+        training = held.get("training")
+        if training is not True and training is not False:
+            training = stores.mode(module)
         below = self._below(module, children, pending) if children else ()
         key = (
-            held.get("training", None) if "training" in held else stores.mode(module),
+            training,
             tuple(map(id, own)),  # the subtree that is found or made under this key keeps them alive
             below,
             self._extra(module, facts, own, attributes) if facts.speaks else "",
-            self._ghosts(module) if attributes and ghosts.suspicious(attributes, held) else (),
+            self._ghosts(module) if attributes and self.suspicious(attributes, held) else (),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
         )
@@ -201,9 +208,12 @@ class Folder:
     def _store(self, module: Module, store: Any, kind: str, transient: Any, found: list[TensorEntry]) -> None:
         places = self.places
         for name, tensor in store.items():
-            if type(tensor) in _PLAIN and tensor.layout is _STRIDED and not tensor.is_nested:
-                key: Any = (name, kind, tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad)
-            else:
+            try:
+                plain = type(tensor) in _PLAIN and tensor.layout is _STRIDED
+                key: Any = (name, kind, tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad) if plain else None
+            except RuntimeError:  # a nested tensor has no one shape
+                key = None
+            if key is None:
                 key = (name, kind, None if tensor is None else entries.describe(name, kind, tensor))
             if places is not None and id(tensor) in places.tensors:
                 key = (key, places.tensor_link(module, name, id(tensor)))
@@ -236,11 +246,11 @@ class Folder:
         """What ``extra_repr`` says; torch's own says nothing but a module's attributes, and is asked once for equal ones."""
         if facts.foreign:
             return _extra(module)
-        try:
-            key = (*map(id, own), *attributes, *map(type, attributes))
-            known = facts.extras.get(key)
-        except TypeError:  # an attribute that cannot be hashed
-            return _extra(module)
+        kinds = (*map(type, attributes),)
+        if not _SPEAKABLE.issuperset(kinds) or (tuple in kinds and not _all_scalars(attributes)):
+            return _extra(module)  # a tensor, or an object of the user's: to remember it would keep it alive
+        key = (*map(id, own), *attributes, *kinds)
+        known = facts.extras.get(key)
         if known is None:
             known = facts.extras[key] = _extra(module), own
         return known[0]
@@ -312,6 +322,10 @@ def _tensor_flags(totals: Totals) -> list[str]:
     return flags
 
 
+def _all_scalars(attributes: list[Any]) -> bool:
+    return all(_SCALARS.issuperset(map(type, value)) for value in attributes if type(value) is tuple)
+
+
 def _extra(module: Module) -> str:
     try:
         text = module.extra_repr()
@@ -319,6 +333,7 @@ def _extra(module: Module) -> str:
         return f"extra_repr raised {type(error).__name__}"
     if not isinstance(text, str):
         return f"extra_repr returned {type(text).__name__}, not str"
+    text = str.__str__(text)  # of a subclass, which may answer anything, the plain text
     return text if len(text) <= EXTRA_LIMIT else f"{text[:EXTRA_LIMIT]}… ({len(text):,} characters)"
 
 

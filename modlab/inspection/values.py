@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.utils._python_dispatch import _disable_current_modes
 
 from modlab.records.state import Matrix, ValuesRecord
 from modlab.statistics import measure_tensor
@@ -26,20 +28,27 @@ def layout(tensor: Tensor, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Ma
     Of more than two dimensions the first slice of each leading one is shown; a vector is one row. Only what is shown
     is read.
     """
-    if tensor.layout is not torch.strided or tensor.is_nested:
+    with torch.no_grad(), DisableTorchFunction(), _disable_current_modes():
+        try:
+            return _layout(tensor, rows, columns)
+        except (RuntimeError, NotImplementedError, TypeError) as error:  # a kind of tensor that cannot be cut or converted
+            return None, f"no grid: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _layout(tensor: Tensor, rows: int, columns: int) -> tuple[Matrix | None, str]:
+    if tensor.is_nested or tensor.layout is not torch.strided:
         return None, "no grid: the tensor is not stored as rows and columns"
     shape = tuple(tensor.shape)
     if 0 in shape:
         return None, "no grid: the tensor has no element"
     where = tuple([0] * max(len(shape) - 2, 0) + [slice(0, n) for n in ((rows, columns) if len(shape) > 1 else (columns,))][: len(shape)])
-    with torch.no_grad():
-        part = tensor.detach()[where] if shape else tensor.detach()
-        if part.is_quantized:
-            part = part.dequantize()
-        if part.is_complex():
-            part = part.abs()
-        numbers = part.reshape(1, -1) if part.dim() < 2 else part
-        listed = numbers.to(device="cpu", dtype=torch.float64).tolist()
+    part = tensor.detach()[where] if shape else tensor.detach()
+    if part.is_quantized:
+        part = part.dequantize()
+    if part.is_complex():
+        part = part.abs()
+    numbers = part.reshape(1, -1) if part.dim() < 2 else part
+    listed = numbers.to(device="cpu", dtype=torch.float64).tolist()
     text = "" if part.numel() == tensor.numel() else "[" + ", ".join(_index(w, n) for w, n in zip(where, shape, strict=True)) + "]"
     return Matrix(tuple(tuple(row) for row in listed), text), ""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
 
 from torch import Tensor
 
 from modlab.errors import NotATensorError
+from modlab.inspection.values import layout
 from modlab.records.state import ValuesRecord
 from modlab.records.tensor import TensorStats
 from modlab.results.result import Result
@@ -18,6 +21,9 @@ from modlab.views import headline, html, payload, text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+_TEMPORARY = 2  # references to an argument that was made in the call itself: the parameter's, and that of the question
 
 
 def measure(tensor: Tensor, *, histogram: bool = True) -> Measurement:
@@ -39,7 +45,10 @@ def measure(tensor: Tensor, *, histogram: bool = True) -> Measurement:
     """
     if not isinstance(tensor, Tensor):
         raise NotATensorError(_advice(tensor))
-    return Measurement(measure_tensor(tensor, histogram=histogram))
+    result = Measurement(measure_tensor(tensor, histogram=histogram), tensor=tensor)
+    if getrefcount(tensor) <= _TEMPORARY:
+        result.record  # noqa: B018 - nobody else holds it: its numbers are fetched now or never
+    return result
 
 
 class Measurement(Result):
@@ -47,14 +56,30 @@ class Measurement(Result):
 
     kind: ClassVar[str] = "measure"
 
-    def __init__(self, record: TensorStats | ValuesRecord, code: str = "modlab.measure(tensor)") -> None:
+    def __init__(self, record: TensorStats | ValuesRecord, code: str = "modlab.measure(tensor)", tensor: Tensor | None = None) -> None:
         self._record, self._code = record, code
-        self._source = None
+        self._source = None if tensor is None else ref(tensor)
+        self._version = -1 if tensor is None or tensor.is_inference() else tensor._version
 
     @property
     def record(self) -> ValuesRecord:
-        """The statistics, and the numbers in rows and columns where they were asked for."""
-        return self._record if isinstance(self._record, ValuesRecord) else ValuesRecord("", self._record)
+        """The statistics, and the numbers in rows and columns.
+
+        The numbers are fetched when they are first looked at, if the tensor is still there and as it was.
+        """
+        if not isinstance(self._record, ValuesRecord):
+            self._record = self._with_numbers(self._record)
+        return self._record
+
+    def _with_numbers(self, stats: TensorStats) -> ValuesRecord:
+        tensor = self._source() if self._source is not None else None
+        if not stats.measured:
+            return ValuesRecord("", stats)
+        if tensor is None:
+            return ValuesRecord("", stats, note="no grid: the tensor was in no variable, and is gone")
+        if not tensor.is_inference() and tensor._version != self._version:
+            return ValuesRecord("", stats, note="no grid: the tensor was changed since it was measured")
+        return ValuesRecord("", stats, *layout(tensor))
 
     @property
     def records(self) -> Sequence[ValuesRecord]:
@@ -65,7 +90,7 @@ class Measurement(Result):
         """``mean``, ``std``, ``min``, ``max``, ``l2``, ``zeros``, ``nan``, …: whatever `TensorStats` has."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self.record.stats, name)
+        return getattr(self._record.stats if isinstance(self._record, ValuesRecord) else self._record, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(name for name in dir(TensorStats) if not name.startswith("_"))})

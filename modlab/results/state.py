@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.nn import Module
 
-from modlab.errors import PathNotFoundError, nearest
+from modlab.errors import ModlabError, PathNotFoundError, nearest
 from modlab.inspection import checks, checkpoint, optimizers, slots, structure, values
 from modlab.records.state import MODEL, StateRecord, TableRecord
 from modlab.results.measurement import Measurement
 from modlab.results.result import Result
-from modlab.results.tree import answer
+from modlab.results.tree import LISTED, answer
 from modlab.version import __version__
 from modlab.views import headline, html, payload, text
 
@@ -61,7 +61,13 @@ def state(
     if isinstance(model, (str, os.PathLike)):
         return State(checkpoint.read(os.fspath(model)), None)
     checks.require_module(model, "state")
-    return State(slots.extract(model, given), model, payload.fingerprint(structure.extract(model)))
+    tree = structure.extract(model)
+    if tree.places() > LISTED:
+        raise ModlabError(
+            f"This model has {tree.places():,} module paths, too many for a table of all its tensors.\n"
+            f"  Look at its tree, modlab.tree(model), or at a part: modlab.state(model.get_submodule('...'))"
+        )
+    return State(slots.extract(model, given), model, payload.fingerprint(tree))
 
 
 class State(Result):

@@ -22,7 +22,7 @@ from modlab.views import headline, numbers
 from modlab.views.folding import fold
 
 SCHEMA = 1
-NO_VALUES = "asked for: state[path] or .widget()"
+NO_VALUES = "Not read: the model is too large for its values to travel along. Ask for one, state[path], or for all, state.widget()."
 
 
 class Arrays:

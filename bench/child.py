@@ -1,0 +1,76 @@
+"""A forked process for one measurement: it starts with the models already built, and its end undoes whatever the call did."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def run(function: Callable[[], Any], limit_s: int) -> Any:
+    """What `function` returns, by way of JSON; ``{"error": …}`` where it raises, crashes or takes longer than `limit_s` seconds."""
+    sys.stdout.flush()
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(read)
+        _answer(function, write, limit_s)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code == -signal.SIGALRM:
+        return {"error": f"> {limit_s} s"}
+    return json.loads(text) if text else {"error": f"exit code {code}"}
+
+
+def _answer(function: Callable[[], Any], write: int, limit_s: int) -> None:
+    """In the child: never returns, whatever happens."""
+    try:
+        signal.alarm(limit_s)
+        for stream in (1, 2):  # tools print
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        warnings.simplefilter("ignore")
+        try:
+            answer = function()
+        except Exception as error:  # noqa: BLE001 - a crash of a tool is a result here
+            answer = {"error": type(error).__name__}
+        signal.alarm(0)
+        os.write(write, json.dumps(answer).encode())
+    finally:
+        os._exit(0)
+
+
+def peak_of(call: Callable[[], Any]) -> tuple[Any, float | None]:
+    """What the call returns, and by how many bytes the resident set grew at its peak; None where the system does not say (Linux does)."""
+    try:
+        CLEAR.write_text("5")
+        before = _kib("VmRSS")
+    except OSError:
+        return call(), None
+    answer = call()
+    return answer, max(0, _kib("VmHWM") - before) * 1024
+
+
+def traced_peak_of(call: Callable[[], Any]) -> int:
+    """Bytes that Python had allocated at the peak of the call, beyond what there was: exact, and several times slower."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _kib(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+)", STATUS.read_text())
+    return int(found[1]) if found else 0

@@ -1,0 +1,136 @@
+"""Looking at a model: ``str(modlab.tree(model))`` and its HTML beside ``repr(model)`` and the alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import modlab
+from bench import child, clock, report
+from bench.deepseek import DeepSeek
+from bench.networks import Network, small
+from bench.peers import installed
+from bench.report import Target
+from modlab.inspection import definitions, structure
+
+SLOW = 1.5  # CPU seconds of a first call above which there is no second
+SMALL_LIMIT_S = 30
+
+Look = Callable[[nn.Module, Tensor | None], Any]
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    look: Look
+    load: Callable[[], None] = lambda: None
+    runs: bool = False
+
+
+def text(model: nn.Module, _: Tensor | None = None) -> str:
+    return str(modlab.tree(model))
+
+
+def html(model: nn.Module, _: Tensor | None = None) -> str:
+    return modlab.tree(model).html()
+
+
+def forgetful(model: nn.Module, _: Tensor | None = None) -> str:
+    """As if modlab had never met a module of these classes."""
+    structure._classes.clear()
+    structure._entries.clear()
+    definitions._known.clear()
+    return str(modlab.tree(model))
+
+
+STR, FORGETFUL, HTML = "modlab str", "modlab str, all new", "modlab html"
+REPR = Tool("repr", lambda model, _: repr(model))
+OURS = (REPR, Tool(STR, text), Tool(FORGETFUL, forgetful), Tool(HTML, html))
+
+
+def tools() -> list[Tool]:
+    return [*OURS, *(Tool(peer.name, peer.show, peer.load, peer.runs) for peer in installed())]
+
+
+def run(quick: bool) -> list[Target]:
+    """The section: the small networks first, then the large model, whose 75,000 modules would slow Python's garbage collector."""
+    torch.set_num_threads(1)  # before any fork
+    report.heading("Tree: looking at a model")
+    networks = small()
+    found: dict[str, dict[str, Answer]] = {tool.name: {} for tool in tools()}
+    for network in networks:
+        torch.manual_seed(0)
+        model = network.build().eval()
+        for tool in tools():
+            found[tool.name][network.name] = child.run(partial(_look, tool, network, model, 0.1 if quick else 0.4), SMALL_LIMIT_S)
+    _tables(found, [network.name for network in networks])
+    return [*_small_targets(found), *_large(quick)]
+
+
+def _look(tool: Tool, network: Network, model: nn.Module, budget_s: float) -> Answer:
+    """In a fresh process: the first call with its output and memory, then calls in turn with repr."""
+    tool.load()
+    x = network.input() if tool.runs and network.input else None
+    if tool.runs and x is None:
+        return {"error": "needs a run"}
+    (first, output), peak = child.peak_of(lambda: clock.once(lambda: tool.look(model, x)))
+    answer: Answer = {"first": first, "bytes": len(output.encode()), "peak": peak}
+    if first < SLOW:
+        answer["ratio"], answer["seconds"] = clock.against({"repr": lambda: repr(model), "it": lambda: tool.look(model, x)}, budget_s)["it"]
+    else:
+        reference = clock.against({"repr": lambda: repr(model)}, 0, least=3)["repr"][1]
+        answer["ratio"] = first / reference
+    return answer
+
+
+def _tables(found: dict[str, dict[str, Answer]], names: list[str]) -> None:
+    def show(title: str, cell: Callable[[Answer], str], leave_out: tuple[str, ...] = ()) -> None:
+        report.note(f"{title}\n")
+        rows = [(tool, *(cell(row[name]) for name in names)) for tool, row in found.items() if tool not in leave_out]
+        report.table(("", *names), rows)
+
+    show("Calls after the first, CPU time / that of `repr(model)` in the same process:", lambda a: a.get("error") or report.digits(a["ratio"]))
+    show("First call in a fresh process, CPU time:", lambda a: "" if "error" in a else report.seconds(a["first"]), (FORGETFUL,))
+    show("Output:", lambda a: "" if "error" in a else report.size(a["bytes"]), (FORGETFUL,))
+
+
+def _small_targets(found: dict[str, dict[str, Answer]]) -> list[Target]:
+    return [Target(f"str(tree), {name}", 3, answer["ratio"]) for name, answer in found[STR].items()]
+
+
+def _large(quick: bool) -> list[Target]:
+    report.heading("Tree of 45,033 Linear layers on the meta device (671 billion parameters)")
+    seconds, model = clock.once(DeepSeek)
+    network = Network("deepseek", DeepSeek)
+    rows, answers = [], {}
+    for tool in tools():
+        answer = answers[tool.name] = child.run(partial(_look, tool, network, model, 1.0), 10 if quick else 60)
+        if "error" in answer:
+            rows.append((tool.name, answer["error"], "", "", "", ""))
+            continue
+        once = "" if "seconds" in answer else " (first call)"
+        warm = report.seconds(answer["seconds"]) if "seconds" in answer else "-"
+        rows.append(
+            (tool.name, report.digits(answer["ratio"]) + once, warm, report.seconds(answer["first"]), report.size(answer["peak"]), report.size(answer["bytes"]))
+        )
+    report.table(("", "/ repr", "later calls", "first call", "peak memory", "output"), rows)
+    traced = {name: child.run(partial(child.traced_peak_of, partial(look, model)), 60) for name, look in ((STR, text), (HTML, html))}
+    peaks = ", ".join(f"{name} {report.size(peak)}" for name, peak in traced.items())
+    report.note(
+        f"Building the model took {report.seconds(seconds)}. Peak memory: growth of the resident set in the first call of a fresh process; "
+        f"by tracemalloc, which sees all that Python allocates: {peaks}."
+    )
+    first = answers[STR]["first"] / answers["repr"]["first"]
+    return [
+        Target("str(tree), deepseek", 3, answers[STR]["ratio"]),
+        Target("str(tree), deepseek, first call / first repr", 3, first),
+        Target("html, deepseek", 200, answers[HTML]["bytes"] / 1000, "kB"),
+        Target("peak memory, deepseek (resident set)", 10, (answers[STR]["peak"] or 0) / 2**20, "MiB"),
+        Target("peak memory, deepseek (tracemalloc)", 10, traced[STR] / 2**20, "MiB"),
+    ]

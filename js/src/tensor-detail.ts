@@ -1,0 +1,40 @@
+/** What there is to know about one tensor of a state: every column, its values, how to get it. */
+import type { Column } from "./columns";
+import type { Context } from "./context";
+import { howToGet } from "./detail-panel";
+import { element, lines, words } from "./elements";
+import { quoted } from "./names";
+import { completeValues, type Numbers, type StatePayload } from "./payload";
+import { noteOf, textOf, type StateRow, type StateTable } from "./state-table";
+import { askFor, noValues, valuesPanel } from "./values-panel";
+
+export function tensorDetail(table: StateTable, row: StateRow, columns: readonly Column[], numbers: Numbers, context: Context): HTMLElement[] {
+  const path = table.path(row);
+  const values = element("div", { class: "values" });
+  fill(table.payload, path, row, values, numbers, context);
+  return [element("h3", { class: "path" }, lines(path, "", 500)), facts(table, row, columns), values, howToGet(codeFor(table, row), context)];
+}
+
+/** All columns, those too that have no room in the table. */
+function facts(table: StateTable, row: StateRow, columns: readonly Column[]): HTMLElement {
+  const told = columns.filter(({ key }) => key !== "tensor" && key !== "note").map(({ key, title }) => [title, textOf(table, row, key)] as const);
+  const pairs = [...told, ["note", noteOf(table, row)] as const].filter(([, text]) => text && text !== "–");
+  return element("dl", { class: "pairs" }, ...pairs.map(([title, text]) => element("div", {}, element("dt", {}, title), element("dd", {}, words(text, "", 1000)))));
+}
+
+function fill(payload: StatePayload, path: string, row: StateRow, box: HTMLElement, numbers: Numbers, context: Context): void {
+  const values = completeValues(payload.values[path]);
+  if (values) box.replaceChildren(...valuesPanel("values", values, numbers, context));
+  else if (row.signature.kind === "reserved") box.replaceChildren(...noValues("values", "a reserved name: it is None, there is nothing to measure"));
+  else if (context.ask) void askFor("values", path, box, context);
+  else box.replaceChildren(...noValues("values", payload.valuesNote || "the values are not in this output"));
+}
+
+export function codeFor(table: StateTable, row: StateRow): string {
+  const { variable } = table.payload;
+  const path = quoted(table.path(row));
+  if (row.signature.kind === "parameter") return `${variable}.get_parameter(${path})`;
+  if (row.signature.kind === "buffer") return `${variable}.get_buffer(${path})`;
+  const owner = table.ownerPath(row.owner);
+  return `${owner ? `${variable}.get_submodule(${quoted(owner)})` : variable}.${row.name}`;
+}

@@ -1,0 +1,228 @@
+"""What a user does with a view, in a real JupyterLab: look, walk, search, select, reload, switch themes."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.jupyterlab import JupyterLab
+
+SET_UP = "import torch, modlab\nfrom modlab.lessons.note import BigNet, DynamicNet, Net, StatefulModule\nnet = BigNet()"
+STILL = "modlab.tree(net)"
+
+
+def tree(lab: JupyterLab, cell: int) -> Locator:
+    """The one tree of a cell's output (Playwright looks through shadow roots)."""
+    return lab.cell(cell).get_by_role("tree")
+
+
+def rows(lab: JupyterLab, cell: int) -> list[str]:
+    return [row.split("\n")[0] for row in lab.cell(cell).get_by_role("treeitem").all_inner_texts()]
+
+
+def active(lab: JupyterLab, cell: int) -> str:
+    """The path of the selected module, as the detail beside the tree names it."""
+    return lab.cell(cell).locator("aside h3").inner_text().strip().lower()
+
+
+def show(lab: JupyterLab, *cells: str) -> None:
+    lab.open([SET_UP, *cells])
+    lab.run_all()
+    assert not lab.trouble()
+
+
+def test_the_view_is_alive_and_the_static_picture_makes_way(lab: JupyterLab) -> None:
+    show(lab, STILL)
+    expect(tree(lab, 1)).to_be_visible()
+    expect(lab.cell(1).locator(".modlab-static")).to_be_hidden()
+    assert lab.cell(1).get_by_role("treeitem").count() == 5
+    assert not lab.errors()
+
+
+def test_walking_by_keyboard(lab: JupyterLab) -> None:
+    show(lab, STILL)
+    view = tree(lab, 1)
+    view.focus()
+    for key, path in [
+        ("ArrowDown", "l1"), ("ArrowDown", "net"), ("ArrowRight", "net.l0"), ("End", "net.l1"), ("ArrowLeft", "net"),
+        ("Home", "(root)"), ("n", "net"), ("Enter", "net"),
+    ]:  # fmt: skip
+        lab.page.keyboard.press(key)
+        expect(lab.cell(1).locator("aside h3")).to_have_text(path)
+    assert lab.cell(1).get_by_role("treeitem").count() == 3    # Enter closed `net`
+    lab.page.keyboard.press("*")
+    assert lab.cell(1).get_by_role("treeitem").count() == 5    # and * opens it and what stands beside it
+
+
+def test_searching_by_keyboard(lab: JupyterLab) -> None:
+    show(lab, "modlab.tree(torch.nn.Transformer(32, 4, 6, 6))")
+    tree(lab, 1).focus()
+    lab.page.keyboard.press("/")
+    lab.page.keyboard.type("encoder.layers.4.linear2")
+    expect(lab.cell(1).get_by_role("treeitem").filter(has_text="linear2").first).to_be_visible()
+    assert "1 of" in lab.cell(1).locator(".count").inner_text()
+    lab.page.keyboard.press("Escape")
+    expect(lab.cell(1).get_by_role("treeitem").filter(has_text="decoder").first).to_be_visible()
+
+
+@pytest.mark.parametrize("code", [STILL, "modlab.state(net)", "modlab.tree(net).widget()", "modlab.state(net).widget()"])
+def test_keys_stay_in_the_view(lab: JupyterLab, code: str) -> None:
+    """JupyterLab's command mode cuts a cell on x and deletes it on d d."""
+    show(lab, code, "1 + 1")
+    before = [(cell["type"], cell["source"]) for cell in sources(lab)]
+    lab.cell(1).locator('[role="tree"], [role="grid"]').first.focus()
+    for key in ("x", "d", "d", "a", "b", "m", "z", "*", "y", "Enter", "Escape", "1", "/"):
+        lab.page.keyboard.press(key)
+    lab.page.keyboard.type("xddabmz/*")    # now in the search box
+    lab.page.wait_for_timeout(200)
+    assert [(cell["type"], cell["source"]) for cell in sources(lab)] == before
+
+
+def sources(lab: JupyterLab) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = lab.page.evaluate(
+        "[...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible).content.widgets"
+        ".map(w => ({type: w.model.type, source: w.model.sharedModel.getSource()}))"
+    )
+    return found
+
+
+def test_a_selection_is_shared_by_the_views_of_a_model(lab: JupyterLab) -> None:
+    show(lab, STILL, "modlab.state(net)", "modlab.tree(DynamicNet(2))")
+    lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
+    expect(lab.cell(2).locator('[role="row"].selected')).to_contain_text("net.l0.weight")
+    lab.cell(2).get_by_role("row").filter(has_text="net.l1.bias").click()
+    expect(lab.cell(1).locator("aside h3")).to_have_text("net.l1")
+    expect(lab.cell(3).locator("aside h3")).to_have_text("(root)")    # another model: not concerned
+
+
+def test_a_state_shows_values(lab: JupyterLab) -> None:
+    show(lab, "net.net.l1.bias.data.fill_(float('nan'))\nmodlab.state(net)")
+    lab.cell(1).get_by_role("row").filter(has_text="net.l1.bias").click()
+    expect(lab.cell(1).locator("aside")).to_contain_text("NaN")
+    lab.cell(1).get_by_role("row").filter(has_text="net.l1.weight").click()
+    expect(lab.cell(1).locator("aside")).to_contain_text("std")
+
+
+def test_the_widget_asks_the_kernel(lab: JupyterLab) -> None:
+    show(lab, "big = torch.nn.Linear(300, 200)\nmodlab.state(big).widget()")
+    lab.cell(1).get_by_role("row").filter(has_text="weight").click()
+    expect(lab.cell(1).locator("aside")).to_contain_text("std", timeout=10_000)
+    assert not lab.errors()
+
+
+def test_reopened_and_reloaded_the_view_is_alive(lab: JupyterLab) -> None:
+    """At rest a view needs no kernel and no comm."""
+    show(lab, STILL, "modlab.state(net)")
+    lab.save()
+    lab.reopen()
+    expect(tree(lab, 1)).to_be_visible()
+    expect(lab.cell(2).get_by_role("grid")).to_be_visible()
+    tree(lab, 1).focus()
+    lab.page.keyboard.press("End")
+    expect(lab.cell(1).locator("aside h3")).to_have_text("net.l1")
+    assert not lab.errors()
+
+
+def test_copied_and_deleted(lab: JupyterLab) -> None:
+    show(lab, STILL)
+    lab.page.evaluate("() => { const nb = [...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible).content;"
+                      " nb.deselectAll(); nb.activeCellIndex = 1; }")    # fmt: skip
+    lab.command("notebook:copy-cell")
+    lab.command("notebook:paste-cell-below")
+    expect(tree(lab, 2)).to_be_visible()
+    tree(lab, 2).focus()
+    lab.page.keyboard.press("End")
+    expect(lab.cell(2).locator("aside h3")).to_have_text("net.l1")
+    lab.command("notebook:delete-cell")
+    expect(tree(lab, 1)).to_be_visible()
+    assert not lab.errors()
+
+
+def test_themes(lab: JupyterLab) -> None:
+    show(lab, STILL)
+    name = lab.cell(1).get_by_role("treeitem").first.locator("b, .name").first
+    light = name.evaluate("e => getComputedStyle(e).color")
+    lab.set_theme("JupyterLab Dark")
+    lab.page.wait_for_timeout(300)
+    dark = name.evaluate("e => getComputedStyle(e).color")
+    assert brightness(light) < 100 < 180 < brightness(dark)
+
+
+def brightness(colour: str) -> float:
+    return sum(float(part) for part in colour.removeprefix("rgba(").removeprefix("rgb(").rstrip(")").split(",")[:3]) / 3
+
+
+def test_narrow(lab: JupyterLab) -> None:
+    show(lab, STILL)
+    lab.cell(1).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
+    lab.page.wait_for_timeout(300)
+    left, below = tree(lab, 1).bounding_box(), lab.cell(1).locator("aside").bounding_box()
+    assert left and below
+    assert below["y"] >= left["y"] + left["height"] - 1
+    assert left["width"] <= 400
+    wide = lab.cell(1).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
+    assert wide <= 1
+
+
+HOSTILE = '''
+class Evil(torch.nn.Module):
+    """<img src=x onerror="window.pwned=1"> </script><script>window.pwned=2</script> $x^2$"""
+    def __init__(self):
+        super().__init__()
+        self.register_parameter("<img src=x onerror=pwned=3>", torch.nn.Parameter(torch.ones(2)))
+        self.add_module("</script><script>pwned=4</script>", torch.nn.ReLU())
+        self.add_module("$x^2$ \\u202eabc", torch.nn.ReLU())
+    def extra_repr(self):
+        return "<b onmouseover=window.pwned=5>'\\"`" + "long " * 200_000
+Evil.__name__ = "<img src=x onerror=window.pwned=6>"
+evil = Evil()
+'''
+
+
+@pytest.mark.parametrize("code", ["modlab.tree(evil)", "modlab.state(evil)", "modlab.tree(evil).widget()", "modlab.state(evil).widget()"])
+def test_hostile_names_are_text(lab: JupyterLab, code: str) -> None:
+    lab.open([SET_UP, HOSTILE, code])
+    lab.run_all()
+    lab.page.wait_for_timeout(300)
+    assert lab.page.evaluate("window.pwned ?? null") is None
+    assert lab.cell(2).locator("img, mjx-container, .MathJax, [onmouseover]").count() == 0
+    expect(lab.cell(2).get_by_text("<img src=x onerror=window.pwned=6>").first).to_be_visible()
+
+
+def test_without_script_the_picture_stays(lab: JupyterLab, tmp_path: Path) -> None:
+    """A notebook from somebody else is not trusted: its scripts do not run."""
+    output = {"output_type": "display_data", "metadata": {}, "data": {"text/html": still_html(), "text/plain": "BigNet"}}
+    lab.open([SET_UP, STILL], outputs={1: [output]})
+    static = lab.cell(1).locator(".modlab-static")
+    expect(static).to_be_visible()
+    expect(static).to_contain_text("43 parameters in 5 modules")
+    expect(static.get_by_text("MyLinear").first).to_be_visible()
+
+
+def still_html() -> str:
+    import modlab
+    from modlab.lessons.note import BigNet
+
+    return modlab.tree(BigNet()).html()
+
+
+def test_the_extension_shows_a_bare_module(lab: JupyterLab) -> None:
+    lab.open([SET_UP, "%load_ext modlab", "net", "%unload_ext modlab", "net"])
+    lab.run_all()
+    expect(tree(lab, 2)).to_be_visible()
+    assert lab.cell(4).get_by_role("tree").count() == 0
+    assert "MyLinear()" in lab.text(4)
+
+
+def test_a_large_model_opens_at_once(lab: JupyterLab) -> None:
+    """Seventy-five thousand modules: the rows are virtual, and a member of a run is found by its own name."""
+    lab.open([SET_UP, "import sys; sys.path.insert(0, %r)\nfrom bench.deepseek import DeepSeek\nlarge = DeepSeek()" % str(Path(__file__).parents[2]),
+              "modlab.tree(large)"])    # fmt: skip
+    lab.run_all()
+    expect(tree(lab, 2)).to_be_visible()
+    tree(lab, 2).focus()
+    lab.page.keyboard.press("/")
+    lab.page.keyboard.type("layers.17.mlp.experts.200.up_proj")
+    expect(lab.cell(2).get_by_role("treeitem").filter(has_text="up_proj").first).to_be_visible()
+    assert lab.cell(2).get_by_role("treeitem").count() < 200
+    assert not lab.errors()
