@@ -84,7 +84,7 @@ def of_module(module: nn.Module) -> dict[str, object]:
     seen: dict[str, object] = {"keys": list(held), "ids": [id(value) for value in held.values()]}
     for name, value in held.items():
         if issubclass(type(value), dict):
-            seen[name] = [(key, id(entry)) for key, entry in value.items()]
+            seen[name] = [(key, id(entry)) for key, entry in dict.items(value)]
         elif name == "_non_persistent_buffers_set":
             seen[name] = sorted(value)
         elif issubclass(type(value), torch.Tensor):

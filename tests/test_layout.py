@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "modlab"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-PLAIN = {"errors", "format", "records"}    # know no torch
+PLAIN = {"errors", "format", "records", "version"}    # know no torch
 BASE = PLAIN | {"compat"}
 BELOW_RESULTS = BASE | {"statistics", "inspection", "instrumentation", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
@@ -21,6 +21,7 @@ ALLOWED = {
     "errors": PLAIN,
     "format": PLAIN,
     "records": PLAIN,
+    "version": PLAIN,
     "compat": BASE,
     "statistics": BASE,
     "inspection": BASE | {"statistics"},
@@ -32,7 +33,7 @@ ALLOWED = {
     "__main__": ALL,
     "modlab": ALL,
 }
-NO_TORCH = {"errors", "format", "records", "views"}
+NO_TORCH = {"errors", "format", "records", "version", "views"}
 HEAVY = ("anywidget", "ipywidgets", "matplotlib", "IPython", "pandas", "pyarrow")
 DRAWERS = {"utils", "util", "helpers", "misc", "common"}
 

@@ -31,8 +31,9 @@ function fill(payload: StatePayload, path: string, row: StateRow, box: HTMLEleme
 }
 
 export function codeFor(table: StateTable, row: StateRow): string {
-  const { variable } = table.payload;
+  const { variable, code } = table.payload;
   const path = quoted(table.path(row));
+  if (row.signature.kind === "tensor") return `${code}[${path}]`;
   if (row.signature.kind === "parameter") return `${variable}.get_parameter(${path})`;
   if (row.signature.kind === "buffer") return `${variable}.get_buffer(${path})`;
   const owner = table.ownerPath(row.owner);

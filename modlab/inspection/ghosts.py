@@ -218,10 +218,12 @@ def _fix(name: str, value: Any, modules: list[Module], tensors: list[Tensor]) ->
     if isinstance(value, Tensor):
         return f'self.register_buffer("{name}", ...)'
     mapping, parameters = isinstance(value, dict), all(isinstance(t, Parameter) for t in tensors)
+    listed = f"self.{name}" if isinstance(value, (list, tuple)) else f"[*self.{name}]"
     if modules and not tensors:
-        return f"self.{name} = nn.ModuleDict(...)" if mapping else f"self.{name} = nn.ModuleList(...)"
+        return f"self.{name} = nn.ModuleDict(self.{name})" if mapping else f"self.{name} = nn.ModuleList({listed})"
     if tensors and not modules and parameters:
-        return f"self.{name} = nn.ParameterDict(...)" if mapping else f"self.{name} = nn.ParameterList(...)"
+        return f"self.{name} = nn.ParameterDict(self.{name})" if mapping else f"self.{name} = nn.ParameterList({listed})"
     if tensors and not modules:
         return f'self.register_buffer("{name}_0", ...)  # one for each tensor'
     return "keep modules in an nn.ModuleList and parameters in an nn.ParameterList"
+
