@@ -21,7 +21,7 @@ SECTIONS = {"tree": "trees", "counts": "counts", "measure": "tensors", "import":
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure modlab beside the alternatives that are installed.")
     parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; all of them if none is named")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and 10 s for each tool on the large model")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and 5 s for each tool on the large model")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.sections) - set(SECTIONS))
     if unknown:
@@ -41,10 +41,12 @@ def main() -> None:
 
 def _say_where() -> None:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    print(f"modlab {modlab.__version__}, torch {torch.__version__}, Python {platform.python_version()}; {_processor()}, {os.cpu_count()} cores, load {load:.1f}")
+    versions = f"modlab {modlab.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    print(f"{versions}; {_processor()}, {os.cpu_count()} cores, load {load:.1f}")
     missing = peers.missing()
     if missing:
         print(f"not installed: pip install {' '.join(missing)}")
+    print(flush=True)
 
 
 def _processor() -> str:

@@ -21,10 +21,14 @@ print(json.dumps([time.process_time() - before[0], time.perf_counter() - before[
 
 def run(quick: bool) -> list[Target]:
     report.heading("Import: what modlab adds to torch")
-    runs = [json.loads(subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True).stdout) for _ in range(2 if quick else 5)]
+    runs = [_once() for _ in range(3 if quick else 5)]
     cpu, wall, torch = (median(column) for column in zip(*runs, strict=True))
-    report.table(
-        ("", "CPU", "wall"), [("import torch", report.seconds(torch), "-"), ("import modlab after it", report.seconds(cpu), report.seconds(wall))]
-    )
-    report.note(f"Medians of {len(runs)} fresh processes; modlab's spread: {', '.join(report.seconds(run[0]) for run in runs)}.")
+    ours = ("import modlab after it", report.seconds(cpu), report.seconds(wall))
+    report.table(("", "CPU", "wall"), [("import torch", report.seconds(torch), "-"), ours])
+    report.note(f"Medians of {len(runs)} fresh processes; CPU times of modlab: {', '.join(report.seconds(run[0]) for run in runs)}.")
     return [Target("import modlab beyond torch", 50, cpu * 1e3, "ms")]
+
+
+def _once() -> list[float]:
+    answer = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)

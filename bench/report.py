@@ -21,19 +21,20 @@ class Target:
 
 
 def heading(text: str) -> None:
-    print(f"\n## {text}\n", flush=True)
+    print(f"## {text}\n", flush=True)
 
 
 def note(text: str) -> None:
-    print(f"\n{text}", flush=True)
+    print(f"{text}\n", flush=True)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; its first column stands left, the others right."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    for row in (head, rule, *rows):
-        print("| " + " | ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))) + " |")
+    for first, *others in (head, rule, *rows):
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        print(f"| {' | '.join(cells)} |")
     print(flush=True)
 
 

@@ -76,7 +76,9 @@ def named(name: str) -> Case:
 
 
 def stored(module: nn.Module, store: str) -> dict[str, object]:
-    return object.__getattribute__(module, "__dict__").get(store) or {}
+    held = object.__getattribute__(module, "__dict__")
+    inner = held.get("_actual_script_module")    # in which a traced module keeps everything
+    return (held if inner is None else inner.__dict__).get(store) or {}
 
 
 def distinct_modules(model: nn.Module) -> list[nn.Module]:
@@ -517,7 +519,8 @@ def nested() -> nn.Module:
 def quantized_buffer() -> nn.Module:
     whole = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8)
     channel = torch.quantize_per_channel(torch.ones(2, 3), torch.tensor([0.1, 0.2]), torch.tensor([0, 0]), 0, torch.quint8)
-    return Holder(whole=whole, channel=channel)
+    deep = torch.quantize_per_channel(torch.ones(2, 2, 2), torch.tensor([1.0, 1.0]), torch.tensor([0, 0]), 0, torch.qint8)
+    return Holder(whole=whole, channel=channel, deep=deep)
 
 
 class Loud(Tensor):
@@ -960,7 +963,7 @@ class Forgot(nn.Module):
         self.width = width
 
 
-@case
+@case(walks=False, saves=False)
 def forgot_super_below() -> nn.Module:
     model = nn.Sequential(nn.Linear(2, 2))
     model._modules["forgot"] = Forgot()

@@ -158,6 +158,7 @@ export interface StatePayload extends Common {
   signatures: readonly Signature[];
   optimizer: boolean;
   orphans: readonly string[];
+  remarks: readonly string[];
   summary: { rows: number; saved: number };
   values: Readonly<Record<string, Values>>;
   valuesNote: string;
@@ -227,6 +228,7 @@ export function complete(json: Record<string, unknown>): Payload {
       signatures: list(json.signatures).map((signature) => withDefaults(SIGNATURE, signature)),
       optimizer: json.optimizer === true,
       orphans: list(json.orphans),
+      remarks: list(json.remarks),
       summary: { rows: 0, saved: 0, ...present(json.summary) },
       values: present(json.values),
       valuesNote: json.valuesNote ?? "",

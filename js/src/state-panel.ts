@@ -62,7 +62,7 @@ export class StatePanel implements Panel {
     this.list = new List(this.grid, this.body, { count: () => this.items.length, height: () => ROW, row: (index) => this.row(index) }, HEAD);
     this.grid.addEventListener("keydown", (event) => this.key(event));
     this.grid.addEventListener("click", (event) => this.click(event));
-    const table = element("div", { class: "state" }, this.grid, orphans(payload.orphans));
+    const table = element("div", { class: "state" }, this.grid, orphans(payload.orphans), ...payload.remarks.map(remark));
     this.element = element("div", { class: "body" }, this.box.element, element("div", { class: "panes" }, table, this.detail));
     this.selected = this.table.rows[0] ?? null;
     this.refresh();
@@ -265,6 +265,10 @@ export class StatePanel implements Panel {
 /** At a module or below it; the root is above all. */
 function isAt(owner: string, path: string): boolean {
   return path === "" || owner === path || owner.startsWith(`${path}.`);
+}
+
+function remark(text: string): HTMLElement {
+  return element("p", { class: "orphans careful" }, "⚠ ", words(text, "", 1000));
 }
 
 function orphans(names: readonly string[]): HTMLElement | null {

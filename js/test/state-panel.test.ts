@@ -117,6 +117,7 @@ describe("the selected tensor", () => {
 
   it("says what the optimizer holds and the model has no longer", () => {
     expect(state().find(".orphans").textContent).toContain("the optimizer holds 1 tensor that the model no longer has");
+    expect(state().find(".orphans + .orphans").textContent).toBe("⚠ net: a state_dict hook");
   });
 
   it("is not blank for a model without tensors", () => {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -22,34 +21,35 @@ def require_module(thing: Any, function: str) -> Module:
 
 
 def _described(thing: Any) -> str:
-    if isinstance(thing, type):
+    if issubclass(type(thing), type):
         return f"the class {thing.__name__} itself"
-    if isinstance(thing, (str, os.PathLike)):
+    if issubclass(type(thing), (str, os.PathLike)):
         return f"the {'text' if isinstance(thing, str) else 'path'} {os.fspath(thing)[:80]!r}"
     if thing is None:
         return "None"
-    name = getattr(thing, "__name__", None)
+    name = _attribute(thing, "__name__")
     kind = type(thing).__name__
     return f"the {kind} {name}" if callable(thing) and isinstance(name, str) else f"{'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
 def _advice(thing: Any, function: str) -> str:
-    if isinstance(thing, type) and issubclass(thing, Module):
+    cls = type(thing)  # asked instead of the thing, which may lie about its class, or raise
+    if issubclass(cls, type) and issubclass(thing, Module):
         return f"Make an instance first: modlab.{function}({thing.__name__}(...))"
-    if isinstance(thing, (str, os.PathLike)):
+    if issubclass(cls, (str, os.PathLike)):
         return "For a checkpoint file: modlab.state(path). For a model: build it, load the file into it, and pass the model."
-    if isinstance(thing, Tensor):
+    if issubclass(cls, Tensor):
         return "For one tensor: modlab.measure(tensor)"
-    if isinstance(thing, Mapping) and thing and all(isinstance(value, Tensor) for value in thing.values()):
+    if issubclass(cls, dict) and thing and all(issubclass(type(value), Tensor) for value in dict.values(thing)):
         return "This looks like a state_dict: build the model, model.load_state_dict(...), and pass the model. For a file: modlab.state(path)"
-    if hasattr(thing, "param_groups"):
+    if _attribute(thing, "param_groups") is not None:
         return f"An optimizer goes second: modlab.{'state' if function == 'tree' else function}(model, optimizer)"
-    if isinstance(thing, (list, tuple)) and thing and all(stores.is_module(part) for part in thing):
+    if issubclass(cls, (list, tuple)) and thing and all(stores.is_module(part) for part in thing):
         return f"For several modules: modlab.{function}(nn.ModuleList(modules))"
     for name in ("module", "model", "network"):
         if stores.is_module(_attribute(thing, name)):
             return f"Its .{name} is one: modlab.{function}(it.{name})"
-    if isinstance(thing, type):
+    if issubclass(cls, type):
         return f"A {thing.__name__} is no module. Pass an instance of a subclass of nn.Module."
     if callable(thing):
         return "A function has no parameters of its own. Pass the module that it calls, or make it one: class Net(nn.Module): ..."

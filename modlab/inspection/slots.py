@@ -14,7 +14,7 @@ from modlab.errors import NotInitializedError
 from modlab.inspection import entries, ghosts, gradients, stores
 from modlab.inspection.optimizers import Ownership
 from modlab.records.state import StateRecord, TableRecord
-from modlab.records.structure import TensorEntry
+from modlab.records.structure import ROOT, TensorEntry
 
 
 class Slot(NamedTuple):
@@ -26,42 +26,45 @@ class Slot(NamedTuple):
 
 def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> TableRecord:
     """The state table of `model`. Of values, it asks only whether a gradient is zero."""
-    slots = collect(model)
-    grads = gradients.kinds([slot.tensor for slot in slots])
+    walk = Walk(model)
+    slots = walk.collect()
     ownership = Ownership(optimizers)
-    rows = [
-        replace(slot.record, grad=grad, **ownership.of(slot.tensor, slot.record))
-        for slot, grad in zip(slots, grads, strict=True)
-    ]
+    rows = [slot.record for slot in slots]
+    for i, grad in enumerate(gradients.kinds([slot.tensor for slot in slots])):
+        found = ownership.of(slots[i].tensor, rows[i])
+        if found or grad != rows[i].grad:
+            rows[i] = replace(rows[i], grad=grad, **found)
     held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
-    return TableRecord(type(model).__name__, tuple(rows), ownership.labels, ownership.orphans(held))
+    return TableRecord(type(model).__name__, tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks))
 
 
 def collect(model: Module) -> list[Slot]:
     """Every slot of the model with its tensor: first those of the state_dict, in its order, then the others."""
-    if not stores.initialized(model):
-        raise NotInitializedError(stores.uninitialized_message(model))
-    walk = Walk(model)
-    slots = [Slot(replace(slot.record, position=i), slot.tensor) for i, slot in enumerate(walk.slots())]
-    return [s for s in slots if s.record.in_state_dict] + [s for s in slots if not s.record.in_state_dict]
+    return Walk(model).collect()
 
 
 class Walk:
     """Goes through the modules as ``state_dict()`` does: depth first, a module with two names twice."""
 
     def __init__(self, model: Module) -> None:
+        if not stores.initialized(model):
+            raise NotInitializedError(stores.uninitialized_message(model))
         self.model = model
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
+        self.position = 0
+        self.remarks: list[str] = []
         self._finder: ghosts.Finder | None = None
         self._suspicious = ghosts.Suspicion()
 
-    def slots(self) -> Iterator[Slot]:
-        for path, module in places(self.model):
-            yield from self._module(path, module)
+    def collect(self) -> list[Slot]:
+        """What is in the state_dict, then what is not."""
+        slots = [slot for path, module in places(self.model) for slot in self._module(path, module)]
+        return [s for s in slots if s.record.in_state_dict] + [s for s in slots if not s.record.in_state_dict]
 
     def _module(self, path: str, module: Module) -> Iterator[Slot]:
         held = stores.contents(module)
         owned = list(self._registered(path, module, held))
+        self._remark(path, module, held)
         stock = type(module)._save_to_state_dict is Module._save_to_state_dict
         if stock:
             yield from owned
@@ -73,6 +76,14 @@ class Walk:
         hooked, attributes = stores.own_values(held)
         if attributes and self._suspicious(attributes, held):
             yield from self._hidden(path, module)
+
+    def _remark(self, path: str, module: Module, held: dict[str, Any]) -> None:
+        """Note who may change the state_dict in a way that only calling it would tell."""
+        place = path or ROOT
+        if held.get("_state_dict_hooks") or held.get("_state_dict_pre_hooks"):
+            self.remarks.append(f"{place} has a state_dict hook, which may change the keys: compare with list(model.state_dict())")
+        if type(module).state_dict is not Module.state_dict:
+            self.remarks.append(f"{place} has a state_dict() of its own, which may give other keys than these")
 
     def _registered(self, path: str, module: Module, held: dict[str, Any]) -> Iterator[Slot]:
         transient = held.get("_non_persistent_buffers_set") or ()
@@ -129,10 +140,13 @@ class Walk:
         return self._record(
             path, module, entry.name, entry.kind, saved, shape=entry.shape, dtype=entry.dtype, device=entry.device, count=entry.count,
             bytes=entry.bytes, trainable=entry.trainable, persistent=entry.persistent, tied="" if first == here else first, note=entry.note,
+            grad=gradients.NONE if entry.trainable and tensor.is_leaf else "",
         )  # fmt: skip
 
     def _record(self, path: str, module: Module, name: str, kind: str, saved: bool, **facts: Any) -> StateRecord:
-        return StateRecord(f"{path}.{name}" if path else name, path, type(module).__name__, kind, saved, **facts)
+        self.position += 1
+        here = f"{path}.{name}" if path else name
+        return StateRecord(here, path, type(module).__name__, kind, saved, position=self.position, **facts)
 
 
 def places(model: Module) -> Iterator[tuple[str, Module]]:

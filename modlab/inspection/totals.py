@@ -68,13 +68,14 @@ class Ledger:
         for child, subtree in children:
             if id(child) in self.single:
                 single.append(self.single[id(child)])
-                shared.update(self.shared[id(child)])
+                for key, counts in self.shared[id(child)].items():
+                    _book(shared, key, counts)
             elif subtree is not None:
                 single.append(of_subtree(subtree))
         entry_of = {entry.name: entry for entry in own}
         for name, tensor in stores.named_tensors(module):
             if everything or id(tensor) in self.places.tensors:
-                shared[id(tensor)] = of_entry(entry_of[name])
+                _book(shared, id(tensor), of_entry(entry_of[name]))
             else:
                 single.append(of_entry(entry_of[name]))
         if everything:
@@ -83,3 +84,9 @@ class Ledger:
             single.append(Counts(modules=1))
         self.single[id(module)], self.shared[id(module)] = add(single), shared
         return add([self.single[id(module)], *shared.values()])
+
+
+def _book(shared: dict[int, Counts], key: int, counts: Counts) -> None:
+    """Book a shared tensor; one that is a parameter here and a buffer there counts as a parameter."""
+    if counts.parameters or key not in shared:
+        shared[key] = counts

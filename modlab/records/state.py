@@ -89,6 +89,7 @@ class TableRecord:
     rows: tuple[StateRecord, ...]
     optimizers: tuple[str, ...] = ()
     orphans: tuple[str, ...] = ()  # what an optimizer holds and the model does not (any more)
+    remarks: tuple[str, ...] = ()  # what cannot be known about the whole table, with the reason
     values: tuple[ValuesRecord, ...] = ()
     source: str = MODEL  # or the path of a checkpoint
 

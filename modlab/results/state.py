@@ -145,8 +145,8 @@ class State(Result):
         names = list(self._by_path)
         close = nearest(str(path), names)
         hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
-        known = ", ".join(repr(p) for p in names[:4]) + (", ..." if len(names) > 4 else "")
-        return PathNotFoundError(f"{self.record.title} has no tensor {path!r}.\n  It has: {known or 'none'}.{hint}  All of them: .paths")
+        known = ", ".join(repr(p) for p in names[:4]) + (", ..." if len(names) > 4 else ".")
+        return PathNotFoundError(f"{self.record.title} has no tensor {path!r}.\n  It has: {known if names else 'none.'}{hint}  All of them: .paths")
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_table(self.record)

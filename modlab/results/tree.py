@@ -98,7 +98,7 @@ class Tree(Result):
         return found
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self.record.find(path) is not None
+        return isinstance(path, str) and self.record.find("" if path == ROOT else path) is not None
 
     def __len__(self) -> int:
         return self.record.places()
@@ -155,10 +155,10 @@ class Tree(Result):
                 f"{name} has no module {path!r}: that is a tensor of {owner.path or ROOT!r}.\n  Look at it: modlab.state(model)[{path!r}]"
             )
         some = [record.path for record in islice(self.record.rows(), 100_000) if record.path]
-        known = ", ".join(repr(p) for p in some[:4]) + (", ..." if len(some) > 4 else "")
+        known = ", ".join(repr(p) for p in some[:4]) + (", ..." if len(some) > 4 else ".")
         close = nearest(path, some)
         hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
-        return PathNotFoundError(f"{name} has no module {path!r}.\n  It has: {known or 'no children'}.{hint}  All paths: modlab.tree(model).paths")
+        return PathNotFoundError(f"{name} has no module {path!r}.\n  It has: {known if some else 'no children.'}{hint}  All paths: modlab.tree(model).paths")
 
     def _row(self, record: ModuleRecord) -> dict[str, Any]:
         totals = record.subtree.totals

@@ -6,7 +6,7 @@ Forty-five thousand rows of a mixture of experts become a few hundred bytes; the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
@@ -30,22 +30,28 @@ class _Branch:
     children: dict[str, _Branch] = field(default_factory=dict)
 
 
+_PLACE = ("path", "owner", "owner_type", "position")
+_facts = attrgetter(*(f.name for f in fields(StateRecord) if f.name not in _PLACE))
+
+
 def fold(rows: Iterable[StateRecord]) -> tuple[list[Node], list[StateRecord]]:
-    """Nodes, children before parents and the root last; and the distinct rows, their paths left out.
+    """Nodes, children before parents and the root last; and of rows that differ in nothing but their place, the first.
 
     Two walks through the trie give the order of the rows back: what is in the state_dict, and then what is not.
     """
-    root, signatures = _Branch(), {}
+    root, signatures, known = _Branch(), list[StateRecord](), dict[object, int]()
     for row in sorted(rows, key=attrgetter("position")):
         branch = root
         for part in row.owner.split(".") if row.owner else ():
             branch = branch.children.setdefault(part, _Branch())
         branch.type = row.owner_type
-        signature = replace(row, path="", owner="", owner_type="", position=0)
-        branch.slots[row.name] = signatures.setdefault(signature, len(signatures))
+        number = known.setdefault(_facts(row), len(signatures))
+        if number == len(signatures):
+            signatures.append(row)
+        branch.slots[row.name] = number
     nodes: dict[Node, int] = {}
     _number(root, nodes)
-    return list(nodes), list(signatures)
+    return list(nodes), signatures
 
 
 def _number(root: _Branch, nodes: dict[Node, int]) -> None:

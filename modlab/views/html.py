@@ -151,6 +151,7 @@ def of_table(table: TableRecord) -> str:
     if len(lines) > ROWS:
         parts.append(f"<p>… and {len(lines) - ROWS:,} more rows: <code>state.records</code></p>")
     parts += [f"<p>⚠ {text(orphan)}: held by the optimizer, not by the model</p>" for orphan in table.orphans]
+    parts += [f"<p>⚠ {text(remark)}</p>" for remark in table.remarks]
     parts += [of_values(values, opened=False) for values in table.values]
     return "\n".join(parts)
 

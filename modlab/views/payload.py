@@ -93,6 +93,7 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
         "signatures": [_signature(signature) for signature in signatures],
         "optimizer": bool(table.optimizers),
         "orphans": list(table.orphans),
+        "remarks": list(table.remarks),
         "summary": {"rows": len(table.rows), "saved": sum(row.in_state_dict for row in table.rows)},
         "values": {values.path: of_values(values, arrays) for values in table.values},
         "valuesNote": "" if table.values else NO_VALUES,

@@ -102,6 +102,7 @@ def of_table(table: TableRecord) -> str:
     if len(lines) > ROWS:
         text.append(f"... and {len(lines) - ROWS:,} more rows: state[path], state.find(pattern), state.records")
     text += [f"! {orphan}: held by the optimizer, not by the model" for orphan in table.orphans]
+    text += [f"! {format.clean(remark)}" for remark in table.remarks]
     return "\n".join(text)
 
 
