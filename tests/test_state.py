@@ -149,7 +149,8 @@ def test_hidden_tensors_are_rows_that_are_not_saved():
 
 
 def test_packed_weights_are_rows():
-    shown = modlab.state(zoo.named("quantized_dynamic").build())
+    model = zoo.named("quantized_dynamic").build()
+    shown = modlab.state(model)
     packed = row(shown, "0._packed_params._packed_params")
     assert (packed.kind, packed.shape, packed.in_state_dict) == ("packed", (3, 4), True) and "packed weight with its bias" in packed.note
     assert shown["0._packed_params._packed_params"].finite == 12
@@ -192,7 +193,8 @@ def test_values_of_small_models_are_carried_and_of_large_ones_asked_for(monkeypa
 
 
 def test_nan_and_infinities_are_counted():
-    shown = modlab.state(zoo.named("not_finite").build())
+    model = zoo.named("not_finite").build()
+    shown = modlab.state(model)
     found = shown["a"]
     assert (found.nan, found.posinf, found.neginf, found.finite) == (1, 1, 1, 1) and "1 NaN, 2 infinite" in found.headline
     assert "NaN" in str(found) and "-Inf" in str(found) and ">NaN<" in shown.html(bundle=False)
@@ -372,7 +374,7 @@ def test_a_file_tells_what_the_model_had(save, name, kind, tmp_path):
     save(model, tmp_path / name)
     shown = modlab.state(kind(tmp_path / name))
     assert rows_of(shown) == told(model)
-    assert shown.headline.startswith(f"{name}: 8 entries;") and all(r.in_state_dict for r in shown.records)
+    assert shown.headline.startswith(f"{name}: 63 numbers in 8 tensors; 132 B") and all(r.in_state_dict for r in shown.records)
     assert str(shown) and shown.html() and shown.to_dict()
     for path, tensor in model.state_dict().items():
         assert shown[path].count == tensor.numel() and shown[path].max == tensor.max().item()
@@ -514,5 +516,6 @@ def test_hostile_headers_are_only_text(tmp_path):
 
 
 def test_numbers_beyond_a_double_are_told():
-    shown = modlab.state(zoo.named("not_finite").build())
+    model = zoo.named("not_finite").build()
+    shown = modlab.state(model)
     assert math.isnan(shown["b"].mean) and json.dumps(shown.to_dict())

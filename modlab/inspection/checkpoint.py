@@ -49,7 +49,7 @@ def measure(path: str, name: str) -> ValuesRecord:
 
 def _existing(path: str) -> Path:
     file = Path(path)
-    if file.is_dir():
+    if path and file.is_dir():
         inside = sorted(p.name for p in file.iterdir() if p.name.endswith((".safetensors", ".index.json", ".pt", ".pth", ".bin")))
         hint = f"  It has: {', '.join(inside[:5])}" if inside else "  It holds no checkpoint."
         raise CheckpointError(f"{file.name!r} is a folder, and modlab.state() needs a file.\n{hint}")
@@ -67,7 +67,9 @@ def _shards(index: Path) -> list[Path]:
         raise CheckpointError(f"{index.name} is no index of a sharded checkpoint: it has no 'weight_map'.") from error
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
-        raise CheckpointError(f"{index.name} names {len(names)} files, and {len(missing)} of them are not beside it: {', '.join(missing[:3])}")
+        raise CheckpointError(
+            f"{index.name} names {len(names)} files, and {len(missing)} of them are not beside it: {', '.join(missing[:3])}"
+        )
     return [index.parent / name for name in names]
 
 
@@ -89,18 +91,20 @@ def _header(file: Path) -> tuple[dict[str, Any], int]:
         try:
             header = json.loads(stream.read(size))
             return {name: entry for name, entry in header.items() if name != "__metadata__"}, 8 + size
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise CheckpointError(f"{file.name} is no safetensors file: its header is no JSON object.") from error
 
 
 def _safe_row(name: str, entry: Any) -> StateRecord:
     try:
-        shape = tuple(int(n) for n in entry["shape"])
-        begin, end = entry["data_offsets"]
-        dtype = _DTYPES.get(entry["dtype"], str(entry["dtype"]).lower())
-    except (KeyError, TypeError, ValueError) as error:
+        shape = tuple(map(int, entry["shape"]))
+        begin, end = map(int, entry["data_offsets"])
+        dtype = _DTYPES.get(entry["dtype"]) or entry["dtype"].lower()
+        if min((begin, end - begin, *shape)) < 0:
+            raise ValueError("a negative size")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"The header's entry {name!r} is damaged: it needs shape, dtype and data_offsets.") from error
-    return _row(name, shape, dtype, "", prod(shape), int(end) - int(begin), "")
+    return _row(name, shape, dtype, "", prod(shape), end - begin, "")
 
 
 def _safetensor(file: Path, name: str) -> Tensor | None:
@@ -114,6 +118,8 @@ def _safetensor(file: Path, name: str) -> Tensor | None:
     first = begin + int(header[name]["data_offsets"][0])
     if not row.count:
         return torch.empty(row.shape or (), dtype=dtype)
+    if row.count * dtype.itemsize != row.bytes or first + row.bytes > os.path.getsize(file):
+        raise CheckpointError(f"{file.name} is damaged: the header promises {row.count:,} numbers of {name!r} that are not there.")
     raw = np.array(np.memmap(file, np.uint8, "r", offset=first, shape=(row.bytes,)))
     return torch.from_numpy(raw).view(dtype).reshape(row.shape or ())
 
@@ -128,8 +134,10 @@ def _load(file: Path, device: str) -> Any:
             return torch.load(file, map_location=device, weights_only=True)  # the format of before torch 1.6 has no place to map
     except pickle.UnpicklingError as error:
         raise CheckpointError(_refused(file, str(error))) from error
-    except Exception as error:  # noqa: BLE001 - whatever the reader of a broken file trips over, the file is the reason
-        raise CheckpointError(f"{file.name} cannot be read as a checkpoint: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+    except Exception as error:
+        raise CheckpointError(
+            f"{file.name} cannot be read as a checkpoint: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        ) from error
 
 
 def _refused(file: Path, reason: str) -> str:
@@ -143,7 +151,7 @@ def _refused(file: Path, reason: str) -> str:
 
 
 def _flat(content: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values, through nested dicts and lists: a training checkpoint holds a model, an optimizer, a step, …"""
+    """Names and values, through nested dicts and lists: a training checkpoint holds a model, an optimizer, a step."""
     stack: list[tuple[str, Any]] = [("", content)]
     while stack:
         path, value = stack.pop()
@@ -158,7 +166,11 @@ def _flat(content: Any) -> Iterator[tuple[str, Any]]:
 
 def _loaded_row(name: str, value: Any) -> StateRecord:
     if not isinstance(value, Tensor):
-        note = f"{type(value).__name__} {value!r}" if isinstance(value, (int, float, bool, str)) and len(repr(value)) < 40 else type(value).__name__
+        note = (
+            f"{type(value).__name__} {value!r}"
+            if isinstance(value, (int, float, bool, str)) and len(repr(value)) < 40
+            else type(value).__name__
+        )
         return StateRecord(name, "", "", "extra", True, note=note)
     entry = entries.describe(name, "tensor", value)
     return _row(name, entry.shape, entry.dtype, "", entry.count, entry.bytes, entry.note)

@@ -41,7 +41,9 @@ def _advice(thing: Any, function: str) -> str:
     if issubclass(cls, Tensor):
         return "For one tensor: modlab.measure(tensor)"
     if issubclass(cls, dict) and thing and all(issubclass(type(value), Tensor) for value in dict.values(thing)):
-        return "This looks like a state_dict: build the model, model.load_state_dict(...), and pass the model. For a file: modlab.state(path)"
+        return (
+            "This looks like a state_dict: build the model, model.load_state_dict(...), and pass the model. For a file: modlab.state(path)"
+        )
     if _attribute(thing, "param_groups") is not None:
         return f"An optimizer goes second: modlab.{'state' if function == 'tree' else function}(model, optimizer)"
     if issubclass(cls, (list, tuple)) and thing and all(stores.is_module(part) for part in thing):

@@ -42,11 +42,18 @@ def _define(cls: type) -> Definition:
 
 def _code(cls: type) -> CodeType | None:
     """The code of a method that the class itself defines: it knows its file, which a class of a notebook does not."""
-    own = {name: inspect.unwrap(member).__code__ for name, member in vars(cls).items() if inspect.isfunction(member)}
-    for name in ("forward", "__init__"):
-        if own.get(name) is not None:
-            return own[name]
-    return next((code for code in own.values() if code is not None), None)
+    own = {name: code for name, member in vars(cls).items() if (code := _undecorated(member)) is not None}
+    return own.get("forward") or own.get("__init__") or next(iter(own.values()), None)
+
+
+def _undecorated(member: object) -> CodeType | None:
+    if not inspect.isfunction(member):
+        return None
+    try:
+        code = getattr(inspect.unwrap(member), "__code__", None)
+    except ValueError:  # a decorator that wraps itself
+        return None
+    return code if isinstance(code, CodeType) else None
 
 
 def _source(cls: type, code: CodeType) -> tuple[list[str], int]:

@@ -28,8 +28,14 @@ def describe(name: str, kind: str, tensor: Tensor, persistent: bool = True, tied
 def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link | None) -> TensorEntry:
     if is_lazy(tensor):
         return TensorEntry(
-            name, kind, dtype=dtype_name(tensor), device=str(tensor.device), trainable=tensor.requires_grad,
-            persistent=persistent, tied=tied, note="lazy: no shape until the first forward pass",
+            name,
+            kind,
+            dtype=dtype_name(tensor),
+            device=str(tensor.device),
+            trainable=tensor.requires_grad,
+            persistent=persistent,
+            tied=tied,
+            note="lazy: no shape until the first forward pass",
         )
     shape, count = sizes_of(tensor)
     return TensorEntry(

@@ -36,7 +36,6 @@ class Hidden(NamedTuple):
     thing: Any
 
 
-
 _HARMLESS = dict.fromkeys(_BORING, True)
 
 
@@ -110,7 +109,9 @@ class Finder:
     def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden]) -> Ghost:
         modules = [h.thing for h in hidden if stores.is_module(h.thing)]
         tensors = [h.thing for h in hidden if not stores.is_module(h.thing)]
-        weights = {id(p): p for m in modules for _, p in _inside(m) if isinstance(p, Parameter)} | {id(t): t for t in tensors if isinstance(t, Parameter)}
+        weights = {id(p): p for m in modules for _, p in _inside(m) if isinstance(p, Parameter)} | {
+            id(t): t for t in tensors if isinstance(t, Parameter)
+        }
         count = sum(entries.describe("", "parameter", p).count for p in weights.values())
         derived = _derived(module, name)
         reason = derived or _reason(value, bool(modules))
@@ -208,7 +209,9 @@ def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
         kinds = {type(m).__name__ for m in modules}
         parts.append(f"{len(modules)} {kinds.pop() if len(kinds) == 1 else 'modules'}")
     if tensors:
-        parts.append(f"{len(tensors)} " + ("Parameter" if all(isinstance(t, Parameter) for t in tensors) else "tensor") + "s" * (len(tensors) > 1))
+        parts.append(
+            f"{len(tensors)} " + ("Parameter" if all(isinstance(t, Parameter) for t in tensors) else "tensor") + "s" * (len(tensors) > 1)
+        )
     return f"{'dict' if isinstance(value, dict) else _container(value)} of {' and '.join(parts)}"
 
 
@@ -226,4 +229,3 @@ def _fix(name: str, value: Any, modules: list[Module], tensors: list[Tensor]) ->
     if tensors and not modules:
         return f'self.register_buffer("{name}_0", ...)  # one for each tensor'
     return "keep modules in an nn.ModuleList and parameters in an nn.ParameterList"
-

@@ -11,11 +11,23 @@ from modlab.inspection.stores import HOOKS
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _BY_SUBPACKAGE = {
-    "linear": "linear", "conv": "conv", "batchnorm": "norm", "normalization": "norm", "instancenorm": "norm",
-    "activation": "activation", "dropout": "dropout", "sparse": "embedding", "container": "container", "channelshuffle": "own",
+    "linear": "linear",
+    "conv": "conv",
+    "batchnorm": "norm",
+    "normalization": "norm",
+    "instancenorm": "norm",
+    "activation": "activation",
+    "dropout": "dropout",
+    "sparse": "embedding",
+    "container": "container",
+    "channelshuffle": "own",
 }
 _BY_WORD = (
-    ("norm", "norm"), ("embed", "embedding"), ("dropout", "dropout"), ("conv2d", "conv"), ("linear", "linear"),
+    ("norm", "norm"),
+    ("embed", "embedding"),
+    ("dropout", "dropout"),
+    ("conv2d", "conv"),
+    ("linear", "linear"),
 )
 
 

@@ -22,12 +22,19 @@ def as_tuple(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
         return ()
     given = tuple(optimizer) if isinstance(optimizer, (list, tuple, set)) else (optimizer,)
     for one in given:
-        if not hasattr(one, "param_groups") or not hasattr(one, "state"):
+        if not _is_optimizer(one):
             raise NotAnOptimizerError(
                 f"optimizer= got {_called(one)}, and needs a torch.optim.Optimizer (or several in a list).\n"
                 f"  Write: modlab.state(model, torch.optim.SGD(model.parameters(), lr=0.1))"
             )
     return given
+
+
+def _is_optimizer(thing: Any) -> bool:
+    try:
+        return not isinstance(thing, type) and hasattr(thing, "param_groups") and hasattr(thing, "state")
+    except Exception:  # noqa: BLE001 - a stranger's object may raise anything
+        return False
 
 
 def _called(thing: object) -> str:
@@ -68,7 +75,7 @@ class Ownership:
         return {"optimizers": entries, "mark": mark}
 
     def orphans(self, model_tensors: set[int]) -> tuple[str, ...]:
-        """What is held here and not by the model: a copy from before the model was rebuilt, another model's, …"""
+        """What is held here and not by the model: a copy from before the model was rebuilt, another model's."""
         return tuple(
             f"{label}, params[{i}]: {tuple(tensor.shape)} {dtype_name(tensor)}"
             for label, i, tensor in self._held
@@ -86,4 +93,6 @@ def _number(value: Any) -> float:
 def _state(state: Any) -> tuple[str, ...]:
     if not isinstance(state, dict):
         return ()
-    return tuple(f"{name} {tuple(value.shape)}" if isinstance(value, Tensor) and value.dim() else str(name) for name, value in state.items())
+    return tuple(
+        f"{name} {tuple(value.shape)}" if isinstance(value, Tensor) and value.dim() else str(name) for name, value in state.items()
+    )

@@ -7,7 +7,6 @@ from torch.nn import Module
 from modlab.inspection import stores
 from modlab.records.structure import Link
 
-
 LISTED = 8
 
 

@@ -73,7 +73,7 @@ class Walk:
                 yield Slot(self._record(path, module, "_extra_state", "extra", True, note=note), None)
         else:
             yield from self._saved_otherwise(path, module, owned)
-        hooked, attributes = stores.own_values(held)
+        _, attributes = stores.own_values(held)
         if attributes and self._suspicious(attributes, held):
             yield from self._hidden(path, module)
 
@@ -171,5 +171,3 @@ def places(model: Module) -> Iterator[tuple[str, Module]]:
 def tensor_at(model: Module, path: str) -> Tensor | None:
     """The tensor of one row; None where the row has none or there is no such row."""
     return next((slot.tensor for slot in collect(model) if slot.record.path == path), None)
-
-

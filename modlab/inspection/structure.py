@@ -55,12 +55,14 @@ class Survey:
         self._walk()
 
     def _walk(self) -> None:
-        order, seen = self.order, {id(self.root), id(None)}
+        order, seen = self.order, {id(self.root)}
         owned: list[int] = []
         stack = [(self.root, iter(_children(self.root)))]
         while stack:
             module, rest = stack[-1]
             for child in rest:
+                if child is None:
+                    continue
                 key = id(child)
                 if key in seen:
                     self.aliased.add(key)
@@ -76,7 +78,6 @@ class Survey:
                 stack.pop()
                 order.append(module)
                 _own(_contents(module), owned)
-        self.aliased.discard(id(None))
         del seen
         self.tied = _repeated(owned)
 
@@ -328,7 +329,7 @@ def _all_scalars(attributes: list[Any]) -> bool:
 
 def _extra(module: Module) -> str:
     try:
-        text = module.extra_repr()
+        text: object = module.extra_repr()
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is a fact about the module, not a failure of the tree
         return f"extra_repr raised {type(error).__name__}"
     if not isinstance(text, str):

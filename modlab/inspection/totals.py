@@ -54,7 +54,9 @@ class Ledger:
         self.single: dict[int, Counts] = {}
         self.shared: dict[int, dict[int, Counts]] = {}
 
-    def enter(self, module: Module, own: tuple[TensorEntry, ...], children: Iterable[tuple[Module | None, Subtree | None]]) -> Counts | None:
+    def enter(
+        self, module: Module, own: tuple[TensorEntry, ...], children: Iterable[tuple[Module | None, Subtree | None]]
+    ) -> Counts | None:
         """Book one module, its children being booked already (one that contains itself adds nothing to itself).
 
         Returns:

@@ -41,7 +41,8 @@ def _layout(tensor: Tensor, rows: int, columns: int) -> tuple[Matrix | None, str
     shape = tuple(tensor.shape)
     if 0 in shape:
         return None, "no grid: the tensor has no element"
-    where = tuple([0] * max(len(shape) - 2, 0) + [slice(0, n) for n in ((rows, columns) if len(shape) > 1 else (columns,))][: len(shape)])
+    shown = (rows, columns)[-len(shape) :] if shape else ()
+    where: tuple[int | slice, ...] = (*[0] * (len(shape) - len(shown)), *[slice(0, n) for n in shown])
     part = tensor.detach()[where] if shape else tensor.detach()
     if part.is_quantized:
         part = part.dequantize()

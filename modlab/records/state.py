@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from modlab.records.tensor import TensorStats
 
-
 MODEL = "model"
 
 
@@ -92,5 +91,3 @@ class TableRecord:
     remarks: tuple[str, ...] = ()  # what cannot be known about the whole table, with the reason
     values: tuple[ValuesRecord, ...] = ()
     source: str = MODEL  # or the path of a checkpoint
-
-

@@ -115,7 +115,7 @@ class Measurement(Result):
     def _static(self) -> str:
         return html.of_values(self.record)
 
-    def _payload(self, *, live: bool = False) -> bytes:
+    def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         return payload.of_measurement(self.record, self._code, __version__)
 
 

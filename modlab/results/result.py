@@ -56,7 +56,7 @@ class Result:
             bundle: with the script that makes it interactive; without, it is the plain picture (for documents
                 that hold many views).
         """
-        return html.frame(self.kind, self._sentence(), self._static(), self._payload() if bundle else None, __version__)
+        return html.frame(self.kind, self._sentence(), self._static(), self._fitting_payload() if bundle else None, __version__)
 
     def widget(self) -> View:
         """The same view with the kernel behind it: it answers what the page alone cannot. Needs anywidget."""
@@ -96,7 +96,11 @@ class Result:
     def _static(self) -> str:
         raise NotImplementedError
 
-    def _payload(self, *, live: bool = False) -> bytes:
+    def _fitting_payload(self) -> bytes:
+        """The payload of a view at rest; only very large ones that do not fold leave something out, and say so."""
+        return self._payload()
+
+    def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         raise NotImplementedError
 
     def _answer(self, path: str) -> bytes:

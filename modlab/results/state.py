@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch.nn import Module
 
 from modlab.errors import ModlabError, PathNotFoundError, nearest
-from modlab.inspection import checks, checkpoint, optimizers, slots, structure, values
+from modlab.inspection import checkpoint, checks, optimizers, slots, structure, values
 from modlab.records.state import MODEL, StateRecord, TableRecord
 from modlab.results.measurement import Measurement
 from modlab.results.result import Result
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CARRIED = 20_000
+CARRIED = 10_000
 """Elements up to which a model's values travel in the output itself; of larger models they are asked for."""
 CARRIED_ROWS = 100
-CARRIED_SIDE = 24
+CARRIED_SIDE = 16
 
 
 def state(
@@ -146,7 +146,9 @@ class State(Result):
         close = nearest(str(path), names)
         hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
         known = ", ".join(repr(p) for p in names[:4]) + (", ..." if len(names) > 4 else ".")
-        return PathNotFoundError(f"{self.record.title} has no tensor {path!r}.\n  It has: {known if names else 'none.'}{hint}  All of them: .paths")
+        return PathNotFoundError(
+            f"{self.record.title} has no tensor {path!r}.\n  It has: {known if names else 'none.'}{hint}  All of them: .paths"
+        )
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_table(self.record)
@@ -157,11 +159,14 @@ class State(Result):
     def _static(self) -> str:
         return html.of_table(self.record)
 
-    def _payload(self, *, live: bool = False) -> bytes:
+    def _fitting_payload(self) -> bytes:
+        return html.within_budget(lambda rows: self._payload(limit=rows), len(self.record.rows))
+
+    def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         code = "modlab.state(path)" if self.record.source != MODEL else "modlab.state(model)"
         if self.record.optimizers:
             code = "modlab.state(model, optimizer)"
-        return payload.of_table(self.record, self._fingerprint, code, __version__, live=live)
+        return payload.of_table(self.record, self._fingerprint, code, __version__, live=live, limit=limit)
 
     def _answer(self, path: str) -> bytes:
         if self.record.source != MODEL:

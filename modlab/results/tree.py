@@ -158,7 +158,9 @@ class Tree(Result):
         known = ", ".join(repr(p) for p in some[:4]) + (", ..." if len(some) > 4 else ".")
         close = nearest(path, some)
         hint = f"  Nearest: {', '.join(repr(p) for p in close)}." if close else ""
-        return PathNotFoundError(f"{name} has no module {path!r}.\n  It has: {known if some else 'no children.'}{hint}  All paths: modlab.tree(model).paths")
+        return PathNotFoundError(
+            f"{name} has no module {path!r}.\n  It has: {known if some else 'no children.'}{hint}  All paths: modlab.tree(model).paths"
+        )
 
     def _row(self, record: ModuleRecord) -> dict[str, Any]:
         totals = record.subtree.totals
@@ -181,10 +183,13 @@ class Tree(Result):
     def _static(self) -> str:
         return html.of_tree(self.record)
 
-    def _payload(self, *, live: bool = False) -> bytes:
+    def _fitting_payload(self) -> bytes:
+        return html.within_budget(lambda rows: self._payload(limit=rows), len(self.record.subtrees()))
+
+    def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         classes = {subtree: structure.class_of(subtree) for subtree in self.record.subtrees()}
         definitions = {subtree: define(cls) for subtree, cls in classes.items() if cls is not None}
-        return payload.of_tree(self.record, definitions, "modlab.tree(model)", __version__, live=live)
+        return payload.of_tree(self.record, definitions, "modlab.tree(model)", __version__, live=live, limit=limit)
 
     def _answer(self, path: str) -> bytes:
         return answer(self._alive("reading values"), path)
@@ -216,5 +221,3 @@ def _fits(shape: tuple[int, ...] | None, wanted: tuple[int | None, ...] | int) -
 def _trains(record: ModuleRecord) -> bool | None:
     own = [entry.trainable for entry in record.tensors if entry.kind == "parameter"]
     return any(own) if own else None
-
-

@@ -71,7 +71,7 @@ def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:
             return _measure_contents(contents_of(tensor), _name(tensor), str(tensor.device), histogram)
         except NoValuesError as reason:
             note = str(reason)
-        except Exception as error:  # a measurement must not end a training run: that and how it failed is said instead
+        except Exception as error:  # noqa: BLE001 - a measurement must not end a training run: that and how it failed is said instead
             note = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         shape, count = sizes_of(tensor)
         return TensorStats(shape, _name(tensor), str(tensor.device), count, note=f"not measured: {note}", measured=False)

@@ -108,7 +108,11 @@ def _histogram(values: ValuesRecord, ax: Axes) -> None:
         return
     edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
     ax.stairs(bars.counts, edges, fill=True, color=COLOURS["linear"])
-    bad = [text for text in (f"{values.stats.nan:,} NaN" * bool(values.stats.nan), f"{_infinite(values):,} Inf" * bool(_infinite(values))) if text]
+    bad = [
+        text
+        for text in (f"{values.stats.nan:,} NaN" * bool(values.stats.nan), f"{_infinite(values):,} Inf" * bool(_infinite(values)))
+        if text
+    ]
     ax.set(xlabel=", ".join(["value", *bad]), ylabel=f"count {bars.note}".rstrip())
     ax.spines[["top", "right"]].set_visible(False)
 

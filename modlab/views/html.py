@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -22,6 +22,7 @@ from modlab.views.text import notes
 
 ROWS = 250  # of the picture without script; the payload has all
 DEPTH = 24
+BUDGET = 105_000  # bytes of a packed payload: with the bundle, an output stays below 200 KB
 BEGIN, END = "<!--modlab:live-->", "<!--/modlab:live-->"
 
 
@@ -59,6 +60,16 @@ def _packed(name: str) -> str:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii")
+
+
+def within_budget(build: Callable[[int], bytes], rows: int) -> bytes:
+    """The payload of so many of `rows` rows as an output may hold; `build` is told how many, and says what is left out."""
+    while True:
+        payload = build(rows)
+        size = len(gzip.compress(payload, 6, mtime=0))
+        if size <= BUDGET or rows <= 1:
+            return payload
+        rows = max(1, int(rows * BUDGET / size * 0.95))
 
 
 def _script(payload: bytes, version: str) -> str:
@@ -158,12 +169,15 @@ def of_table(table: TableRecord) -> str:
 
 def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     yes_no = {True: "yes", False: "no"}
-    cells = [f"<code>{text(path)}</code>", text(row.kind), format.shape(row.shape), row.dtype, text(row.device)]
+    cells = [f"<code>{text(path)}</code>", text(row.kind), format.shape(row.shape), text(row.dtype), text(row.device)]
     cells += [format.size(row.bytes) if row.bytes else "", yes_no[row.in_state_dict]]
     cells += [yes_no[row.trainable] if row.kind not in ("reserved", "extra", "tensor") else "", row.grad]
     if optimizer:
         cells += [text(", ".join(o.label for o in row.optimizers)), ", ".join(format.number(o.lr) for o in row.optimizers)]
-        cells += [", ".join(format.number(o.weight_decay) for o in row.optimizers), text("; ".join(", ".join(o.state) for o in row.optimizers))]
+        cells += [
+            ", ".join(format.number(o.weight_decay) for o in row.optimizers),
+            text("; ".join(", ".join(o.state) for o in row.optimizers)),
+        ]
     return [*cells, text("; ".join(notes(row)))]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from modlab import format
 from modlab.records.definition import Definition
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import Ghost, Link, Subtree, TensorEntry, TreeRecord
-from modlab.records.tensor import TensorStats
 from modlab.views import headline, numbers
 from modlab.views.folding import fold
 
@@ -54,9 +54,11 @@ def pack(content: dict[str, Any], arrays: Arrays) -> bytes:
     return len(text).to_bytes(4, "little") + text + bytes(-(4 + len(text)) % 8) + arrays.bytes()
 
 
-def of_tree(tree: TreeRecord, definitions: dict[Subtree, Definition], code: str, version: str, *, live: bool = False) -> bytes:
-    """The payload of a tree view."""
-    subtrees = tree.subtrees()
+def of_tree(
+    tree: TreeRecord, definitions: dict[Subtree, Definition], code: str, version: str, *, live: bool = False, limit: int | None = None
+) -> bytes:
+    """The payload of a tree view; with a limit, of so many distinct subtrees, those nearest to the root."""
+    subtrees = nearest(tree, limit)
     number = {id(subtree): i for i, subtree in enumerate(subtrees)}
     entries: dict[TensorEntry, int] = {}
     classes: dict[Definition, int] = {}
@@ -68,8 +70,12 @@ def of_tree(tree: TreeRecord, definitions: dict[Subtree, Definition], code: str,
                 **_subtree(subtree),
                 "class": -1 if definition is None else classes.setdefault(definition, len(classes)),
                 "tensors": [entries.setdefault(entry, len(entries)) for entry in subtree.tensors],
-                "runs": [[_names(run.names), -1 if run.subtree is None else number[id(run.subtree)], _link(run.same_as)] for run in subtree.runs],
-                "ghosts": [_ghost(ghost) for ghost in subtree.ghosts],
+                "runs": [
+                    [_names(run.names), -1 if run.subtree is None else number[id(run.subtree)], _link(run.same_as)]
+                    for run in subtree.runs
+                    if run.subtree is None or id(run.subtree) in number
+                ],
+                "ghosts": [_ghost(ghost) for ghost in [*subtree.ghosts, *_left_out(subtree, number)]],
             }
         )
     content = {
@@ -83,17 +89,48 @@ def of_tree(tree: TreeRecord, definitions: dict[Subtree, Definition], code: str,
     return pack(content, Arrays())
 
 
-def of_table(table: TableRecord, model: str, code: str, version: str, *, live: bool = False) -> bytes:
+def nearest(tree: TreeRecord, limit: int | None) -> list[Subtree]:
+    """The distinct subtrees of a tree, children before parents; with a limit, only so many, breadth first from the root."""
+    subtrees = tree.subtrees()
+    if limit is None or limit >= len(subtrees):
+        return subtrees
+    kept, queue = {id(tree.root)}, deque([tree.root])
+    while queue:
+        for run in queue.popleft().runs:
+            if run.subtree is not None and id(run.subtree) not in kept and len(kept) < limit:
+                kept.add(id(run.subtree))
+                queue.append(run.subtree)
+    return [subtree for subtree in subtrees if id(subtree) in kept]
+
+
+def _left_out(subtree: Subtree, number: dict[int, int]) -> list[Ghost]:
+    """A row that says what is not in this output."""
+    missing = [run for run in subtree.runs if run.subtree is not None and id(run.subtree) not in number]
+    if not missing:
+        return []
+    count = sum(len(run.names) for run in missing)
+    parameters = sum(run.subtree.totals.parameters * len(run.names) for run in missing if run.subtree is not None)
+    what = f"{format.plural(count, 'more child', 'more children')}"
+    return [Ghost("…", what, "left out of this output, to keep it small", "tree.widget()  # has all", count, 0, parameters, True)]
+
+
+def of_table(table: TableRecord, model: str, code: str, version: str, *, live: bool = False, limit: int | None = None) -> bytes:
     """The payload of a state view; `model` is the fingerprint of the tree that it belongs to."""
     arrays = Arrays()
-    nodes, signatures = fold(table.rows)
+    nodes, signatures = fold(table.rows[:limit])
+    left = len(table.rows) - (limit or len(table.rows))
+    remarks = (
+        [f"the last {format.plural(left, 'row')} left out of this output, to keep it small: state.widget() has all"] if left > 0 else []
+    )
     content = {
         **_common("state", headline.of_table(table), model, code, version, _state_foot(table), live),
-        "nodes": [{"type": n.type, "slots": [list(s) for s in n.slots], "runs": [[_names(names), i] for names, i in n.runs]} for n in nodes],
+        "nodes": [
+            {"type": n.type, "slots": [list(s) for s in n.slots], "runs": [[_names(names), i] for names, i in n.runs]} for n in nodes
+        ],
         "signatures": [_signature(signature) for signature in signatures],
         "optimizer": bool(table.optimizers),
         "orphans": list(table.orphans),
-        "remarks": list(table.remarks),
+        "remarks": [*table.remarks, *remarks],
         "summary": {"rows": len(table.rows), "saved": sum(row.in_state_dict for row in table.rows)},
         "values": {values.path: of_values(values, arrays) for values in table.values},
         "valuesNote": "" if table.values else NO_VALUES,
@@ -238,5 +275,3 @@ def _link(link: Link | None) -> list[Any] | None:
 
 def _absolute(path: str) -> list[Any] | None:
     return [0, path] if path else None
-
-

@@ -28,7 +28,7 @@ def table_lines(rows: Iterable[tuple[str, ...]], right: frozenset[int] = frozens
 def of_tree(tree: TreeRecord) -> str:
     """The headline and one line for each module; equal neighbours share one."""
     mode = tree.root.training
-    rows = [("path", "module", "parameters", "holds")]
+    rows: list[tuple[str, ...]] = [("path", "module", "parameters", "holds")]
     for record in islice(tree.rows(folded=True), ROWS):
         rows.extend(_module(record, mode))
     lines = [" ".join(headline.of_tree(tree)).rstrip(), *table_lines(rows, frozenset({2}))]
@@ -55,7 +55,12 @@ def _module(record: ModuleRecord, mode: bool) -> Iterator[tuple[str, ...]]:
     for ghost in subtree.ghosts:
         name = f"{record.path}.{ghost.name}" if record.path else ghost.name
         count = f"[{ghost.parameters:,}]" if ghost.parameters else ""
-        yield f"? {format.clean(name)}", format.clean(ghost.what), count, format.clean(ghost.reason + (f"; fix: {ghost.fix}" if ghost.fix else ""))
+        yield (
+            f"? {format.clean(name)}",
+            format.clean(ghost.what),
+            count,
+            format.clean(ghost.reason + (f"; fix: {ghost.fix}" if ghost.fix else "")),
+        )
 
 
 def _short(extra: str) -> str:
@@ -101,7 +106,7 @@ def of_table(table: TableRecord) -> str:
     text = [" ".join(headline.of_table(table)).rstrip(), *table_lines(rows)]
     if len(lines) > ROWS:
         text.append(f"... and {len(lines) - ROWS:,} more rows: state[path], state.find(pattern), state.records")
-    text += [f"! {orphan}: held by the optimizer, not by the model" for orphan in table.orphans]
+    text += [f"! {format.clean(orphan)}: held by the optimizer, not by the model" for orphan in table.orphans]
     text += [f"! {format.clean(remark)}" for remark in table.remarks]
     return "\n".join(text)
 
@@ -113,11 +118,11 @@ def _row(path: str, times: int, row: StateRecord) -> tuple[str, ...]:
     saved = "yes" if row.in_state_dict else "no"
     owners = ", ".join(_owner(entry) for entry in row.optimizers)
     remarks = "; ".join(format.clean(note) for note in notes(row))
-    return format.clean(path), kind, shape, row.dtype, row.device, saved, trained, row.grad, owners, remarks
+    return format.clean(path), kind, shape, format.clean(row.dtype), row.device, saved, trained, row.grad, owners, remarks
 
 
 def _owner(entry: OptimizerEntry) -> str:
-    text = f"{entry.label} lr {format.number(entry.lr)} decay {format.number(entry.weight_decay)}"
+    text = f"{format.clean(entry.label)} lr {format.number(entry.lr)} decay {format.number(entry.weight_decay)}"
     return f"{text} keeps {', '.join(entry.state)}" if entry.state else text
 
 

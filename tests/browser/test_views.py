@@ -216,8 +216,8 @@ def test_the_extension_shows_a_bare_module(lab: JupyterLab) -> None:
 
 def test_a_large_model_opens_at_once(lab: JupyterLab) -> None:
     """Seventy-five thousand modules: the rows are virtual, and a member of a run is found by its own name."""
-    lab.open([SET_UP, "import sys; sys.path.insert(0, %r)\nfrom bench.deepseek import DeepSeek\nlarge = DeepSeek()" % str(Path(__file__).parents[2]),
-              "modlab.tree(large)"])    # fmt: skip
+    bench = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})"
+    lab.open([SET_UP, f"{bench}\nfrom bench.deepseek import DeepSeek\nlarge = DeepSeek()", "modlab.tree(large)"])
     lab.run_all()
     expect(tree(lab, 2)).to_be_visible()
     tree(lab, 2).focus()
