@@ -5,10 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 Call = Callable[[], Any]
 LONG_ENOUGH = 1_500_000  # nanoseconds of CPU time in one sample: far above the clock's own cost
+
+
+class Timing(NamedTuple):
+    """Of the rounds of one call: the median ratio to the yardstick, the median and the least CPU seconds."""
+
+    ratio: float
+    seconds: float
+    fastest: float
 
 
 def once(call: Call) -> tuple[float, Any]:
@@ -18,7 +26,7 @@ def once(call: Call) -> tuple[float, Any]:
     return (time.process_time_ns() - start) * 1e-9, answer
 
 
-def against(calls: dict[str, Call], budget_s: float, least: int = 5) -> dict[str, tuple[float, float]]:
+def against(calls: dict[str, Call], budget_s: float, least: int = 5) -> dict[str, Timing]:
     """Take the calls in turn, and compare each with the first of them.
 
     Args:
@@ -27,7 +35,7 @@ def against(calls: dict[str, Call], budget_s: float, least: int = 5) -> dict[str
         least: rounds in any case.
 
     Returns:
-        For each name the median over the rounds of (ratio to the first in the same round, seconds).
+        One timing for each name; the ratio is to the yardstick in the same round.
     """
     times = {name: max(1, round(LONG_ENOUGH * 1e-9 / max(once(call)[0], 1e-9))) for name, call in calls.items()}
     rounds: list[dict[str, float]] = []
@@ -35,7 +43,11 @@ def against(calls: dict[str, Call], budget_s: float, least: int = 5) -> dict[str
     while len(rounds) < least or time.process_time() < end:
         rounds.append({name: _each(call, times[name]) for name, call in calls.items()})
     first = next(iter(calls))
-    return {name: (median(r[name] / r[first] for r in rounds), median(r[name] for r in rounds)) for name in calls}
+    return {name: _timing([r[name] for r in rounds], [r[first] for r in rounds]) for name in calls}
+
+
+def _timing(seconds: list[float], yardstick: list[float]) -> Timing:
+    return Timing(median(own / other for own, other in zip(seconds, yardstick, strict=True)), median(seconds), min(seconds))
 
 
 def _each(call: Call, times: int) -> float:

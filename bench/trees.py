@@ -91,9 +91,10 @@ def _look(tool: Tool, network: Network, model: nn.Module, budget_s: float) -> An
     child.more_time(60)  # the limit is for the first call
     answer: Answer = {"first": first, "bytes": len(output.encode()), "peak": peak}
     if first < SLOW:
-        answer["ratio"], answer["seconds"] = clock.against({"repr": lambda: repr(model), "it": lambda: tool.look(model, x)}, budget_s)["it"]
+        timing = clock.against({"repr": lambda: repr(model), "it": lambda: tool.look(model, x)}, budget_s)["it"]
+        answer["ratio"], answer["seconds"] = timing.ratio, timing.seconds
     else:
-        reference = clock.against({"repr": lambda: repr(model)}, 0, least=3)["repr"][1]
+        reference = clock.against({"repr": lambda: repr(model)}, 0, least=3)["repr"].seconds
         answer["ratio"] = first / reference
     return answer
 

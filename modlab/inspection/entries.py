@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 
+from modlab.compat import without_torch_function
 from modlab.records.structure import Link, TensorEntry
 from modlab.statistics.contents import sizes_of
 
@@ -21,7 +21,7 @@ def reserved(name: str, kind: str) -> TensorEntry:
 
 def describe(name: str, kind: str, tensor: Tensor, persistent: bool = True, tied: Link | None = None) -> TensorEntry:
     """The entry of one parameter or buffer; a subclass of Tensor is not asked its opinion."""
-    with DisableTorchFunction():
+    with without_torch_function():
         return _describe(name, kind, tensor, persistent, tied)
 
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
+
+from modlab.compat import without_modes, without_torch_function
 
 NONE, ZERO, PRESENT = "none", "zero", "present"
 
 
 def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
     """One word for each tensor; nothing where there can be no gradient. On a GPU one copy answers for all."""
-    with torch.no_grad(), DisableTorchFunction(), _disable_current_modes():
+    with torch.no_grad(), without_torch_function(), without_modes():
         return _kinds(tensors)
 
 

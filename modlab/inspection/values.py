@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction
-from torch.utils._python_dispatch import _disable_current_modes
 
+from modlab.compat import without_modes, without_torch_function
 from modlab.records.state import Matrix, ValuesRecord
 from modlab.statistics import measure_tensor
 
@@ -28,7 +27,7 @@ def layout(tensor: Tensor, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Ma
     Of more than two dimensions the first slice of each leading one is shown; a vector is one row. Only what is shown
     is read.
     """
-    with torch.no_grad(), DisableTorchFunction(), _disable_current_modes():
+    with torch.no_grad(), without_torch_function(), without_modes():
         try:
             return _layout(tensor, rows, columns)
         except (RuntimeError, NotImplementedError, TypeError) as error:  # a kind of tensor that cannot be cut or converted

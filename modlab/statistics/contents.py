@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from modlab.compat import is_functional, is_transformed
 from modlab.records.tensor import Values
 
 _VIRTUAL = {
@@ -74,9 +75,9 @@ def _require_values(tensor: Tensor) -> None:
         raise NoValuesError(reason)
     if tensor.is_meta:
         raise NoValuesError("a meta tensor has no values")
-    if torch._is_functional_tensor(tensor):
+    if is_functional(tensor):
         raise NoValuesError(_VIRTUAL["FunctionalTensor"])
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if is_transformed(tensor):
         raise NoValuesError("a function of torch.func (vmap, grad, …) is being traced, whose tensors show no values")
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")

@@ -8,9 +8,8 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
-from torch.utils._python_dispatch import _disable_current_modes
 
+from modlab.compat import dispatch_modes, is_functional, without_modes, without_torch_function
 from modlab.records.tensor import Histogram, TensorStats, Values
 from modlab.statistics import accelerator
 from modlab.statistics.contents import COMPUTED, Contents, NoValuesError, arrays_of, contents_of, is_freed, sizes_of
@@ -37,7 +36,7 @@ def measure_tensor(tensor: Tensor, *, histogram: bool = True) -> TensorStats:
     >>> measure_tensor(torch.tensor([1.0, 2.0, float("nan")])).nan
     1
     """
-    with DisableTorchFunction(), np.errstate(all="ignore"):
+    with without_torch_function(), np.errstate(all="ignore"):
         values = _as_it_lies(tensor)
         if values is None:
             return _measure_any(tensor, histogram)
@@ -54,7 +53,7 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
     """
     if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or tensor.layout is not torch.strided or tensor.is_nested:
         return None
-    if _len_torch_dispatch_stack() or torch._is_functional_tensor(tensor):
+    if dispatch_modes() or is_functional(tensor):
         return None
     try:
         if is_freed(tensor):
@@ -66,7 +65,7 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
 
 
 def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:
-    with torch.no_grad(), _disable_current_modes() if _len_torch_dispatch_stack() else nullcontext():
+    with torch.no_grad(), without_modes() if dispatch_modes() else nullcontext():
         try:
             return _measure_contents(contents_of(tensor), _name(tensor), str(tensor.device), histogram)
         except NoValuesError as reason:

@@ -22,6 +22,7 @@ from modlab.views import headline, numbers
 from modlab.views.folding import fold
 
 SCHEMA = 1
+_ASKED = "values are read when they are asked for"
 NO_VALUES = "Not read: the model is too large for its values to travel along. Ask for one, state[path], or for all, state.widget()."
 
 
@@ -79,7 +80,7 @@ def of_tree(
             }
         )
     content = {
-        **_common("tree", headline.of_tree(tree), fingerprint(tree), code, version, "no value read", live),
+        **_common("tree", headline.of_tree(tree), fingerprint(tree), code, version, _ASKED if live else "no value read", live),
         "modules": tree.modules,
         "places": tree.places(),
         "subtrees": rows,
@@ -123,7 +124,7 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
         [f"the last {format.plural(left, 'row')} left out of this output, to keep it small: state.widget() has all"] if left > 0 else []
     )
     content = {
-        **_common("state", headline.of_table(table), model, code, version, _state_foot(table), live),
+        **_common("state", headline.of_table(table), model, code, version, _ASKED if live else _state_foot(table), live),
         "nodes": [
             {"type": n.type, "slots": [list(s) for s in n.slots], "runs": [[_names(names), i] for names, i in n.runs]} for n in nodes
         ],
