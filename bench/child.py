@@ -42,7 +42,7 @@ def _answer(function: Callable[[], Any], write: int, limit_s: int) -> None:
         warnings.simplefilter("ignore")
         try:
             answer = function()
-        except Exception as error:  # a crash of a tool is a result here
+        except Exception as error:  # noqa: BLE001 - a crash of a tool is a result here
             answer = {"error": type(error).__name__}
         signal.alarm(0)
         os.write(write, json.dumps(answer).encode())

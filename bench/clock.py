@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 Call = Callable[[], Any]
-LONG_ENOUGH = 1_500_000  # nanoseconds of CPU time in one sample: far above the clock's own cost
+SAMPLE_S = 0.0015  # CPU time of one sample: far above the clock's own cost
+WARM_UP_S = 0.005
 
 
 class Timing(NamedTuple):
@@ -37,13 +38,22 @@ def against(calls: dict[str, Call], budget_s: float, least: int = 5) -> dict[str
     Returns:
         One timing for each name; the ratio is to the yardstick in the same round.
     """
-    times = {name: max(1, round(LONG_ENOUGH * 1e-9 / max(once(call)[0], 1e-9))) for name, call in calls.items()}
+    times = {name: _times(call) for name, call in calls.items()}
     rounds: list[dict[str, float]] = []
     end = time.process_time() + budget_s
     while len(rounds) < least or time.process_time() < end:
         rounds.append({name: _each(call, times[name]) for name, call in calls.items()})
     first = next(iter(calls))
     return {name: _timing([r[name] for r in rounds], [r[first] for r in rounds]) for name in calls}
+
+
+def _times(call: Call) -> int:
+    """How many calls make a sample long enough, once the first calls are over, which are slower."""
+    least, spent = float("inf"), 0.0
+    while spent < WARM_UP_S:
+        took = once(call)[0]
+        least, spent = min(least, took), spent + took
+    return max(1, round(SAMPLE_S / max(least, 1e-7)))
 
 
 def _timing(seconds: list[float], yardstick: list[float]) -> Timing:

@@ -6,15 +6,34 @@
 15
 """
 
-from typing import Any
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from modlab.errors import ModlabError
-from modlab.results.measurement import measure
-from modlab.results.state import state
-from modlab.results.tree import tree
 from modlab.version import __version__
 
+if TYPE_CHECKING:
+    from modlab.results.measurement import measure
+    from modlab.results.state import state
+    from modlab.results.tree import tree
+
 __all__ = ["ModlabError", "__version__", "measure", "state", "tree"]
+
+# What is imported at its first use: a training script that imports modlab and looks at nothing pays a millisecond.
+_ROOMS = {"tree": "modlab.results.tree", "state": "modlab.results.state", "measure": "modlab.results.measurement"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'modlab' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_ROOMS[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
 
 
 def load_ipython_extension(ipython: Any) -> None:

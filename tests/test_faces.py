@@ -4,6 +4,7 @@
 tests/fixtures (which the front end's tests read) anew; look at the difference before it is committed.
 """
 
+import atexit
 import base64
 import gzip
 import json
@@ -390,7 +391,7 @@ def shell():
     made = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
     yield made
     made.atexit_operations()
-    InteractiveShell.clear_instance()
+    atexit.unregister(made.atexit_operations)
 
 
 def shown_by(shell, thing):

@@ -111,10 +111,15 @@ class Walk:
         for key, value in saved.items():
             known = by_path.pop(key, None)
             if known is not None:
-                yield Slot(replace(known.record, in_state_dict=True), known.tensor)
+                yield self._anew(known, True)
             else:
                 yield self._packed(path, module, key[len(prefix) :], value)
-        yield from (Slot(replace(slot.record, in_state_dict=False), slot.tensor) for slot in by_path.values())
+        yield from (self._anew(slot, False) for slot in by_path.values())
+
+    def _anew(self, slot: Slot, saved: bool) -> Slot:
+        """A slot in the place where its module saves it."""
+        self.position += 1
+        return Slot(replace(slot.record, in_state_dict=saved, position=self.position), slot.tensor)
 
     def _packed(self, path: str, module: Module, name: str, value: Any) -> Slot:
         if isinstance(value, tuple) and value and isinstance(value[0], Tensor):

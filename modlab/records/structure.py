@@ -233,12 +233,13 @@ class TreeRecord:
     aliased: int = 0  # modules with several names
     aliases: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
 
-    def rows(self, *, folded: bool = False) -> Iterator[ModuleRecord]:
+    def rows(self, *, folded: bool = False, depth: int | None = None) -> Iterator[ModuleRecord]:
         """Every place of the tree from the root down, as ``named_modules(remove_duplicate=False)`` orders them.
 
         Args:
             folded: show a run of equal neighbours as one record, and reserved names and
                 modules that contain themselves as well.
+            depth: levels below the root; all if it is None.
         """
         stack = [iter((ModuleRecord("", self.root),))]  # an own stack: depth costs nothing
         while stack:
@@ -247,7 +248,7 @@ class TreeRecord:
                 stack.pop()
                 continue
             yield record
-            if record.subtree.runs:
+            if record.subtree.runs and (depth is None or record.depth < depth):
                 stack.append(_children(record, folded))
 
     def find(self, path: str) -> ModuleRecord | None:

@@ -44,8 +44,8 @@ def of_tree(tree: TreeRecord, *, ax: Axes | None = None, depth: int = 4) -> Figu
     ax = _axes(ax, 9, 0.8 + 0.42 * (depth + 1))
     total = max(tree.root.totals.parameters, 1)
     left: dict[int, float] = {0: 0.0}
-    for record in tree.rows(folded=True):
-        if record.depth > depth or not record.subtree.totals.parameters or record.same_as is not None:
+    for record in tree.rows(folded=True, depth=depth):
+        if not record.subtree.totals.parameters or record.same_as is not None:
             continue
         begin = left.get(record.depth, 0.0)
         width = record.subtree.totals.parameters * record.count / total
@@ -126,14 +126,16 @@ def _heat(values: ValuesRecord, ax: Axes) -> None:
     array = np.array(values.matrix.numbers, dtype=float)
     end = numbers.limit(values.stats)
     two_sided = numbers.signed(values.stats)
-    scale: dict[str, Any] = {"vmin": -end if two_sided else 0, "vmax": end, "cmap": _diverging() if two_sided else "cividis"}
+    scale: dict[str, Any] = {"vmin": -end if two_sided else 0, "vmax": end, "cmap": _colours(two_sided)}
     image = ax.imshow(np.ma.masked_invalid(array), aspect="auto", interpolation="nearest", **scale)
-    image.cmap.set_bad("#c2188f")
     ax.set_title(values.matrix.slice or "whole", fontsize=9, loc="left")
     _figure(ax).colorbar(image, ax=ax, shrink=0.8)
 
 
-def _diverging() -> Any:
+def _colours(two_sided: bool) -> Any:
+    """Blue over white to orange, or cividis; what is not finite is magenta."""
+    import matplotlib
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("modlab", ["#2f6fbf", "#f3f3f1", "#d9822b"])
+    diverging = LinearSegmentedColormap.from_list("modlab", ["#2f6fbf", "#f3f3f1", "#d9822b"])
+    return (diverging if two_sided else matplotlib.colormaps["cividis"]).with_extremes(bad="#c2188f")

@@ -1,5 +1,8 @@
 """What a user does with a view, in a real JupyterLab: look, walk, search, select, reload, switch themes."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -204,6 +207,24 @@ def still_html() -> str:
     from modlab.lessons.note import BigNet
 
     return modlab.tree(BigNet()).html()
+
+
+@pytest.mark.parametrize("template", ["lab", "classic"])
+def test_in_a_converted_page_it_is_alive_offline(lab: JupyterLab, tmp_path: Path, template: str) -> None:
+    show(lab, STILL, "modlab.state(net)")
+    (tmp_path / "saved.ipynb").write_text(json.dumps(lab.save()))
+    convert = [sys.executable, "-m", "nbconvert", "--to", "html", "--template", template, "--log-level", "ERROR", "saved.ipynb"]
+    subprocess.run(convert, cwd=tmp_path, check=True)
+    page = lab.page.context.new_page()
+    try:
+        page.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")    # MathJax's address is never reached
+        expect(page.get_by_role("tree")).to_be_visible()
+        page.get_by_role("tree").focus()
+        page.keyboard.press("End")
+        expect(page.locator("aside h3").first).to_have_text("net.l1")
+        expect(page.get_by_role("grid")).to_be_visible()
+    finally:
+        page.close()
 
 
 def test_the_extension_shows_a_bare_module(lab: JupyterLab) -> None:
