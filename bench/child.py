@@ -16,7 +16,7 @@ from typing import Any
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def run(function: Callable[[], Any], limit_s: int) -> Any:
+def run(function: Callable[[], Any], limit_s: int = 60) -> Any:
     """What `function` returns, by way of JSON; ``{"error": …}`` where it raises, crashes or takes longer than `limit_s` seconds."""
     sys.stdout.flush()
     read, write = os.pipe()
@@ -36,7 +36,8 @@ def run(function: Callable[[], Any], limit_s: int) -> Any:
 def _answer(function: Callable[[], Any], write: int, limit_s: int) -> None:
     """In the child: never returns, whatever happens."""
     try:
-        signal.alarm(limit_s)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        limit(limit_s)
         for stream in (1, 2):  # tools print
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         warnings.simplefilter("ignore")
@@ -44,15 +45,15 @@ def _answer(function: Callable[[], Any], write: int, limit_s: int) -> None:
             answer = function()
         except Exception as error:  # noqa: BLE001 - a crash of a tool is a result here
             answer = {"error": type(error).__name__}
-        signal.alarm(0)
+        limit(0)
         os.write(write, json.dumps(answer).encode())
     finally:
         os._exit(0)
 
 
-def more_time(seconds: int) -> None:
-    """In the child: count the limit anew from here."""
-    signal.alarm(seconds)
+def limit(seconds: int) -> None:
+    """In the child: end it so many seconds from here; 0 takes the limit away."""
+    signal.alarm(seconds)  # of wall time: a limit of CPU time makes Linux's CPU clock coarse
 
 
 def peak_of(call: Callable[[], Any]) -> tuple[Any, float | None]:

@@ -22,9 +22,9 @@ def run(quick: bool) -> list[Target]:
     torch.set_num_threads(1)
     report.heading("Counts: is the number of parameters right?")
     peers = [peer for peer in installed() if peer.counts]
-    columns = {"modlab": child.run(partial(_column, _modlab), 60)}
+    columns = {"modlab": child.run(partial(_column, _modlab))}
     for peer in peers:
-        columns[peer.name] = child.run(partial(_column, peer.counts, peer.load), 60)
+        columns[peer.name] = child.run(partial(_column, peer.counts, peer.load))
     for name, column in columns.items():
         if isinstance(column, dict):  # the whole process failed
             columns[name] = [column["error"]] * len(CASES)

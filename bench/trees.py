@@ -21,7 +21,7 @@ from modlab.inspection import definitions, structure
 from modlab.views import text as pictures
 
 SLOW = 1.5  # CPU seconds of a first call above which there is no second
-LIMIT_S = 30  # of wall time, for one tool on one model
+LIMIT_S = 30  # seconds for the first call of one tool on one model
 
 Look = Callable[[nn.Module, Tensor | None], Any]
 Answer = dict[str, Any]
@@ -59,11 +59,12 @@ def forgetful(model: nn.Module, _: Tensor | None = None) -> str:
 
 STR, REDRAWN, FORGETFUL, HTML = "modlab str", "modlab str, text anew", "modlab str, all anew", "modlab html"
 REPR = Tool("repr", lambda model, _: repr(model))
-OURS = (REPR, Tool(STR, text), Tool(REDRAWN, redrawn), Tool(FORGETFUL, forgetful), Tool(HTML, html))
+OURS = {STR: text, REDRAWN: redrawn, FORGETFUL: forgetful, HTML: html}
 
 
 def tools() -> list[Tool]:
-    return [*OURS, *(Tool(peer.name, peer.show, peer.load, peer.runs) for peer in installed())]
+    ours = [Tool(name, look, lambda: modlab.tree) for name, look in OURS.items()]
+    return [REPR, *ours, *(Tool(peer.name, peer.show, peer.load, peer.runs) for peer in installed())]
 
 
 def run(quick: bool) -> list[Target]:
@@ -76,7 +77,7 @@ def run(quick: bool) -> list[Target]:
         torch.manual_seed(0)
         model = network.build().eval()
         for tool in tools():
-            found[tool.name][network.name] = child.run(partial(_look, tool, network, model, 0.1 if quick else 0.25), LIMIT_S)
+            found[tool.name][network.name] = child.run(partial(_look, tool, network, model, 0.1 if quick else 0.2), LIMIT_S)
     _tables(found, [network.name for network in networks])
     return [*_small_targets(found), *_large(quick)]
 
@@ -88,7 +89,7 @@ def _look(tool: Tool, network: Network, model: nn.Module, budget_s: float) -> An
     if tool.runs and x is None:
         return {"error": "needs a run"}
     (first, output), peak = child.peak_of(lambda: clock.once(lambda: tool.look(model, x)))
-    child.more_time(60)  # the limit is for the first call
+    child.limit(60)
     answer: Answer = {"first": first, "bytes": len(output.encode()), "peak": peak}
     if first < SLOW:
         timing = clock.against({"repr": lambda: repr(model), "it": lambda: tool.look(model, x)}, budget_s)["it"]
@@ -131,7 +132,7 @@ def _large(quick: bool) -> list[Target]:
         ratio, first = report.digits(answer["ratio"]) + once, report.seconds(answer["first"])
         rows.append((tool.name, ratio, warm, first, report.size(answer["peak"]), report.size(answer["bytes"])))
     report.table(("", "/ repr", "later calls", "first call", "peak memory", "output"), rows)
-    traced = {name: child.run(partial(child.traced_peak_of, partial(look, model)), 60) for name, look in ((STR, text), (HTML, html))}
+    traced = {name: child.run(partial(child.traced_peak_of, partial(look, model))) for name, look in ((STR, text), (HTML, html))}
     peaks = ", ".join(f"{name} {report.size(peak)}" for name, peak in traced.items())
     report.note(
         f"Building the model took {report.seconds(seconds)}. Peak memory: growth of the resident set in the first call of a fresh process; "

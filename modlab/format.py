@@ -27,7 +27,9 @@ def size(number: int) -> str:
 def _compact(number: int) -> str:
     power = min((len(str(number)) - 1) // 3, len(_DECIMAL) - 1)
     value = number / 1000**power
-    digits = 2 if value < 10 else 1
+    if round(value, 0 if power == 1 else 1) >= 1000 and power + 1 < len(_DECIMAL):  # 999,999 is 1.00 M, not 1000 k
+        value, power = value / 1000, power + 1
+    digits = 2 if value < 9.995 else 1
     if value >= 100 and power == 1:
         digits = 0
     return f"{value:.{digits}f}{_DECIMAL[power]}"

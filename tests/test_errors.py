@@ -7,9 +7,15 @@ from modlab import errors
 from modlab.inspection.optimizers import NotAnOptimizerError
 
 KINDS = {
-    errors.NotAModuleError: TypeError, errors.NotATensorError: TypeError, errors.NotInitializedError: AttributeError, errors.PathNotFoundError: KeyError,
-    errors.CheckpointError: ValueError, errors.MissingPackageError: ImportError, errors.GoneError: ReferenceError, NotAnOptimizerError: TypeError,
-}  # fmt: skip
+    errors.NotAModuleError: TypeError,
+    errors.NotATensorError: TypeError,
+    errors.NotInitializedError: AttributeError,
+    errors.PathNotFoundError: KeyError,
+    errors.CheckpointError: ValueError,
+    errors.MissingPackageError: ImportError,
+    errors.GoneError: ReferenceError,
+    NotAnOptimizerError: TypeError,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -49,7 +49,9 @@ def unpack(data: bytes) -> tuple[dict[str, object], dict[str, np.ndarray]]:
 
 def embedded(page: str) -> tuple[bytes, str]:
     """The payload and the front end that stand in an output."""
-    version, data, bundle = re.search(r'document\.currentScript,"([^"]*)","([A-Za-z0-9+/=]*)","([A-Za-z0-9+/=]*)"\)</script>', page).groups()
+    version, data, bundle = re.search(
+        r'document\.currentScript,"([^"]*)","([A-Za-z0-9+/=]*)","([A-Za-z0-9+/=]*)"\)</script>', page
+    ).groups()
     assert version == modlab.__version__
     return gzip.decompress(base64.b64decode(data)), gzip.decompress(base64.b64decode(bundle)).decode()
 
@@ -491,7 +493,9 @@ def test_the_widget_is_text_and_picture_too():
     data, _ = widget._repr_mimebundle_()
     assert repr(widget) == repr(shown) == data["text/plain"] and data["text/html"] == shown.html(bundle=False)
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.model_id
-    big = [name for name, value in widget.get_state().items() if isinstance(value, str) and len(value) > 1_000 and name not in ("_esm", "_css")]
+    big = [
+        name for name, value in widget.get_state().items() if isinstance(value, str) and len(value) > 1_000 and name not in ("_esm", "_css")
+    ]
     assert not big, "nothing big in what a saved notebook keeps"
 
 

@@ -65,7 +65,10 @@ def bits(tensor: torch.Tensor) -> object:
     """What is stored in a tensor, comparable; its shape where nothing can be read."""
     with torch.no_grad(), torch._C.DisableTorchFunction(), contextlib.suppress(Exception):
         if tensor.is_nested or (tensor.layout is not torch.strided):
-            return [bits(part) for part in (tensor.unbind() if tensor.is_nested else [tensor._values() if tensor.is_coalesced() else tensor.values()])]
+            return [
+                bits(part)
+                for part in (tensor.unbind() if tensor.is_nested else [tensor._values() if tensor.is_coalesced() else tensor.values()])
+            ]
         if tensor.is_quantized:
             tensor = tensor.int_repr()
         return tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -131,7 +134,7 @@ def test_no_result_keeps_a_model_alive(case):
     results: list[object] = []
     assert not survivors(case, results)
     for result in results:
-        faces(result, case)    # what had been read is still there
+        faces(result, case)  # what had been read is still there
         assert str(result).startswith(result.headline)
 
 
@@ -148,7 +151,9 @@ def survivors(case: zoo.Case, results: list[object]) -> list[str]:
 def loose(model: nn.Module) -> list[object]:
     """The model's modules, tensors, and tensors in attributes."""
     modules = zoo.distinct_modules(model)
-    attributes = [value for m in modules for value in object.__getattribute__(m, "__dict__").values() if issubclass(type(value), torch.Tensor)]
+    attributes = [
+        value for m in modules for value in object.__getattribute__(m, "__dict__").values() if issubclass(type(value), torch.Tensor)
+    ]
     return [*modules, *zoo.distinct_tensors(model, "_parameters", "_buffers"), *attributes]
 
 

@@ -70,7 +70,7 @@ def places(model):
     while stack:
         path, module, above = stack.pop()
         yield path, module
-        if len(above) > 2_000:    # the deep one: its last module alone owns something
+        if len(above) > 2_000:  # the deep one: its last module alone owns something
             while children := zoo.stored(module, "_modules"):
                 [(name, module)] = children.items()
                 path = f"{path}.{name}"
@@ -85,8 +85,17 @@ def places(model):
 
 
 TEN = [
-    "param1", "param2", "buffer1", "param_list.0", "param_list.1", "param_list.2", "param_dict.bar", "param_dict.foo", "linear.weight", "linear.bias",
-]  # fmt: skip
+    "param1",
+    "param2",
+    "buffer1",
+    "param_list.0",
+    "param_list.1",
+    "param_list.2",
+    "param_dict.bar",
+    "param_dict.foo",
+    "linear.weight",
+    "linear.bias",
+]
 
 
 def test_the_stateful_module_of_the_note():
@@ -98,7 +107,9 @@ def test_the_stateful_module_of_the_note():
         "buffer2": ("buffer", (5,), False, ""),
         "buffer3": ("reserved", None, False, "reserved for a buffer"),
     }
-    assert shown.headline.startswith("StatefulModule: 10 of 13 entries are in the state_dict; param3 and buffer3 are reserved, buffer2 is not persistent")
+    assert shown.headline.startswith(
+        "StatefulModule: 10 of 13 entries are in the state_dict; param3 and buffer3 are reserved, buffer2 is not persistent"
+    )
     assert [r.path for r in shown.find(kind="buffer")] == ["buffer1", "buffer2"]
 
 
@@ -142,7 +153,17 @@ def test_the_headline_tells_of_gradients(sentence):
 def test_hidden_tensors_are_rows_that_are_not_saved():
     shown = modlab.state(zoo.named("hidden").build())
     ghosts = [r.path for r in shown.find(kind="attribute")]
-    for path in ("layers[0].weight", "pair[1]", "by_name['a'].bias", "by_name['deep']['b'][0]", "heads[0].weight", "queue[0]", "mask", "secret.weight", "weight"):
+    for path in (
+        "layers[0].weight",
+        "pair[1]",
+        "by_name['a'].bias",
+        "by_name['deep']['b'][0]",
+        "heads[0].weight",
+        "queue[0]",
+        "mask",
+        "secret.weight",
+        "weight",
+    ):
         assert path in ghosts
     assert not [p for p in ghosts if p.startswith("same")]
     assert all(not r.in_state_dict and not r.persistent and "not saved" in r.note for r in shown.find(kind="attribute"))
@@ -243,7 +264,9 @@ def test_grids_say_which_part_they_show(tensor, cut, size, first):
     assert (matrix.slice, (len(matrix.numbers), len(matrix.numbers[0])), matrix.numbers[0][0], note) == (cut, size, first, "")
 
 
-@pytest.mark.parametrize("tensor", [torch.ones(0, 3), torch.eye(3).to_sparse(), zoo.named("nested").build().jagged], ids=["empty", "sparse", "nested"])
+@pytest.mark.parametrize(
+    "tensor", [torch.ones(0, 3), torch.eye(3).to_sparse(), zoo.named("nested").build().jagged], ids=["empty", "sparse", "nested"]
+)
 def test_what_has_no_grid_says_why(tensor):
     matrix, note = values.layout(tensor)
     assert matrix is None and note.startswith("no grid: ")
@@ -365,7 +388,12 @@ def save_safe(model, path):
     save_file(model.state_dict(), path, metadata={"format": "pt"})
 
 
-FORMATS = {"pt": (save_pt, "net.pt"), "legacy": (save_legacy, "net.pth"), "bin": (save_pt, "pytorch_model.bin"), "safetensors": (save_safe, "net.safetensors")}
+FORMATS = {
+    "pt": (save_pt, "net.pt"),
+    "legacy": (save_legacy, "net.pth"),
+    "bin": (save_pt, "pytorch_model.bin"),
+    "safetensors": (save_safe, "net.safetensors"),
+}
 
 
 @pytest.mark.parametrize(("save", "name"), FORMATS.values(), ids=FORMATS)
@@ -408,9 +436,11 @@ def write_safetensors(path, entries, data=0, header=None):
 def test_a_file_of_many_gigabytes_is_read_by_its_header(tmp_path):
     side, layers = 50_000, 20
     size = side * side * 2
-    entries = {f"layers.{i}.weight": {"dtype": "BF16", "shape": [side, side], "data_offsets": [i * size, (i + 1) * size]} for i in range(layers)}
+    entries = {
+        f"layers.{i}.weight": {"dtype": "BF16", "shape": [side, side], "data_offsets": [i * size, (i + 1) * size]} for i in range(layers)
+    }
     entries |= {"small": {"dtype": "F8_E4M3", "shape": [], "data_offsets": [layers * size, layers * size + 1]}, "__metadata__": {"a": "b"}}
-    path = write_safetensors(tmp_path / "big.safetensors", entries, layers * size + 1)    # 100 GB with a hole
+    path = write_safetensors(tmp_path / "big.safetensors", entries, layers * size + 1)  # 100 GB with a hole
     tracemalloc.start()
     begin = time.perf_counter()
     shown = modlab.state(path)
@@ -493,7 +523,9 @@ def test_broken_pt_files_are_refused(write, tmp_path):
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 def test_a_pickled_module_is_refused_and_its_code_not_run(zipped, tmp_path):
     torch.save(zoo.Net(), tmp_path / "net.pt", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(CheckpointError, match=r"more than tensors \(tests\.zoo\.Net\)[^`]*weights_only=False\)[^`]*torch\.save\(model\.state_dict\(\)"):
+    with pytest.raises(
+        CheckpointError, match=r"more than tensors \(tests\.zoo\.Net\)[^`]*weights_only=False\)[^`]*torch\.save\(model\.state_dict\(\)"
+    ):
         modlab.state(tmp_path / "net.pt")
 
 

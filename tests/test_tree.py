@@ -39,8 +39,10 @@ def assert_totals(record, model):
         assert record.total_parameters == sum(p.numel() for p in parameters)
         assert record.trainable_parameters == sum(p.numel() for p in parameters if p.requires_grad)
         assert record.frozen_parameters == record.total_parameters - record.trainable_parameters
-        assert record.own_parameters == sum(t.numel() for t in zoo.sized([t for t in zoo.stored(model, "_parameters").values() if t is not None]))
-        if len(everything) == len(parameters) + len(buffers):    # else a tensor is both, and counts where it is met first
+        assert record.own_parameters == sum(
+            t.numel() for t in zoo.sized([t for t in zoo.stored(model, "_parameters").values() if t is not None])
+        )
+        if len(everything) == len(parameters) + len(buffers):  # else a tensor is both, and counts where it is met first
             assert record.total_buffers == sum(b.numel() for b in buffers)
         assert record.bytes == sum(map(bytes_of, everything))
         known = zoo.distinct_tensors(model, "_parameters", "_buffers")
@@ -126,7 +128,9 @@ def modules(draw):
 
     def leaf():
         kind = draw(st.integers(0, 4))
-        made = [lambda: nn.Linear(2, 2), lambda: nn.Linear(2, 2, bias=False), nn.ReLU, lambda: nn.BatchNorm1d(2), lambda: nn.LazyLinear(2)][kind]()
+        made = [lambda: nn.Linear(2, 2), lambda: nn.Linear(2, 2, bias=False), nn.ReLU, lambda: nn.BatchNorm1d(2), lambda: nn.LazyLinear(2)][
+            kind
+        ]()
         if kind < 2 and tensors and draw(st.integers(0, 3)) == 0:
             made.weight = draw(st.sampled_from(tensors))
         elif kind < 2:
@@ -248,7 +252,7 @@ def test_a_hook_of_another_function_stands_alone():
 def test_blocks_tied_inside_are_one_row():
     model = zoo.named("tied_blocks").build()
     shown = modlab.tree(model)
-    assert [r.count for r in shown.record.rows(folded=True) if r.depth == 2] == [1, 3, 1, 1]    # 0 owns the bias that 4 shares
+    assert [r.count for r in shown.record.rows(folded=True) if r.depth == 2] == [1, 3, 1, 1]  # 0 owns the bias that 4 shares
     assert shown["blocks.2.b"].tensors[0].tied.resolve("blocks.2.b.weight") == "blocks.2.a.weight"
 
 
@@ -305,7 +309,9 @@ def test_a_module_in_itself_is_said_and_not_entered():
 
 def test_a_circle_ends():
     shown = modlab.tree(zoo.named("circle_of_three").build())
-    assert shown.record.modules == 11 and shown.total_parameters == sum(m.l0.weight.numel() + 3 + 4 for m in zoo.distinct_modules(zoo.named("circle_of_three").build()) if isinstance(m, zoo.Net))
+    assert shown.record.modules == 11 and shown.total_parameters == sum(
+        m.l0.weight.numel() + 3 + 4 for m in zoo.distinct_modules(zoo.named("circle_of_three").build()) if isinstance(m, zoo.Net)
+    )
 
 
 def test_ten_thousand_levels_are_no_problem():
@@ -375,7 +381,9 @@ def test_a_mode_that_differs_is_said():
     assert "mode" not in str(modlab.tree(zoo.named("mlp").build()))
 
 
-@pytest.mark.parametrize(("name", "text"), [("extra_repr_raises", "extra_repr raised RuntimeError"), ("extra_repr_none", "returned NoneType, not str")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("extra_repr_raises", "extra_repr raised RuntimeError"), ("extra_repr_none", "returned NoneType, not str")]
+)
 def test_a_broken_extra_repr_is_said(name, text):
     assert text in modlab.tree(zoo.named(name).build())["0"].extra
 
@@ -421,7 +429,9 @@ GHOSTS = {
 def test_all_ghosts_are_found():
     shown = modlab.tree(zoo.named("hidden").build())
     assert [ghost.name for ghost in shown[""].subtree.ghosts] == list(GHOSTS)
-    assert shown.headline.startswith("Hidden: 6 parameters in 2 modules; 7 modules are hidden from PyTorch, 7 tensors are hidden from PyTorch")
+    assert shown.headline.startswith(
+        "Hidden: 6 parameters in 2 modules; 7 modules are hidden from PyTorch, 7 tensors are hidden from PyTorch"
+    )
 
 
 @pytest.mark.parametrize("name", GHOSTS)
@@ -434,7 +444,10 @@ def test_a_ghost_says_what_why_and_what_to_do(name):
     assert f"? {name} " in str(shown)
 
 
-@pytest.mark.parametrize("name", ["list_beside_module_list", "distributed_like", "mlp", "rnns", "transformer", "parametrized", "attributes_that_raise", "fx_graph"])
+@pytest.mark.parametrize(
+    "name",
+    ["list_beside_module_list", "distributed_like", "mlp", "rnns", "transformer", "parametrized", "attributes_that_raise", "fx_graph"],
+)
 def test_what_is_registered_or_harmless_is_no_ghost(name):
     assert not [ghost for record in modlab.tree(zoo.named(name).build()).records for ghost in record.subtree.ghosts]
 

@@ -77,7 +77,7 @@ def named(name: str) -> Case:
 
 def stored(module: nn.Module, store: str) -> dict[str, object]:
     held = object.__getattribute__(module, "__dict__")
-    inner = held.get("_actual_script_module")    # in which a traced module keeps everything
+    inner = held.get("_actual_script_module")  # in which a traced module keeps everything
     return (held if inner is None else inner.__dict__).get(store) or {}
 
 
@@ -135,7 +135,9 @@ def conv_bn_frozen() -> nn.Module:
 
 @case
 def lstm() -> nn.Module:
-    return nn.Sequential(OrderedDict(embed=nn.Embedding(20, 8), lstm=nn.LSTM(8, 6, num_layers=2, bidirectional=True), head=nn.Linear(12, 20)))
+    return nn.Sequential(
+        OrderedDict(embed=nn.Embedding(20, 8), lstm=nn.LSTM(8, 6, num_layers=2, bidirectional=True), head=nn.Linear(12, 20))
+    )
 
 
 @case
@@ -314,13 +316,17 @@ def embedding_bag_sparse() -> nn.Module:
 
 @case
 def losses_and_shapes() -> nn.Module:
-    return nn.ModuleList([nn.CrossEntropyLoss(weight=torch.ones(3)), nn.Unflatten(1, (2, 2)), nn.Upsample(scale_factor=2), nn.Bilinear(2, 3, 4)])
+    return nn.ModuleList(
+        [nn.CrossEntropyLoss(weight=torch.ones(3)), nn.Unflatten(1, (2, 2)), nn.Upsample(scale_factor=2), nn.Bilinear(2, 3, 4)]
+    )
 
 
 @case
 def parametrized() -> nn.Module:
     return nn.Sequential(
-        parametrizations.orthogonal(nn.Linear(4, 4)), parametrizations.weight_norm(nn.Linear(4, 3)), parametrizations.spectral_norm(nn.Linear(3, 3))
+        parametrizations.orthogonal(nn.Linear(4, 4)),
+        parametrizations.weight_norm(nn.Linear(4, 3)),
+        parametrizations.spectral_norm(nn.Linear(3, 3)),
     )
 
 
@@ -486,14 +492,24 @@ def dtypes() -> nn.Module:
     floating = [torch.complex64, torch.complex128, torch.half, torch.bfloat16, torch.float64]
     whole = [torch.bool, torch.int8, torch.uint8, torch.int16, torch.int64]
     names = {f"p_{d}".replace("torch.", ""): nn.Parameter(torch.ones(2, 3, dtype=d)) for d in floating}
-    names |= {f"p_{d}".replace("torch.", ""): nn.Parameter(torch.ones(2, 3).to(d), requires_grad=False) for d in (*whole, torch.float8_e4m3fn, torch.float8_e5m2)}
-    names |= {f"b_{d}".replace("torch.", ""): torch.ones(2, 3).to(d) for d in (*whole, *floating, torch.float8_e4m3fn, torch.uint16, torch.uint32)}
+    names |= {
+        f"p_{d}".replace("torch.", ""): nn.Parameter(torch.ones(2, 3).to(d), requires_grad=False)
+        for d in (*whole, torch.float8_e4m3fn, torch.float8_e5m2)
+    }
+    names |= {
+        f"b_{d}".replace("torch.", ""): torch.ones(2, 3).to(d) for d in (*whole, *floating, torch.float8_e4m3fn, torch.uint16, torch.uint32)
+    }
     return Holder(**names)
 
 
 @case
 def zero_elements() -> nn.Module:
-    return Holder(none=nn.Parameter(torch.empty(0)), rows=nn.Parameter(torch.empty(0, 3)), columns=torch.empty(3, 0, 2), scalar=nn.Parameter(torch.tensor(2.0)))
+    return Holder(
+        none=nn.Parameter(torch.empty(0)),
+        rows=nn.Parameter(torch.empty(0, 3)),
+        columns=torch.empty(3, 0, 2),
+        scalar=nn.Parameter(torch.tensor(2.0)),
+    )
 
 
 @case
@@ -506,7 +522,9 @@ def sparse() -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         csr = torch.eye(4).to_sparse_csr()
-        return Holder(coo=nn.Parameter(torch.eye(3).to_sparse()), csr=csr, csc=torch.eye(4).to_sparse_csc(), bsr=torch.eye(4).to_sparse_bsr((2, 2)))
+        return Holder(
+            coo=nn.Parameter(torch.eye(3).to_sparse()), csr=csr, csc=torch.eye(4).to_sparse_csc(), bsr=torch.eye(4).to_sparse_bsr((2, 2))
+        )
 
 
 @case
@@ -549,7 +567,9 @@ def tensor_subclass_that_refuses() -> nn.Module:
 @case
 def views_and_strides() -> nn.Module:
     base = torch.arange(12.0)
-    return Holder(a=base[:6].view(2, 3), b=base.view(3, 4).t(), c=base[:1].expand(5), d=torch.ones(2, 3, dtype=torch.complex64).conj(), e=base[::2])
+    return Holder(
+        a=base[:6].view(2, 3), b=base.view(3, 4).t(), c=base[:1].expand(5), d=torch.ones(2, 3, dtype=torch.complex64).conj(), e=base[::2]
+    )
 
 
 @case
@@ -916,7 +936,9 @@ def class_raises() -> nn.Module:
 
 @case
 def properties_raise() -> nn.Module:
-    return _liar(T=property(_raises), device=property(_raises), dtype=property(_raises), __doc__=property(_raises), forward=property(_raises))
+    return _liar(
+        T=property(_raises), device=property(_raises), dtype=property(_raises), __doc__=property(_raises), forward=property(_raises)
+    )
 
 
 @case(walks=False)

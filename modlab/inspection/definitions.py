@@ -100,5 +100,5 @@ def _doc(cls: type) -> str:
     text = vars(cls).get("__doc__")
     if not isinstance(text, str):
         return ""
-    text = inspect.cleandoc(text)
+    text = inspect.cleandoc(text).replace("``", "`")
     return text if len(text) <= DOC else text[:DOC].rsplit(" ", 1)[0] + " …"
