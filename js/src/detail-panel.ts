@@ -37,11 +37,19 @@ function about(tree: TreePayload, place: Place, subtree: Subtree): HTMLElement[]
 
 /** "2.36 M parameters, 9.4 MB, float32 on cpu; 786 k of them trainable". */
 export function totals(subtree: Subtree): string {
-  if (!subtree.total && !subtree.buffers) return subtree.lazy ? "parameters: not yet, the first forward pass makes them" : "no parameters and no buffers, here or below";
+  const mode = `in ${subtree.training ? "training" : "evaluation"} mode`;
+  if (!subtree.total && !subtree.buffers) {
+    return subtree.lazy ? `parameters: not yet, the first forward pass makes them; ${mode}` : `no parameters and no buffers, here or below; ${mode}`;
+  }
   const kinds = subtree.dtypes.length ? `, ${subtree.dtypes.join(", ")} on ${subtree.devices.join(", ")}` : "";
   const inside = subtree.own === subtree.total ? "" : subtree.own ? `, ${subtree.ownText} its own` : ", none its own";
-  const trained = !subtree.total ? "" : subtree.trainable === subtree.total ? ", all trainable" : subtree.trainable ? ", partly trainable" : ", all frozen";
-  return `${subtree.totalText || "0"} parameters${inside}${trained}${subtree.bytesText ? `, ${subtree.bytesText}` : ""}${kinds}`;
+  const trained = !subtree.total ? "" : subtree.trainable === subtree.total ? ", all trainable" : subtree.trainable ? `, ${exact(subtree.trainable)} trainable, ${exact(subtree.total - subtree.trainable)} frozen` : ", all frozen";
+  const buffers = subtree.buffers ? `, ${exact(subtree.buffers)} numbers in buffers` : "";
+  return `${subtree.totalText || "0"} parameters${inside}${trained}${buffers}${subtree.bytesText ? `, ${subtree.bytesText}` : ""}${kinds}; ${mode}`;
+}
+
+function exact(number: number): string {
+  return number.toLocaleString("en-US");
 }
 
 function absent(tree: TreePayload, place: Place): HTMLElement[] {

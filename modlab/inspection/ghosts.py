@@ -22,7 +22,7 @@ from modlab.records.structure import Ghost
 DEEP = 4  # containers within containers
 WIDE = 100_000  # members looked at in one attribute
 
-_BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print), weakref.ref})
+BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print), weakref.ref})
 _NAMES = frozenset({int, float, bool, str, bytes, type(None)})
 _PLAIN = frozenset({list, tuple, set, frozenset})
 _HOLDERS = (list, tuple, set, frozenset, deque, dict, Tensor, Module)
@@ -36,7 +36,7 @@ class Hidden(NamedTuple):
     thing: Any
 
 
-_HARMLESS = dict.fromkeys(_BORING, True)
+_HARMLESS = dict.fromkeys(BORING, True)
 
 
 class Suspicion:
@@ -66,9 +66,9 @@ class Suspicion:
 
 def _plain_data(value: Any) -> bool:
     """Whether a built-in container holds nothing but numbers and words, or built-in containers of such."""
-    if _BORING.issuperset(map(type, value)):
+    if BORING.issuperset(map(type, value)):
         return True
-    return all(type(inner) in _BORING or (type(inner) in _PLAIN and _BORING.issuperset(map(type, inner))) for inner in value)
+    return all(type(inner) in BORING or (type(inner) in _PLAIN and BORING.issuperset(map(type, inner))) for inner in value)
 
 
 class Finder:
@@ -84,7 +84,7 @@ class Finder:
         """The ghosts among the attributes of `module`."""
         found = []
         for name, value in stores.contents(module).items():
-            if name in stores.STANDARD or type(value) in _BORING:
+            if name in stores.STANDARD or type(value) in BORING:
                 continue
             hidden = [h for h in members(value) if id(h.thing) not in self.registered]
             if hidden:
@@ -94,7 +94,7 @@ class Finder:
     def tensors(self, module: Module) -> Iterator[tuple[str, Tensor, str]]:
         """The tensors that hang on `module` unregistered, those of hidden modules among them: place, tensor, reason."""
         for name, value in stores.contents(module).items():
-            if name in stores.STANDARD or type(value) in _BORING:
+            if name in stores.STANDARD or type(value) in BORING:
                 continue
             for place, thing in members(value):
                 if id(thing) in self.registered:
@@ -131,19 +131,19 @@ def members(value: Any) -> Iterator[Hidden]:
             if id(thing) not in seen:
                 seen.add(id(thing))
                 yield Hidden(place, thing)
-        elif depth < DEEP and type(thing) not in _BORING and id(thing) not in seen:
+        elif depth < DEEP and type(thing) not in BORING and id(thing) not in seen:
             seen.add(id(thing))
             stack.extend((place + mark, inner, depth + 1) for mark, inner in reversed(_open(thing)))
 
 
 def _open(thing: Any) -> list[tuple[str, Any]]:
-    if type(thing) in _PLAIN and _BORING.issuperset(map(type, thing)):
+    if type(thing) in _PLAIN and BORING.issuperset(map(type, thing)):
         return []
     if issubclass(type(thing), dict):  # other mappings may be files or data bases
-        return [(f"[{_key(key)}]", inner) for key, inner in dict.items(thing) if type(inner) not in _BORING]
+        return [(f"[{_key(key)}]", inner) for key, inner in dict.items(thing) if type(inner) not in BORING]
     for cls in _SEQUENCES:  # past what a subclass of the user's says
         if issubclass(type(thing), cls):
-            return [(f"[{i}]", inner) for i, inner in enumerate(cls.__iter__(thing)) if type(inner) not in _BORING]
+            return [(f"[{i}]", inner) for i, inner in enumerate(cls.__iter__(thing)) if type(inner) not in BORING]
     return []
 
 

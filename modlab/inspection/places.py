@@ -45,7 +45,9 @@ class Places:
             prefix = path + "." if path else ""
             held = stores.contents(module)
             for store in (held.get("_parameters"), held.get("_buffers")):
-                for name, tensor in store.items() if store else ():
+                if not store or tied.isdisjoint(map(id, store.values())):
+                    continue
+                for name, tensor in store.items():
                     if id(tensor) in tied:
                         _note(self.ties, prefix + name, self.tensors.setdefault(id(tensor), prefix + name))
                         self._touch(key)

@@ -173,22 +173,20 @@ class Folder:
         if training is not True and training is not False:
             training = stores.mode(module)
         below = self._below(module, children, pending) if children else ()
+        kinds = tuple(map(type, attributes))
         key = (
             training,
             tuple(map(id, own)),  # the subtree that is found or made under this key keeps them alive
             below,
-            self._extra(module, facts, own, attributes) if facts.speaks else "",
-            self._ghosts(module) if attributes and self.suspicious(attributes, held) else (),
+            self._extra(module, facts, own, attributes, kinds) if facts.speaks else "",
+            () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self._ghosts(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
+            None if self.ledger is None else self.ledger.enter(module, own, children, below),
         )
-        counts = None
-        if self.ledger:
-            pairs = zip(reversed(children.values()), [subtree for _, subtree, _ in below], strict=True) if children else ()
-            counts = self.ledger.enter(module, own, pairs)
-        subtree = facts.known.get((key, counts))
+        subtree = facts.known.get(key)
         if subtree is None:
-            subtree = facts.known[key, counts] = _new(facts, own, below, key, counts)
+            subtree = facts.known[key] = _new(facts, own, key)
             _class_of[subtree] = ref(cls)
         if id(module) in self.survey.aliased:
             self.aliases[id(module)] = subtree
@@ -243,11 +241,12 @@ class Folder:
             below.append((name, self.aliases.get(id(child)) if link else pending.pop(), link))
         return tuple(below)
 
-    def _extra(self, module: Module, facts: ClassFacts, own: tuple[TensorEntry, ...], attributes: list[Any]) -> str:
+    def _extra(
+        self, module: Module, facts: ClassFacts, own: tuple[TensorEntry, ...], attributes: list[Any], kinds: tuple[type, ...]
+    ) -> str:
         """What ``extra_repr`` says; torch's own says nothing but a module's attributes, and is asked once for equal ones."""
         if facts.foreign:
             return _extra(module)
-        kinds = (*map(type, attributes),)
         if not _SPEAKABLE.issuperset(kinds) or (tuple in kinds and not _all_scalars(attributes)):
             return _extra(module)  # a tensor, or an object of the user's: to remember it would keep it alive
         key = (*map(id, own), *attributes, *kinds)
@@ -262,8 +261,8 @@ class Folder:
         return self.finder.find(module)
 
 
-def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], below: _Below, key: tuple[Any, ...], counts: Counts | None) -> Subtree:
-    training, _, _, extra, hidden, (hook_marks, _), compiled = key
+def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], key: tuple[Any, ...]) -> Subtree:
+    training, _, below, extra, hidden, (hook_marks, _), compiled, counts = key
     below = below[::-1]
     totals = _totals(own, below, counts)
     flags = [*facts.marks, *hook_marks, *_tensor_flags(totals)]

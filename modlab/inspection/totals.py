@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from torch.nn import Module
 
@@ -55,9 +55,15 @@ class Ledger:
         self.shared: dict[int, dict[int, Counts]] = {}
 
     def enter(
-        self, module: Module, own: tuple[TensorEntry, ...], children: Iterable[tuple[Module | None, Subtree | None]]
+        self, module: Module, own: tuple[TensorEntry, ...], children: Any, below: Sequence[tuple[str, Subtree | None, Any]]
     ) -> Counts | None:
         """Book one module, its children being booked already (one that contains itself adds nothing to itself).
+
+        Args:
+            module: the module.
+            own: its own entries.
+            children: its store of children.
+            below: name and subtree of each child, the last child first.
 
         Returns:
             The sum, or None where nothing is shared and the children's totals simply add up.
@@ -67,7 +73,7 @@ class Ledger:
         everything = id(module) in self.places.alias_root
         shared: dict[int, Counts] = {}
         single: list[Counts] = []
-        for child, subtree in children:
+        for child, (_, subtree, _) in zip(reversed(children.values()), below, strict=True) if below else ():
             if id(child) in self.single:
                 single.append(self.single[id(child)])
                 for key, counts in self.shared[id(child)].items():
