@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import linecache
 import os
 import re
 import sys
 import textwrap
+import tokenize
 from types import CodeType
 from weakref import WeakKeyDictionary
 
@@ -57,17 +57,35 @@ def _undecorated(member: object) -> CodeType | None:
 
 
 def _source(cls: type, code: CodeType) -> tuple[list[str], int]:
-    """The lines of the class statement around `code`, and the number of the first."""
+    """The lines of the class statement around `code`, and the number of the first; only this block is tokenised."""
     lines = linecache.getlines(code.co_filename)
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError, RecursionError):
+    statement = re.compile(rf"\s*class\s+{re.escape(cls.__name__)}\b")
+    for first in range(min(code.co_firstlineno, len(lines)) - 1, -1, -1):
+        if statement.match(lines[first]):
+            break
+    else:
         return [], code.co_firstlineno
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            return lines[first - 1 : node.end_lineno], first
-    return [], code.co_firstlineno
+    try:
+        block = inspect.getblock(lines[first:])
+    except (SyntaxError, IndentationError, tokenize.TokenError):
+        return [], first + 1
+    decorators = 0
+    while first > decorators and lines[first - decorators - 1].lstrip().startswith("@"):
+        decorators += 1
+    return [*lines[first - decorators : first], *_without_doc(block)], first - decorators + 1
+
+
+def _without_doc(block: list[str]) -> list[str]:
+    """The lines of a class with a long docstring shortened to a mark: it is shown apart, and would hide the code."""
+    depth = 0
+    for token in tokenize.generate_tokens(iter(block).__next__):
+        depth += token.type == tokenize.INDENT
+        if depth and token.type == tokenize.STRING:
+            first, last = token.start[0] - 1, token.end[0]
+            return [*block[:first], f'{block[first][: token.start[1]]}"""..."""\n', *block[last:]] if last - first > 3 else block
+        if depth and token.type not in (tokenize.INDENT, tokenize.NL, tokenize.COMMENT):
+            break
+    return block
 
 
 def _where(file: str, line: int) -> str:
