@@ -22,7 +22,7 @@ const ALWAYS: readonly Column[] = [
   { key: "bytes", title: "bytes", width: 70, right: true, yields: 7 },
   { key: "saved", title: "in state_dict", width: 92, yields: 8 },
   { key: "trained", title: "trained", width: 58, yields: 4 },
-  { key: "gradient", title: "gradient", width: 66, yields: 9 },
+  { key: "gradient", title: "gradient", width: 66, yields: 3.5 },
 ];
 
 const OPTIMIZER: readonly Column[] = [
