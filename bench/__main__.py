@@ -33,7 +33,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     targets = []
     for section in arguments.sections or SECTIONS:
-        targets += import_module(f"bench.{SECTIONS[section]}").run(arguments.quick)
+        try:
+            targets += import_module(f"bench.{SECTIONS[section]}").run(arguments.quick)
+        except Exception as error:  # noqa: BLE001 - the other sections still have something to say
+            report.note(f"This section ended early: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
     if targets:
         report.targets(targets)
     print(f"{time.monotonic() - start:.0f} s in all.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+COMPARED = 2000  # names, of which the likeness is computed: it takes some microseconds each
+
 
 class ModlabError(Exception):
     """The base of every error that modlab raises on purpose."""
@@ -18,8 +20,16 @@ class NotATensorError(ModlabError, TypeError):
     """Something that is no tensor was given where one is measured."""
 
 
+class NotAnOptimizerError(ModlabError, TypeError):
+    """Something that is no optimizer was given as one."""
+
+
 class NotInitializedError(ModlabError, AttributeError):
     """A module whose ``super().__init__()`` was never called."""
+
+
+class QuestionError(ModlabError, TypeError):
+    """A search was asked in a form that it does not take."""
 
 
 class PathNotFoundError(ModlabError, KeyError):
@@ -42,9 +52,11 @@ class GoneError(ModlabError, ReferenceError):
 
 
 def nearest(wanted: str, names: Iterable[str], limit: int = 3) -> list[str]:
-    """The names that look most like `wanted`, best first."""
+    """The names that look most like `wanted`, best first; of very many, siblings and namesakes are compared first."""
     pool = list(names)
-    found = difflib.get_close_matches(wanted, pool, n=limit, cutoff=0.4)
-    tail = wanted.rpartition(".")[2]
-    found += [name for name in pool if name.rpartition(".")[2] == tail and name not in found]
-    return found[:limit]
+    parent, _, name = wanted.rpartition(".")
+    siblings = [one for one in pool if one.rpartition(".")[0] == parent]
+    namesakes = [one for one in pool if one.rpartition(".")[2] == name]
+    compared = list(dict.fromkeys([*siblings, *namesakes, *pool]))[:COMPARED]
+    found = difflib.get_close_matches(wanted, compared, n=limit, cutoff=0.4)
+    return [*found, *(one for one in namesakes if one not in found)][:limit]

@@ -227,7 +227,6 @@ def test_hostile_names_are_readable_in_every_face():
         assert format.clean(name) in text and format.clean(name) in words
         assert json.dumps(name)[1:-1] in told
     assert len(text.splitlines()) == 2 + sum(1 + len(r.subtree.ghosts) for r in shown.record.rows(folded=True))
-    assert "<" not in embedded(shown.html())[0].decode("latin-1").replace("<", "", 10**6)
 
 
 # ---- the self-contained output -----------------------------------------------------------------------------------------------
@@ -416,7 +415,7 @@ def test_the_extension_never_fails_a_display(shell):
     shell.run_line_magic("load_ext", "modlab")
     for broken in (zoo.Forgot(), zoo.named("class_lies").build(), zoo.named("len_and_bool_raise").build(), zoo.named("bool_false").build()):
         html = shown_by(shell, broken).get("text/html")
-        assert html is None or "modlab" in html
+        assert html is None or "modlab" in html or "super().__init__()" in html
 
 
 def test_a_result_shows_itself(shell):

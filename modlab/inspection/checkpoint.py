@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,23 +25,26 @@ _DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
 }  # fmt: skip
 _HEADER_LIMIT = 100_000_000  # as safetensors itself has it
+_ITSELF = object()  # stands where a container holds one that it is in
 
 
 def read(path: str) -> TableRecord:
     """The table of a ``.safetensors`` file or its index, or of what ``torch.save`` wrote."""
     file = _existing(path)
     if file.name.endswith(".index.json"):
-        rows = [row for shard in _shards(file) for row in _rows(shard)]
+        rows = [row for shard, its in _shards(file).items() for row in _rows(shard) if row.path in its]
     else:
         rows = list(_rows(file))
-    return TableRecord(file.name, tuple(rows), source=path)
+    return TableRecord(file.name, tuple(_in_order(rows)), source=path)
 
 
 def measure(path: str, name: str) -> ValuesRecord:
     """The values of one tensor of the file; nothing else is read."""
     file = _existing(path)
     if file.name.endswith(".index.json"):
-        file = next((shard for shard in _shards(file) if name in {row.path for row in _rows(shard)}), file)
+        file = next((shard for shard, its in _shards(file).items() if name in its), file)
+    if file.name.endswith(".index.json"):
+        raise PathNotFoundError(f"{file.name} names no tensor {name!r}.")
     tensor = _safetensor(file, name) if file.suffix == ".safetensors" else _at(_load(file, "cpu"), name)
     if tensor is None:
         raise PathNotFoundError(f"{file.name} holds no tensor {name!r}.")
@@ -49,10 +53,12 @@ def measure(path: str, name: str) -> ValuesRecord:
 
 def _existing(path: str) -> Path:
     file = Path(path)
+    if not file.exists():  # a file that is really called "~" comes first
+        file = Path(os.path.expanduser(path))
     if path and file.is_dir():
         inside = sorted(p.name for p in file.iterdir() if p.name.endswith((".safetensors", ".index.json", ".pt", ".pth", ".bin")))
         hint = f"  It has: {', '.join(inside[:5])}" if inside else "  It holds no checkpoint."
-        raise CheckpointError(f"{file.name!r} is a folder, and modlab.state() needs a file.\n{hint}")
+        raise CheckpointError(f"{(file.resolve().name or path)!r} is a folder, and modlab.state() needs a file.\n{hint}")
     if not file.is_file():
         near = sorted(p.name for p in file.parent.glob(f"*{file.suffix}"))[:5] if file.parent.is_dir() else []
         hint = f"  Beside it: {', '.join(near)}" if near else f"  The current folder is {Path.cwd().name!r}."
@@ -60,17 +66,29 @@ def _existing(path: str) -> Path:
     return file
 
 
-def _shards(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index.name} is no index of a sharded checkpoint: it has no 'weight_map'.") from error
-    missing = [name for name in names if not (index.parent / name).is_file()]
+def _shards(index: Path) -> dict[Path, set[str]]:
+    """The files of a sharded checkpoint, each with the names of the tensors that the index says are in it."""
+    shards: dict[str, set[str]] = {}
+    for name, shard in _weight_map(index).items():
+        shards.setdefault(shard, set()).add(name)
+    missing = [name for name in sorted(shards) if not (index.parent / name).is_file()]
     if missing:
         raise CheckpointError(
-            f"{index.name} names {len(names)} files, and {len(missing)} of them are not beside it: {', '.join(missing[:3])}"
+            f"{index.name} names {len(shards)} files, and {len(missing)} of them are not beside it: {', '.join(missing[:3])}"
         )
-    return [index.parent / name for name in names]
+    return {index.parent / name: shards[name] for name in sorted(shards)}
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        found = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = [*found.values()]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{index.name} is no index of a sharded checkpoint: it has no 'weight_map'.") from error
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None or None in names:
+        raise CheckpointError(f"{index.name} is damaged: its 'weight_map' gives {wrong!r} where the name of a file belongs.")
+    return dict(found)
 
 
 def _rows(file: Path) -> Iterator[StateRecord]:
@@ -78,8 +96,35 @@ def _rows(file: Path) -> Iterator[StateRecord]:
         for name, entry in _header(file)[0].items():
             yield _safe_row(name, entry)
     else:
-        for name, value in _flat(_load(file, "meta")):
-            yield _loaded_row(name, value)
+        for item in _flat(_load(file, "meta")):
+            yield _loaded_row(item)
+
+
+@dataclass(slots=True)
+class _Branch:
+    """What stands under one part of a dotted name."""
+
+    rows: list[StateRecord] = field(default_factory=list)
+    below: dict[str, _Branch] = field(default_factory=dict)
+
+
+def _in_order(rows: Iterable[StateRecord]) -> Iterator[StateRecord]:
+    """The rows with their positions: what a name owns itself, then what is below it, both as the file has them.
+
+    The faces fold the rows into such a trie, so that this is the one order in which all of them can agree.
+    """
+    root = _Branch()
+    for row in rows:
+        branch = root
+        for part in row.owner.split(".") if row.owner else ():
+            branch = branch.below.setdefault(part, _Branch())
+        branch.rows.append(row)
+    position, stack = 0, [root]
+    while stack:
+        branch = stack.pop()
+        for position, row in enumerate(branch.rows, position + 1):
+            yield replace(row, position=position)
+        stack.extend(reversed(branch.below.values()))
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:
@@ -126,18 +171,47 @@ def _safetensor(file: Path, name: str) -> Tensor | None:
 
 def _load(file: Path, device: str) -> Any:
     try:
-        try:
-            return torch.load(file, map_location=device, weights_only=True, mmap=True)
-        except RuntimeError as error:
-            if "mmap" not in str(error):
-                raise
-            return torch.load(file, map_location=device, weights_only=True)  # the format of before torch 1.6 has no place to map
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(_refused(file, str(error))) from error
+        return _read(file, device)
     except Exception as error:
-        raise CheckpointError(
-            f"{file.name} cannot be read as a checkpoint: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        ) from error
+        raise CheckpointError(_unreadable(file, error)) from error
+
+
+def _read(file: Path, device: str) -> Any:
+    """Without its weights if that can be: "meta" holds no quantized tensor, and the format of before torch 1.6 has no place to map."""
+    first: RuntimeError | None = None
+    for how in ({"mmap": True}, {}):
+        for where in dict.fromkeys((device, "cpu")):
+            try:
+                return torch.load(file, map_location=where, weights_only=True, **how)
+            except RuntimeError as error:
+                first = first or error
+    assert first is not None
+    raise first
+
+
+def _unreadable(file: Path, error: Exception) -> str:
+    """What the file is instead, as far as its first bytes and torch's complaint tell."""
+    with file.open("rb") as stream:
+        head = stream.read(64)
+    if not head:
+        return f"{file.name} is empty (0 bytes): was it written to the end?"
+    if head.startswith(b"version https://git-lfs"):
+        return f"{file.name} is a pointer of Git LFS, and not the checkpoint itself.\n  Fetch it: git lfs pull"
+    if _is_text(head):
+        return f"{file.name} is a text file and no checkpoint: it begins with {head[:24].decode('utf-8', 'ignore')!r}."
+    if "TorchScript" in str(error):
+        return (
+            f"{file.name} is a TorchScript program, and no checkpoint.\n"
+            f"  Load it: model = torch.jit.load({file.name!r}), then modlab.state(model)."
+        )
+    if isinstance(error, pickle.UnpicklingError):
+        return _refused(file, str(error))
+    return f"{file.name} cannot be read as a checkpoint: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether the bytes are words: an archive begins with "PK" and control characters, a pickle with the byte 80."""
+    return all(char.isprintable() or char.isspace() for char in head.decode("utf-8", "ignore")) and b"\x80" not in head[:1]
 
 
 def _refused(file: Path, reason: str) -> str:
@@ -150,30 +224,68 @@ def _refused(file: Path, reason: str) -> str:
     )
 
 
-def _flat(content: Any) -> Iterator[tuple[str, Any]]:
+class _Item(NamedTuple):
+    """One value of a loaded file."""
+
+    path: str
+    owner: str
+    value: Any
+
+
+def _flat(content: Any) -> Iterator[_Item]:
     """Names and values, through nested dicts and lists: a training checkpoint holds a model, an optimizer, a step."""
-    stack: list[tuple[str, Any]] = [("", content)]
+    above: set[int] = set()  # ids of the containers that the next value is in
+    taken: set[str] = set()
+    stack: list[tuple[str, Any, Any] | int] = [("", None, content)]  # a number: the container of that id ends
     while stack:
-        path, value = stack.pop()
-        prefix = path + "." if path else ""
-        if isinstance(value, Mapping) and (value or not path):
-            stack.extend((f"{prefix}{name}", inner) for name, inner in reversed(list(value.items())))
-        elif isinstance(value, (list, tuple)) and any(isinstance(inner, (Tensor, Mapping, list, tuple)) for inner in value):
-            stack.extend((f"{prefix}{i}", inner) for i, inner in reversed(list(enumerate(value))))
-        else:
-            yield path or "(tensor)", value
+        step = stack.pop()
+        if isinstance(step, int):
+            above.discard(step)
+            continue
+        prefix, key, value = step
+        inside = None if id(value) in above else _opened(value, top=key is None)
+        if inside is None:
+            yield _named(prefix, key, _ITSELF if id(value) in above else value, taken)
+            continue
+        above.add(id(value))
+        stack.append(id(value))
+        path = prefix if key is None else f"{prefix}{key}."
+        stack.extend((path, name, inner) for name, inner in reversed(inside))
 
 
-def _loaded_row(name: str, value: Any) -> StateRecord:
-    if not isinstance(value, Tensor):
-        note = (
-            f"{type(value).__name__} {value!r}"
-            if isinstance(value, (int, float, bool, str)) and len(repr(value)) < 40
-            else type(value).__name__
-        )
-        return StateRecord(name, "", "", "extra", True, note=note)
-    entry = entries.describe(name, "tensor", value)
-    return _row(name, entry.shape, entry.dtype, "", entry.count, entry.bytes, entry.note)
+def _opened(value: Any, *, top: bool) -> list[tuple[Any, Any]] | None:
+    """Keys and values of a container that is shown by its parts; None for all else."""
+    if isinstance(value, Mapping) and (value or top):
+        return list(value.items())
+    if isinstance(value, (list, tuple)) and any(isinstance(inner, (Tensor, Mapping, list, tuple)) for inner in value):
+        return list(enumerate(value))
+    return None
+
+
+def _named(prefix: str, key: Any, value: Any, taken: set[str]) -> _Item:
+    """The value under a path that no other has: of ``{"a": {"b": x}, "a.b": y}`` the second is ``['a.b']``."""
+    path = "(tensor)" if key is None else f"{prefix}{key}"
+    owner, again = path.rpartition(".")[0], 1
+    while path in taken:
+        path, owner = f"{prefix}[{key!r}]" + f" ({again})" * (again > 1), prefix[:-1]
+        again += 1
+    taken.add(path)
+    return _Item(path, owner, value)
+
+
+def _loaded_row(item: _Item) -> StateRecord:
+    if not isinstance(item.value, Tensor):
+        return StateRecord(item.path, item.owner, "", "extra", True, note=_note(item.value))
+    entry = entries.describe(item.path, "tensor", item.value)
+    return replace(_row(item.path, entry.shape, entry.dtype, "", entry.count, entry.bytes, entry.note), owner=item.owner)
+
+
+def _note(value: Any) -> str:
+    """What stands in a file beside tensors, in a word or two."""
+    if value is _ITSELF:
+        return "refers to itself"
+    kind = type(value).__name__
+    return f"{kind} {value!r}" if isinstance(value, (int, float, bool, str)) and len(repr(value)) < 40 else kind
 
 
 def _row(name: str, shape: tuple[int, ...] | None, dtype: str, device: str, count: int, size: int, note: str) -> StateRecord:
@@ -182,4 +294,4 @@ def _row(name: str, shape: tuple[int, ...] | None, dtype: str, device: str, coun
 
 
 def _at(content: Any, name: str) -> Tensor | None:
-    return next((value for path, value in _flat(content) if path == name and isinstance(value, Tensor)), None)
+    return next((item.value for item in _flat(content) if item.path == name and isinstance(item.value, Tensor)), None)

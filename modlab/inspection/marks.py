@@ -88,6 +88,8 @@ def machinery(hook: object) -> str:
         return "pruned"
     if _attribute(hook, "__name__") in ("_lazy_load_hook", "_infer_parameters"):
         return "lazy"
+    if _attribute(hook, "__name__") == "_weight_norm_compat_hook":
+        return "weight-normed"
     return {"WeightNorm": "weight-normed", "SpectralNorm": "spectral-normed"}.get(cls.__name__, "")
 
 

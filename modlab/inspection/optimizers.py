@@ -7,13 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.errors import ModlabError
+from modlab.errors import NotAnOptimizerError
 from modlab.inspection.entries import dtype_name
 from modlab.records.state import OptimizerEntry, StateRecord
-
-
-class NotAnOptimizerError(ModlabError, TypeError):
-    """Something that is no optimizer was given as one."""
 
 
 def as_tuple(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:

@@ -58,10 +58,13 @@ class Walk:
 
     def collect(self) -> list[Slot]:
         """What is in the state_dict, then what is not."""
-        slots = [slot for path, module in places(self.model) for slot in self._module(path, module)]
+        within: list[str] = []
+        slots = [slot for path, module in places(self.model, within) for slot in self.of_module(path, module)]
+        self.remarks += [f"{path}: the module contains itself, so that state_dict() would never end" for path in within]
         return [s for s in slots if s.record.in_state_dict] + [s for s in slots if not s.record.in_state_dict]
 
-    def _module(self, path: str, module: Module) -> Iterator[Slot]:
+    def of_module(self, path: str, module: Module) -> Iterator[Slot]:
+        """The slots of one module itself."""
         held = stores.contents(module)
         owned = list(self._registered(path, module, held))
         self._remark(path, module, held)
@@ -137,7 +140,8 @@ class Walk:
             self._finder = ghosts.Finder(m for _, m in places(self.model))
         for place, tensor, note in self._finder.tensors(module):
             entry = replace(entries.describe(place, "attribute", tensor), note=note, persistent=False)
-            yield Slot(replace(self._tensor(path, module, entry, tensor, False), in_state_dict=False), tensor)
+            derived = note.startswith("computed before each forward")
+            yield Slot(replace(self._tensor(path, module, entry, tensor, False), derived=derived), tensor)
 
     def _tensor(self, path: str, module: Module, entry: TensorEntry, tensor: Tensor, saved: bool) -> StateRecord:
         here = f"{path}.{entry.name}" if path else entry.name
@@ -154,8 +158,11 @@ class Walk:
         return StateRecord(here, path, type(module).__name__, kind, saved, position=self.position, **facts)
 
 
-def places(model: Module) -> Iterator[tuple[str, Module]]:
-    """Paths and modules as ``named_modules(remove_duplicate=False)``; a module inside itself is not entered again."""
+def places(model: Module, within: list[str] | None = None) -> Iterator[tuple[str, Module]]:
+    """Paths and modules as ``named_modules(remove_duplicate=False)``.
+
+    A module inside itself is not entered again; where that is goes to `within`.
+    """
     above: set[int] = set()
     stack: list[tuple[str, Module] | int] = [("", model)]
     while stack:
@@ -165,6 +172,8 @@ def places(model: Module) -> Iterator[tuple[str, Module]]:
             continue
         path, module = item
         if id(module) in above:
+            if within is not None:
+                within.append(path)
             continue
         above.add(id(module))
         yield path, module
@@ -174,5 +183,14 @@ def places(model: Module) -> Iterator[tuple[str, Module]]:
 
 
 def tensor_at(model: Module, path: str) -> Tensor | None:
-    """The tensor of one row; None where the row has none or there is no such row."""
-    return next((slot.tensor for slot in collect(model) if slot.record.path == path), None)
+    """The tensor of one row; None where the row has none or there is no such row. Only its module is looked into."""
+    walk, owner, module = Walk(model), "", model
+    while True:
+        found = next((slot.tensor for slot in walk.of_module(owner, module) if slot.record.path == path), None)
+        if found is not None:
+            return found
+        name = path[len(owner) + 1 if owner else 0 :].partition(".")[0]
+        child = dict(stores.named_children(module)).get(name)
+        if child is None:
+            return None
+        owner, module = f"{owner}.{name}" if owner else name, child

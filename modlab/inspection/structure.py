@@ -6,6 +6,7 @@ becomes a key, made of what its row would say and of its children's keys; equal 
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
@@ -56,7 +57,7 @@ class Survey:
 
     def _walk(self) -> None:
         order, seen = self.order, {id(self.root)}
-        owned: list[int] = []
+        owned = array("Q")  # eight bytes each, of tens of thousands
         stack = [(self.root, iter(_children(self.root)))]
         while stack:
             module, rest = stack[-1]
@@ -82,13 +83,13 @@ class Survey:
         self.tied = _repeated(owned)
 
 
-def _own(held: dict[str, Any], into: list[int]) -> None:
+def _own(held: dict[str, Any], into: array[int]) -> None:
     for store in (held.get("_parameters"), held.get("_buffers")):
         if store:
             into.extend(map(id, store.values()))
 
 
-def _repeated(keys: list[int]) -> set[int]:
+def _repeated(keys: array[int]) -> set[int]:
     """The ids that occur twice; that of None does not count."""
     if len(set(keys)) == len(keys):
         return set()
@@ -127,7 +128,10 @@ def class_of(subtree: Subtree) -> type | None:
 
 
 def _facts(cls: type) -> ClassFacts:
-    facts = _classes.get(cls)
+    try:
+        facts = _classes.get(cls)
+    except TypeError:  # a metaclass that takes the hash away: nothing is remembered of such a class
+        return ClassFacts(cls)
     if facts is None or len(facts.known) > REMEMBERED or len(facts.extras) > REMEMBERED:
         facts = _classes[cls] = ClassFacts(cls)
     return facts

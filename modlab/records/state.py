@@ -33,6 +33,7 @@ class StateRecord:
         grad: "none", "zero" or "present"; nothing where there can be no gradient.
         tied: the path under which the same tensor was met first.
         optimizers: one entry for each parameter group that holds it.
+        derived: an attribute that a known utility computes before each forward pass, such as the weight of a pruned layer.
         mark: what is wrong with that, if an optimizer was given.
         position: the row's place in a walk over the modules, whether it is in the state_dict or not.
     """
@@ -54,7 +55,24 @@ class StateRecord:
     note: str = ""
     optimizers: tuple[OptimizerEntry, ...] = ()
     mark: str = ""
+    derived: bool = False
     position: int = 0
+
+    def __repr__(self) -> str:
+        words = [
+            self.kind,
+            "" if self.shape is None else str(self.shape),
+            self.dtype,
+            "" if self.in_state_dict else "not in the state_dict",
+        ]
+        return f"<{self.path}: {' '.join(word for word in words if word)}>"
+
+    @property
+    def trained(self) -> str:
+        """One word: "yes", "frozen" (a parameter that requires no gradient), "no", or nothing where it makes no sense to ask."""
+        if self.kind == "parameter":
+            return "yes" if self.trainable else "frozen"
+        return "no" if self.kind in ("buffer", "attribute", "packed") else ""
 
     @property
     def name(self) -> str:

@@ -145,6 +145,11 @@ class ModuleRecord:
     reserved: bool = False
 
     @property
+    def recursive(self) -> bool:
+        """The module contains itself: below this place it would begin anew."""
+        return self.same_as is not None and self.subtree is _NO_MODULE
+
+    @property
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition(".")[2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -59,7 +61,6 @@ class Measurement(Result):
     def __init__(self, record: TensorStats | ValuesRecord, code: str = "modlab.measure(tensor)", tensor: Tensor | None = None) -> None:
         self._record, self._code = record, code
         self._source = None if tensor is None else ref(tensor)
-        self._version = -1 if tensor is None or tensor.is_inference() else tensor._version
 
     @property
     def record(self) -> ValuesRecord:
@@ -77,7 +78,7 @@ class Measurement(Result):
             return ValuesRecord("", stats)
         if tensor is None:
             return ValuesRecord("", stats, note="no grid: the tensor was in no variable, and is gone")
-        if not tensor.is_inference() and tensor._version != self._version:
+        if measure_tensor(tensor, histogram=False) != replace(stats, histogram=None):
             return ValuesRecord("", stats, note="no grid: the tensor was changed since it was measured")
         return ValuesRecord("", stats, *layout(tensor))
 
@@ -104,7 +105,7 @@ class Measurement(Result):
     def _row(self, record: ValuesRecord) -> dict[str, Any]:
         stats = record.stats
         names = ("shape", "dtype", "device", "count", "min", "max", "mean", "std", "l2", "zeros", "nan", "posinf", "neginf", "note")
-        return {"path": record.path, **{name: getattr(stats, name) for name in names}}
+        return {"path": record.path, **{name: _plain(getattr(stats, name)) for name in names}}
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_values(self.record)
@@ -117,6 +118,11 @@ class Measurement(Result):
 
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         return payload.of_measurement(self.record, self._code, __version__)
+
+
+def _plain(value: Any) -> Any:
+    """None for what is not a number: JSON has no word for it."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _advice(thing: object) -> str:

@@ -66,6 +66,10 @@ class Result:
             raise missing("anywidget", ".widget()") from error
         return View(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickled result is its record: the hold on the model stays behind."""
+        return {**self.__dict__, "_source": None}
+
     def _repr_html_(self) -> str:
         return self.html()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +14,7 @@ from torch.nn import Module
 from modlab.errors import ModlabError, PathNotFoundError, nearest
 from modlab.inspection import checkpoint, checks, optimizers, slots, structure, values
 from modlab.records.state import MODEL, StateRecord, TableRecord
+from modlab.results import question
 from modlab.results.measurement import Measurement
 from modlab.results.result import Result
 from modlab.results.tree import LISTED, answer
@@ -59,6 +59,11 @@ def state(
     """
     given = optimizers.as_tuple(optimizer)
     if isinstance(model, (str, os.PathLike)):
+        if given:
+            raise ModlabError(
+                "A checkpoint file holds copies, and an optimizer holds the tensors of a live model: they have none in common.\n"
+                "  Load the file into its model, and write: modlab.state(model, optimizer)"
+            )
         return State(checkpoint.read(os.fspath(model)), None)
     checks.require_module(model, "state")
     tree = structure.extract(model)
@@ -98,7 +103,7 @@ class State(Result):
 
     def __getitem__(self, path: str) -> Measurement:
         """Measure the tensor at a dotted name as it is now; nothing but this tensor is read."""
-        row = self._by_path.get(path)
+        row = self._by_path.get(path) if isinstance(path, str) else None
         if row is None:
             raise self._unknown(path)
         if self.record.source != MODEL:
@@ -109,7 +114,7 @@ class State(Result):
         return Measurement(values.read(tensor, path), code=f"modlab.state(model)[{path!r}]")
 
     def __contains__(self, path: object) -> bool:
-        return path in self._by_path
+        return isinstance(path, str) and path in self._by_path
 
     def __len__(self) -> int:
         return len(self.record.rows)
@@ -117,20 +122,33 @@ class State(Result):
     def __bool__(self) -> bool:
         return True
 
-    def find(self, pattern: str = "*", *, kind: str | None = None, in_state_dict: bool | None = None) -> list[StateRecord]:
-        """The rows whose path matches a pattern with wildcards.
+    def find(
+        self,
+        pattern: str = "*",
+        *,
+        kind: str | None = None,
+        in_state_dict: bool | None = None,
+        shape: question.Shape | None = None,
+        trainable: bool | None = None,
+    ) -> list[StateRecord]:
+        """The rows that match all that is asked.
 
         Args:
-            pattern: ``"*.bias"``; ``*`` also matches dots.
-            kind: "parameter", "buffer", "reserved", "packed", "extra" or "attribute".
+            pattern: a path with wildcards, ``"*.bias"``; ``*`` also matches dots.
+            kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute" or "tensor".
             in_state_dict: only rows that are in it (True) or are not (False).
+            shape: as in `Tree.find`: ``(None, 768)``, ``"3x768"``, or one size that may stand anywhere.
+            trainable: only tensors that require a gradient (True) or do not (False).
         """
+        asked, sizes = question.Pattern(pattern), question.ShapeQuestion(shape)
         return [
             row
             for row in self.record.rows
-            if fnmatchcase(row.path, pattern)
+            if asked.fits(row.path)
             and (kind is None or row.kind == kind)
             and (in_state_dict is None or row.in_state_dict is in_state_dict)
+            and (shape is None or sizes.fits(row.shape))
+            and (trainable is None or row.trainable is trainable)
         ]
 
     def figure(self, path: str | None = None, *, ax: Axes | None = None) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
@@ -13,7 +14,8 @@ from torch.nn import Module
 from modlab.errors import ModlabError, PathNotFoundError, nearest
 from modlab.inspection import checks, slots, structure, values
 from modlab.inspection.definitions import define
-from modlab.records.structure import ROOT, ModuleRecord, TreeRecord
+from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
+from modlab.results import question
 from modlab.results.result import Result
 from modlab.version import __version__
 from modlab.views import headline, html, payload, text
@@ -111,7 +113,7 @@ class Tree(Result):
         pattern: str = "*",
         *,
         type: type | str | None = None,
-        shape: tuple[int | None, ...] | int | None = None,
+        shape: question.Shape | None = None,
         trainable: bool | None = None,
     ) -> list[ModuleRecord]:
         """The modules that match all that is asked.
@@ -119,20 +121,22 @@ class Tree(Result):
         Args:
             pattern: a path with wildcards, ``"*.attn.*"``; ``*`` also matches dots.
             type: a class (its subclasses match too) or the name of one, wildcards allowed.
-            shape: the module itself holds a tensor of this shape; None stands for any size, ``shape=(None, 768)``, and
-                a single number for any shape with that size in it.
+            shape: the module itself holds a tensor of this shape; None stands for any size, ``shape=(None, 768)``, a
+                single number for any shape with that size in it; ``"3x768"`` is understood too.
             trainable: True for modules of whose own parameters some require a gradient, False for those of which none does.
 
         >>> from torch import nn
         >>> [r.path for r in tree(nn.Sequential(nn.Linear(4, 3), nn.ReLU())).find(type="Lin*")]
         ['0']
         """
+        question.require_type(type)
+        asked, sizes = question.Pattern(pattern), question.ShapeQuestion(shape)
         return [
             record
             for record in self.records
-            if fnmatchcase(record.path, pattern)
+            if asked.fits(record.path)
             and (type is None or _is(record, type))
-            and (shape is None or any(_fits(entry.shape, shape) for entry in record.tensors))
+            and (shape is None or any(sizes.fits(entry.shape) for entry in record.tensors))
             and (trainable is None or _trains(record) is trainable)
         ]
 
@@ -150,6 +154,8 @@ class Tree(Result):
     def _unknown(self, path: str) -> PathNotFoundError:
         name = self.record.root.type
         owner = self.record.find(path.rpartition(".")[0])
+        if owner is not None and any(run.subtree is None and run.holds(path.rpartition(".")[2]) for run in owner.subtree.runs):
+            return PathNotFoundError(f"{name} has no module at {path!r}: the name is reserved (None), or the module contains itself there.")
         if owner is not None and any(entry.name == path.rpartition(".")[2] for entry in owner.tensors):
             return PathNotFoundError(
                 f"{name} has no module {path!r}: that is a tensor of {owner.path or ROOT!r}.\n  Look at it: modlab.state(model)[{path!r}]"
@@ -170,8 +176,9 @@ class Tree(Result):
             "trainable_parameters": totals.trainable, "frozen_parameters": record.frozen_parameters,
             "buffers": totals.buffers, "bytes": totals.bytes, "dtypes": list(totals.dtypes), "devices": list(totals.devices),
             "flags": list(record.flags), "same_as": record.same_as,
-            "tensors": [{"name": e.name, "kind": e.kind, "shape": e.shape, "dtype": e.dtype, "device": e.device} for e in record.tensors],
-            "ghosts": [{"name": g.name, "what": g.what, "reason": g.reason, "fix": g.fix} for g in record.subtree.ghosts],
+            "reserved": [str(name) for run in record.subtree.runs if run.subtree is None and run.same_as is None for name in run.names],
+            "tensors": [_entry(entry, record.path) for entry in record.tensors],
+            "ghosts": [asdict(ghost) for ghost in record.subtree.ghosts],
         }  # fmt: skip
 
     def _sentence(self) -> tuple[str, str]:
@@ -184,7 +191,8 @@ class Tree(Result):
         return html.of_tree(self.record)
 
     def _fitting_payload(self) -> bytes:
-        return html.within_budget(lambda rows: self._payload(limit=rows), len(self.record.subtrees()))
+        size = sum(1 + len(subtree.tensors) for subtree in self.record.subtrees())
+        return html.within_budget(lambda rows: self._payload(limit=rows), size)
 
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
         classes = {subtree: structure.class_of(subtree) for subtree in self.record.subtrees()}
@@ -193,6 +201,11 @@ class Tree(Result):
 
     def _answer(self, path: str) -> bytes:
         return answer(self._alive("reading values"), path)
+
+
+def _entry(entry: TensorEntry, path: str) -> dict[str, Any]:
+    here = f"{path}.{entry.name}" if path else entry.name
+    return {**asdict(entry), "tied": entry.tied.resolve(here) if entry.tied else None}
 
 
 def answer(model: Module, path: str) -> bytes:
@@ -208,14 +221,6 @@ def _is(record: ModuleRecord, wanted: type | str) -> bool:
         return fnmatchcase(record.type, wanted)
     cls = structure.class_of(record.subtree)
     return issubclass(cls, wanted) if cls is not None else record.type == wanted.__name__
-
-
-def _fits(shape: tuple[int, ...] | None, wanted: tuple[int | None, ...] | int) -> bool:
-    if shape is None:
-        return False
-    if isinstance(wanted, int):
-        return wanted in shape
-    return len(shape) == len(wanted) and all(want is None or size == want for size, want in zip(shape, wanted, strict=True))
 
 
 def _trains(record: ModuleRecord) -> bool | None:

@@ -69,7 +69,7 @@ def moments_of(values: Values) -> Moments:
     elif not values.size:
         return NOTHING
     doubles = _doubles(values)
-    total = float(doubles.dot(_ONES["d"][: values.size]))
+    total = _sum(doubles)
     if not -math.inf < total < math.inf:  # NaN, infinities, or an overflow
         return _of_finite(values)
     return _two_passes(values, doubles, total)
@@ -115,6 +115,13 @@ def _sums(values: Values) -> tuple[float, float]:
     return sum(totals.tolist(), float(rest.dot(ones[: size - whole]))), sum(squares.ravel().tolist(), float(rest.dot(rest)))
 
 
+def _sum(doubles: npt.NDArray[np.float64], *, squared: bool = False) -> float:
+    """The sum, or the sum of squares; a long ``dot`` would wake further BLAS threads, which spin beside the training."""
+    if doubles.size <= SMALL:
+        return float(doubles.dot(doubles if squared else _ONES["d"][: doubles.size]))
+    return float((np.square(doubles, out=doubles) if squared else doubles).sum())
+
+
 def _two_passes(values: Values, doubles: npt.NDArray[np.float64], total: float) -> Moments:
     """The careful way, in float64 about the mean; `values` are finite, and `doubles` is a copy of them that is used up."""
     size = values.size
@@ -124,7 +131,7 @@ def _two_passes(values: Values, doubles: npt.NDArray[np.float64], total: float) 
         return _constant(size, low)
     zeros = size - int(np.count_nonzero(values)) if low <= 0 <= high else 0
     doubles -= total / size
-    return Moments(size, low, high, total, float(doubles.dot(doubles)), zeros)
+    return Moments(size, low, high, total, _sum(doubles, squared=True), zeros)
 
 
 def _constant(size: int, value: float) -> Moments:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from modlab import format
 from modlab.errors import MissingPackageError
 from modlab.records.state import TableRecord, ValuesRecord
-from modlab.records.structure import ROOT, ModuleRecord, TreeRecord
+from modlab.records.structure import ROOT, ModuleRecord, Subtree, TreeRecord
 from modlab.views import headline, numbers
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ COLOURS = {
     "dropout": "#b59f00", "embedding": "#c2188f", "own": "#57606a",
 }  # fmt: skip
 _BARS = 40
+_HUGE = 1e300
 
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
@@ -42,22 +44,71 @@ def _figure(ax: Axes) -> Figure:
 def of_tree(tree: TreeRecord, *, ax: Axes | None = None, depth: int = 4) -> Figure:
     """Parameters by module as an icicle: depth runs down, width is the share; equal neighbours are one box."""
     ax = _axes(ax, 9, 0.8 + 0.42 * (depth + 1))
-    total = max(tree.root.totals.parameters, 1)
-    left: dict[int, float] = {0: 0.0}
-    for record in tree.rows(folded=True, depth=depth):
-        if not record.subtree.totals.parameters or record.same_as is not None:
-            continue
-        begin = left.get(record.depth, 0.0)
-        width = record.subtree.totals.parameters * record.count / total
-        left[record.depth], left[record.depth + 1] = begin + width, begin
-        ax.barh(record.depth, width, left=begin, height=0.94, color=COLOURS[record.subtree.category], edgecolor="white", linewidth=0.8)
-        label = _label(record)
+    counted = _counted(tree)
+    for record, begin, width in _boxes(tree, depth):
+        tied = id(record.subtree) not in counted
+        colour, hatch = COLOURS[record.subtree.category], "////" if tied else ""
+        ax.barh(record.depth, width, left=begin, height=0.94, color=colour, edgecolor="white", linewidth=0.8, hatch=hatch)
+        label = "⇄ " * tied + _label(record)
         if width > 0.011 * len(label):
             ax.text(begin + width / 2, record.depth, label, ha="center", va="center", color="white", fontsize=8, parse_math=False)
     ax.set(xlim=(0, 1), ylim=(depth + 0.6, -0.6), yticks=[], xticks=[0, 0.5, 1], xticklabels=["0", "50 %", "100 %"])
     ax.set_title(headline.of_tree(tree)[0].rstrip(";"), fontsize=10, loc="left", parse_math=False)
     ax.spines[["top", "right", "left"]].set_visible(False)
     return _figure(ax)
+
+
+class _Box(NamedTuple):
+    """The place of one record on the axis from 0 to 1."""
+
+    record: ModuleRecord
+    begin: float
+    width: float
+
+
+def _boxes(tree: TreeRecord, depth: int) -> Iterator[_Box]:
+    """Each record below its parent. A tied tensor counts once in the parent and once in each child: they share its width then."""
+    shown = list(_shown(tree, depth))
+    needed = [0] * len(shown)
+    for record, parent in shown[1:]:
+        needed[parent] += record.subtree.totals.parameters * record.count
+    cursor, unit = [0.0] * len(shown), [0.0] * len(shown)  # of each record's children: where the next begins, what a parameter takes
+    for i, (record, parent) in enumerate(shown):
+        own = record.subtree.totals.parameters
+        each = unit[parent] if i else 1 / own
+        begin, width = cursor[parent] if i else 0.0, own * record.count * each
+        yield _Box(record, begin, width)
+        cursor[parent], cursor[i] = begin + width, begin
+        unit[i] = each * min(1.0, own / max(needed[i], 1))
+
+
+def _shown(tree: TreeRecord, depth: int) -> Iterator[tuple[ModuleRecord, int]]:
+    """The records that have a box, each with its parent's number; a module with two names has one, with all below it."""
+    above: list[int] = []
+    left_out: int | None = None
+    number = 0
+    for record in tree.rows(folded=True, depth=depth):
+        if left_out is not None and record.depth > left_out:
+            continue
+        left_out = None if record.subtree.totals.parameters and record.same_as is None else record.depth
+        if left_out is None:
+            del above[record.depth :]
+            yield record, above[-1] if above else 0
+            above.append(number)
+            number += 1
+
+
+def _counted(tree: TreeRecord) -> set[int]:
+    """The ids of the subtrees in which a parameter stands for the first time; what is in the others is tied, all of it."""
+    found: set[int] = set()
+    for subtree in tree.subtrees():  # children first
+        if _owns_first(subtree) or any(id(run.subtree) in found for run in subtree.runs if run.same_as is None):
+            found.add(id(subtree))
+    return found
+
+
+def _owns_first(subtree: Subtree) -> bool:
+    return any(entry.kind == "parameter" and entry.tied is None and entry.count for entry in subtree.tensors)
 
 
 def _label(record: ModuleRecord) -> str:
@@ -106,15 +157,22 @@ def _histogram(values: ValuesRecord, ax: Axes) -> None:
         ax.text(0.5, 0.5, reason, ha="center", va="center", transform=ax.transAxes, wrap=True, parse_math=False)
         ax.set(xticks=[], yticks=[])
         return
-    edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
+    edges, unit = _edges(bars)
     ax.stairs(bars.counts, edges, fill=True, color=COLOURS["linear"])
     bad = [
         text
         for text in (f"{values.stats.nan:,} NaN" * bool(values.stats.nan), f"{_infinite(values):,} Inf" * bool(_infinite(values)))
         if text
     ]
-    ax.set(xlabel=", ".join(["value", *bad]), ylabel=f"count {bars.note}".rstrip())
+    ax.set(xlabel=", ".join(["value" + unit, *bad]), ylabel=f"count {bars.note}".rstrip())
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _edges(bars: numbers.Bars) -> tuple[np.ndarray[Any, np.dtype[np.float64]], str]:
+    """The edges of the bars, and the unit they are in: near the end of a double matplotlib's own margins would overflow."""
+    huge = max(abs(bars.low), abs(bars.high)) > _HUGE
+    scale = _HUGE if huge else 1.0
+    return np.linspace(bars.low / scale, bars.high / scale, len(bars.counts) + 1), f" / {_HUGE:g}" * huge
 
 
 def _infinite(values: ValuesRecord) -> int:

@@ -67,6 +67,8 @@ def _odd(tree: TreeRecord) -> list[str]:
     modes = {subtree.training for subtree in tree.subtrees()}
     if len(modes) > 1:
         facts.append("some modules in training mode, some in evaluation mode")
+    elif modes == {False}:
+        facts.append("in evaluation mode")
     return facts
 
 
@@ -116,7 +118,7 @@ def _marks(table: TableRecord) -> list[str]:
 def _absent(table: TableRecord) -> list[str]:
     rows = [row for row in table.rows if not row.in_state_dict]
     return [
-        *_listed([r.path for r in rows if r.kind == "attribute"], "is a plain tensor", "are plain tensors"),
+        *_listed([r.path for r in rows if r.kind == "attribute" and not r.derived], "is not registered", "are not registered"),
         *_listed([r.path for r in rows if r.kind == "reserved"], "is reserved", "are reserved"),
         *_listed([r.path for r in rows if r.kind == "buffer"], "is not persistent", "are not persistent"),
     ]

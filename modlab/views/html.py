@@ -15,10 +15,9 @@ from importlib.resources import files
 
 from modlab import format
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
-from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
-from modlab.views import numbers
+from modlab.records.structure import ROOT, ModuleRecord, TreeRecord
+from modlab.views import facts, numbers
 from modlab.views.folding import unfold
-from modlab.views.text import notes
 
 ROWS = 250  # of the picture without script; the payload has all
 DEPTH = 24
@@ -109,47 +108,28 @@ def _limited(records: Iterable[ModuleRecord], limit: int) -> Iterator[ModuleReco
 
 
 def _module(record: ModuleRecord, mode: bool) -> str:
-    subtree, totals = record.subtree, record.subtree.totals
     name = text(record.name) or ROOT
     if record.count > 1:
         name = f"{name} – {text(record.last.rpartition('.')[2])}"
-    words = [f"<b>{name}</b>", text(subtree.type)]
     if record.reserved:
-        words = [f"<b>{name}</b>", "reserved (None)"]
+        return f"<b>{name}</b> reserved (None)"
+    if record.recursive:
+        return f"<b>{name}</b> <i>same as {text(record.same_as or '') or ROOT}: the module contains itself</i>"
+    words = [f"<b>{name}</b>", text(record.type)]
     if record.count > 1:
         words.append(f"<i>{record.count:,} equal</i>")
-    if subtree.extra:
-        words.append(f"<code>{text(subtree.extra)}</code>")
-    if not record.reserved:
-        total = f"{totals.parameters:,}" if totals.parameters or not totals.lazy else "not yet"
-        words.append(f"<span>{total}</span>")
-    words += [f"<i>{text(fact)}</i>" for fact in _facts(record, mode)]
+    if record.extra:
+        words.append(f"<code>{text(record.extra)}</code>")
+    words.append(f"<span>{facts.total(record)}</span>")
+    words += [f"<i>{escape(fact)}</i>" for fact in facts.of_module(record, mode)]
     return " ".join(words)
-
-
-def _facts(record: ModuleRecord, mode: bool) -> Iterator[str]:
-    subtree = record.subtree
-    if record.same_as is not None:
-        yield f"same as {record.same_as or ROOT}"
-    tensors = ", ".join(_tensor(entry, record.path) for entry in subtree.tensors if entry.kind != "reserved")
-    if tensors:
-        yield tensors
-    if subtree.training != mode:
-        yield "in training mode" if subtree.training else "in evaluation mode"
-    yield from subtree.flags
-
-
-def _tensor(entry: TensorEntry, path: str) -> str:
-    shape = format.shape(entry.shape) or "not yet"
-    tied = f" = {entry.tied.resolve(f'{path}.{entry.name}' if path else entry.name)}" if entry.tied else ""
-    return f"{entry.name} {shape}{tied}"
 
 
 def _ghosts(record: ModuleRecord) -> Iterator[str]:
     for ghost in record.subtree.ghosts:
+        what, count, reason, fix = map(escape, facts.of_ghost(ghost))
         sign = "" if ghost.harmless else "⚠ "
-        fix = f" Fix: <code>{text(ghost.fix)}</code>" if ghost.fix else ""
-        yield f"{sign}<b>{text(ghost.name)}</b> {text(ghost.what)} <i>{text(ghost.reason)}.</i>{fix}"
+        yield f"{sign}<b>{text(ghost.name)}</b> {what} <span>{count}</span> <i>{reason}.</i>{f' Fix: <code>{fix}</code>' if fix else ''}"
 
 
 def of_table(table: TableRecord) -> str:
@@ -161,8 +141,7 @@ def of_table(table: TableRecord) -> str:
     parts = [_table([*head, "note"], [_row(path, row, bool(table.optimizers)) for path, _, row in lines[:ROWS]])]
     if len(lines) > ROWS:
         parts.append(f"<p>… and {len(lines) - ROWS:,} more rows: <code>state.records</code></p>")
-    parts += [f"<p>⚠ {text(orphan)}: held by the optimizer, not by the model</p>" for orphan in table.orphans]
-    parts += [f"<p>⚠ {text(remark)}</p>" for remark in table.remarks]
+    parts += [f"<p>⚠ {escape(warning)}</p>" for warning in facts.warnings(table)]
     parts += [of_values(values, opened=False) for values in table.values]
     return "\n".join(parts)
 
@@ -171,14 +150,14 @@ def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     yes_no = {True: "yes", False: "no"}
     cells = [f"<code>{text(path)}</code>", text(row.kind), format.shape(row.shape), text(row.dtype), text(row.device)]
     cells += [format.size(row.bytes) if row.bytes else "", yes_no[row.in_state_dict]]
-    cells += [yes_no[row.trainable] if row.kind not in ("reserved", "extra", "tensor") else "", row.grad]
+    cells += [row.trained, row.grad]
     if optimizer:
         cells += [text(", ".join(o.label for o in row.optimizers)), ", ".join(format.number(o.lr) for o in row.optimizers)]
         cells += [
             ", ".join(format.number(o.weight_decay) for o in row.optimizers),
             text("; ".join(", ".join(o.state) for o in row.optimizers)),
         ]
-    return [*cells, text("; ".join(notes(row)))]
+    return [*cells, escape("; ".join(facts.of_row(row)))]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

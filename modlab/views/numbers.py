@@ -10,6 +10,7 @@ from modlab.records.state import ValuesRecord
 from modlab.records.tensor import TensorStats
 
 WRITTEN = 12  # rows and columns up to which a matrix is written out; above, it is a heat map
+CORNER = 8  # rows and columns of a larger one that plain text shows
 BARS = 40
 
 

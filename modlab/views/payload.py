@@ -18,7 +18,7 @@ from modlab import format
 from modlab.records.definition import Definition
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import Ghost, Link, Subtree, TensorEntry, TreeRecord
-from modlab.views import headline, numbers
+from modlab.views import facts, headline, numbers
 from modlab.views.folding import fold
 
 SCHEMA = 1
@@ -70,13 +70,13 @@ def of_tree(
             {
                 **_subtree(subtree),
                 "class": -1 if definition is None else classes.setdefault(definition, len(classes)),
-                "tensors": [entries.setdefault(entry, len(entries)) for entry in subtree.tensors],
+                "tensors": [entries.setdefault(entry, len(entries)) for entry in subtree.tensors[:limit]],
                 "runs": [
                     [_names(run.names), -1 if run.subtree is None else number[id(run.subtree)], _link(run.same_as)]
                     for run in subtree.runs
                     if run.subtree is None or id(run.subtree) in number
                 ],
-                "ghosts": [_ghost(ghost) for ghost in [*subtree.ghosts, *_left_out(subtree, number)]],
+                "ghosts": [_ghost(ghost) for ghost in [*subtree.ghosts, *_left_out(subtree, number, limit)]],
             }
         )
     content = {
@@ -104,9 +104,13 @@ def nearest(tree: TreeRecord, limit: int | None) -> list[Subtree]:
     return [subtree for subtree in subtrees if id(subtree) in kept]
 
 
-def _left_out(subtree: Subtree, number: dict[int, int]) -> list[Ghost]:
+def _left_out(subtree: Subtree, number: dict[int, int], limit: int | None) -> list[Ghost]:
     """A row that says what is not in this output."""
     missing = [run for run in subtree.runs if run.subtree is not None and id(run.subtree) not in number]
+    tensors = len(subtree.tensors[limit:]) if limit is not None else 0
+    if tensors:
+        what = f"{tensors:,} more {'tensor' if tensors == 1 else 'tensors'}"
+        return [Ghost("…", what, "left out of this output, to keep it small", "tree.widget()  # has all", 0, tensors, 0, True)]
     if not missing:
         return []
     count = sum(len(run.names) for run in missing)
@@ -130,8 +134,8 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
         ],
         "signatures": [_signature(signature) for signature in signatures],
         "optimizer": bool(table.optimizers),
-        "orphans": list(table.orphans),
-        "remarks": [*table.remarks, *remarks],
+        "orphans": facts.capped(table.orphans),
+        "remarks": [*facts.capped(table.remarks), *remarks],
         "summary": {"rows": len(table.rows), "saved": sum(row.in_state_dict for row in table.rows)},
         "values": {values.path: of_values(values, arrays) for values in table.values},
         "valuesNote": "" if table.values else NO_VALUES,
@@ -216,7 +220,8 @@ def _signature(row: StateRecord) -> dict[str, Any]:
     return {
         "kind": row.kind, "shape": None if row.shape is None else list(row.shape), "shapeText": format.shape(row.shape),
         "dtype": format.dtype(row.dtype), "device": row.device, "count": row.count, "countText": format.count(row.count),
-        "bytes": row.bytes, "bytesText": format.size(row.bytes), "trainable": row.trainable, "persistent": row.persistent,
+        "bytes": row.bytes, "bytesText": format.size(row.bytes), "trainable": row.trainable, "trained": row.trained,
+        "persistent": row.persistent,
         "saved": row.in_state_dict, "grad": row.grad, "tied": _absolute(row.tied), "note": row.note, "mark": row.mark,
         "optimizer": [
             {"label": o.label, "lr": format.number(o.lr), "decay": format.number(o.weight_decay), "state": list(o.state)}
