@@ -1,15 +1,16 @@
 /** What there is to know about one module: its tensors, what its class says, where its code is, how to get it. */
 import type { Context } from "./context";
-import { button, element, lines, words } from "./elements";
+import { button, element, lines, OURS, words } from "./elements";
 import { copyButton } from "./frame";
-import { counted, follow, join, legibleLines, quoted, shown } from "./names";
+import { counted, cut, follow, join, legibleLines, quoted, shown } from "./names";
 import type { ClassFacts, Entry, Subtree, TreePayload } from "./payload";
-import { ghostOf, labelOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { ghostOf, isNote, labelOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
 import { tensorsOf } from "./traits";
 import { codeFor, shapeOf } from "./tree-row";
 import { askFor } from "./values-panel";
 
 const LONG = 50_000;
+const LONG_DOC = 2_000;
 
 export function detailPanel(tree: TreePayload, place: Place, context: Context): HTMLElement[] {
   const path = pathOf(tree, place);
@@ -20,6 +21,7 @@ export function detailPanel(tree: TreePayload, place: Place, context: Context): 
     element("h3", { class: "path" }, lines(shown(path), "", 500)),
     ...(subtree ? about(tree, place, subtree) : absent(tree, place)),
     subtree ? tensorTable(tensorsOf(tree, subtree), path, values, context) : null,
+    ...(subtree ? leftOut(subtree) : []),
     values,
     ...(facts ? classFacts(facts) : []),
     howToGet(codeFor(tree, place, quoted), context),
@@ -59,7 +61,8 @@ function absent(tree: TreePayload, place: Place): HTMLElement[] {
     const text = original === null ? "a name registered for a module that is None" : `the module contains itself: this is ${shown(original)} again`;
     return [element("p", { class: "absent" }, words(text))];
   }
-  return [element("p", {}, words(ghost.what)), element("p", { class: ghost.harmless ? "absent" : "absent careful" }, words(ghost.reason, "", 1000))];
+  const reason = ghost.reason ? [element("p", { class: ghost.harmless ? "absent" : "absent careful" }, words(ghost.reason, "", 1000))] : [];
+  return [element("p", {}, words(ghost.what)), ...reason];
 }
 
 function tensorTable(entries: readonly Entry[], path: string, values: HTMLElement, context: Context): HTMLElement {
@@ -69,6 +72,11 @@ function tensorTable(entries: readonly Entry[], path: string, values: HTMLElemen
   const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
   const rows = entries.map((entry) => tensorRow(entry, path, notes, values, context));
   return element("div", { class: "sideways" }, element("table", { class: "facts" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+}
+
+/** What this output does not hold of a module. */
+function leftOut(subtree: Subtree): HTMLElement[] {
+  return subtree.ghosts.filter(isNote).map(({ what, reason }) => element("p", { class: "soft" }, words([what, reason].filter(Boolean).join(": "))));
 }
 
 function tensorRow(entry: Entry, path: string, notes: boolean, values: HTMLElement, context: Context): HTMLElement {
@@ -100,22 +108,26 @@ export function noteOf(entry: Entry, path: string): string {
 
 function classFacts(facts: ClassFacts): HTMLElement[] {
   const parts = [
-    facts.doc ? element("p", { class: "doc" }, words(paragraph(facts.doc), "", 1200)) : null,
+    ...docs(facts.doc),
     facts.signature ? element("p", {}, element("code", {}, lines(facts.signature))) : null,
     facts.where ? element("p", { class: "soft" }, lines(facts.where, "code")) : null,
-    facts.code ? source(facts.code) : null,
+    facts.code ? source(facts.code, facts.codeNote) : null,
     !facts.code && facts.codeNote ? element("p", { class: "soft" }, words(facts.codeNote)) : null,
   ];
   return parts.filter((part) => part !== null);
 }
 
-/** The first paragraph, as one line. */
-function paragraph(doc: string): string {
-  return (doc.trim().split(/\n\s*\n/)[0] ?? "").replace(/\s+/g, " ");
+/** The first paragraph as one line, the others when asked for. */
+function docs(doc: string): HTMLElement[] {
+  const [first = "", ...others] = doc.trim().split(/\n\s*\n/);
+  if (!first) return [];
+  const more = element("details", {}, element("summary", OURS, "more"), element("p", { class: "doc further" }, legibleLines(cut(others.join("\n\n"), LONG_DOC))));
+  return [element("p", { class: "doc" }, words(first.replace(/\s+/g, " "), "", 1200)), ...(others.length ? [more] : [])];
 }
 
-function source(code: string): HTMLElement {
-  const summary = element("summary", { "data-lm-suppress-shortcuts": "true" }, "code");
+/** The code when asked for; how much of it there is, always. */
+function source(code: string, note: string): HTMLElement {
+  const summary = element("summary", OURS, "code", note ? ": " : null, note ? words(note) : null);
   const short = code.length > LONG ? `${code.slice(0, LONG)}\n… cut: ${code.length.toLocaleString("en")} characters` : code;
   return element("details", {}, summary, element("pre", { tabindex: 0, "data-lm-suppress-shortcuts": "true" }, legibleLines(short)));
 }

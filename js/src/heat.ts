@@ -23,10 +23,10 @@ export function heat(grid: Grid, numbers: Numbers, context: Context): HTMLElemen
   const values = numbers(grid.array);
   const [rows = 0, columns = 0] = values.shape;
   const size = Math.max(1, Math.min(12, Math.floor(Math.min(WIDE / columns, HIGH / rows))));
-  const label = `heat map of ${rows} by ${columns} numbers, ${grid.slice} of ${grid.shapeText}; arrow keys read single cells`;
-  const canvas = element("canvas", { class: "heat", width: columns * size, height: rows * size, tabindex: 0, role: "img", "aria-label": label, "data-paint": true, ...OURS });
+  const label = `${rows} by ${columns} numbers, ${grid.slice} of ${grid.shapeText}; arrow keys read single cells`;
+  const canvas = element("canvas", { class: "heat", width: columns * size, height: rows * size, tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-label": label, "data-paint": true, ...OURS });
   const map: Map2 = { canvas, values, rows, columns, size, grid };
-  const readout = element("output", { class: "readout", "aria-live": "polite" }, "point at a cell, or use the arrow keys");
+  const readout = element("div", { class: "readout" }, "point at a cell, or use the arrow keys");
   const legend = element("div", { class: "legend", "aria-hidden": "true" });
   const paint = (): void => {
     drawCells(map, context.isDark());
@@ -34,7 +34,7 @@ export function heat(grid: Grid, numbers: Numbers, context: Context): HTMLElemen
   };
   canvas.addEventListener(PAINT, paint);
   paint();
-  followPointer(map, readout);
+  follow(map, readout, context);
   return element("div", { class: "heatmap" }, canvas, legend, readout);
 }
 
@@ -72,7 +72,8 @@ function drawLegend(legend: HTMLElement, grid: Grid, dark: boolean): void {
   legend.replaceChildren(element("span", {}, written(Number(low.toPrecision(3)))), ...boxes, element("span", {}, written(Number(grid.limit.toPrecision(3)))));
 }
 
-function followPointer(map: Map2, readout: HTMLElement): void {
+/** The cell under the pointer is written; the cell that keys went to is spoken too. */
+function follow(map: Map2, readout: HTMLElement, context: Context): void {
   const { canvas, rows, columns } = map;
   let [row, column] = [-1, -1];
   const read = (toRow: number, toColumn: number): void => {
@@ -91,6 +92,7 @@ function followPointer(map: Map2, readout: HTMLElement): void {
     event.preventDefault();
     if (row < 0) read(0, 0);
     else read(row + move[0] * (event.shiftKey ? 10 : 1), column + move[1] * (event.shiftKey ? 10 : 1));
+    context.announce(readout.textContent ?? "");
   });
 }
 

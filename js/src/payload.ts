@@ -117,6 +117,8 @@ export interface Signature {
   bytes: number;
   bytesText: string;
   trainable: boolean;
+  /** The word for it, which all faces share: "yes", "frozen", "no" or nothing. */
+  trained: string;
   persistent: boolean;
   saved: boolean;
   grad: string;
@@ -225,7 +227,7 @@ export function complete(json: Record<string, unknown>): Payload {
     return {
       ...common,
       nodes: list(json.nodes).map((node) => withDefaults(NODE, node)),
-      signatures: list(json.signatures).map((signature) => withDefaults(SIGNATURE, signature)),
+      signatures: list(json.signatures).map(completeSignature),
       optimizer: json.optimizer === true,
       orphans: list(json.orphans),
       remarks: list(json.remarks),
@@ -241,6 +243,13 @@ export function complete(json: Record<string, unknown>): Payload {
 export function completeValues(values: unknown): Values | null {
   if (!values || typeof values !== "object") return null;
   return withDefaults({ title: "", stats: [], nan: 0, inf: 0, note: "", bars: null, grid: null }, values);
+}
+
+/** Outputs made before Python gave the word `trained` have it from their kind. */
+function completeSignature(given: unknown): Signature {
+  const made = withDefaults(SIGNATURE, given);
+  if (typeof present(given).trained === "string") return made;
+  return { ...made, trained: made.kind !== "parameter" ? "" : made.trainable ? "yes" : "frozen" };
 }
 
 const COMMON = { schema: 1, version: "", view: "", headline: ["", ""], model: "", variable: "model", code: "", foot: "", live: false };
@@ -262,7 +271,7 @@ const NODE: StateNode = { type: "", slots: [], runs: [] };
 
 const SIGNATURE: Signature = {
   kind: "parameter", shape: null, shapeText: "", dtype: "", device: "", count: 0, countText: "", bytes: 0, bytesText: "",
-  trainable: false, persistent: true, saved: true, grad: "", tied: null, note: "", mark: "", optimizer: [],
+  trainable: false, trained: "", persistent: true, saved: true, grad: "", tied: null, note: "", mark: "", optimizer: [],
 };
 
 function withDefaults<T extends object>(defaults: T, given: unknown): T {

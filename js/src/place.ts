@@ -52,6 +52,13 @@ export function ghostOf(tree: TreePayload, at: Place): Ghost | null {
   return at.kind === "ghost" && above ? (above.ghosts[at.run - above.runs.length] ?? null) : null;
 }
 
+/** What a ghost is called that tells how much was left out of this output: it stands for no module. */
+const LEFT_OUT = "…";
+
+export function isNote(ghost: Ghost | null): boolean {
+  return ghost !== null && ghost.harmless && ghost.name === LEFT_OUT;
+}
+
 export function linkOf(tree: TreePayload, at: Place): Link | null {
   return subtreeOf(tree, at.parent)?.runs[at.run]?.[2] ?? null;
 }

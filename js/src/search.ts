@@ -6,7 +6,7 @@
  */
 import { nameAt, sizeOf } from "./names";
 import type { TreePayload } from "./payload";
-import { kindOf, place, rootOf, type Place } from "./place";
+import { isNote, kindOf, place, rootOf, type Place } from "./place";
 import { begin, readPart, type Reading, type Word } from "./query";
 import { describes } from "./traits";
 
@@ -116,6 +116,7 @@ class Search {
       }
     });
     subtree.ghosts.forEach((ghost, offset) => {
+      if (isNote(ghost)) return;
       const read = this.read(reading, ghost.name, first);
       const hit = this.hits(-1, read.fresh, read.above, `hidden ghost ${ghost.what} ${ghost.reason}`.toLowerCase());
       stretches.push({ run: subtree.runs.length + offset, first: 0, count: 1, subtree: -1, reading: read.number, hit });

@@ -31,7 +31,10 @@ export class StatePanel implements Panel {
   private selected: StateRow | null;
   /** The tensor that the panel shows at present. */
   private told: StateRow | null = null;
-  private readonly typed = new TypeAhead();
+  private readonly typed = new TypeAhead({
+    begins: (text) => this.named(text, 0) >= 0,
+    go: (text) => this.typeAhead(text),
+  });
   private readonly box: SearchBox;
   private readonly grouping: HTMLButtonElement;
   private readonly grid: HTMLElement;
@@ -61,6 +64,7 @@ export class StatePanel implements Panel {
     this.grid = element("div", { class: "scroller", role: "grid", tabindex: 0, "aria-label": "the state", ...OURS }, element("div", { role: "rowgroup" }, this.head), this.body);
     this.list = new List(this.grid, this.body, { count: () => this.items.length, height: () => ROW, row: (index) => this.row(index) }, HEAD);
     this.grid.addEventListener("keydown", (event) => this.key(event));
+    this.grid.addEventListener("blur", () => this.typed.settle());
     this.grid.addEventListener("click", (event) => this.click(event));
     const table = element("div", { class: "state" }, this.grid, orphans(payload.orphans), ...payload.remarks.map(remark));
     this.element = element("div", { class: "body" }, this.box.element, element("div", { class: "panes" }, table, this.detail));
@@ -204,6 +208,7 @@ export class StatePanel implements Panel {
   }
 
   private click(event: MouseEvent): void {
+    this.typed.settle();
     const target = event.target as HTMLElement;
     const column = Number(target.closest<HTMLElement>("[data-column]")?.dataset.column ?? 0);
     if (target.closest('[role="columnheader"]')) {
@@ -219,21 +224,28 @@ export class StatePanel implements Panel {
     const { key } = event;
     if (event.altKey || event.metaKey || (event.ctrlKey && key !== "Home" && key !== "End")) return;
     if (event.ctrlKey) this.go(key === "Home" ? -1 : this.items.length - 1, key === "Home" ? 0 : this.columns.length - 1);
-    else if (this.typed.takes(key, !(key in this.commands))) this.typeAhead();
-    else if (this.commands[key]) this.commands[key]?.();
-    else return;
+    else if (!this.typed.takes(key, this.commands[key])) {
+      if (!this.commands[key]) return;
+      this.commands[key]?.();
+    }
     event.preventDefault();
   }
 
-  private typeAhead(): void {
-    const wanted = this.typed.text.toLowerCase();
-    const start = this.at.row + (wanted.length === 1 ? 1 : 0);
+  private typeAhead(text: string): void {
+    const found = this.named(text, this.at.row + (text.length === 1 ? 1 : 0));
+    if (found >= 0) this.go(found, this.at.column);
+  }
+
+  /** The next row from `start` on, going round, whose path or name begins with `prefix`. */
+  private named(prefix: string, start: number): number {
+    const wanted = prefix.toLowerCase();
     const { length } = this.items;
     for (let step = 0; step < length; step += 1) {
       const index = (start + step + length) % length;
       const item = this.items[index];
-      if (item?.kind === "tensor" && (this.table.path(item.row).toLowerCase().startsWith(wanted) || item.row.name.toLowerCase().startsWith(wanted))) return this.go(index, this.at.column);
+      if (item?.kind === "tensor" && (item.row.name.toLowerCase().startsWith(wanted) || this.table.path(item.row).toLowerCase().startsWith(wanted))) return index;
     }
+    return -1;
   }
 
   private readonly commands: Record<string, () => void> = {

@@ -146,9 +146,9 @@ function says(signature: Signature, word: Word): boolean {
   if (sizes && hasSizes(signature.shape, sizes)) return true;
   switch (text) {
     case "trainable":
-      return signature.kind === "parameter" && signature.trainable;
+      return signature.trained === "yes";
     case "frozen":
-      return signature.kind === "parameter" && !signature.trainable;
+      return signature.trained === "frozen";
     case "tied":
       return signature.tied !== null;
     case "saved":
@@ -181,7 +181,7 @@ export function textOf(table: StateTable, row: StateRow, column: string): string
     case "saved":
       return signature.saved ? "✓ yes" : "– no";
     case "trained":
-      return signature.kind === "parameter" ? (signature.trainable ? "yes" : "frozen") : "–";
+      return signature.trained || "–";
     case "gradient":
       return signature.grad || "–";
     case "group":

@@ -13,7 +13,7 @@ import { searchBox, type SearchBox } from "./search-box";
 import { LISTED, search, type Found } from "./search";
 import { hear, tell } from "./selection";
 import { TypeAhead } from "./type-ahead";
-import { codeFor, treeRow } from "./tree-row";
+import { codeFor, hasReason, treeRow } from "./tree-row";
 
 const FIRST_ROWS = 16;
 const HEAD = 22;
@@ -26,7 +26,10 @@ export class TreePanel implements Panel {
   private outline: Outline;
   private found: Found | null = null;
   private selected: Place;
-  private readonly typed = new TypeAhead();
+  private readonly typed = new TypeAhead({
+    begins: (text) => this.outline.named(text, 0) >= 0,
+    go: (text) => this.typeAhead(text),
+  });
   private readonly box: SearchBox;
   private readonly body = element("div", { class: "rows", role: "tree", tabindex: 0, "aria-label": "modules", ...OURS });
   private readonly scroller = element("div", { class: "scroller" });
@@ -51,10 +54,11 @@ export class TreePanel implements Panel {
     this.scroller.append(columnHeads(), this.body, this.nothing);
     this.list = new List(this.scroller, this.body, {
       count: () => this.outline.rows.length,
-      height: (index) => (this.outline.rows[index]?.place.kind === "ghost" ? 2 * ROW : ROW),
+      height: (index) => (hasReason(this.tree, this.outline.rows[index]?.place) ? 2 * ROW : ROW),
       row: (index) => this.row(index),
     }, HEAD);
     this.body.addEventListener("keydown", (event) => this.key(event));
+    this.body.addEventListener("blur", () => this.typed.settle());
     this.body.addEventListener("click", (event) => this.click(event));
     this.body.addEventListener("dblclick", (event) => this.click(event));
     this.element = element("div", { class: "body" }, this.box.element, element("div", { class: "panes" }, element("div", { class: "tree" }, this.scroller), this.detail));
@@ -193,6 +197,7 @@ export class TreePanel implements Panel {
   }
 
   private click(event: MouseEvent): void {
+    this.typed.settle();
     const target = event.target as HTMLElement;
     const index = Number(target.closest<HTMLElement>("[data-index]")?.dataset.index ?? -1);
     const place = this.outline.rows[index]?.place;
@@ -209,15 +214,17 @@ export class TreePanel implements Panel {
 
   private key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const index = this.outline.indexOf(this.selected);
-    if (this.typed.takes(event.key, !(event.key in this.commands))) this.typeAhead(index);
-    else if (this.commands[event.key]) this.commands[event.key]?.(index);
-    else return;
+    const command = this.commands[event.key];
+    const run = command && ((): void => command(this.outline.indexOf(this.selected)));
+    if (!this.typed.takes(event.key, run)) {
+      if (!run) return;
+      run();
+    }
     event.preventDefault();
   }
 
-  private typeAhead(index: number): void {
-    const found = this.outline.named(this.typed.text, index + (this.typed.text.length === 1 ? 1 : 0));
+  private typeAhead(text: string): void {
+    const found = this.outline.named(text, this.outline.indexOf(this.selected) + (text.length === 1 ? 1 : 0));
     if (found >= 0) this.select(found);
   }
 

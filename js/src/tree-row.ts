@@ -3,7 +3,7 @@ import { element, words } from "./elements";
 import { counted, cut, follow, join, shown } from "./names";
 import type { Entry, Subtree, TreePayload } from "./payload";
 import type { Row } from "./outline";
-import { ghostOf, isOpenable, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { ghostOf, isNote, isOpenable, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
 import { isLazy, tensorsOf } from "./traits";
 
 /** Signs beside the words, so that a flag is seen before it is read. */
@@ -33,7 +33,7 @@ export function treeRow(tree: TreePayload, row: Row, id: string, selected: boole
     element("span", { class: "parameters" }, parametersText(tree, place)),
     element("span", { class: "share" }, shareBar(tree, place)),
   );
-  if (place.kind === "ghost") made.append(ghostLine(tree, place));
+  if (hasReason(tree, place)) made.append(ghostLine(tree, place));
   return made;
 }
 
@@ -45,7 +45,7 @@ function moduleCell(tree: TreePayload, place: Place, openable: boolean): HTMLEle
     { class: "module" },
     indent(place),
     element("span", { class: "chevron", "data-action": openable ? "toggle" : null }, openable ? (place.open ? "▾" : "▸") : ""),
-    element("i", { class: `kind ${place.kind === "ghost" || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")}` }),
+    element("i", { class: `kind ${isNote(ghost) ? "note" : ghost || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")}` }),
     words(place.parent ? labelOf(tree, place) : shown(""), "name"),
     subtree ? words(subtree.type, "type") : null,
     ghost ? words(ghost.what, "type") : null,
@@ -137,15 +137,22 @@ function shareBar(tree: TreePayload, place: Place): HTMLElement | null {
   return bar;
 }
 
+/** Whether a second line stands under a row: why it is hidden or left out, and the code that helps. */
+export function hasReason(tree: TreePayload, place: Place | undefined): boolean {
+  const ghost = place ? ghostOf(tree, place) : null;
+  return ghost !== null && (ghost.reason !== "" || ghost.fix !== "");
+}
+
 /** What is wrong and how to put it right, under the ghost it is about. */
 function ghostLine(tree: TreePayload, place: Place): HTMLElement {
   const ghost = ghostOf(tree, place);
+  const reason = isNote(ghost) ? ghost?.reason : halves(ghost?.reason ?? "")[1];
   return element(
     "span",
     { class: "reason" },
     indent(place),
-    words(ghost ? halves(ghost.reason)[1] + (ghost.fix ? "." : "") : ""),
-    ghost?.fix ? element("span", {}, "Fix:") : null,
+    words(reason && ghost?.fix ? `${reason}.` : (reason ?? "")),
+    ghost?.fix ? element("span", {}, isNote(ghost) ? "All of it:" : "Fix:") : null,
     ghost?.fix ? element("code", { "data-action": "fix", title: "copy (c)" }, words(ghost.fix)) : null,
   );
 }
@@ -160,18 +167,29 @@ export function halves(reason: string): [where: string, so: string] {
 export function spoken(tree: TreePayload, place: Place): string {
   const subtree = subtreeOf(tree, place);
   const ghost = ghostOf(tree, place);
+  if (ghost && isNote(ghost)) return [ghost.what, spokenParameters(tree, place), ghost.reason].filter(Boolean).join(", ");
   const said = [cut(place.parent ? labelOf(tree, place) : shown(""), 200), cut(subtree?.type ?? ghost?.what ?? "reserved, None", 200)];
   if (place.count > 1) said.push(`${counted(place.count, "equal module")}`);
   if (place.kind === "alias") said.push(`same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
   if (place.kind === "recursion") said.push(`contains itself: same as ${cut(shown(originalOf(tree, place) ?? ""), 200)}`);
-  if (subtree) said.push(tensorsText(tree, place), subtree.total ? `${subtree.totalText} parameters` : "no parameters", ...flagsOf(tree, place));
-  if (ghost) said.push("not registered", cut(ghost.reason, 200));
+  if (subtree) said.push(tensorsText(tree, place), spokenParameters(tree, place) || "no parameters", ...flagsOf(tree, place));
+  if (ghost) said.push(spokenParameters(tree, place), "not registered", cut(ghost.reason, 200));
   return said.filter(Boolean).join(", ");
+}
+
+/** What stands in the column of parameters, its signs as words. */
+function spokenParameters(tree: TreePayload, place: Place): string {
+  const text = parametersText(tree, place);
+  if (text.startsWith("⇄ ")) return `parameters tied to ${text.slice(2)}`;
+  if (text === "not yet") return "parameters not yet";
+  return text && `${text.replace("≥", "at least")} parameters`;
 }
 
 /** The code that gets the thing in this row. */
 export function codeFor(tree: TreePayload, place: Place, quote: (text: string) => string): string {
-  if (place.kind === "ghost") return ghostOf(tree, place)?.fix || `${codeFor(tree, place.parent as Place, quote)}.${nameOf(tree, place)}`;
+  const ghost = ghostOf(tree, place);
+  if (ghost && isNote(ghost)) return ghost.fix || codeFor(tree, place.parent as Place, quote);
+  if (ghost) return ghost.fix || `${codeFor(tree, place.parent as Place, quote)}.${nameOf(tree, place)}`;
   if (place.kind === "reserved") return `getattr(${codeFor(tree, place.parent as Place, quote)}, ${quote(nameOf(tree, place))})`;
   return place.parent ? `${tree.variable}.get_submodule(${quote(pathOf(tree, place))})` : tree.variable;
 }

@@ -90,6 +90,19 @@ export function gpt2(): Sample {
   });
 }
 
+/** A net of which an output holds only the beginning. */
+export function bounded(): Sample {
+  const note = (what: string, parameters = 0): Subtree["ghosts"][number] => ({
+    name: "…", what, reason: "left out of this output, to keep it small", fix: "tree.widget()  # has all", parameters, parametersText: parameters.toLocaleString("en"), harmless: true,
+  });
+  const subtrees = [
+    subtree("Linear", { category: "linear", tensors: [0], total: 4, own: 4 }),
+    subtree("Wide", { tensors: [0], ghosts: [note("2,900 more tensors"), { ...note("30 more"), reason: "", fix: "" }], total: 4, own: 4 }),
+    subtree("Net", { runs: [run(named("layer"), 0), run(named("wide"), 1)], ghosts: [note("3,000 more children", 12000)], total: 12008 }),
+  ];
+  return common("tree", ["Net: 12,008 parameters", ""], { modules: 3003, places: 3003, subtrees, entries: [entry("weight", [2, 2])], classes: [] });
+}
+
 /** BigNet of the note with one of everything: alias, reserved, recursion, frozen, eval, lazy, hooks. */
 export function bigNet(): Sample {
   const entries = [
@@ -131,7 +144,8 @@ export function deep(levels = 10_000): Sample {
   return common("tree", ["Sequential: 4 parameters", "10,000 levels deep."], { modules: levels, places: levels, subtrees, entries, classes: [] });
 }
 
-export function signature(kind: string, shape: number[] | null, more: Partial<Signature> = {}): Signature {
+/** As before Python gave the word `trained`, unless it is in `more`. */
+export function signature(kind: string, shape: number[] | null, more: Partial<Signature> = {}): Omit<Signature, "trained"> & Partial<Signature> {
   const count = shape ? shape.reduce((a, b) => a * b, 1) : 0;
   return {
     kind, shape, shapeText: shape ? shape.join("×") || "scalar" : "", dtype: shape ? "f32" : "", device: shape ? "cpu" : "", count, countText: String(count), bytes: 4 * count,

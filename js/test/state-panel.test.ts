@@ -82,6 +82,34 @@ describe("the keys of the grid", () => {
   });
 });
 
+describe("letters that are commands too", () => {
+  const nodes = [{ type: "Linear", slots: [["weight", 0]], runs: [] }, { type: "Net", slots: [["w", 0]], runs: [[["conv1", "gate"], 0]] }];
+  const net = (): Page => page(common("state", ["", ""], { nodes, signatures: [signature("parameter", [1])] }));
+
+  it("begin a name when another letter follows", () => {
+    vi.useFakeTimers();
+    const view = net();
+    for (const key of "conv1") view.press(key);
+    vi.advanceTimersByTime(2000);
+    expect([current(view), copied]).toEqual(["conv1.weight", []]);
+    for (const key of "ga") view.press(key);
+    vi.advanceTimersByTime(2000);
+    expect([current(view), view.all(".row.group").length]).toEqual(["gate.weight", 0]);
+    vi.useRealTimers();
+  });
+
+  it("are commands when none does", () => {
+    vi.useFakeTimers();
+    const view = net();
+    view.press("g");
+    view.press("c");
+    expect(view.all(".row.group").length).toBe(3);
+    vi.advanceTimersByTime(300);
+    expect(copied).toEqual(['model.get_parameter("w")']);
+    vi.useRealTimers();
+  });
+});
+
 describe("the selected tensor", () => {
   it("is told in full, with its values", () => {
     const view = state();
@@ -111,7 +139,14 @@ describe("the selected tensor", () => {
     const press = (key: string): boolean => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
     press("ArrowRight");
     press("ArrowRight");
-    expect(view.find("output").textContent).toMatch(/^\[0, 1\] {2}0\.142/);
+    expect(view.find(".readout").textContent).toMatch(/^\[0, 1\] {2}0\.142/);
+    expect(view.find("[role=status]").textContent).toBe(view.find(".readout").textContent);
+    canvas.getBoundingClientRect = () => ({ left: 0, top: 0, width: 96, height: 64 }) as DOMRect;
+    canvas.dispatchEvent(Object.assign(new Event("pointermove"), { clientX: 5, clientY: 7 }));
+    expect(view.find(".readout").textContent).toMatch(/^\[7, 5\]/);
+    expect(view.find("[role=status]").textContent, "the pointer is not spoken").toMatch(/^\[0, 1\]/);
+    expect(view.all(".heatmap [aria-live], .heatmap output").length).toBe(0);
+    expect([canvas.getAttribute("role"), canvas.getAttribute("aria-roledescription")]).toEqual(["application", "heat map"]);
     expect(canvas.getAttribute("aria-label")).toContain("64 by 96 numbers, [0:64, 0:96] of 768×2304");
   });
 

@@ -46,6 +46,16 @@ describe("the state table", () => {
     expect(said(table.rows[3], "note")).toBe("⇄ param1");
   });
 
+  it("says whether it is trained in the word that Python gives, and chips agree", () => {
+    const words = ["yes", "frozen", "no", ""];
+    const signatures = [...words.map((trained) => signature("parameter", [1], { trained })), signature("parameter", [1], { trainable: false }), signature("buffer", [1])];
+    const given = new StateTable(complete({ ...common("state", ["", ""]), signatures, nodes: [{ type: "A", slots: signatures.map((_, index) => [`t${index}`, index]), runs: [] }] }) as StatePayload);
+    const told = (items: Item[]): string[] => items.map((item) => (item.kind === "tensor" ? item.row.name : ""));
+    expect(given.rows.map((row) => textOf(given, row, "trained"))).toEqual(["yes", "frozen", "no", "–", "frozen", "–"]);
+    expect(told(given.items(parse("", ["trainable"]), null, false))).toEqual(["t0"]);
+    expect(told(given.items(parse("", ["frozen"]), null, false))).toEqual(["t1", "t4"]);
+  });
+
   it("stops at 200,000 rows and says so", () => {
     const many = new StateTable(complete({ ...common("state", ["", ""]), signatures: [signature("parameter", [1])], nodes: [{ type: "A", slots: [["w", 0]], runs: [] }, { type: "B", slots: [], runs: [[{ from: 0, to: 300_000 }, 0]] }] }) as StatePayload);
     expect([many.rows.length, many.capped]).toEqual([200_000, true]);

@@ -1,6 +1,6 @@
 // @vitest-environment happy-dom
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { bigNet, experts, gpt2 } from "./samples";
+import { bigNet, bounded, experts, gpt2 } from "./samples";
 import { page, type Page } from "./page";
 
 let copied: string[] = [];
@@ -119,6 +119,32 @@ describe("the keys of the tree", () => {
     vi.useRealTimers();
   });
 
+  it("take c for the beginning of a name when another letter follows, else for the command", () => {
+    vi.useFakeTimers();
+    const view = page(gpt2());
+    for (let step = 0; step < 8; step += 1) view.press("ArrowDown");
+    view.press("*");
+    view.press("Home");
+    for (const key of ["c", "Shift", "_", "p"]) view.press(key);
+    vi.advanceTimersByTime(2000);
+    expect([current(view), copied]).toEqual(["c_proj", []]);
+    view.press("c");
+    vi.advanceTimersByTime(299);
+    expect(copied).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect([current(view), copied]).toEqual(["c_proj", ['model.get_submodule("transformer.h.0.attn.c_proj")']]);
+    view.press("c");
+    view.press("ArrowUp");
+    expect(copied.length, "another key runs the command first").toBe(2);
+    view.press("c");
+    view.find("[role=tree]").dispatchEvent(new FocusEvent("blur"));
+    expect(copied[2]).toBe('model.get_submodule("transformer.h.0.attn.c_attn")');
+    view.press("c");
+    view.press("u");
+    expect([copied.length, view.all('[aria-level="4"]').length], "no name begins with cu").toEqual([4, 12]);
+    vi.useRealTimers();
+  });
+
   it("copy the code of the selected row with c", async () => {
     const view = page(gpt2());
     view.press("c");
@@ -220,8 +246,21 @@ describe("the detail", () => {
     view.find(".hit").click();
     const text = view.find(".detail").textContent ?? "";
     for (const part of ["768×2304", "f32", "1.77 M parameters", "1D-convolutional layer", "forward(x)", "transformers/pytorch_utils.py:98", 'model.get_submodule("transformer.h.0.attn.c_attn")', "class Conv1D"]) expect(text).toContain(part);
-    expect(text).not.toContain("Basically works");
+    const [more, code] = view.all(".detail details") as HTMLDetailsElement[];
+    expect([more?.open, more?.textContent, code?.querySelector("summary")?.textContent]).toEqual([false, "moreBasically works like a linear layer but the weights are transposed.", "code"]);
     expect(view.find(".facts th[scope=row]").textContent).toBe("weight");
+  });
+
+  it("says how much of the code there is", () => {
+    const sample = gpt2();
+    const classes = (sample.classes as object[]).map((facts) => ({ ...facts, codeNote: "the first 60 of 418 lines" }));
+    const view = page({ ...sample, classes });
+    view.search("transformer.h.0.attn.c_attn");
+    view.find(".hit").click();
+    expect(view.all(".detail summary").map((summary) => summary.textContent)).toEqual(["more", "code: the first 60 of 418 lines"]);
+    view.search("ln_f");
+    view.find(".hit").click();
+    expect(view.find(".detail").textContent).toContain("the first 60 of 418 lines");
   });
 
   it("gives the reason where there is nothing", () => {
@@ -231,5 +270,48 @@ describe("the detail", () => {
     view.press("n");
     view.press("o");
     expect(view.find(".detail").textContent).toContain("a name registered for a module that is None");
+  });
+});
+
+describe("a row in words", () => {
+  const said = (view: Page, name: string): string => view.all("[role=treeitem]").find((row) => row.querySelector(".name")?.textContent === name)?.getAttribute("aria-label") ?? "";
+
+  it("says what the column of parameters says", () => {
+    const gpt = page(gpt2());
+    expect(said(gpt, "lm_head")).toBe("lm_head, Linear, 50257×768, parameters tied to wte");
+    expect(said(gpt, "adapters")).toBe("adapters, list of 3 Linear, 6,912 parameters, not registered, in a Python list: not trained, not moved, not saved");
+    expect(said(gpt, "drop")).toBe("drop, Dropout, no parameters");
+    const big = page(bigNet());
+    expect(said(big, "l1")).toContain("6 parameters");
+    expect(said(big, "net")).toBe("net, Net, at least 10 parameters");
+    const lazy = big.all("[role=treeitem]").find((row) => row.querySelector(".parameters")?.textContent === "not yet");
+    expect(lazy?.getAttribute("aria-label")).toBe("l1, LazyLinear, lazy, parameters not yet, lazy");
+  });
+});
+
+describe("what was left out", () => {
+  it("is a note and no module", () => {
+    const view = page(bounded());
+    const notes = view.all(".row.ghost");
+    expect(notes.map((row) => row.getAttribute("aria-label"))).toEqual([
+      "2,900 more tensors, left out of this output, to keep it small", "30 more", "3,000 more children, 12,000 parameters, left out of this output, to keep it small",
+    ]);
+    expect(notes[2]?.querySelector(".reason")?.textContent).toBe("left out of this output, to keep it small.All of it:tree.widget()  # has all");
+    expect(notes[1]?.querySelector(".reason")).toBeNull();
+    expect(notes.map((row) => [row.classList.contains("careful"), row.querySelector(".dashed"), /⚠|not trained|hidden|Fix/.test(row.textContent ?? "")])).toEqual(notes.map(() => [false, null, false]));
+    view.press("c");
+    view.press("End");
+    view.press("c");
+    expect(copied).toEqual(["model", "tree.widget()  # has all"]);
+    view.all(".row")[2]?.click();
+    expect(view.find(".detail").textContent).toContain("2,900 more tensors: left out of this output, to keep it small");
+  });
+
+  it("is not found", () => {
+    const view = page(bounded());
+    for (const text of ["hidden", "ghost", "*", "…", "children"]) {
+      view.search(text);
+      expect([view.find(".count").textContent?.includes("hidden"), view.all(".row.ghost").length], text).toEqual([false, 0]);
+    }
   });
 });

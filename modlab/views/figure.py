@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +24,7 @@ COLOURS = {
     "dropout": "#b59f00", "embedding": "#c2188f", "own": "#57606a",
 }  # fmt: skip
 _BARS = 40
-_HUGE = 1e300
+_HUGE, _GREATEST = 1e300, sys.float_info.max
 
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
@@ -170,9 +172,12 @@ def _histogram(values: ValuesRecord, ax: Axes) -> None:
 
 def _edges(bars: numbers.Bars) -> tuple[np.ndarray[Any, np.dtype[np.float64]], str]:
     """The edges of the bars, and the unit they are in: near the end of a double matplotlib's own margins would overflow."""
-    huge = max(abs(bars.low), abs(bars.high)) > _HUGE
-    scale = _HUGE if huge else 1.0
-    return np.linspace(bars.low / scale, bars.high / scale, len(bars.counts) + 1), f" / {_HUGE:g}" * huge
+    low, high = np.clip((bars.low, bars.high), -_GREATEST, _GREATEST)
+    top = max(abs(low), abs(high))
+    if top <= _HUGE:
+        return np.linspace(low, high, len(bars.counts) + 1), ""
+    scale = 10.0 ** math.floor(math.log10(top))
+    return np.linspace(low / scale, high / scale, len(bars.counts) + 1), f" / {scale:.0e}"
 
 
 def _infinite(values: ValuesRecord) -> int:

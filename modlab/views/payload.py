@@ -106,17 +106,14 @@ def nearest(tree: TreeRecord, limit: int | None) -> list[Subtree]:
 
 def _left_out(subtree: Subtree, number: dict[int, int], limit: int | None) -> list[Ghost]:
     """A row that says what is not in this output."""
-    missing = [run for run in subtree.runs if run.subtree is not None and id(run.subtree) not in number]
-    tensors = len(subtree.tensors[limit:]) if limit is not None else 0
-    if tensors:
-        what = f"{tensors:,} more {'tensor' if tensors == 1 else 'tensors'}"
-        return [Ghost("…", what, "left out of this output, to keep it small", "tree.widget()  # has all", 0, tensors, 0, True)]
-    if not missing:
+    missing = [(run.subtree, len(run.names)) for run in subtree.runs if run.subtree is not None and id(run.subtree) not in number]
+    tensors, children = len(subtree.tensors[limit:]) if limit is not None else 0, sum(count for _, count in missing)
+    counted = ((children, "more child", "more children"), (tensors, "more tensor", "more tensors"))
+    what = " and ".join(format.plural(count, one, many) for count, one, many in counted if count)
+    if not what:
         return []
-    count = sum(len(run.names) for run in missing)
-    parameters = sum(run.subtree.totals.parameters * len(run.names) for run in missing if run.subtree is not None)
-    what = f"{format.plural(count, 'more child', 'more children')}"
-    return [Ghost("…", what, "left out of this output, to keep it small", "tree.widget()  # has all", count, 0, parameters, True)]
+    parameters = sum(below.totals.parameters * count for below, count in missing)
+    return [Ghost("…", what, "left out of this output, to keep it small", "tree.widget()  # has all", children, tensors, parameters, True)]
 
 
 def of_table(table: TableRecord, model: str, code: str, version: str, *, live: bool = False, limit: int | None = None) -> bytes:
