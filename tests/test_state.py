@@ -160,7 +160,7 @@ def test_hidden_tensors_are_rows_that_are_not_saved():
         "pair[1]",
         "by_name['a'].bias",
         "by_name['deep']['b'][0]",
-        "heads[0].weight",
+        "heads{0}.weight",
         "queue[0]",
         "mask",
         "secret.weight",

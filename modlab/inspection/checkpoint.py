@@ -122,7 +122,8 @@ def _in_order(rows: Iterable[StateRecord]) -> Iterator[StateRecord]:
     position, stack = 0, [root]
     while stack:
         branch = stack.pop()
-        for position, row in enumerate(branch.rows, position + 1):
+        for row in branch.rows:
+            position += 1
             yield replace(row, position=position)
         stack.extend(reversed(branch.below.values()))
 

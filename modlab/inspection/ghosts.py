@@ -1,4 +1,4 @@
-"""Modules and tensors that hang on a module unregistered: in lists, tuples, dicts, sets or plain attributes.
+"""Modules and tensors that hang on a module unregistered: in lists, tuples, dicts, sets, small objects or plain attributes.
 
 PyTorch does not train, move or save them, and says nothing. What is registered elsewhere in the model too (a list
 kept beside a ``ModuleList``) is no ghost.
@@ -7,32 +7,35 @@ kept beside a ``ModuleList``) is no ghost.
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn import Module, Parameter
 
 from modlab import format
-from modlab.inspection import entries, stores
+from modlab.inspection import entries, fixes, stores
+from modlab.inspection.fixes import SEQUENCES
 from modlab.inspection.marks import machinery
 from modlab.records.structure import Ghost
 
-DEEP = 4  # containers within containers
+DEEP = 8  # containers within containers
 WIDE = 100_000  # members looked at in one attribute
+LISTED = 20  # ghosts told of one module
 
 BORING = frozenset({int, float, bool, str, bytes, complex, type(None), type, type(lambda: 0), type(print), weakref.ref})
 _NAMES = frozenset({int, float, bool, str, bytes, type(None)})
 _PLAIN = frozenset({list, tuple, set, frozenset})
-_HOLDERS = (list, tuple, set, frozenset, deque, dict, Tensor, Module)
-_SEQUENCES = (list, tuple, set, frozenset, deque)
+_SETS = (set, frozenset)
+_HOLDERS = (*SEQUENCES, dict, SimpleNamespace, Tensor, Module)
 
 
 class Hidden(NamedTuple):
     """One module or tensor found in an attribute."""
 
-    place: str  # "[0]", "['a'][1]", "" for the attribute itself
+    place: str  # "[0]", "['a'][1]", "{0}" in a set, ".head" in an object, "" for the attribute itself
     thing: Any
 
 
@@ -44,6 +47,7 @@ class Suspicion:
 
     def __init__(self) -> None:
         self._harmless = _HARMLESS.copy()
+        self._empty: dict[int, Any] = {}  # objects that hold nothing: a thousand modules may share one configuration
 
     def __call__(self, values: list[Any], held: dict[str, Any]) -> bool:
         """Whether one of these attributes is or holds a module or a tensor that the module has not registered itself."""
@@ -52,15 +56,25 @@ class Suspicion:
             kind = type(value)
             harmless = self._harmless.get(kind)
             if harmless is None:
-                harmless = self._harmless[kind] = not issubclass(kind, _HOLDERS)
-            if harmless or (kind in _PLAIN and _plain_data(value)):
+                harmless = self._harmless[kind] = not (issubclass(kind, _HOLDERS) or _is_dataclass(kind))
+            if harmless or id(value) in self._empty or (kind in _PLAIN and _plain_data(value)):
                 continue
             if own is None:
                 own = {id(thing) for store in ("_parameters", "_buffers", "_modules") for thing in held.get(store, {}).values()}
             if kind in _PLAIN and own.issuperset(map(id, value)):
                 continue
-            if any(id(hidden.thing) not in own for hidden in members(value)):
+            if self._holds_others(value, own):
                 return True
+        return False
+
+    def _holds_others(self, value: Any, own: set[int]) -> bool:
+        found = False
+        for hidden in Members(value):
+            if id(hidden.thing) not in own:
+                return True
+            found = True
+        if not found and _is_object(type(value)):
+            self._empty[id(value)] = value  # kept, so that no other object gets its id
         return False
 
 
@@ -86,17 +100,18 @@ class Finder:
         for name, value in stores.contents(module).items():
             if name in stores.STANDARD or type(value) in BORING:
                 continue
-            hidden = [h for h in members(value) if id(h.thing) not in self.registered]
+            looked = Members(value)
+            hidden = [h for h in looked if id(h.thing) not in self.registered]
             if hidden:
-                found.append(self._ghost(module, name, value, hidden))
-        return tuple(found)
+                found.append(self._ghost(module, name, value, hidden, looked.cut))
+        return tuple(found) if len(found) <= LISTED else (*found[: LISTED - 1], _summary(found[LISTED - 1 :]))
 
     def tensors(self, module: Module) -> Iterator[tuple[str, Tensor, str]]:
         """The tensors that hang on `module` unregistered, those of hidden modules among them: place, tensor, reason."""
         for name, value in stores.contents(module).items():
             if name in stores.STANDARD or type(value) in BORING:
                 continue
-            for place, thing in members(value):
+            for place, thing in Members(value):
                 if id(thing) in self.registered:
                     continue
                 reason = _derived(module, name) or _reason(value, stores.is_module(thing))
@@ -106,7 +121,7 @@ class Finder:
                     for path, inner in _inside(thing):
                         yield f"{name}{place}.{path}", inner, reason
 
-    def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden]) -> Ghost:
+    def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden], cut: bool) -> Ghost:
         modules = [h.thing for h in hidden if stores.is_module(h.thing)]
         tensors = [h.thing for h in hidden if not stores.is_module(h.thing)]
         weights = {id(p): p for m in modules for _, p in _inside(m) if isinstance(p, Parameter)} | {
@@ -115,25 +130,58 @@ class Finder:
         count = sum(entries.describe("", "parameter", p).count for p in weights.values())
         derived = _derived(module, name)
         reason = derived or _reason(value, bool(modules))
-        fix = "" if derived else _fix(name, value, modules, tensors)
+        if cut:
+            reason += f" … and more: only the first {WIDE:,} members were looked at"
+        fix = "" if derived else fixes.line(module, name, value, modules, tensors)
         return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived))
 
 
-def members(value: Any) -> Iterator[Hidden]:
-    """Modules and tensors in an attribute, through nested containers; what is inside a module belongs to it."""
-    budget = WIDE
-    seen: set[int] = set()
-    stack: list[tuple[str, Any, int]] = [("", value, 0)]
-    while stack and budget:
-        place, thing, depth = stack.pop()
-        budget -= 1
-        if stores.is_module(thing) or _is_tensor(thing):
-            if id(thing) not in seen:
+def _summary(rest: list[Ghost]) -> Ghost:
+    """One row for many ghosts. Its numbers are those of its rows that count, so that the sums over all rows stay right."""
+    count = [ghost for ghost in rest if not ghost.harmless] or rest
+    modules, tensors, parameters = (sum(getattr(ghost, what) for ghost in count) for what in ("modules", "tensors", "parameters"))
+    what, reason = f"{len(rest):,} more", "not listed here, one row for each"
+    return Ghost("…", what, reason, "", modules, tensors, parameters, harmless=all(ghost.harmless for ghost in rest))
+
+
+class Members:
+    """Modules and tensors in an attribute, through nested containers; what is inside a module belongs to it.
+
+    After the walk, `cut` says whether it ended before everything was looked at.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self.cut = False
+
+    def __iter__(self) -> Iterator[Hidden]:
+        budget = WIDE + 1  # and the attribute itself
+        seen: set[int] = set()
+        stack: list[tuple[str, Any, int, bool]] = [("", self._value, 0, False)]
+        while stack and budget:
+            place, thing, depth, within = stack.pop()
+            budget -= 1
+            if id(thing) in seen or type(thing) in BORING:
+                continue
+            if stores.is_module(thing) or _is_tensor(thing):
                 seen.add(id(thing))
                 yield Hidden(place, thing)
-        elif depth < DEEP and type(thing) not in BORING and id(thing) not in seen:
-            seen.add(id(thing))
-            stack.extend((place + mark, inner, depth + 1) for mark, inner in reversed(_open(thing)))
+                continue
+            is_object = _is_object(type(thing))
+            if depth < DEEP and not (within and is_object):  # an object in an object may lead anywhere
+                seen.add(id(thing))
+                stack.extend((place + mark, inner, depth + 1, within or is_object) for mark, inner in reversed(_open(thing)))
+        self.cut = bool(stack)
+
+
+def _is_object(kind: type) -> bool:
+    """Whether its instances are opened by their attributes; containers are opened as such."""
+    return (issubclass(kind, SimpleNamespace) or _is_dataclass(kind)) and not issubclass(kind, (*SEQUENCES, dict, Tensor, Module))
+
+
+def _is_dataclass(kind: type) -> bool:
+    """Asks past a metaclass of the user's."""
+    return any("__dataclass_fields__" in vars(cls) for cls in kind.__mro__)
 
 
 def _open(thing: Any) -> list[tuple[str, Any]]:
@@ -141,10 +189,42 @@ def _open(thing: Any) -> list[tuple[str, Any]]:
         return []
     if issubclass(type(thing), dict):  # other mappings may be files or data bases
         return [(f"[{_key(key)}]", inner) for key, inner in dict.items(thing) if type(inner) not in BORING]
-    for cls in _SEQUENCES:  # past what a subclass of the user's says
+    if issubclass(type(thing), _SETS):
+        return [(f"{{{i}}}", inner) for i, inner in enumerate(_sorted(thing))]
+    for cls in SEQUENCES:  # past what a subclass of the user's says
         if issubclass(type(thing), cls):
             return [(f"[{i}]", inner) for i, inner in enumerate(cls.__iter__(thing)) if type(inner) not in BORING]
+    if _is_object(type(thing)):
+        return [(f".{name}", inner) for name, inner in _attributes(thing) if type(inner) not in BORING]
     return []
+
+
+def _attributes(thing: Any) -> list[tuple[str, Any]]:
+    try:
+        return list(object.__getattribute__(thing, "__dict__").items())
+    except AttributeError:  # a dataclass with slots
+        return []
+
+
+def _sorted(members: Any) -> list[Any]:
+    """The members of a set that may hide something, in an order that is the same in every process."""
+    base = set if issubclass(type(members), set) else frozenset
+    return sorted((inner for inner in base.__iter__(members) if type(inner) not in BORING), key=_rank)
+
+
+def _rank(thing: Any, depth: int = 0) -> str:
+    """A text by which members of a set are ordered: class, shapes and dtypes, of modules and tuples those inside."""
+    inside: Iterable[Any] = ()
+    if _is_tensor(thing):
+        entry = entries.describe("", "", thing)
+        return f"{type(thing).__name__} {entry.shape} {entry.dtype}"
+    if stores.is_module(thing):
+        inside = (tensor for _, tensor in islice(_inside(thing), 100))
+    elif type(thing) in (tuple, frozenset) and depth < DEEP:
+        inside = islice(thing, 100) if type(thing) is tuple else _sorted(thing)[:100]
+    elif type(thing) in _NAMES:
+        return f"{type(thing).__name__} {thing!r}"
+    return " ".join([type(thing).__name__, *(_rank(inner, depth + 1) for inner in inside)])
 
 
 def _key(key: Any) -> str:
@@ -190,12 +270,13 @@ def _reason(value: Any, has_modules: bool) -> str:
     if isinstance(value, Tensor):
         what = "has a grad_fn: computed once from something else" if value.grad_fn is not None else "a plain tensor attribute"
         return f"{what}: not trained, not moved, not saved"
-    kind = "dict" if isinstance(value, dict) else _container(value)
-    return f"in a Python {kind}: not trained, not moved, not saved"
+    kind = f"in a Python {_container(value)}" if isinstance(value, (*SEQUENCES, dict)) else f"in an object of {_container(value)}"
+    return f"{kind}: not trained, not moved, not saved"
 
 
 def _container(value: Any) -> str:
-    return next((cls.__name__ for cls in _SEQUENCES if isinstance(value, cls)), type(value).__name__)
+    known: tuple[type[Any], ...] = (*SEQUENCES, dict)
+    return next((cls.__name__ for cls in known if isinstance(value, cls)), type(value).__name__)
 
 
 def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
@@ -212,20 +293,4 @@ def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
         parts.append(
             f"{len(tensors)} " + ("Parameter" if all(isinstance(t, Parameter) for t in tensors) else "tensor") + "s" * (len(tensors) > 1)
         )
-    return f"{'dict' if isinstance(value, dict) else _container(value)} of {' and '.join(parts)}"
-
-
-def _fix(name: str, value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
-    if stores.is_module(value) or isinstance(value, Parameter):
-        return f"self.{name} = ...  # by plain assignment, after super().__init__()"
-    if isinstance(value, Tensor):
-        return f'self.register_buffer("{name}", ...)'
-    mapping, parameters = isinstance(value, dict), all(isinstance(t, Parameter) for t in tensors)
-    listed = f"self.{name}" if isinstance(value, (list, tuple)) else f"[*self.{name}]"
-    if modules and not tensors:
-        return f"self.{name} = nn.ModuleDict(self.{name})" if mapping else f"self.{name} = nn.ModuleList({listed})"
-    if tensors and not modules and parameters:
-        return f"self.{name} = nn.ParameterDict(self.{name})" if mapping else f"self.{name} = nn.ParameterList({listed})"
-    if tensors and not modules:
-        return f'self.register_buffer("{name}_0", ...)  # one for each tensor'
-    return "keep modules in an nn.ModuleList and parameters in an nn.ParameterList"
+    return f"{_container(value)} of {' and '.join(parts)}"
