@@ -101,6 +101,9 @@ def _children(module: Module) -> Iterable[Module | None]:
     return found.values() if found else ()
 
 
+_NOWHERE = Places(Module(), set(), set())  # of a model in which nothing is shared
+
+
 class ClassFacts:
     """What all instances of a class have in common, and the subtrees of such instances that were met so far."""
 
@@ -147,8 +150,9 @@ class Folder:
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
         shares = survey.aliased or survey.tied
-        self.places = Places(survey.root, survey.tied, survey.aliased) if shares else None
-        self.ledger = Ledger(self.places) if self.places else None
+        self.places = Places(survey.root, survey.tied, survey.aliased) if shares else _NOWHERE
+        self.touched = self.places.touched
+        self.ledger = Ledger(self.places)
         self.finder: ghosts.Finder | None = None
         self.suspicious = ghosts.Suspicion()
         self.aliases: dict[int, Subtree] = {}  # id(module) → subtree, of modules with several places
@@ -162,7 +166,7 @@ class Folder:
         for module in self.survey.order:
             pending.append(self._subtree(module, pending))
         places, modules = self.places, len(self.survey.order)
-        if places is None:
+        if not self.touched:
             return TreeRecord(pending[0], modules)
         return TreeRecord(pending[0], modules, len(places.tensors), tuple(places.ties), len(places.modules), tuple(places.aliases))
 
@@ -186,7 +190,7 @@ class Folder:
             () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self._ghosts(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
-            None if self.ledger is None else self.ledger.enter(module, own, children, below),
+            self.ledger.enter(module, own, children, below) if id(module) in self.touched else None,
         )
         subtree = facts.known.get(key)
         if subtree is None:
@@ -218,7 +222,7 @@ class Folder:
                 key = None
             if key is None:
                 key = (name, kind, None if tensor is None else entries.describe(name, kind, tensor))
-            if places is not None and id(tensor) in places.tensors:
+            if id(tensor) in places.tensors:
                 key = (key, places.tensor_link(module, name, id(tensor)))
             if transient and name in transient:
                 key = (key, "transient")
@@ -230,18 +234,18 @@ class Folder:
     def _entry(self, module: Module, name: str, kind: str, tensor: Tensor | None, persistent: bool) -> TensorEntry:
         if tensor is None:
             return entries.reserved(name, kind)
-        tied = self.places.tensor_link(module, name, id(tensor)) if self.places else None
+        tied = self.places.tensor_link(module, name, id(tensor))
         return entries.describe(name, kind, tensor, persistent, tied)
 
     def _below(self, module: Module, children: Any, pending: list[Subtree]) -> _Below:
         """The children with their subtrees, last child first: theirs are the last that wait for a parent."""
         below: list[tuple[str, Subtree | None, Link | None]] = []
-        places = self.places
+        aliased = self.survey.aliased
         for name, child in reversed(children.items()):
             if child is None:
                 below.append((name, None, None))
                 continue
-            link = places.module_link(module, name, id(child)) if places else None
+            link = self.places.module_link(module, name, id(child)) if aliased and id(child) in aliased else None
             below.append((name, self.aliases.get(id(child)) if link else pending.pop(), link))
         return tuple(below)
 
