@@ -204,6 +204,7 @@ function shapeText(signature: Signature): string {
 }
 
 export function noteOf(table: StateTable, row: StateRow): string {
-  const { tied, note } = row.signature;
-  return [tied && `⇄ ${follow(tied, table.path(row))}`, note].filter(Boolean).join(", ");
+  const { kind, persistent, tied, note } = row.signature;
+  const fleeting = kind === "buffer" && !persistent && "not persistent";
+  return [tied && `⇄ ${follow(tied, table.path(row))}`, fleeting, note].filter(Boolean).join(", ");
 }

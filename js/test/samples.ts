@@ -162,7 +162,7 @@ export function stateful(): { json: Sample; arrays: Parameters<typeof pack>[1] }
     signature("parameter", [4], { mark: "in no group", grad: "zero" }),
     signature("reserved", null, { note: "reserved for a parameter" }),
     signature("buffer", [3, 3]),
-    signature("buffer", [5], { persistent: false, saved: false, note: "non-persistent" }),
+    signature("buffer", [5], { persistent: false, saved: false }),
     signature("parameter", [4, 3], { tied: [2, "param1"], optimizer: [adam], trainable: false }),
     signature("attribute", [2], { note: "a plain tensor attribute: not moved, not saved" }),
   ];

@@ -111,6 +111,13 @@ describe("letters that are commands too", () => {
 });
 
 describe("the selected tensor", () => {
+  it("says of a buffer that is not in the state_dict why", () => {
+    const view = state();
+    const row = view.all('[role="row"]').find((one) => one.textContent?.startsWith("buffer2"));
+    row?.click();
+    expect(view.find(".detail").textContent).toContain("notenot persistent");
+  });
+
   it("is told in full, with its values", () => {
     const view = state();
     const text = view.find(".detail").textContent ?? "";

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
+from itertools import islice
 
 from modlab import format
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
@@ -65,8 +66,10 @@ def within_budget(build: Callable[[int], bytes], rows: int) -> bytes:
     """The payload of so many of `rows` rows as an output may hold; `build` is told how many, and says what is left out."""
     while True:
         payload = build(rows)
+        if len(payload) <= BUDGET or rows <= 1:
+            return payload  # nearly always: no need to pack it for its size alone
         size = len(gzip.compress(payload, 6, mtime=0))
-        if size <= BUDGET or rows <= 1:
+        if size <= BUDGET:
             return payload
         rows = max(1, int(rows * BUDGET / size * 0.95))
 
@@ -79,7 +82,7 @@ def _script(payload: bytes, version: str) -> str:
 
 def of_tree(tree: TreeRecord) -> str:
     """Modules as nested ``<details>``; equal neighbours are one."""
-    records = list(_limited(tree.rows(folded=True), ROWS))
+    records = list(islice(tree.rows(folded=True), ROWS))
     mode, parts, open_depths = tree.root.training, [], 0
     for i, record in enumerate(records):
         following = records[i + 1].depth if i + 1 < len(records) else 0
@@ -98,13 +101,6 @@ def of_tree(tree: TreeRecord) -> str:
     if left > 0:
         parts.append(f"<p>… and {left:,} more rows: <code>tree.records</code>, <code>tree.find(pattern)</code></p>")
     return "\n".join(part for part in parts if part)
-
-
-def _limited(records: Iterable[ModuleRecord], limit: int) -> Iterator[ModuleRecord]:
-    for i, record in enumerate(records):
-        if i >= limit:
-            return
-        yield record
 
 
 def _module(record: ModuleRecord, mode: bool) -> str:
