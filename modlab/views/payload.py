@@ -80,7 +80,7 @@ def of_tree(
             }
         )
     content = {
-        **_common("tree", headline.of_tree(tree), fingerprint(tree), code, version, _ASKED if live else "no value read", live),
+        **common("tree", headline.of_tree(tree), fingerprint(tree), code, version, _ASKED if live else "no value read", live),
         "modules": tree.modules,
         "places": tree.places(),
         "subtrees": rows,
@@ -125,7 +125,7 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
         [f"the last {format.plural(left, 'row')} left out of this output, to keep it small: state.widget() has all"] if left > 0 else []
     )
     content = {
-        **_common("state", headline.of_table(table), model, code, version, _ASKED if live else _state_foot(table), live),
+        **common("state", headline.of_table(table), model, code, version, _ASKED if live else _state_foot(table), live),
         "nodes": [
             {"type": n.type, "slots": [list(s) for s in n.slots], "runs": [[_names(names), i] for names, i in n.runs]} for n in nodes
         ],
@@ -144,7 +144,7 @@ def of_measurement(values: ValuesRecord, code: str, version: str) -> bytes:
     """The payload of a measure view."""
     arrays = Arrays()
     body = of_values(values, arrays)
-    return pack({**_common("measure", headline.of_values(values), "", code, version, "", False), "values": {"": body}}, arrays)
+    return pack({**common("measure", headline.of_values(values), "", code, version, "", False), "values": {"": body}}, arrays)
 
 
 def of_answer(values: ValuesRecord) -> bytes:
@@ -165,7 +165,8 @@ def fingerprint(tree: TreeRecord) -> str:
     return digest.hexdigest()
 
 
-def _common(view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool) -> dict[str, Any]:
+def common(view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool) -> dict[str, Any]:
+    """What every payload begins with."""
     return {
         "schema": SCHEMA, "version": version, "view": view, "headline": list(sentence), "model": model,
         "variable": "model", "code": code, "foot": foot, "live": live,

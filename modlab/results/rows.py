@@ -1,0 +1,44 @@
+"""A result whose view is rows with columns and details: it describes itself as one sheet, and all faces follow."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from modlab.errors import ModlabError
+from modlab.results.result import Result
+from modlab.version import __version__
+from modlab.views import html as pages
+from modlab.views.sheets import html, payload, text
+from modlab.views.sheets.layout import Sheet
+
+
+class RowsResult(Result):
+    """The faces of a sheet. A subclass has a `kind`, `records`, and makes its `_sheet`."""
+
+    code: ClassVar[str] = ""
+    """The call that makes this view, which a click copies."""
+
+    def _sheet(self) -> Sheet:
+        raise NotImplementedError
+
+    def _fingerprint(self) -> str:
+        """Of the model's structure, so that views on one page share a selection; empty where there is no one model."""
+        return ""
+
+    def _sentence(self) -> tuple[str, str]:
+        return self._sheet().sentence
+
+    def _text(self) -> str:
+        return text.of_sheet(self._sheet())
+
+    def _static(self) -> str:
+        return html.of_sheet(self._sheet())
+
+    def _fitting_payload(self) -> bytes:
+        return pages.within_budget(lambda rows: self._payload(limit=rows), len(self._sheet().rows))
+
+    def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
+        return payload.of_sheet(self._sheet(), self._fingerprint(), self.code, __version__, live=live, limit=limit)
+
+    def _answer(self, path: str) -> bytes:
+        raise ModlabError(f"This view holds no values of {path!r}: modlab.state(model) has those of tensors.")

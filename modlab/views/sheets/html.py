@@ -1,0 +1,52 @@
+"""A sheet without script: a table whose rows are indented, and what is to be said of the marked ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modlab.records.structure import ROOT
+from modlab.views import html
+from modlab.views.sheets.layout import Block, Row, Sheet
+
+ROWS = 250
+EXPLAINED = 40  # marked rows whose details stand below the table
+SIGNS = {"": "", "fine": "✓ ", "careful": "⚠ ", "broken": "✕ ", "absent": "◌ "}
+_INDENT = 14  # pixels
+
+
+def of_sheet(sheet: Sheet) -> str:
+    """The table, the details of marked rows, and the notes."""
+    rows = sheet.rows[:ROWS]
+    head = [sheet.title, *(column.title for column in sheet.columns)]
+    parts = [html.table([html.text(title) for title in head], [_cells(row) for row in rows])] if rows else []
+    if not rows and sheet.empty:
+        parts.append(f"<p>{html.text(sheet.empty)}</p>")
+    if len(sheet.rows) > ROWS:
+        parts.append(f"<p>… and {len(sheet.rows) - ROWS:,} more rows: <code>.records</code></p>")
+    marked = [row for row in rows if row.details and row.mark in ("careful", "broken")]
+    for row in marked[:EXPLAINED]:
+        title = html.text(row.path or row.name or ROOT)
+        body = "".join(part for block in row.details for part in _block(block))
+        parts.append(f"<details><summary>{SIGNS[row.mark]}<b>{title}</b></summary>{body}</details>")
+    parts += [part for note in sheet.notes for part in _block(note)]
+    return "\n".join(parts)
+
+
+def _cells(row: Row) -> list[str]:
+    words = [f"<b>{html.text(row.name)}</b>", html.text(row.kind), f"<i>{html.text(row.note)}</i>" if row.note else ""]
+    name = f"{SIGNS[row.mark]}{' '.join(word for word in words if word)}"
+    indented = f'<span style="padding-left:{row.depth * _INDENT}px">{name}</span>' if row.depth else name
+    return [indented, *(f"{SIGNS[cell.mark]}{html.text(cell.text)}" for cell in row.cells)]
+
+
+def _block(block: Block) -> Iterator[str]:
+    title = f"<b>{html.text(block.caption)}</b> " if block.caption else ""
+    if title or block.prose:
+        yield f"<p>{SIGNS[block.mark]}{title}{html.text(block.prose)}</p>"
+    if block.rows:
+        yield html.table([*map(html.text, block.head or ("",) * len(block.rows[0]))], [[*map(html.text, row)] for row in block.rows])
+    if block.code:
+        lines = "\n".join(html.text(line) for line in block.code.splitlines())
+        yield f"<pre><code>{lines}</code></pre>"
+    for values in block.values:
+        yield html.of_values(values)

@@ -1,0 +1,134 @@
+"""What a view of rows is made of. A view describes itself as one `Sheet`; text, HTML and page render sheets and know no view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from modlab.records.state import ValuesRecord
+
+Mark = Literal["", "fine", "careful", "broken", "absent"]
+"""What a row is at a glance: ✓, ⚠, ✕, or a dotted outline for what is not there. A mark never stands without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A tensor, drawn as a box whose sides grow with the logarithm of its sizes."""
+
+    shape: tuple[int, ...]
+    fits: bool = True  # False: drawn broken, because it does not fit where it goes
+
+
+Flow = tuple[Box | str, ...]
+"""Tensors and words along a line: ``(Box((4,)), "→", Box((3,)))``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in one column of one row.
+
+    Attributes:
+        text: in words; every face can fall back to it.
+        share: 0 to 1, drawn as a bar behind or beside the text.
+        flow: tensors as boxes.
+    """
+
+    text: str = ""
+    share: float | None = None
+    flow: Flow = ()
+    mark: Mark = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        title: its head, in small letters.
+        kind: how the page sets it: "words", "code" (what one could type), "number" (to the right), "flow" or "bar".
+        width: pixels it needs at least; `grows` is its share of what is left.
+        yields: the higher, the earlier it gives way on a narrow page; 0 stays always.
+        measured: it differs from run to run (seconds), so the text face leaves it out.
+    """
+
+    title: str
+    kind: Literal["words", "code", "number", "flow", "bar"] = "words"
+    width: int = 80
+    grows: int = 0
+    yields: float = 1
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of a row's details, or of what stands below the table.
+
+    Attributes:
+        caption: small capitals above it.
+        prose: sentences.
+        code: lines that a key or a click copies.
+        head, rows: a table; without a head a list of names and values.
+        values: one tensor's statistics, histogram and numbers; several are drawn side by side.
+        mark: ✓, ⚠ or ✕ before the caption.
+    """
+
+    caption: str = ""
+    prose: str = ""
+    code: str = ""
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    values: tuple[ValuesRecord, ...] = ()
+    mark: Mark = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row; rows below it have a greater depth.
+
+    Attributes:
+        path: the dotted name of the module that it is about, which all views of a model select together; None: of no module.
+        place: what the text face prints first, where that is not the path ("l0.weight").
+        name: its name in this view, printed bold ("l0", "F.relu"); for a module the last part of its path.
+        kind: what it is ("MyLinear", "function", "forward hook").
+        note: what is special about it, in words.
+        symbol: what the page draws before the name: a category of modules ("container", "linear", "conv", "norm",
+            "activation", "dropout", "embedding", "own"), "function", "hook", "gradient", "step", "store", "tensor" or "ghost".
+        cells: one for each column.
+        opened: whether its children are shown at first.
+        details: what is shown when it is selected.
+    """
+
+    path: str | None
+    name: str
+    kind: str = ""
+    note: str = ""
+    symbol: str = ""
+    place: str | None = None
+    mark: Mark = ""
+    depth: int = 0
+    cells: tuple[Cell, ...] = ()
+    opened: bool = True
+    details: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A whole view.
+
+    Attributes:
+        view: what it is, one word ("trace").
+        sentence: the headline in two halves; the first is printed bold.
+        title: the head of the first column, which holds names.
+        notes: what stands below the table: fixes, what could not be seen, and why.
+        foot: what was read, and what it cost.
+        empty: what is said where there are no rows.
+    """
+
+    view: str
+    sentence: tuple[str, str]
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Row, ...] = ()
+    notes: tuple[Block, ...] = ()
+    title: str = "module"
+    foot: str = ""
+    empty: str = ""

@@ -1,0 +1,61 @@
+"""The text face of a sheet: one line for each row, the path first; nothing that differs from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modlab import format
+from modlab.records.structure import ROOT
+from modlab.views.sheets.layout import Block, Row, Sheet
+from modlab.views.text import of_values, table_lines
+
+ROWS = 200
+SIGNS = {"": "", "fine": "ok", "careful": "careful", "broken": "wrong", "absent": ""}
+
+
+def of_sheet(sheet: Sheet) -> str:
+    """The headline, the rows with their columns aligned, and the notes."""
+    lines = [" ".join(format.clean(part) for part in sheet.sentence).rstrip()]
+    if sheet.rows:
+        lines += _table(sheet)
+    elif sheet.empty:
+        lines.append(sheet.empty)
+    for note in sheet.notes:
+        lines += _note(note)
+    return "\n".join(lines)
+
+
+def _table(sheet: Sheet) -> list[str]:
+    kept = [i for i, column in enumerate(sheet.columns) if not column.measured]
+    kept = [i for i in kept if any(row.cells[i].text for row in sheet.rows)]
+    head = ("path", sheet.title, *(sheet.columns[i].title for i in kept))
+    right = frozenset(place + 2 for place, i in enumerate(kept) if sheet.columns[i].kind == "number")
+    rows = [(_place(row), _what(row), *(format.clean(row.cells[i].text) for i in kept)) for row in sheet.rows[:ROWS]]
+    lines = table_lines([(*row, "") for row in (head, *rows)], right)  # the last column is ragged: numbers need one behind them
+    left = len(sheet.rows) - ROWS
+    return [*lines, f"... and {left:,} more rows: .records"] if left > 0 else lines
+
+
+def _place(row: Row) -> str:
+    if row.place is not None:
+        return format.clean(row.place)
+    return "" if row.path is None else format.clean(row.path) or ROOT
+
+
+def _what(row: Row) -> str:
+    """The kind of a module (its name is the end of its path); of anything else its name too."""
+    own = row.place if row.place is not None else row.path or ""
+    name = "" if row.path is not None and row.name in (ROOT, own.rpartition(".")[2]) else row.name
+    return format.clean(" ".join(part for part in (name, row.kind, f"({row.note})" if row.note else "") if part))
+
+
+def _note(block: Block) -> Iterator[str]:
+    first = ": ".join(part for part in (block.caption, block.prose) if part)
+    if first:
+        yield format.clean(first)
+    if block.head or block.rows:
+        yield from (f"  {line}" for line in table_lines([tuple(map(format.clean, row)) for row in (block.head, *block.rows) if row]))
+    for line in block.code.splitlines():
+        yield f"  {format.clean(line)}"
+    for values in block.values:
+        yield from (f"  {line}" for line in of_values(values).splitlines())
