@@ -40,7 +40,7 @@ def of_sheet(sheet: Sheet, model: str, code: str, version: str, *, live: bool = 
 
 def _said(**parts: Any) -> dict[str, Any]:
     """Only what says something."""
-    return {name: part for name, part in parts.items() if part or part == 0 and part is not False}
+    return {name: part for name, part in parts.items() if part or (part == 0 and part is not False)}
 
 
 def _column(column: Column) -> dict[str, Any]:
