@@ -36,3 +36,6 @@ is_functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", _
 
 is_transformed: Callable[[Any], bool] = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", _no)
 """Whether a tensor is a stand-in of ``torch.func`` (vmap, grad), which has no values of its own."""
+
+global_hooks_with_kwargs: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
+"""Which global forward hooks get keyword arguments: torch leaves the entry of a removed one behind."""

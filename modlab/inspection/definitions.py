@@ -34,7 +34,7 @@ def define(cls: type) -> Definition:
 def _define(cls: type) -> Definition:
     code = _code(cls)
     lines, first = _source(cls, code) if code else ([], 0)
-    where = _where(code.co_filename, first) if code else ""
+    where = place_of(code.co_filename, first) if code else ""
     text = textwrap.dedent("".join(lines[:LINES])).rstrip()
     note = f"the first {LINES} of {len(lines)} lines" if len(lines) > LINES else ""
     return Definition(cls.__name__, where, _signature(cls), _doc(cls), text, note)
@@ -88,7 +88,7 @@ def _without_doc(block: list[str]) -> list[str]:
     return block
 
 
-def _where(file: str, line: int) -> str:
+def place_of(file: str, line: int) -> str:
     """The file as an import would find it: no path of this machine, and no name that changes from run to run."""
     if "ipykernel_" in file or file.startswith(("<ipython-input", "<stdin>", "<string>")):
         return "a cell of this notebook"

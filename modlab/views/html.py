@@ -134,7 +134,7 @@ def of_table(table: TableRecord) -> str:
     head = ["tensor", "kind", "shape", "dtype", "device", "bytes", "in state_dict", "trained", "gradient"]
     if table.optimizers:
         head += ["optimizer", "lr", "weight decay", "keeps"]
-    parts = [table([*head, "note"], [_row(path, row, bool(table.optimizers)) for path, _, row in lines[:ROWS]])]
+    parts = [tabulated([*head, "note"], [_row(path, row, bool(table.optimizers)) for path, _, row in lines[:ROWS]])]
     if len(lines) > ROWS:
         parts.append(f"<p>… and {len(lines) - ROWS:,} more rows: <code>state.records</code></p>")
     parts += [f"<p>⚠ {escape(warning)}</p>" for warning in facts.warnings(table)]
@@ -156,7 +156,7 @@ def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     return [*cells, escape("; ".join(facts.of_row(row)))]
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
+def tabulated(head: list[str], rows: list[list[str]]) -> str:
     """A table of cells that are HTML already; columns in which no row says anything are left out."""
     kept = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
     top = "".join(f"<th>{head[i]}</th>" for i in kept)
@@ -168,7 +168,7 @@ def of_values(values: ValuesRecord, *, opened: bool = True) -> str:
     """The statistics of one tensor, and its numbers where they are few enough to be written out."""
     title = text(values.path) or "tensor"
     pairs = numbers.statistics(values.stats)
-    parts = [table([name for name, _ in pairs], [[value for _, value in pairs]])] if pairs else []
+    parts = [tabulated([name for name, _ in pairs], [[value for _, value in pairs]])] if pairs else []
     for note in (values.stats.note, values.note):
         if note:
             parts.append(f"<p>{text(note)}</p>")

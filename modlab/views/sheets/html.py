@@ -18,7 +18,7 @@ def of_sheet(sheet: Sheet) -> str:
     """The table, the details of marked rows, and the notes."""
     rows = sheet.rows[:ROWS]
     head = [sheet.title, *(column.title for column in sheet.columns)]
-    parts = [html.table([html.text(title) for title in head], [_cells(row) for row in rows])] if rows else []
+    parts = [html.tabulated([html.text(title) for title in head], [_cells(row) for row in rows])] if rows else []
     if not rows and sheet.empty:
         parts.append(f"<p>{html.text(sheet.empty)}</p>")
     if len(sheet.rows) > ROWS:
@@ -44,7 +44,7 @@ def _block(block: Block) -> Iterator[str]:
     if title or block.prose:
         yield f"<p>{SIGNS[block.mark]}{title}{html.text(block.prose)}</p>"
     if block.rows:
-        yield html.table([*map(html.text, block.head or ("",) * len(block.rows[0]))], [[*map(html.text, row)] for row in block.rows])
+        yield html.tabulated([*map(html.text, block.head or ("",) * len(block.rows[0]))], [[*map(html.text, row)] for row in block.rows])
     if block.code:
         lines = "\n".join(html.text(line) for line in block.code.splitlines())
         yield f"<pre><code>{lines}</code></pre>"

@@ -1,0 +1,1 @@
+"""A module at work."""

@@ -1,0 +1,62 @@
+"""One pair of global module hooks that sees every call of a module in this thread. Nothing is put on a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from modlab.compat import global_hooks_with_kwargs
+
+Enter = Callable[[Module, tuple[Any, ...]], None]
+Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
+
+
+class Taps:
+    """While they are open, `enter` is told of each call before any hook of the user's, and `leave` what ``forward`` returned.
+
+    Calls in other threads, and in a graph that is being compiled, are not told.
+
+    Args:
+        enter: gets the module and its positional arguments; the keyword ones are known at the end alone.
+        leave: gets the module, both kinds of arguments and the output. If an exception came out, ``sys.exception()`` is
+            it, the output is None, and the keyword arguments are None as well. Neither of the two may raise.
+    """
+
+    def __init__(self, enter: Enter, leave: Leave) -> None:
+        self._enter, self._leave = enter, leave
+        self._thread = 0
+        self._handles: list[RemovableHandle] = []
+
+    def open(self) -> None:
+        """Attach, in front of other global hooks, so that these can be seen at work."""
+        self._thread = get_ident()
+        before = register_module_forward_pre_hook(self._before)
+        self._handles = [before, register_module_forward_hook(self._after, with_kwargs=True, always_call=True)]
+        for handle in self._handles:
+            hooks = handle.hooks_dict_ref()
+            if hooks is not None:
+                hooks.move_to_end(handle.id, last=False)
+
+    def close(self) -> None:
+        """Detach; what is left is what was there."""
+        for handle in self._handles:
+            handle.remove()
+            global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
+        self._handles = []
+
+    def _before(self, module: Module, args: tuple[Any, ...]) -> None:
+        if torch.compiler.is_compiling() or get_ident() != self._thread:
+            return
+        self._enter(module, args)
+
+    def _after(self, module: Module, args: tuple[Any, ...], *rest: Any) -> None:
+        """`rest` is keyword arguments and output; after an exception torch leaves the former out."""
+        if torch.compiler.is_compiling() or get_ident() != self._thread:
+            return
+        self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])

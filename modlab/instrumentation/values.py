@@ -1,0 +1,162 @@
+"""What a call takes and gives, however it is nested → its leaves, each with the name of its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+from torch.distributions import Distribution
+
+DEPTH = 8
+LEAVES = 64
+_TEXT = 60
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+Leaf = tuple[str, Any, str]
+"""The name of a place, what is there, and, if that was not looked into, why."""
+
+
+def leaves(thing: Any, name: str = "") -> Iterator[Leaf]:
+    """The leaves of a nest in order: tensors, and whatever cannot be opened. Nothing is consumed.
+
+    Opens lists, tuples, named tuples (packed sequences among them), mappings, sets, dataclasses and distributions.
+    """
+    if issubclass(type(thing), Tensor):  # nearly always
+        yield name, thing, ""
+        return
+    for number, leaf in enumerate(_leaves(thing, name, DEPTH)):
+        if number == LEAVES:
+            yield f"{name}…", None, f"more than {LEAVES} values: the others are not looked at"
+            return
+        yield leaf
+
+
+def _leaves(thing: Any, name: str, depth: int) -> Iterator[Leaf]:
+    cls = type(thing)
+    if issubclass(cls, Tensor) or cls in _PLAIN:
+        yield name, thing, ""
+        return
+    opened = _opener(cls)
+    if opened is None:
+        yield name, thing, _reason(cls)
+    elif depth == 0:
+        yield name, thing, "nested too deep to be looked into"
+    else:
+        try:
+            parts = opened(thing)
+        except Exception as error:  # noqa: BLE001 - a container of the user's may raise anything
+            yield name, thing, f"not looked into: {type(error).__name__}"
+            return
+        if not parts:
+            yield name, thing, "empty"
+        for place, part in parts:
+            yield from _leaves(part, name + place, depth - 1)
+
+
+_Parts = list[tuple[str, Any]]
+
+
+_Opener = Callable[[Any], _Parts]
+_openers: WeakKeyDictionary[type, _Opener | None] = WeakKeyDictionary()
+
+
+def _opener(cls: type) -> _Opener | None:
+    """How the members of an instance are had; None where they cannot be."""
+    if cls not in _openers:
+        _openers[cls] = _make_opener(cls)
+    return _openers[cls]
+
+
+def _make_opener(cls: type) -> _Opener | None:
+    if issubclass(cls, Distribution):
+        return _of_distribution
+    if issubclass(cls, Mapping):
+        return _of_fields if dataclasses.is_dataclass(cls) else _of_mapping
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return lambda thing: [(f".{field}", part) for field, part in zip(cls._fields, tuple.__iter__(thing), strict=False)]
+    if issubclass(cls, (list, tuple)):
+        base = list if issubclass(cls, list) else tuple
+        return lambda thing: [(f"[{i}]", part) for i, part in enumerate(base.__iter__(thing))]
+    if issubclass(cls, (set, frozenset)):
+        return lambda thing: [(f"{{{i}}}", part) for i, part in enumerate(sorted(thing, key=lambda part: type(part).__name__))]
+    if dataclasses.is_dataclass(cls):
+        return _of_fields
+    return None
+
+
+def _of_mapping(thing: Mapping[Any, Any]) -> _Parts:
+    return [(f"[{key!r}]" if type(key) in _PLAIN else f"[{type(key).__name__}]", part) for key, part in thing.items()]
+
+
+def _of_fields(thing: Any) -> _Parts:
+    """A dataclass; of one that is a mapping too (as the outputs of many models are) what is set."""
+    parts = [(f".{field.name}", _attribute(thing, field.name)) for field in dataclasses.fields(thing)]
+    return [(place, part) for place, part in parts if part is not None] if isinstance(thing, Mapping) else parts
+
+
+def _of_distribution(thing: Distribution) -> _Parts:
+    held = vars(thing)
+    constraints: Any = type(thing).arg_constraints
+    return [(f".{name}", held[name]) for name in constraints if name in held]
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    try:
+        return object.__getattribute__(thing, name)
+    except AttributeError:
+        return None
+
+
+def _reason(cls: type) -> str:
+    return "not looked into: reading it would use it up" if hasattr(cls, "__next__") else "not looked into"
+
+
+def said(thing: Any) -> str:
+    """What is no tensor, in words that are the same in each run."""
+    cls = type(thing)
+    if cls in _PLAIN:
+        text = repr(thing)
+        return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    return cls.__name__
+
+
+_names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def argument_names(cls: type) -> tuple[str, ...]:
+    """The names of the positional arguments of a class's ``forward``; a starred one as ``*args``."""
+    found = _names.get(cls)
+    if found is None:
+        found = _names[cls] = _argument_names(cls)
+    return found
+
+
+def _argument_names(cls: type) -> tuple[str, ...]:
+    try:
+        parameters = list(inspect.signature(cls.forward).parameters.values())[1:]  # type: ignore[attr-defined]
+    except (TypeError, ValueError, AttributeError):
+        return ()
+    names = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names.append(f"*{parameter.name}")
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return tuple(names)
+
+
+def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Iterator[Leaf]:
+    """The leaves of a call's arguments, named as the signature names them."""
+    starred = len(names) - 1 if names and names[-1].startswith("*") else len(args)
+    for i, argument in enumerate(args):
+        if i >= starred:
+            name = f"{names[-1][1:]}[{i - starred}]"
+        else:
+            name = names[i] if i < len(names) else f"[{i}]"
+        yield from leaves(argument, name)
+    for name, argument in (kwargs or {}).items():
+        yield from leaves(argument, name)

@@ -1,0 +1,84 @@
+"""What happened while a module ran: events in order, each with what went in and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modlab.records.tensor import TensorStats
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One leaf of what a call took or gave: a tensor, or what stands where one could be.
+
+    Attributes:
+        name: its place in the nest: "x", "[0]", "batch['mask']"; nothing for an output that is one tensor.
+        kind: the type's name ("Tensor", "str", "NoneType").
+        shape: of a tensor; -1 for a ragged size; None for what is none.
+        number: the same number is the same tensor, within one trace; 0 for what is none.
+        stats: if values were measured.
+        text: what it is, in words, if it is no tensor ("'relu'").
+        note: what is to be known of it ("changed in place", "not looked into").
+    """
+
+    name: str
+    kind: str = "Tensor"
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+    device: str = ""
+    requires_grad: bool = False
+    number: int = 0
+    stats: TensorStats | None = None
+    text: str = ""
+    note: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name or 'value'}: {self.text or f'{self.dtype} {self.shape}'}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        index: its number, in the order in which events began.
+        kind: "module" (a call), "function" (of torch, or a tensor's method), "hook" (one stage of a call), "backward",
+            "gradient" (of a module's output), "step" (of an optimizer).
+        path: the module called, or in whose ``forward`` it happened; None outside of the model.
+        name: the class of a module, "F.relu", the name of a hook's function.
+        call: of a module, the how-manieth call in this trace.
+        parent: the index of the event inside which it happened, or -1; `depth` counts those.
+        training: the module's mode at the call.
+        inputs: for a hook what it saw, for a gradient the gradient of the output.
+        outputs: for a hook what it made of that, for a backward the gradients of parameters.
+        seconds: from begin to end, without what modlab itself took; `own_seconds` without the events inside.
+        bytes: of new tensors among the outputs (views and tensors changed in place are none).
+        memory: what the accelerator's allocator held more at the end than at the beginning; None where that is not known.
+        where: the line that called it ("model.py:12").
+        marks: what is special about it, in words.
+        error: the exception that ended it, one line.
+        times: with ``fold=True``, how many equal calls this one stands for.
+    """
+
+    index: int
+    kind: str
+    path: str | None
+    name: str
+    call: int = 0
+    parent: int = -1
+    depth: int = 0
+    training: bool | None = None
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    seconds: float = 0.0
+    own_seconds: float = 0.0
+    bytes: int = 0
+    memory: int | None = None
+    where: str = ""
+    marks: tuple[str, ...] = ()
+    error: str = ""
+    times: int = 1
+
+    def __repr__(self) -> str:
+        place = "" if self.path is None else f"{self.path or '(root)'}: "
+        return f"<{self.index} {place}{self.name}{f' raised {self.error}' if self.error else ''}>"
