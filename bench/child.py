@@ -57,14 +57,18 @@ def limit(seconds: int) -> None:
 
 
 def peak_of(call: Callable[[], Any]) -> tuple[Any, float | None]:
-    """What the call returns, and by how many bytes the resident set grew at its peak; None where the system does not say (Linux does)."""
+    """What the call returns, and by how many bytes the resident set grew at its peak; None where the system does not say (Linux does).
+
+    Pages of files do not count: a forked process maps those of torch's libraries anew as it comes to them, and they
+    are no memory of anybody's.
+    """
     try:
         CLEAR.write_text("5")
-        before = _kib("VmRSS")
+        before = _kib("VmRSS") - _kib("RssFile")
     except OSError:
         return call(), None
     answer = call()
-    return answer, max(0, _kib("VmHWM") - before) * 1024
+    return answer, max(0, _kib("VmHWM") - _kib("RssFile") - before) * 1024
 
 
 def traced_peak_of(call: Callable[[], Any]) -> int:

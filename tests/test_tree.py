@@ -266,6 +266,19 @@ def test_blocks_tied_to_something_outside_are_one_row():
     assert {r.tensors[0].tied.resolve(f"{r.path}.weight") for r in modlab.tree(model).find("blocks.*.0")} == {"head.weight"}
 
 
+def test_the_first_owner_comes_first_in_named_parameters():
+    """A module's own tensors come before those of its children, and its children before its later neighbours."""
+    root = nn.ModuleDict(
+        {"deep": nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU())), "flat": nn.Linear(2, 2), "alone": nn.Linear(2, 2)}
+    )
+    root["flat"].weight = root["deep"][0][0].weight
+    root.bias = root["deep"][0][0].bias
+    shown = modlab.tree(root)
+    assert shown.record.tied == (("deep.0.0.bias", "bias"), ("flat.weight", "deep.0.0.weight"))
+    assert shown.total_parameters == sum(p.numel() for p in root.parameters())
+    assert [e.tied for e in shown["alone"].tensors] == [None, None]
+
+
 def test_projections_stay_apart():
     attention = nn.ModuleDict({name: nn.Linear(4, 4) for name in ("q_proj", "k_proj", "v_proj", "out1", "out2")})
     assert runs(attention) == [1, 1, 1, 2]

@@ -39,6 +39,7 @@ class Hidden(NamedTuple):
     thing: Any
 
 
+_STORES = ("_parameters", "_buffers", "_modules")
 _HARMLESS = dict.fromkeys(BORING, True)
 
 
@@ -60,7 +61,7 @@ class Suspicion:
             if harmless or id(value) in self._empty or (kind in _PLAIN and _plain_data(value)):
                 continue
             if own is None:
-                own = {id(thing) for store in ("_parameters", "_buffers", "_modules") for thing in held.get(store, {}).values()}
+                own = {id(thing) for store in _STORES if held.get(store) for thing in held[store].values()}
             if kind in _PLAIN and own.issuperset(map(id, value)):
                 continue
             if self._holds_others(value, own):
@@ -80,9 +81,10 @@ class Suspicion:
 
 def _plain_data(value: Any) -> bool:
     """Whether a built-in container holds nothing but numbers and words, or built-in containers of such."""
-    if BORING.issuperset(map(type, value)):
-        return True
-    return all(type(inner) in BORING or (type(inner) in _PLAIN and BORING.issuperset(map(type, inner))) for inner in value)
+    for inner in value:
+        if type(inner) not in BORING and (type(inner) not in _PLAIN or not BORING.issuperset(map(type, inner))):
+            return False
+    return True
 
 
 class Finder:

@@ -13,6 +13,9 @@ _ORDER = tuple(vars(Module()))
 STANDARD = frozenset(_ORDER)
 """The attributes that every module has; whatever else is in its ``__dict__`` was put there by its author."""
 
+IN_ORDER = _ORDER
+"""The same in the order in which ``Module.__init__`` makes them."""
+
 HOOKS = tuple(name for name in _ORDER if name.endswith("_hooks"))
 
 _MODULES = _ORDER.index("_modules")
@@ -71,6 +74,18 @@ def mode(module: Module) -> bool | None:
 def named_children(module: Module) -> list[tuple[str, Module | None]]:
     """Registered children in order, reserved names among them."""
     return list(contents(module).get("_modules", {}).items())
+
+
+def modules(root: Module) -> Iterator[Module]:
+    """A module and all modules registered below it, each once, in no particular order."""
+    todo, seen = [root], {id(root)}
+    while todo:
+        module = todo.pop()
+        yield module
+        for _, child in named_children(module):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                todo.append(child)
 
 
 def named_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:

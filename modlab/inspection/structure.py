@@ -1,15 +1,15 @@
 """A module → its folded tree, without ``named_*`` and without recursion.
 
-A survey visits every module once, children before parents, and notes what is owned more than once. Then each module
-becomes a key, made of what its row would say and of its children's keys; equal keys are one subtree.
+One walk visits every module once. Each becomes a key, made of what its row would say and of its children's subtrees;
+equal keys are one subtree. Only at the end is it known what is owned more than once: the modules that hold such
+things, and those above them, are then folded once more.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Container
+from functools import cached_property
+from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -22,13 +22,15 @@ from modlab.errors import NotInitializedError
 from modlab.inspection import entries, ghosts, marks, stores
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
-from modlab.records.structure import Ghost, Link, Run, Subtree, TensorEntry, Totals, TreeRecord, compact
+from modlab.records.structure import Link, Run, Subtree, TensorEntry, Totals, TreeRecord, compact
 
 EXTRA_LIMIT = 300
 REMEMBERED = 4096  # subtrees of a class, or tensor entries, kept for the next call
 UNNUMBERED = 8  # equal neighbours without numbers in their names are one row from here on: q, k and v stay apart
 
-_Below = tuple[tuple[str, Subtree | None, Link | None], ...]
+_Child = Subtree | None | tuple[Subtree | None, Link | None]  # a module, a reserved name, or a module under another name
+_Below = tuple[Any, ...]  # name, _Child, name, _Child, …: half the objects of pairs
+_Placed = list[tuple[str, Subtree | None, Link | None]]
 _contents = stores.contents
 _PLAIN = frozenset(entries.PLAIN)
 _STRIDED = torch.strided
@@ -42,66 +44,7 @@ def extract(model: Module) -> TreeRecord:
     """The folded tree of `model`. Reads no value and calls nothing of the model's but ``extra_repr``."""
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
-    return Folder(Survey(model)).fold()
-
-
-class Survey:
-    """One walk over all modules: their order, and what is owned more than once."""
-
-    def __init__(self, root: Module) -> None:
-        self.root = root
-        self.order: list[Module] = []  # each module once, children before parents
-        self.aliased: set[int] = set()  # ids of modules with several places
-        self.tied: set[int] = set()  # ids of tensors with several owners
-        self._walk()
-
-    def _walk(self) -> None:
-        order, seen = self.order, {id(self.root)}
-        owned = array("Q")  # eight bytes each, of tens of thousands
-        stack = [(self.root, iter(_children(self.root)))]
-        while stack:
-            module, rest = stack[-1]
-            for child in rest:
-                if child is None:
-                    continue
-                key = id(child)
-                if key in seen:
-                    self.aliased.add(key)
-                    continue
-                seen.add(key)
-                held = _contents(child)
-                if held.get("_modules"):
-                    stack.append((child, iter(_children(child))))
-                    break
-                order.append(child)
-                _own(held, owned)
-            else:
-                stack.pop()
-                order.append(module)
-                _own(_contents(module), owned)
-        del seen
-        self.tied = _repeated(owned)
-
-
-def _own(held: dict[str, Any], into: array[int]) -> None:
-    for store in (held.get("_parameters"), held.get("_buffers")):
-        if store:
-            into.extend(map(id, store.values()))
-
-
-def _repeated(keys: array[int]) -> set[int]:
-    """The ids that occur twice; that of None does not count."""
-    if len(set(keys)) == len(keys):
-        return set()
-    return {key for key, times in Counter(keys).items() if times > 1} - {id(None)}
-
-
-def _children(module: Module) -> Iterable[Module | None]:
-    found: Any = _contents(module).get("_modules")
-    return found.values() if found else ()
-
-
-_NOWHERE = Places(Module(), set(), set())  # of a model in which nothing is shared
+    return Folder(model).fold()
 
 
 class ClassFacts:
@@ -141,64 +84,140 @@ def _facts(cls: type) -> ClassFacts:
 
 
 class Folder:
-    """Turns surveyed modules into subtrees.
+    """Turns modules into subtrees.
 
     Each module is read anew, to a key; equal keys, also those of an earlier call, are one subtree. So a tree that is
     shown again costs no more than its reading.
     """
 
-    def __init__(self, survey: Survey) -> None:
-        self.survey = survey
-        shares = survey.aliased or survey.tied
-        self.places = Places(survey.root, survey.tied, survey.aliased) if shares else _NOWHERE
-        self.touched = self.places.touched
-        self.ledger = Ledger(self.places)
-        self.finder: ghosts.Finder | None = None
-        self.suspicious = ghosts.Suspicion()
-        self.aliases: dict[int, Subtree] = {}  # id(module) → subtree, of modules with several places
+    def __init__(self, root: Module) -> None:
+        self.root = root
+        self.tensors: list[Tensor] = []  # of all modules, in the order of `named_parameters`
+        self.owners: list[Module] = []  # theirs, one for one
+        self.again: list[tuple[Module, str, Module]] = []  # who holds, under which name, a module that had been met before
         self.classes: dict[type, ClassFacts] = {}
+        self.suspicious = ghosts.Suspicion()
+        self.places: Places | None = None  # from the second walk on
+        self.touched: Container[int] = ()
+        self.unshared: dict[int, Subtree] = {}  # id(module) → subtree, of untouched modules in touched ones
+        self.shared: dict[int, Subtree] = {}  # the same of touched modules
         if len(_entries) > REMEMBERED:
             _entries.clear()
 
     def fold(self) -> TreeRecord:
-        """The tree of the surveyed model."""
-        pending: list[Subtree] = []  # subtrees whose parent has not come yet
-        for module in self.survey.order:
-            pending.append(self._subtree(module, pending))
-        places, modules = self.places, len(self.survey.order)
-        if not self.touched:
-            return TreeRecord(pending[0], modules)
-        return TreeRecord(pending[0], modules, len(places.tensors), tuple(places.ties), len(places.modules), tuple(places.aliases))
+        """The tree: one walk over all modules, and where something is shared a second one over those that it concerns."""
+        parents: dict[int, Module | None] = {}
+        tree = self._walk(parents)
+        tied = _repeated(self.tensors)
+        if not tied and not self.again:
+            return TreeRecord(tree, len(parents))
+        owners = {id(owner): owner for tensor, owner in zip(self.tensors, self.owners, strict=True) if id(tensor) in tied}
+        self.places = places = Places(parents, tied, owners.values(), self.again)
+        self.touched, self.ledger = places.touched, Ledger(places)
+        self._keep_unshared(tree)
+        tree = self._walk(dict.fromkeys(self.unshared))
+        return TreeRecord(tree, len(parents), len(places.tensors), tuple(places.ties), len(places.modules), tuple(places.aliases))
 
-    def _subtree(self, module: Module, pending: list[Subtree]) -> Subtree:
-        held, cls = _contents(module), type(module)
+    def _walk(self, met: dict[int, Module | None]) -> Subtree:
+        """Read every module once, parents before children, and fold it once all below it are folded.
+
+        Args:
+            met: the ids of modules not to be walked into; each module that is comes in here, with its (first) parent.
+        """
+        module: Any = None
+        held: dict[str, Any] = {}
+        own: tuple[TensorEntry, ...] = ()
+        rest: Any = iter((("", self.root),))
+        below: list[Any] = []
+        waiting: list[Any] = []  # for what is below them: an own stack, since a model may be deeper than Python's
+        while True:
+            for name, child in rest:
+                if child is None:
+                    below += name, None
+                    continue
+                if id(child) in met:
+                    below += name, self._again(module, name, child)
+                    continue
+                met[id(child)] = module
+                inside = _contents(child)
+                tensors, children = self._tensors(child, inside), inside.get("_modules")
+                if children:
+                    waiting.append((name, module, held, own, rest, below))
+                    module, held, own, rest, below = child, inside, tensors, iter(children.items()), []
+                    break
+                below += name, self._subtree(child, inside, tensors, ())
+            else:
+                if not waiting:
+                    tree: Subtree = below[1]
+                    return tree
+                subtree = self._subtree(module, held, own, tuple(below))
+                name, module, held, own, rest, below = waiting.pop()
+                below += name, subtree
+
+    def _again(self, holder: Module, name: str, module: Module) -> _Child:
+        """What stands for a module that is not walked into here."""
+        if self.places is None:
+            self.again.append((holder, name, module))
+            return None
+        key = id(module)
+        return self.unshared.get(key) or (self.shared.get(key), self.places.module_link(holder, name, key))
+
+    def _keep_unshared(self, tree: Subtree) -> None:
+        """Of the first walk's tree, keep what is right: that of modules with nothing shared in them."""
+        todo = [(self.root, tree)]
+        while todo:
+            module, subtree = todo.pop()
+            below = chain.from_iterable(repeat(run.subtree, len(run.names)) for run in subtree.runs)
+            for (_, child), inner in zip(stores.named_children(module), below, strict=True):
+                if child is None or inner is None:
+                    continue
+                if id(child) in self.touched:
+                    todo.append((child, inner))
+                else:
+                    self.unshared[id(child)] = inner
+
+    def _subtree(self, module: Module, held: dict[str, Any], own: tuple[TensorEntry, ...], below: _Below) -> Subtree:
+        cls = type(module)
         facts = self.classes.get(cls)
         if facts is None:
             facts = self.classes[cls] = _facts(cls)
         hooked, attributes = stores.own_values(held)
-        children, own = held.get("_modules"), self._tensors(module, held)
         training = held.get("training")
         if training is not True and training is not False:
             training = stores.mode(module)
-        below = self._below(module, children, pending) if children else ()
         kinds = tuple(map(type, attributes))
+        shared = id(module) in self.touched
         key = (
             training,
             tuple(map(id, own)),  # the subtree that is found or made under this key keeps them alive
             below,
             self._extra(module, facts, own, attributes, kinds) if facts.speaks else "",
-            () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self._ghosts(module),
+            () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self.finder.find(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
-            self.ledger.enter(module, own, children, below) if id(module) in self.touched else None,
+            self.ledger.enter(module, own, self.unshared) if shared else None,
         )
         subtree = facts.known.get(key)
         if subtree is None:
             subtree = facts.known[key] = _new(facts, own, key)
             _class_of[subtree] = ref(cls)
-        if id(module) in self.survey.aliased:
-            self.aliases[id(module)] = subtree
+        if shared:
+            self.shared[id(module)] = subtree
         return subtree
+
+    def _extra(
+        self, module: Module, facts: ClassFacts, own: tuple[TensorEntry, ...], attributes: list[Any], kinds: tuple[type, ...]
+    ) -> str:
+        """What ``extra_repr`` says; torch's own says nothing but a module's attributes, and is asked once for equal ones."""
+        if facts.foreign:
+            return _extra(module)
+        if not _SPEAKABLE.issuperset(kinds) or (tuple in kinds and not _all_scalars(attributes)):
+            return _extra(module)  # a tensor, or an object of the user's: to remember it would keep it alive
+        key = (*map(id, own), *attributes, *kinds)
+        known = facts.extras.get(key)
+        if known is None:
+            known = facts.extras[key] = _extra(module), own
+        return known[0]
 
     def _tensors(self, module: Module, held: dict[str, Any]) -> tuple[TensorEntry, ...]:
         """The module's own entries; equal ones are one object."""
@@ -222,56 +241,40 @@ class Folder:
                 key = None
             if key is None:
                 key = (name, kind, None if tensor is None else entries.describe(name, kind, tensor))
-            if id(tensor) in places.tensors:
-                key = (key, places.tensor_link(module, name, id(tensor)))
+            link = None
+            if places is None:
+                if tensor is not None:
+                    self.tensors.append(tensor)
+                    self.owners.append(module)
+            elif id(tensor) in places.tensors:
+                link = places.tensor_link(module, name, id(tensor))
+                key = (key, link)
             if transient and name in transient:
                 key = (key, "transient")
             entry = _entries.get(key)
             if entry is None:
-                entry = _entries[key] = self._entry(module, name, kind, tensor, name not in transient)
+                entry = _entries[key] = _entry(name, kind, tensor, name not in transient, link)
             found.append(entry)
 
-    def _entry(self, module: Module, name: str, kind: str, tensor: Tensor | None, persistent: bool) -> TensorEntry:
-        if tensor is None:
-            return entries.reserved(name, kind)
-        tied = self.places.tensor_link(module, name, id(tensor))
-        return entries.describe(name, kind, tensor, persistent, tied)
+    @cached_property
+    def finder(self) -> ghosts.Finder:
+        """Knows what is registered anywhere in the model."""
+        return ghosts.Finder(stores.modules(self.root))
 
-    def _below(self, module: Module, children: Any, pending: list[Subtree]) -> _Below:
-        """The children with their subtrees, last child first: theirs are the last that wait for a parent."""
-        below: list[tuple[str, Subtree | None, Link | None]] = []
-        aliased = self.survey.aliased
-        for name, child in reversed(children.items()):
-            if child is None:
-                below.append((name, None, None))
-                continue
-            link = self.places.module_link(module, name, id(child)) if aliased and id(child) in aliased else None
-            below.append((name, self.aliases.get(id(child)) if link else pending.pop(), link))
-        return tuple(below)
 
-    def _extra(
-        self, module: Module, facts: ClassFacts, own: tuple[TensorEntry, ...], attributes: list[Any], kinds: tuple[type, ...]
-    ) -> str:
-        """What ``extra_repr`` says; torch's own says nothing but a module's attributes, and is asked once for equal ones."""
-        if facts.foreign:
-            return _extra(module)
-        if not _SPEAKABLE.issuperset(kinds) or (tuple in kinds and not _all_scalars(attributes)):
-            return _extra(module)  # a tensor, or an object of the user's: to remember it would keep it alive
-        key = (*map(id, own), *attributes, *kinds)
-        known = facts.extras.get(key)
-        if known is None:
-            known = facts.extras[key] = _extra(module), own
-        return known[0]
+def _entry(name: str, kind: str, tensor: Tensor | None, persistent: bool, tied: Link | None) -> TensorEntry:
+    return entries.reserved(name, kind) if tensor is None else entries.describe(name, kind, tensor, persistent, tied)
 
-    def _ghosts(self, module: Module) -> tuple[Ghost, ...]:
-        if self.finder is None:
-            self.finder = ghosts.Finder(self.survey.order)
-        return self.finder.find(module)
+
+def _repeated(tensors: list[Tensor]) -> set[int]:
+    """The ids of those that are there twice."""
+    keys = sorted(map(id, tensors))  # a set of tens of thousands would take several megabytes
+    return {one for one, other in pairwise(keys) if one == other}
 
 
 def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], key: tuple[Any, ...]) -> Subtree:
-    training, _, below, extra, hidden, (hook_marks, _), compiled, counts = key
-    below = below[::-1]
+    training, _, children, extra, hidden, (hook_marks, _), compiled, counts = key
+    below = _placed(children)
     totals = _totals(own, below, counts)
     flags = [*facts.marks, *hook_marks, *_tensor_flags(totals)]
     if compiled:
@@ -284,7 +287,7 @@ def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], key: tuple[Any, ...]) 
     return Subtree(facts.name, facts.origin, facts.category, extra, training is not False, unique, own, _runs(below), hidden, totals)
 
 
-def _totals(own: tuple[TensorEntry, ...], below: _Below, counts: Counts | None) -> Totals:
+def _totals(own: tuple[TensorEntry, ...], below: _Placed, counts: Counts | None) -> Totals:
     parameters = trainable = buffers = size = lazy = 0
     modules = 1
     dtypes: dict[str, None] = {}
@@ -345,7 +348,16 @@ def _extra(module: Module) -> str:
     return text if len(text) <= EXTRA_LIMIT else f"{text[:EXTRA_LIMIT]}… ({len(text):,} characters)"
 
 
-def _runs(below: _Below) -> tuple[Run, ...]:
+def _placed(children: _Below) -> _Placed:
+    """Name, subtree and link of each child."""
+    placed: _Placed = []
+    for name, child in zip(children[::2], children[1::2], strict=True):
+        subtree, link = child if isinstance(child, tuple) else (child, None)
+        placed.append((name, subtree, link))
+    return placed
+
+
+def _runs(below: _Placed) -> tuple[Run, ...]:
     runs: list[Run] = []
     for (subtree, link), group in groupby(below, key=itemgetter(1, 2)):
         names = [name for name, _, _ in group]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from torch.nn import Module
 
@@ -54,32 +54,27 @@ class Ledger:
         self.single: dict[int, Counts] = {}
         self.shared: dict[int, dict[int, Counts]] = {}
 
-    def enter(
-        self, module: Module, own: tuple[TensorEntry, ...], children: Any, below: Sequence[tuple[str, Subtree | None, Any]]
-    ) -> Counts | None:
+    def enter(self, module: Module, own: tuple[TensorEntry, ...], unshared: dict[int, Subtree]) -> Counts:
         """Book one module, its children being booked already (one that contains itself adds nothing to itself).
 
         Args:
-            module: the module.
+            module: the module, with something shared at or below it.
             own: its own entries.
-            children: its store of children.
-            below: name and subtree of each child, the last child first.
+            unshared: the subtrees of its other children, by identity.
 
         Returns:
-            The sum, or None where nothing is shared and the children's totals simply add up.
+            The sum.
         """
-        if id(module) not in self.places.touched:
-            return None
         everything = id(module) in self.places.alias_root
         shared: dict[int, Counts] = {}
         single: list[Counts] = []
-        for child, (_, subtree, _) in zip(reversed(children.values()), below, strict=True) if below else ():
+        for _, child in stores.named_children(module):
             if id(child) in self.single:
                 single.append(self.single[id(child)])
                 for key, counts in self.shared[id(child)].items():
                     _book(shared, key, counts)
-            elif subtree is not None:
-                single.append(of_subtree(subtree))
+            elif id(child) in unshared:
+                single.append(of_subtree(unshared[id(child)]))
         entry_of = {entry.name: entry for entry in own}
         for name, tensor in stores.named_tensors(module):
             if everything or id(tensor) in self.places.tensors:
