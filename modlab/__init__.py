@@ -15,14 +15,45 @@ from modlab.errors import ModlabError
 from modlab.version import __version__
 
 if TYPE_CHECKING:
+    from modlab.results.comparison import compare
+    from modlab.results.difference import diff
+    from modlab.results.explanation import explain
+    from modlab.results.hooks import hooks
+    from modlab.results.internals import internals
     from modlab.results.measurement import measure
+    from modlab.results.snapshot import snapshot
     from modlab.results.state import state
+    from modlab.results.trace import trace
     from modlab.results.tree import tree
 
-__all__ = ["ModlabError", "__version__", "measure", "state", "tree"]
+__all__ = [
+    "ModlabError",
+    "__version__",
+    "compare",
+    "diff",
+    "snapshot",
+    "explain",
+    "hooks",
+    "internals",
+    "measure",
+    "state",
+    "trace",
+    "tree",
+]
 
 # What is imported at its first use: a training script that imports modlab and looks at nothing pays a millisecond.
-_ROOMS = {"tree": "modlab.results.tree", "state": "modlab.results.state", "measure": "modlab.results.measurement"}
+_ROOMS = {
+    "compare": "modlab.results.comparison",
+    "diff": "modlab.results.difference",
+    "explain": "modlab.results.explanation",
+    "hooks": "modlab.results.hooks",
+    "internals": "modlab.results.internals",
+    "measure": "modlab.results.measurement",
+    "snapshot": "modlab.results.snapshot",
+    "state": "modlab.results.state",
+    "trace": "modlab.results.trace",
+    "tree": "modlab.results.tree",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,11 +6,13 @@ aliases: some are asked for every small tensor, where a call more would be felt.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch import overrides
 
 try:
     from torch.utils import _python_dispatch
@@ -39,3 +41,63 @@ is_transformed: Callable[[Any], bool] = getattr(getattr(torch._C, "_functorch", 
 
 global_hooks_with_kwargs: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
 """Which global forward hooks get keyword arguments: torch leaves the entry of a removed one behind."""
+
+
+def global_hooks() -> dict[str, Any]:
+    """What torch keeps for hooks of all modules, under the names that a module has for its own (``_forward_hooks``, …)."""
+    return _of_all(torch.nn.modules.module)
+
+
+def optimizer_hooks() -> dict[str, Any]:
+    """The hooks of all optimizers: ``_optimizer_pre_hooks``, ``_optimizer_post_hooks``."""
+    return _of_all(sys.modules[torch.optim.Optimizer.__module__])
+
+
+def _of_all(room: Any) -> dict[str, Any]:
+    start = "_global"
+    return {name.removeprefix(start): value for name, value in vars(room).items() if name.startswith(f"{start}_")}
+
+
+_TENSOR_HOOKS = tuple(
+    (name, getattr(torch._C.TensorBase, name))
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
+    if hasattr(torch._C.TensorBase, name)
+)
+
+
+def tensor_hooks(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:
+    """The hooks that hang on a tensor itself, by store; no subclass of Tensor is asked."""
+    with without_torch_function():
+        return [(name, held) for name, store in _TENSOR_HOOKS if (held := store.__get__(tensor))]
+
+
+def given_hook(hook: Any) -> tuple[Any, bool]:
+    """What was registered, of a load_state_dict pre-hook that torch has wrapped; and whether it gets the module."""
+    if type(hook).__name__ != "_WrappedHook" or not type(hook).__module__.startswith("torch."):
+        return hook, True
+    held = object.__getattribute__(hook, "__dict__")
+    return held.get("hook", hook), bool(held.get("with_module"))
+
+push_function_mode: Callable[[Any], None] = overrides._push_mode
+pop_function_mode: Callable[[], Any] = overrides._pop_mode
+top_function_mode: Callable[[], Any] = overrides._get_current_function_mode
+"""The stack of ``TorchFunctionMode``\\ s of this thread: a trace leaves it where the mode would change what runs."""
+
+graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+"""The number of the backward pass that is running in this thread; -1 outside of one."""
+
+_set_versions: Any = getattr(getattr(torch._C, "_autograd", None), "_unsafe_set_version_counter", None)
+
+
+def set_version(tensor: torch.Tensor, version: int) -> bool:
+    """Put a tensor's version counter back, once its bits are; whether this torch can do that.
+
+    Else a graph that the user has at hand, and that saved the tensor, would refuse its backward pass.
+    """
+    if _set_versions is None:
+        return False
+    try:
+        _set_versions((tensor,), (version,))
+    except TypeError:  # torch before 2.6 takes one tensor and one number
+        _set_versions(tensor, version)
+    return True

@@ -28,8 +28,20 @@ class NotInitializedError(ModlabError, AttributeError):
     """A module whose ``super().__init__()`` was never called."""
 
 
+class NotAnErrorError(ModlabError, TypeError):
+    """Something that is no exception was given where one is explained."""
+
+
+class NothingRaisedError(ModlabError, LookupError):
+    """An error is to be explained, and there has been none."""
+
+
 class QuestionError(ModlabError, TypeError):
     """A search was asked in a form that it does not take."""
+
+
+class BatchError(ModlabError, TypeError):
+    """A batch or a loss was given in a form that a model cannot be run with."""
 
 
 class PathNotFoundError(ModlabError, KeyError):
@@ -41,6 +53,26 @@ class PathNotFoundError(ModlabError, KeyError):
 
 class CheckpointError(ModlabError, ValueError):
     """A file that cannot be read as a checkpoint, or only by running code that is stored in it."""
+
+
+class SnapshotError(ModlabError, ValueError):
+    """A snapshot was asked for what it does not hold."""
+
+
+class NotComparableError(ModlabError, TypeError):
+    """Something was given to compare that holds no state."""
+
+
+class UnrepeatableInputError(ModlabError, TypeError):
+    """An input that can be read only once was given to what runs a model several times."""
+
+
+class LazyModelError(ModlabError, RuntimeError):
+    """A model whose shapes are settled by its first forward pass was given to what must leave it as it is."""
+
+
+class MatchError(ModlabError, ValueError):
+    """The modules of two models were matched in a way that cannot be."""
 
 
 class MissingPackageError(ModlabError, ImportError):

@@ -76,3 +76,11 @@ def clean(text: str) -> str:
 def cut(text: str, limit: int) -> str:
     """At most `limit` characters, with what is missing said."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that fits: ``340 µs``, ``1.2 ms``, ``2.1 s``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e6:.0f} µs"

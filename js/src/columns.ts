@@ -1,4 +1,4 @@
-/** The columns of the state table: what they are called, how wide they are, and which give way first. */
+/** The columns of a table: what they are called, how wide they are, and which give way first. */
 
 export interface Column {
   key: string;
@@ -39,18 +39,32 @@ export function columnsOf(optimizer: boolean, notes: boolean): Column[] {
 }
 
 const GAP = 10;
+/** What a column that grows may ask of a narrow table. */
+const MOST = 0.45;
 
-/** The columns that have room in `width` pixels; what gives way is told in the panel beside the table. */
-export function fitting(columns: readonly Column[], width: number): Column[] {
-  let left = [...columns];
-  const need = (): number => left.reduce((sum, column) => sum + column.width + GAP, GAP);
-  while (need() > width && left.some((column) => column.yields > 0)) {
-    const first = Math.max(...left.map((column) => column.yields));
-    left = left.filter((column) => column.yields !== first);
+/** Pixels of a table that has not been measured. */
+export const UNMEASURED = 900;
+
+/** The columns that have room in `width` pixels; what gives way, of equals the last first, is told in the panel beside the table. */
+export function fitting<C extends Column>(columns: readonly C[], width: number): C[] {
+  const left = [...columns];
+  const need = (): number => left.reduce((sum, column) => sum + (column.grows ? Math.min(column.width, MOST * width) : column.width) + GAP, GAP);
+  while (need() > width) {
+    const yields = left.map((column) => column.yields);
+    const most = Math.max(...yields);
+    if (most <= 0) break;
+    left.splice(yields.lastIndexOf(most), 1);
   }
   return left;
 }
 
+/** Calls `changed` when the width of an element may have changed; gives what ends it. */
+export function whenResized(target: HTMLElement, changed: () => void): () => void {
+  const observer = typeof ResizeObserver === "function" ? new ResizeObserver(changed) : null;
+  observer?.observe(target);
+  return () => observer?.disconnect();
+}
+
 export function template(columns: readonly Column[]): string {
-  return columns.map(({ width, grows }) => (grows ? `minmax(${width}px,${grows}fr)` : `${width}px`)).join(" ");
+  return columns.map(({ width, grows }) => (grows ? `minmax(min(${width}px,${100 * MOST}%),${grows}fr)` : `${width}px`)).join(" ");
 }

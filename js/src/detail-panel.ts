@@ -1,7 +1,7 @@
 /** What there is to know about one module: its tensors, what its class says, where its code is, how to get it. */
 import type { Context } from "./context";
 import { button, element, lines, OURS, words } from "./elements";
-import { copyButton } from "./frame";
+import { howToGet, table } from "./facts";
 import { counted, cut, follow, join, legibleLines, quoted, shown } from "./names";
 import type { ClassFacts, Entry, Subtree, TreePayload } from "./payload";
 import { ghostOf, isNote, labelOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
@@ -69,9 +69,7 @@ function tensorTable(entries: readonly Entry[], path: string, values: HTMLElemen
   if (!entries.length) return element("p", { class: "soft" }, "no tensors of its own");
   const notes = entries.some((entry) => noteOf(entry, path));
   const titles = ["tensor", "shape", "dtype", "device", "trained", ...(notes ? ["note"] : [])];
-  const head = element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)));
-  const rows = entries.map((entry) => tensorRow(entry, path, notes, values, context));
-  return element("div", { class: "sideways" }, element("table", { class: "facts" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+  return table(titles, entries.map((entry) => tensorRow(entry, path, notes, values, context)));
 }
 
 /** What this output does not hold of a module. */
@@ -130,8 +128,4 @@ function source(code: string, note: string): HTMLElement {
   const summary = element("summary", OURS, "code", note ? ": " : null, note ? words(note) : null);
   const short = code.length > LONG ? `${code.slice(0, LONG)}\n… cut: ${code.length.toLocaleString("en")} characters` : code;
   return element("details", {}, summary, element("pre", { tabindex: 0, "data-lm-suppress-shortcuts": "true" }, legibleLines(short)));
-}
-
-export function howToGet(code: string, context: Context): HTMLElement {
-  return element("p", { class: "get" }, element("code", {}, lines(code)), " ", copyButton("c copies", `copy ${code.slice(0, 200)}`, () => code, context));
 }

@@ -7,7 +7,7 @@ export function histogram(bars: Bars, numbers: Numbers): HTMLElement {
   const counts = Array.from(numbers(bars.counts));
   if (!counts.length) return element("p", { class: "soft" }, "no histogram: there is no finite value");
   const zero = -bars.low / (bars.high - bars.low);
-  const inside = zero > 0.06 && zero < 0.94;
+  const inside = zero > 0.15 && zero < 0.82;
   return element(
     "figure",
     { class: "histogram" },

@@ -67,7 +67,7 @@ export class List {
 
   /** How many rows fit in sight. */
   page(): number {
-    return Math.max(1, Math.floor(this.height() / ROW) - 1);
+    return Math.max(1, Math.floor(this.height() / this.source.height(0)) - 1);
   }
 
   private height(): number {
@@ -108,6 +108,12 @@ export class List {
     }
     return low;
   }
+}
+
+/** Shows whether a row is the selected one. */
+export function mark(row: Element, selected: boolean): void {
+  row.classList.toggle("selected", selected);
+  row.setAttribute("aria-selected", String(selected));
 }
 
 /** Puts exactly these rows into `body`, touching only what differs. */

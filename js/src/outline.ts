@@ -1,6 +1,7 @@
 /** The rows of a tree as the reader has opened it. No recursion: a tree may be 10,000 levels deep. */
 import type { TreePayload } from "./payload";
-import { childrenOf, fold, isOpenable, nameOf, rootOf, single, subtreeOf, unfold, type Place } from "./place";
+import type { Listed } from "./walker";
+import { childrenOf, fold, isOpenable, rootOf, single, subtreeOf, unfold, type Place } from "./place";
 
 export interface Row {
   place: Place;
@@ -9,7 +10,7 @@ export interface Row {
   size: number;
 }
 
-export class Outline {
+export class Outline implements Listed<Place> {
   private made: Row[] | null = null;
 
   constructor(
@@ -22,16 +23,31 @@ export class Outline {
     return (this.made ??= this.listed());
   }
 
+  get length(): number {
+    return this.rows.length;
+  }
+
+  at(index: number): Place | undefined {
+    return this.rows[index]?.place;
+  }
+
+  above(place: Place): Place | null {
+    return place.parent;
+  }
+
+  isOpen(place: Place): boolean | null {
+    return isOpenable(this.tree, place) ? place.open : null;
+  }
+
   indexOf(place: Place): number {
     return this.rows.findIndex((row) => row.place === place);
   }
 
-  /** Opens what there is to open; says whether something changed. */
-  open(place: Place, open = true): boolean {
-    if (place.open === open || !isOpenable(this.tree, place)) return false;
+  /** Opens what there is to open. */
+  open(place: Place, open = true): void {
+    if (place.open === open || !isOpenable(this.tree, place)) return;
     place.open = open;
     this.made = null;
-    return true;
   }
 
   openSiblings(place: Place): void {
@@ -78,18 +94,6 @@ export class Outline {
     }
     this.made = null;
     return here;
-  }
-
-  /** The next row after `from`, going round, whose name begins with `prefix`. */
-  named(prefix: string, from: number): number {
-    const rows = this.rows;
-    const wanted = prefix.toLowerCase();
-    for (let step = 0; step < rows.length; step += 1) {
-      const index = (from + step) % rows.length;
-      const row = rows[index];
-      if (row && nameOf(this.tree, row.place).toLowerCase().startsWith(wanted)) return index;
-    }
-    return -1;
   }
 
   private changed(now: Place): Place {

@@ -5,6 +5,9 @@
  * Strings come from users: they reach the page as text nodes alone.
  */
 
+import { filled, list } from "./fields";
+import { completeSheet, type SheetPayload } from "./sheet";
+
 export type Names = readonly string[] | { readonly from: number; readonly to: number };
 export type Link = readonly [up: number, path: string];
 export type Run = readonly [names: Names, subtree: number, link: Link | null];
@@ -134,7 +137,7 @@ export interface StateNode {
   runs: readonly (readonly [names: Names, node: number])[];
 }
 
-interface Common {
+export interface Common {
   schema: number;
   version: string;
   headline: readonly [string, string];
@@ -145,7 +148,12 @@ interface Common {
   live: boolean;
 }
 
-export interface TreePayload extends Common {
+/** A view that is known by its name; all others describe themselves as sheets. */
+interface Known extends Common {
+  layout?: never;
+}
+
+export interface TreePayload extends Known {
   view: "tree";
   modules: number;
   places: number;
@@ -154,7 +162,7 @@ export interface TreePayload extends Common {
   classes: readonly ClassFacts[];
 }
 
-export interface StatePayload extends Common {
+export interface StatePayload extends Known {
   view: "state";
   nodes: readonly StateNode[];
   signatures: readonly Signature[];
@@ -166,13 +174,13 @@ export interface StatePayload extends Common {
   valuesNote: string;
 }
 
-export interface MeasurePayload extends Common {
+export interface MeasurePayload extends Known {
   view: "measure";
   values: Readonly<Record<string, Values>>;
   valuesNote: string;
 }
 
-export type Payload = TreePayload | StatePayload | MeasurePayload;
+export type Payload = TreePayload | StatePayload | MeasurePayload | SheetPayload;
 
 /** The numbers beside the JSON, by name; an empty array stands for one that is missing. */
 export type Numbers = (name: string) => ArrayLike<number> & { readonly shape: readonly number[] };
@@ -212,44 +220,38 @@ function read(bytes: ArrayBuffer, start: number, place: ArrayPlace | undefined):
 
 /** A payload with every field in place: what is missing or odd becomes empty, and is never `undefined` further on. */
 export function complete(json: Record<string, unknown>): Payload {
-  const common = { ...COMMON, ...present(json) };
+  const common = filled(COMMON, json);
+  if (json.layout === "sheet") return completeSheet(common as never, json);
   if (json.view === "tree") {
     return {
-      ...common,
-      modules: number(json.modules),
-      places: number(json.places),
-      subtrees: list(json.subtrees).map((subtree) => withDefaults(SUBTREE, subtree)),
-      entries: list(json.entries).map((entry) => withDefaults(ENTRY, entry)),
-      classes: list(json.classes).map((facts) => withDefaults(CLASS, facts)),
+      ...filled({ modules: 0, places: 0 }, common),
+      subtrees: list(json.subtrees).map((subtree) => filled(SUBTREE, subtree)),
+      entries: list(json.entries).map((entry) => filled(ENTRY, entry)),
+      classes: list(json.classes).map((facts) => filled(CLASS, facts)),
     } as unknown as TreePayload;
   }
   if (json.view === "state") {
     return {
-      ...common,
-      nodes: list(json.nodes).map((node) => withDefaults(NODE, node)),
+      ...filled({ optimizer: false, orphans: [], remarks: [], values: {}, valuesNote: "" }, common),
+      nodes: list(json.nodes).map((node) => filled(NODE, node)),
       signatures: list(json.signatures).map(completeSignature),
-      optimizer: json.optimizer === true,
-      orphans: list(json.orphans),
-      remarks: list(json.remarks),
-      summary: { rows: 0, saved: 0, ...present(json.summary) },
-      values: present(json.values),
-      valuesNote: json.valuesNote ?? "",
+      summary: filled({ rows: 0, saved: 0 }, json.summary),
     } as unknown as StatePayload;
   }
-  return { ...common, values: present(json.values), valuesNote: json.valuesNote ?? "" } as unknown as MeasurePayload;
+  return filled({ values: {}, valuesNote: "" }, common) as unknown as MeasurePayload;
 }
 
 /** The values of one tensor with every field in place; null when there are none. */
 export function completeValues(values: unknown): Values | null {
   if (!values || typeof values !== "object") return null;
-  return withDefaults({ title: "", stats: [], nan: 0, inf: 0, note: "", bars: null, grid: null }, values);
+  return filled({ title: "", stats: [], nan: 0, inf: 0, note: "", bars: null, grid: null }, values);
 }
 
 /** Outputs made before Python gave the word `trained` have it from their kind. */
 function completeSignature(given: unknown): Signature {
-  const made = withDefaults(SIGNATURE, given);
-  if (typeof present(given).trained === "string") return made;
-  return { ...made, trained: made.kind !== "parameter" ? "" : made.trainable ? "yes" : "frozen" };
+  const made = filled<Omit<Signature, "trained">>(SIGNATURE, given) as Signature;
+  made.trained ??= made.kind !== "parameter" ? "" : made.trainable ? "yes" : "frozen";
+  return made;
 }
 
 const COMMON = { schema: 1, version: "", view: "", headline: ["", ""], model: "", variable: "model", code: "", foot: "", live: false };
@@ -269,25 +271,7 @@ const CLASS: ClassFacts = { name: "", where: "", signature: "", doc: "", code: "
 
 const NODE: StateNode = { type: "", slots: [], runs: [] };
 
-const SIGNATURE: Signature = {
+const SIGNATURE: Omit<Signature, "trained"> = {
   kind: "parameter", shape: null, shapeText: "", dtype: "", device: "", count: 0, countText: "", bytes: 0, bytesText: "",
-  trainable: false, trained: "", persistent: true, saved: true, grad: "", tied: null, note: "", mark: "", optimizer: [],
+  trainable: false, persistent: true, saved: true, grad: "", tied: null, note: "", mark: "", optimizer: [],
 };
-
-function withDefaults<T extends object>(defaults: T, given: unknown): T {
-  return { ...defaults, ...present(given) } as T;
-}
-
-/** The fields of an object that hold something; null stays only where the default is null, so it is dropped here. */
-function present(given: unknown): Record<string, unknown> {
-  if (!given || typeof given !== "object") return {};
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== undefined));
-}
-
-function list(given: unknown): unknown[] {
-  return Array.isArray(given) ? given : [];
-}
-
-function number(given: unknown): number {
-  return typeof given === "number" ? given : 0;
-}

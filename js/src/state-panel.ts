@@ -1,21 +1,21 @@
 /** Parameters, buffers and what else a model holds: an ARIA grid, with the values of the selected tensor. */
-import { columnsOf, fitting, template, type Column } from "./columns";
+import { columnsOf, fitting, template, UNMEASURED, whenResized, type Column } from "./columns";
 import type { Context, Panel } from "./context";
 import { element, OURS, set, words } from "./elements";
 import { copyAndSay } from "./frame";
-import { List, ROW } from "./list";
+import { onKeys, type Commands } from "./keys";
+import { List, mark, ROW } from "./list";
 import { counted } from "./names";
 import type { Numbers, StatePayload } from "./payload";
 import { parse } from "./query";
 import { chip, searchBox, type SearchBox } from "./search-box";
 import { hear, tell } from "./selection";
-import { cellId, headCells, itemRow, mark, type Layout } from "./state-row";
+import { cellId, headCells, itemRow, type Layout } from "./state-row";
 import { StateTable, type Item, type Sorting, type StateRow } from "./state-table";
 import { codeFor, tensorDetail } from "./tensor-detail";
 import { TypeAhead } from "./type-ahead";
 
 const HEAD = 26;
-const UNMEASURED = 900;
 
 export class StatePanel implements Panel {
   readonly element: HTMLElement;
@@ -32,8 +32,10 @@ export class StatePanel implements Panel {
   /** The tensor that the panel shows at present. */
   private told: StateRow | null = null;
   private readonly typed = new TypeAhead({
-    begins: (text) => this.named(text, 0) >= 0,
-    go: (text) => this.typeAhead(text),
+    count: () => this.items.length,
+    at: () => this.at.row,
+    names: (index) => this.names(this.items[index]),
+    go: (index) => this.go(index, this.at.column),
   });
   private readonly box: SearchBox;
   private readonly grouping: HTMLButtonElement;
@@ -63,8 +65,7 @@ export class StatePanel implements Panel {
     });
     this.grid = element("div", { class: "scroller", role: "grid", tabindex: 0, "aria-label": "the state", ...OURS }, element("div", { role: "rowgroup" }, this.head), this.body);
     this.list = new List(this.grid, this.body, { count: () => this.items.length, height: () => ROW, row: (index) => this.row(index) }, HEAD);
-    this.grid.addEventListener("keydown", (event) => this.key(event));
-    this.grid.addEventListener("blur", () => this.typed.settle());
+    onKeys(this.grid, this.typed, this.commands);
     this.grid.addEventListener("click", (event) => this.click(event));
     const table = element("div", { class: "state" }, this.grid, orphans(payload.orphans), ...payload.remarks.map(remark));
     this.element = element("div", { class: "body" }, this.box.element, element("div", { class: "panes" }, table, this.detail));
@@ -74,14 +75,10 @@ export class StatePanel implements Panel {
 
   arrived(): () => void {
     const stop = hear(this.payload.model, this, (path) => this.follow(path));
-    const observer = typeof ResizeObserver === "function" ? new ResizeObserver(() => this.fit()) : null;
-    observer?.observe(this.grid);
+    const leave = whenResized(this.grid, () => this.fit());
     this.fit();
     this.list.restore();
-    return () => {
-      observer?.disconnect();
-      stop();
-    };
+    return () => (leave(), stop());
   }
 
   /** Goes to the first tensor at or below a module. */
@@ -220,41 +217,20 @@ export class StatePanel implements Panel {
     if (row !== undefined) this.go(Number(row), column);
   }
 
-  private key(event: KeyboardEvent): void {
-    const { key } = event;
-    if (event.altKey || event.metaKey || (event.ctrlKey && key !== "Home" && key !== "End")) return;
-    if (event.ctrlKey) this.go(key === "Home" ? -1 : this.items.length - 1, key === "Home" ? 0 : this.columns.length - 1);
-    else if (!this.typed.takes(key, this.commands[key])) {
-      if (!this.commands[key]) return;
-      this.commands[key]?.();
-    }
-    event.preventDefault();
+  /** What typed letters may begin: a tensor's name or its path. */
+  private names(item: Item | undefined): string[] {
+    return item?.kind === "tensor" ? [item.row.name, this.table.path(item.row)] : [];
   }
 
-  private typeAhead(text: string): void {
-    const found = this.named(text, this.at.row + (text.length === 1 ? 1 : 0));
-    if (found >= 0) this.go(found, this.at.column);
-  }
-
-  /** The next row from `start` on, going round, whose path or name begins with `prefix`. */
-  private named(prefix: string, start: number): number {
-    const wanted = prefix.toLowerCase();
-    const { length } = this.items;
-    for (let step = 0; step < length; step += 1) {
-      const index = (start + step + length) % length;
-      const item = this.items[index];
-      if (item?.kind === "tensor" && (item.row.name.toLowerCase().startsWith(wanted) || this.table.path(item.row).toLowerCase().startsWith(wanted))) return index;
-    }
-    return -1;
-  }
-
-  private readonly commands: Record<string, () => void> = {
+  private readonly commands: Commands = {
     ArrowDown: () => this.go(this.at.row + 1, this.at.column),
     ArrowUp: () => this.go(this.at.row - 1, this.at.column),
     ArrowLeft: () => this.go(this.at.row, this.at.column - 1),
     ArrowRight: () => this.go(this.at.row, this.at.column + 1),
     Home: () => this.go(this.at.row, 0),
     End: () => this.go(this.at.row, this.columns.length - 1),
+    "Ctrl+Home": () => this.go(-1, 0),
+    "Ctrl+End": () => this.go(this.items.length - 1, this.columns.length - 1),
     PageDown: () => this.go(Math.max(0, this.at.row) + this.list.page(), this.at.column),
     PageUp: () => this.go(Math.max(0, this.at.row - this.list.page()), this.at.column),
     Enter: () => {

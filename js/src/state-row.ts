@@ -1,6 +1,7 @@
 /** The rows of the state table as elements: the head, a tensor, and the lines between. */
 import type { Column } from "./columns";
 import { element, words } from "./elements";
+import { mark } from "./list";
 import { counted, shown } from "./names";
 import { textOf, type Item, type Sorting, type StateRow, type StateTable } from "./state-table";
 
@@ -36,13 +37,6 @@ export function itemRow(table: StateTable, item: Item, index: number, layout: La
     made.append(element("span", { role: "gridcell", id: cellId(index, 0), "aria-colspan": layout.all.length }, ...between(table, item)));
   }
   return made;
-}
-
-/** Shows whether a row is the selected one. */
-export function mark(row: Element, selected: boolean): void {
-  row.classList.toggle("selected", selected);
-  if (selected) row.setAttribute("aria-selected", "true");
-  else row.removeAttribute("aria-selected");
 }
 
 function between(table: StateTable, item: Item): (HTMLElement | string)[] {

@@ -1,8 +1,8 @@
 /** What there is to know about one tensor of a state: every column, its values, how to get it. */
 import type { Column } from "./columns";
 import type { Context } from "./context";
-import { howToGet } from "./detail-panel";
-import { element, lines, words } from "./elements";
+import { element, lines } from "./elements";
+import { howToGet, pairs } from "./facts";
 import { quoted } from "./names";
 import { completeValues, type Numbers, type StatePayload } from "./payload";
 import { noteOf, textOf, type StateRow, type StateTable } from "./state-table";
@@ -18,8 +18,7 @@ export function tensorDetail(table: StateTable, row: StateRow, columns: readonly
 /** All columns, those too that have no room in the table. */
 function facts(table: StateTable, row: StateRow, columns: readonly Column[]): HTMLElement {
   const told = columns.filter(({ key }) => key !== "tensor" && key !== "note").map(({ key, title }) => [title, textOf(table, row, key)] as const);
-  const pairs = [...told, ["note", noteOf(table, row)] as const].filter(([, text]) => text && text !== "–");
-  return element("dl", { class: "pairs" }, ...pairs.map(([title, text]) => element("div", {}, element("dt", {}, title), element("dd", {}, words(text, "", 1000)))));
+  return pairs([...told, ["note", noteOf(table, row)] as const].filter(([, text]) => text && text !== "–"));
 }
 
 function fill(payload: StatePayload, path: string, row: StateRow, box: HTMLElement, numbers: Numbers, context: Context): void {

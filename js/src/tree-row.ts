@@ -3,8 +3,10 @@ import { element, words } from "./elements";
 import { counted, cut, follow, join, shown } from "./names";
 import type { Entry, Subtree, TreePayload } from "./payload";
 import type { Row } from "./outline";
+import { chevron, indent, symbol } from "./row-head";
 import { ghostOf, isNote, isOpenable, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
 import { isLazy, tensorsOf } from "./traits";
+import { rowId } from "./walker";
 
 /** Signs beside the words, so that a flag is seen before it is read. */
 const SIGNS: Record<string, string> = {
@@ -12,14 +14,15 @@ const SIGNS: Record<string, string> = {
   "spectral-normed": "ƒ", pruned: "⊘", quantized: "#", "several devices": "≠", eval: "○", train: "●",
 };
 
-export function treeRow(tree: TreePayload, row: Row, id: string, selected: boolean): HTMLElement {
+export function treeRow(tree: TreePayload, row: Row, index: number, selected: boolean): HTMLElement {
   const { place } = row;
   const openable = isOpenable(tree, place);
   const made = element(
     "div",
     {
       role: "treeitem",
-      id,
+      id: rowId(index),
+      "data-index": index,
       class: `row ${place.kind}${selected ? " selected" : ""}${place.hit ? " hit" : ""}${isAlarming(tree, place) ? " careful" : ""}`,
       "aria-level": place.depth + 1,
       "aria-posinset": row.position,
@@ -43,22 +46,15 @@ function moduleCell(tree: TreePayload, place: Place, openable: boolean): HTMLEle
   return element(
     "span",
     { class: "module" },
-    indent(place),
-    element("span", { class: "chevron", "data-action": openable ? "toggle" : null }, openable ? (place.open ? "▾" : "▸") : ""),
-    element("i", { class: `kind ${isNote(ghost) ? "note" : ghost || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")}` }),
+    indent(place.depth),
+    chevron(openable ? place.open : null),
+    symbol(isNote(ghost) ? "note" : ghost || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")),
     words(place.parent ? labelOf(tree, place) : shown(""), "name"),
     subtree ? words(subtree.type, "type") : null,
     ghost ? words(ghost.what, "type") : null,
     ...pills(tree, place),
     subtree?.extra ? words(subtree.extra, "extra") : null,
   );
-}
-
-/** Hairline guides, one a level; very deep rows say their depth instead of moving out of sight. */
-function indent(place: Place): HTMLElement {
-  const made = element("span", { class: "indent" }, place.depth > 12 ? String(place.depth) : "");
-  made.style.setProperty("--depth", String(place.depth));
-  return made;
 }
 
 function pills(tree: TreePayload, place: Place): HTMLElement[] {
@@ -150,7 +146,7 @@ function ghostLine(tree: TreePayload, place: Place): HTMLElement {
   return element(
     "span",
     { class: "reason" },
-    indent(place),
+    indent(place.depth),
     words(reason && ghost?.fix ? `${reason}.` : (reason ?? "")),
     ghost?.fix ? element("span", {}, isNote(ghost) ? "All of it:" : "Fix:") : null,
     ghost?.fix ? element("code", { "data-action": "fix", title: "copy (c)" }, words(ghost.fix)) : null,

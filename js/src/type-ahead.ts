@@ -5,9 +5,12 @@ const PAUSE = 700;
 const WAIT = 300;
 
 interface Rows {
-  /** Whether a name among the rows begins so. */
-  begins(text: string): boolean;
-  go(text: string): void;
+  count(): number;
+  /** Where to begin. */
+  at(): number;
+  /** What the letters may begin. */
+  names(index: number): readonly string[];
+  go(index: number): void;
 }
 
 interface Waiting {
@@ -30,13 +33,14 @@ export class TypeAhead {
       this.text = "";
       return false;
     }
-    if (this.waiting && command && !this.rows.begins(this.text + key)) this.settle();
+    if (this.waiting && command && this.find(this.text + key, 0) < 0) this.settle();
     const text = this.goesOn() ? this.text + key : key;
     if (text.length === key.length && command) return this.wait(key, command);
     this.stop();
     this.text = text;
     this.last = Date.now();
-    this.rows.go(text);
+    const found = this.find(text, this.rows.at() + (text.length === 1 ? 1 : 0));
+    if (found >= 0) this.rows.go(found);
     return true;
   }
 
@@ -49,13 +53,24 @@ export class TypeAhead {
     command();
   }
 
+  /** The next row from `from` on, going round, with a name that begins so. */
+  private find(text: string, from: number): number {
+    const count = this.rows.count();
+    const wanted = text.toLowerCase();
+    for (let step = 0; step < count; step += 1) {
+      const index = (from + step + count) % count;
+      if (this.rows.names(index).some((name) => name.toLowerCase().startsWith(wanted))) return index;
+    }
+    return -1;
+  }
+
   private goesOn(): boolean {
     return this.text !== "" && (this.waiting !== null || Date.now() - this.last < PAUSE);
   }
 
   private wait(key: string, command: () => void): boolean {
     this.text = "";
-    if (!this.rows.begins(key)) return false;
+    if (this.find(key, 0) < 0) return false;
     this.text = key;
     this.waiting = { command, timer: setTimeout(() => this.settle(), WAIT) };
     return true;

@@ -1,4 +1,6 @@
 /** One view in one shadow root: the panel that a payload asks for, its frame, its theme, its keys. */
+// First, so that what gzip compares (32 KB) is code with code: 500 bytes.
+import style from "./style.css";
 import { repaint, type Asked, type Context, type Panel } from "./context";
 import { element } from "./elements";
 import { frame } from "./frame";
@@ -6,8 +8,8 @@ import { measurePanel } from "./measure-panel";
 import { PALETTES, variables } from "./palette";
 import { complete, decode, type Numbers, type Payload } from "./payload";
 import { presence } from "./presence";
+import { SheetPanel } from "./sheet-panel";
 import { StatePanel } from "./state-panel";
-import style from "./style.css";
 import { isDark, onThemeChange } from "./theme";
 import { TreePanel } from "./tree-panel";
 
@@ -44,6 +46,7 @@ export function show(host: HTMLElement, bytes: ArrayBuffer, ask: Context["ask"] 
 }
 
 function panelOf(payload: Payload, numbers: Numbers, context: Context): Panel {
+  if (payload.layout === "sheet") return new SheetPanel(payload, numbers, context);
   if (payload.view === "tree" && payload.subtrees.length) return new TreePanel(payload, context);
   if (payload.view === "state") return new StatePanel(payload, numbers, context);
   if (payload.view === "measure") return measurePanel(payload, numbers, context);

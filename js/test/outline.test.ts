@@ -73,14 +73,6 @@ describe("the rows of a tree", () => {
     expect(stepsTo(outline.tree, pathOf(outline.tree, outline.rows[9_999]!.place))?.length).toBe(9_999);
   });
 
-  it("finds names by their beginning, from a row on and round", () => {
-    const outline = opened(tree(gpt2()));
-    expect(outline.named("W", 0)).toBe(2);
-    expect(outline.named("w", 3)).toBe(3);
-    expect(outline.named("w", 4)).toBe(2);
-    expect(outline.named("zz", 0)).toBe(-1);
-  });
-
   it("opens all neighbours", () => {
     const outline = opened(tree(gpt2()));
     outline.openSiblings(outline.rows[8]!.place);

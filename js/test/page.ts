@@ -36,7 +36,7 @@ export function over(host: HTMLElement): Page {
     all,
     find,
     press(key, more = {}) {
-      const target = root.activeElement ?? find("[role=tree], [role=grid]");
+      const target = root.activeElement ?? find("[role=tree], [role=grid], [role=treegrid]");
       const event = new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...more });
       target.dispatchEvent(event);
       return event;

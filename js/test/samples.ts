@@ -210,3 +210,56 @@ export function hostile(): Sample {
   const classes = [{ name: image, where: image, signature: script, doc: image, code: script + long, codeNote: "" }];
   return common("tree", [image, script], { modules: 6, places: 6, subtrees, entries, classes, variable: "model", foot: image, code: script });
 }
+
+/** A net of the note that stopped in `net.l1`, as the look shows it; `more` rows stand behind. */
+export function explained(more: Sample[] = []): Sample {
+  const row = (path: string, name: string, kind: string, depth: number, flow: unknown[], share: number, rest: Sample = {}): Sample => ({
+    path, name, kind, depth, symbol: "own", cells: [{ text: "", flow, ...(rest.mark ? { mark: rest.mark } : {}) }, { text: "", share }], ...rest,
+  });
+  return common("explain", ["net.l1 got 2 numbers and has weights for 3.", "BigNet stopped in its 5th event."], {
+    layout: "sheet", title: "module", empty: "",
+    columns: [{ title: "what flows", kind: "flow", width: 170, grows: 3, yields: 1 }, { title: "time", kind: "bar", width: 90, grows: 0, yields: 3 }],
+    rows: [
+      row("", "(root)", "BigNet", 0, [[5], "→", "RuntimeError in net.l1"], 0.6, { mark: "broken" }),
+      row("l1", "l1", "MyLinear", 1, [[5], "→", [4]], 0.2, { symbol: "linear", details: [{ caption: "output", rows: [["mean", "0.5"], ["std", "1"]] }] }),
+      row("net", "net", "Net", 1, [[4], "→", "stopped inside"], 0.35, { mark: "broken" }),
+      row("net.l0", "l0", "MyLinear", 2, [[4], "→", [2]], 0.14, { symbol: "linear" }),
+      { name: "F.relu", kind: "function", depth: 2, symbol: "function", note: "no module: not in the tree", cells: ["2 → 2", { text: "1 ms", share: 0.02 }] },
+      row("net.l1", "l1", "MyLinear", 2, [[2], "·", [3, 1, null], "→", "inner sizes 2 ≠ 3"], 0.08, {
+        symbol: "linear", mark: "broken", note: "weight 3×1",
+        details: [
+          { caption: "why", mark: "broken", prose: "(2) @ (3×1) has inner sizes 2 and 3.\nThey must be equal." },
+          { caption: "tensors", head: ["name", "shape"], rows: [["weight", "3×1"], ["bias", "1"]] },
+          { caption: "put right", code: "self.l1 = MyLinear(2, 1)" },
+        ],
+      }),
+      ...more,
+    ],
+    notes: [{ caption: "Fix", prose: "make l0 give 3 numbers", code: "self.l0 = MyLinear(4, 3)" }, { prose: "not seen: what NumPy computed" }],
+  });
+}
+
+/** Checks without depth, with marks, a table of values beside each other and columns that give way. */
+export function checked(): { json: Sample; arrays: Parameters<typeof pack>[1] } {
+  const values = (title: string): Sample => ({
+    title, stats: [["mean", "1"]], nan: 0, inf: 0, note: "", bars: null, grid: { array: "g", slice: "[0:2, 0:2]", whole: true, texts: ["1", "2", "3", "4"], limit: 4, signed: true, shapeText: "2×2" },
+  });
+  const check = (name: string, mark: string, path: string, rest: Sample = {}): Sample => ({ name, mark, depth: 0, path, cells: ["seen", "why", { text: "8 of 10", share: 0.8 }, "12"], ...rest });
+  const json = common("diagnose", ["Unit 1 of l0 is dead:", "zero for all inputs."], {
+    layout: "sheet", title: "check", empty: "",
+    columns: [{ title: "what", kind: "words", width: 300, grows: 1, yields: 1 }, { title: "why", kind: "words", width: 300, yields: 4 }, { title: "rows", kind: "code", width: 300, yields: 4 }, { title: "count", kind: "number", width: 80, yields: 0 }],
+    rows: [
+      check("data arrives", "fine", ""),
+      check("it moves", "careful", "l0", { details: [{ caption: "", values: [values("before"), values("after")] }] }),
+      check("the loss falls", "absent", "l1", { note: "no loss was given" }),
+    ],
+    notes: [],
+  });
+  return { json, arrays: { g: { dtype: "float32", shape: [2, 2], data: Float32Array.from([1, 2, 3, 4]) } } };
+}
+
+/** So many rows, ten below each of them. */
+export function many(rows: number): Sample {
+  const made = Array.from({ length: rows }, (_, index) => ({ path: `m${index}`, name: `m${index}`, kind: "Linear", depth: index % 11 ? 1 : 0, symbol: "linear", cells: [`${index}`] }));
+  return common("trace", ["Many rows.", ""], { layout: "sheet", columns: [{ title: "number", kind: "number" }], rows: made });
+}

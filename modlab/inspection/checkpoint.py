@@ -30,9 +30,9 @@ _ITSELF = object()  # stands where a container holds one that it is in
 
 def read(path: str) -> TableRecord:
     """The table of a ``.safetensors`` file or its index, or of what ``torch.save`` wrote."""
-    file = _existing(path)
+    file = existing_file(path)
     if file.name.endswith(".index.json"):
-        rows = [row for shard, its in _shards(file).items() for row in _rows(shard) if row.path in its]
+        rows = [row for shard, its in shards_of(file).items() for row in _rows(shard) if row.path in its]
     else:
         rows = list(_rows(file))
     return TableRecord(file.name, tuple(_in_order(rows)), source=path)
@@ -40,18 +40,18 @@ def read(path: str) -> TableRecord:
 
 def measure(path: str, name: str) -> ValuesRecord:
     """The values of one tensor of the file; nothing else is read."""
-    file = _existing(path)
+    file = existing_file(path)
     if file.name.endswith(".index.json"):
-        file = next((shard for shard, its in _shards(file).items() if name in its), file)
+        file = next((shard for shard, its in shards_of(file).items() if name in its), file)
     if file.name.endswith(".index.json"):
         raise PathNotFoundError(f"{file.name} names no tensor {name!r}.")
-    tensor = _safetensor(file, name) if file.suffix == ".safetensors" else _at(_load(file, "cpu"), name)
+    tensor = _safetensor(file, name) if file.suffix == ".safetensors" else _at(loaded(file, "cpu"), name)
     if tensor is None:
         raise PathNotFoundError(f"{file.name} holds no tensor {name!r}.")
     return values.read(tensor, name)
 
 
-def _existing(path: str) -> Path:
+def existing_file(path: str) -> Path:
     file = Path(path)
     if not file.exists():  # a file that is really called "~" comes first
         file = Path(os.path.expanduser(path))
@@ -66,7 +66,7 @@ def _existing(path: str) -> Path:
     return file
 
 
-def _shards(index: Path) -> dict[Path, set[str]]:
+def shards_of(index: Path) -> dict[Path, set[str]]:
     """The files of a sharded checkpoint, each with the names of the tensors that the index says are in it."""
     shards: dict[str, set[str]] = {}
     for name, shard in _weight_map(index).items():
@@ -93,10 +93,10 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 def _rows(file: Path) -> Iterator[StateRecord]:
     if file.suffix == ".safetensors":
-        for name, entry in _header(file)[0].items():
-            yield _safe_row(name, entry)
+        for name, entry in header_of(file)[0].items():
+            yield header_row(name, entry)
     else:
-        for item in _flat(_load(file, "meta")):
+        for item in items_of(loaded(file, "meta")):
             yield _loaded_row(item)
 
 
@@ -128,7 +128,7 @@ def _in_order(rows: Iterable[StateRecord]) -> Iterator[StateRecord]:
         stack.extend(reversed(branch.below.values()))
 
 
-def _header(file: Path) -> tuple[dict[str, Any], int]:
+def header_of(file: Path) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where its data begins."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
@@ -141,7 +141,7 @@ def _header(file: Path) -> tuple[dict[str, Any], int]:
             raise CheckpointError(f"{file.name} is no safetensors file: its header is no JSON object.") from error
 
 
-def _safe_row(name: str, entry: Any) -> StateRecord:
+def header_row(name: str, entry: Any) -> StateRecord:
     try:
         shape = tuple(map(int, entry["shape"]))
         begin, end = map(int, entry["data_offsets"])
@@ -154,10 +154,10 @@ def _safe_row(name: str, entry: Any) -> StateRecord:
 
 
 def _safetensor(file: Path, name: str) -> Tensor | None:
-    header, begin = _header(file)
+    header, begin = header_of(file)
     if name not in header:
         return None
-    row = _safe_row(name, header[name])
+    row = header_row(name, header[name])
     dtype = getattr(torch, row.dtype, None)
     if dtype is None:
         raise CheckpointError(f"{name!r} has the dtype {row.dtype}, which this torch does not have.")
@@ -170,7 +170,7 @@ def _safetensor(file: Path, name: str) -> Tensor | None:
     return torch.from_numpy(raw).view(dtype).reshape(row.shape or ())
 
 
-def _load(file: Path, device: str) -> Any:
+def loaded(file: Path, device: str) -> Any:
     try:
         return _read(file, device)
     except Exception as error:
@@ -233,7 +233,7 @@ class _Item(NamedTuple):
     value: Any
 
 
-def _flat(content: Any) -> Iterator[_Item]:
+def items_of(content: Any) -> Iterator[_Item]:
     """Names and values, through nested dicts and lists: a training checkpoint holds a model, an optimizer, a step."""
     above: set[int] = set()  # ids of the containers that the next value is in
     taken: set[str] = set()
@@ -295,4 +295,4 @@ def _row(name: str, shape: tuple[int, ...] | None, dtype: str, device: str, coun
 
 
 def _at(content: Any, name: str) -> Tensor | None:
-    return next((item.value for item in _flat(content) if item.path == name and isinstance(item.value, Tensor)), None)
+    return next((item.value for item in items_of(content) if item.path == name and isinstance(item.value, Tensor)), None)

@@ -17,10 +17,10 @@ def require_module(thing: Any, function: str) -> Module:
     if stores.is_module(thing):
         found: Module = thing
         return found
-    raise NotAModuleError(f"modlab.{function}() got {_described(thing)}, and needs an nn.Module.\n  {_advice(thing, function)}")
+    raise NotAModuleError(f"modlab.{function}() got {described(thing)}, and needs an nn.Module.\n  {_advice(thing, function)}")
 
 
-def _described(thing: Any) -> str:
+def described(thing: Any) -> str:
     if issubclass(type(thing), type):
         return f"the class {thing.__name__} itself"
     if issubclass(type(thing), (str, os.PathLike)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
 
 
@@ -17,6 +18,7 @@ class Value:
         shape: of a tensor; -1 for a ragged size; None for what is none.
         number: the same number is the same tensor, within one trace; 0 for what is none.
         stats: if values were measured.
+        numbers: of a small tensor, in rows and columns.
         text: what it is, in words, if it is no tensor ("'relu'").
         note: what is to be known of it ("changed in place", "not looked into").
     """
@@ -29,6 +31,7 @@ class Value:
     requires_grad: bool = False
     number: int = 0
     stats: TensorStats | None = None
+    numbers: Matrix | None = None
     text: str = ""
     note: str = ""
 
@@ -51,6 +54,8 @@ class Event:
         training: the module's mode at the call.
         inputs: for a hook what it saw, for a gradient the gradient of the output.
         outputs: for a hook what it made of that, for a backward the gradients of parameters.
+        category: of a module, as in its tree ("linear", "own").
+        start: seconds after the trace's beginning.
         seconds: from begin to end, without what modlab itself took; `own_seconds` without the events inside.
         bytes: of new tensors among the outputs (views and tensors changed in place are none).
         memory: what the accelerator's allocator held more at the end than at the beginning; None where that is not known.
@@ -78,7 +83,67 @@ class Event:
     marks: tuple[str, ...] = ()
     error: str = ""
     times: int = 1
+    category: str = ""
+    start: float = 0.0
 
     def __repr__(self) -> str:
         place = "" if self.path is None else f"{self.path or '(root)'}: "
         return f"<{self.index} {place}{self.name}{f' raised {self.error}' if self.error else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a parameter has no gradient, or that it has one.
+
+    Attributes:
+        kind: one word: "gradient" (it has one), "zero", "frozen", "no_grad", "inference_mode", "detached", "off the path",
+            "not called", "not used", "integer", "overwritten", "set to None", "no backward", "buffer".
+        text: a sentence.
+        event: the number of the event that shows it, or -1.
+    """
+
+    path: str
+    kind: str
+    text: str
+    event: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class Uncalled:
+    """A module of the model that did not run, or not so that it could be seen."""
+
+    path: str
+    type: str
+    category: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRecord:
+    """A whole trace.
+
+    Attributes:
+        title: the model's class.
+        modules: how many modules can be called.
+        uncalled: those that were not.
+        reasons: one for each parameter.
+        remarks: what could not be seen, and why.
+        error: the exception that ended the trace, one line.
+        measured: whether values were measured.
+        cost: the seconds that modlab took, which are in no event.
+    """
+
+    title: str
+    modules: int
+    events: tuple[Event, ...]
+    uncalled: tuple[Uncalled, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    remarks: tuple[str, ...] = ()
+    error: str = ""
+    measured: bool = True
+    cost: float = 0.0

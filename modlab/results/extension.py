@@ -1,10 +1,15 @@
-"""``%load_ext modlab``: a module as the last line of a cell shows its tree. ``%unload_ext modlab`` ends it."""
+"""``%load_ext modlab``: a module as the last line of a cell shows its tree, and an error of a model is explained below its traceback.
+
+``%unload_ext modlab`` ends both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from html import escape
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from torch.nn import Module
 
@@ -13,6 +18,7 @@ from modlab.inspection import stores
 from modlab.results.tree import tree
 
 _before: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()  # per IPython: the printers that ours stand in for
+_below: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()  # per IPython: what is told of the end of each cell
 
 
 def _html(model: Module) -> str | None:
@@ -32,19 +38,50 @@ def _text(model: Module, printer: Any, cycle: bool) -> None:
     printer.text(repr(model) if stores.initialized(model) else stores.uninitialized_message(model))
 
 
+_CELL_ENDS = "post_run_cell"
 _OURS = {"text/html": _html, "text/plain": _text}
 
 
+def _explainer(ipython: Any) -> Callable[[Any], None]:
+    """What IPython tells of the end of each cell: an error that is known is explained, any other one passes in silence.
+
+    The traceback stands above it, as it is. Nothing of the cell is kept: neither the error nor the shell.
+    """
+    shell = ref(ipython)
+
+    def explain_below(result: Any = None) -> None:
+        error = getattr(result, "error_in_exec", None)
+        here = shell()
+        if here is None or not isinstance(error, Exception):  # an interruption needs no reason
+            return
+        try:
+            from modlab.results.explanation import explain
+
+            explanation = explain(error)
+            if explanation.family:
+                here.display_pub.publish(*here.display_formatter.format(explanation))
+        except Exception:  # noqa: BLE001 - the user's error must stay the only one
+            return
+
+    return explain_below
+
+
 def load(ipython: Any) -> None:
-    """Register the display of modules in one IPython."""
+    """Register the display of modules, and the explanation of errors, in one IPython."""
     if ipython in _before:
         return
+    _below[ipython] = _explainer(ipython)
+    ipython.events.register(_CELL_ENDS, _below[ipython])
     formatters = ipython.display_formatter.formatters
     _before[ipython] = {mime: formatters[mime].for_type(Module, printer) for mime, printer in _OURS.items()}
 
 
 def unload(ipython: Any) -> None:
     """Put back what was registered before."""
+    explainer = _below.pop(ipython, None)
+    if explainer is not None:
+        with suppress(ValueError):  # somebody else has taken it away
+            ipython.events.unregister(_CELL_ENDS, explainer)
     for mime, printer in _before.pop(ipython, {}).items():
         formatter = ipython.display_formatter.formatters[mime]
         if formatter.type_printers.get(Module) is not _OURS[mime]:

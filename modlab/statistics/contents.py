@@ -47,7 +47,7 @@ def contents_of(tensor: Tensor) -> Contents:
     Raises:
         NoValuesError: there are none.
     """
-    _require_values(tensor)
+    require_values(tensor)
     if hasattr(tensor, "to_local"):  # a DTensor; to see the other parts, the ranks would have to talk to each other
         part = contents_of(tensor.to_local())
         return part._replace(note="; ".join(filter(None, ["this rank's part of a DTensor", part.note])))
@@ -68,7 +68,8 @@ def contents_of(tensor: Tensor) -> Contents:
     return Contents(shape, [values], times, tensor.numel() - stored.numel(), note)
 
 
-def _require_values(tensor: Tensor) -> None:
+def require_values(tensor: Tensor) -> None:
+    """Raise the reason, where a tensor has no values to read."""
     if torch.nn.parameter.is_lazy(tensor):
         raise NoValuesError("lazy, without a shape before the first forward pass")
     if reason := _VIRTUAL.get(type(tensor).__name__):

@@ -1,0 +1,69 @@
+"""Modules that did not run, or not so that it could be seen; each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from torch import nn
+from torch.nn import Module
+
+from modlab.inspection import marks, stores
+from modlab.instrumentation.roster import is_fused, is_opaque, runs
+from modlab.records.trace import Uncalled
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.recorder import Recorder
+
+
+def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
+    """The topmost ones: what is below a module that did not run is not listed again. `error` is what ended the trace."""
+    times, cast = recorder.modules.times, recorder.roster
+    silent = ""
+    for path, module in cast.modules.items():
+        if silent and path.startswith(silent):
+            continue
+        silent = ""
+        if times[id(module)] or not runs(module):
+            continue
+        silent = f"{path}."
+        cls = type(module)
+        yield Uncalled(path, cls.__name__, marks.category(cls), _reason(recorder, path, module, error))
+
+
+def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
+    events = recorder.tape.calls
+    direct = recorder.operations.direct.get(id(module))
+    if direct is not None:
+        return f"called through .forward{_at(events[direct].where)}: its hooks were skipped"
+    if stores.contents(module).get("_compiled_call_impl") is not None:
+        return "compiled: whether it ran cannot be seen"
+    above = _above(recorder, path)
+    if above is not None:
+        name, outer = above
+        opaque = is_opaque(outer)
+        if opaque:
+            return f"inside {name}, which is {opaque}: not seen"
+        if isinstance(outer, nn.MultiheadAttention):
+            return f"{name} uses its weights without calling it"
+        if is_fused(outer):
+            return f"{name} ran as one fused step, without calling its parts"
+    for tensor_name, tensor in stores.named_tensors(module):
+        used = recorder.operations.used.get(id(tensor))
+        if used is not None:
+            return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
+    return "not reached: the pass had stopped before" if error else "never called in this trace"
+
+
+def _above(recorder: Recorder, path: str) -> tuple[str, Module] | None:
+    """The nearest module above that did run."""
+    while path:
+        path = path.rpartition(".")[0]
+        module = recorder.roster.modules[path]
+        if recorder.modules.times[id(module)]:
+            return path or "the model", module
+    return None
+
+
+def _at(where: str) -> str:
+    return f" at {where}" if where else ""

@@ -1,0 +1,38 @@
+"""The kinds of mistakes that are known, one file for each subject. To add one: a function, and a row in its file's FAMILIES."""
+
+from __future__ import annotations
+
+from modlab.instrumentation.accidents import (
+    arguments,
+    checkpoints,
+    constructors,
+    convolutions,
+    devices,
+    dtypes,
+    gradients,
+    hooking,
+    losses,
+    memory,
+    normalizations,
+    products,
+    shapes,
+)
+from modlab.instrumentation.accidents.scene import Family
+
+FAMILIES: tuple[Family, ...] = (
+    *memory.FAMILIES,
+    *products.FAMILIES,
+    *convolutions.FAMILIES,
+    *normalizations.FAMILIES,
+    *losses.FAMILIES,  # before what fails in the same way elsewhere
+    *shapes.FAMILIES,
+    *dtypes.FAMILIES,
+    *devices.FAMILIES,
+    *gradients.FAMILIES,
+    *checkpoints.FAMILIES,
+    *constructors.FAMILIES,
+    *arguments.FAMILIES,
+    *hooking.FAMILIES,
+    *hooking.RAISED,
+)
+"""Asked in order; the first that has something to say explains the error."""

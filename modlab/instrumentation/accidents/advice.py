@@ -1,0 +1,259 @@
+"""Lines of code that mend: a constructor with another size, the call with other arguments."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import re
+from collections.abc import Iterator
+from textwrap import dedent
+from typing import Any
+
+from torch import nn
+from torch.nn import Module
+
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import calls, operands
+from modlab.instrumentation.accidents.calls import Call
+from modlab.instrumentation.accidents.frames import Frame
+from modlab.instrumentation.accidents.scene import Scene, own, shape_of
+
+_MAKERS = ("randn", "rand", "zeros", "ones", "empty", "normal")
+WIDTHS = {"in_features", "in_channels", "num_features", "input_size", "embed_dim", "num_channels"}
+
+
+def is_torchs(module: Module) -> bool:
+    """Whether a class is one of ``torch.nn``'s own."""
+    return type(module).__module__.startswith("torch.nn.modules.")
+
+
+def constructor(module: Module, old: int, new: int, place: int = 0) -> str:
+    """The call that makes a module like this one, with one size changed; nothing where that is not known.
+
+    Args:
+        module: a layer of torch's own, or one whose constructor takes two sizes.
+        old: the size as it is.
+        new: as it should be.
+        place: which of the constructor's sizes: 0 for what comes in, 1 for what goes out.
+    """
+    if is_torchs(module):
+        return _of_torch(module, new, place)
+    names = _parameters(type(module))
+    weight = own(module, "weight")
+    shape = shape_of(weight)
+    if len(names) != 2 or shape is None or len(shape) != 2 or old not in shape:
+        return ""
+    sizes = [*shape] if "in" in names[0] and (shape[0] == old) == (place == 0) else [*reversed(shape)]
+    if sizes[place] != old:
+        return ""
+    sizes[place] = new
+    return f"{type(module).__name__}({', '.join(map(str, sizes))})"
+
+
+def _of_torch(module: Module, new: int, place: int) -> str:
+    held = stores.contents(module)
+    if type(module) is nn.Linear:
+        sizes = [held["in_features"], held["out_features"]]
+        sizes[place] = new
+        return f"nn.Linear({sizes[0]}, {sizes[1]}{'' if own(module, 'bias') is not None else ', bias=False'})"
+    try:
+        extra = module.extra_repr()
+    except Exception:  # noqa: BLE001 - a subclass's, or one whose attributes were taken away
+        return ""
+    parts = re.split(r", (?![^(]*\))", extra)
+    if len(parts) <= place or not re.search(r"\d+$", parts[place]):
+        return ""
+    parts[place] = re.sub(r"\d+$", str(new), parts[place])
+    shown = ", ".join(part for part in parts if not re.fullmatch(_DEFAULTS, part))
+    return f"nn.{type(module).__name__}({shown})"
+
+
+_DEFAULTS = r"stride=\((1, )*1,?\)|eps=1e-05|momentum=0\.1|affine=True|track_running_stats=True|elementwise_affine=True|bias=True"
+
+
+def _parameters(cls: type) -> list[str]:
+    """The names of what a constructor needs."""
+    try:
+        given = list(inspect.signature(cls).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def target(scene: Scene, path: str) -> tuple[str, str]:
+    """Where a module is assigned: in the class of its owner ("Net", "self.l1"), or from outside ("", "net[1]")."""
+    if scene.root is None:
+        return "", ""
+    if not path:
+        return "", name_of_root(scene)
+    parts = path.split(".")
+    end = len(parts)
+    while end > 1 and parts[end - 1].isdigit():
+        end -= 1
+    owner = calls.at(scene.root.module, ".".join(parts[: end - 1]))
+    if owner is None:
+        return "", ""
+    if parts[end - 1].isdigit() or is_torchs(owner):
+        written = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
+        return "", f"{name_of_root(scene)}{written}"
+    return type(owner).__name__, "self." + parts[end - 1] + "".join(f"[{part}]" for part in parts[end:])
+
+
+def name_of_root(scene: Scene) -> str:
+    """What the user calls the model: ``net`` in ``net(x)``."""
+    call = scene.call_expression()
+    written = call.func if call is not None else None
+    if isinstance(written, ast.Attribute) and scene.root is not None and scene.root.args is None:
+        written = written.value  # a method of the model
+    if written is not None and _is_plain(written):
+        return ast.unparse(written)
+    root = scene.root.module if scene.root is not None else None
+    return next((name for name, model in scene.models if model is root and name != "self"), "model")
+
+
+def renewed(scene: Scene, call: Call, made: str) -> tuple[str, str]:
+    """The same for the module of a call, also where that hangs in a plain list."""
+    if call.path is not None or not call.place.endswith("]"):
+        return assignment(scene, call.path or "", made) if call.path is not None else ("", "")
+    above = scene.calls[scene.calls.index(call) - 1]
+    return (above.type, f"self.{call.place.rpartition('.')[2]} = {made}") if made else (above.type, "")
+
+
+def _is_plain(node: ast.AST) -> bool:
+    """Whether an expression is a name, or attributes of one."""
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_plain(node.value))
+
+
+def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:
+    """The class in whose constructor a line stands (or nothing), and the line that assigns a new module."""
+    owner, name = target(scene, path)
+    return (owner, f"{name} = {made}") if name and made else (owner, "")
+
+
+def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None) -> str:
+    """The call of the outermost module as it is written, with a first argument of another shape, or with further arguments.
+
+    Nothing where the call is not known.
+    """
+    call = scene.call_expression()
+    if call is None:
+        return ""
+    arguments = [ast.unparse(argument) for argument in call.args]
+    named = [f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in call.keywords]
+    if shape is not None:
+        made = f"torch.randn({', '.join(map(str, shape))})"
+        if call.args:
+            arguments[0] = _with_shape(call.args[0], made)
+        elif call.keywords and call.keywords[0].arg:
+            named[0] = f"{call.keywords[0].arg}={_with_shape(call.keywords[0].value, made)}"
+    added = [f"{name}={value}" if named else value for name, value in (more or {}).items()]
+    return f"{ast.unparse(call.func)}({', '.join([*arguments, *named, *added])})"
+
+
+def _with_shape(node: ast.expr, made: str) -> str:
+    """``torch.randn(4)`` for ``torch.randn(5)``; with what else the maker was given."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MAKERS:
+        kept = [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords if k.arg not in (None, "size")]
+        sizes = made.removeprefix("torch.randn(").removesuffix(")")
+        return f"{ast.unparse(node.func)}({', '.join([sizes, *kept])})"
+    return made
+
+
+def width(module: Module) -> int | None:
+    """How many numbers a module's input has in its last place (or channels), if its kind or its code says so."""
+    held = stores.contents(module)
+    if is_torchs(module):
+        return next((held[name] for name in WIDTHS if type(held.get(name)) is int), None)
+    tree = forward_of(type(module))
+    if tree is None or not tree.args.args[1:]:
+        return None
+    first = tree.args.args[1].arg
+    for node in ast.walk(tree):
+        found = _multiplied(node, first, module)
+        if found is not None:
+            return found
+    child = entry(module, tree, first)
+    return width(child) if child is not None and child is not module else None
+
+
+def _multiplied(node: ast.AST, first: str, module: Module) -> int | None:
+    """The size that ``x @ self.weight`` or ``F.linear(x, self.weight)`` needs."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _is_name(node.left, first):
+        shape = shape_of(_own_attribute(node.right, module))
+        return shape[-2] if shape is not None and len(shape) > 1 else None
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("linear", "matmul")
+        and len(node.args) > 1
+    ):
+        shape = shape_of(_own_attribute(node.args[1], module)) if _is_name(node.args[0], first) else None
+        if shape is not None and len(shape) > 1:
+            return shape[-1] if node.func.attr == "linear" else shape[-2]
+    return None
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _own_attribute(node: ast.AST, module: Module) -> Any:
+    if isinstance(node, ast.Attribute) and _is_name(node.value, "self"):
+        return own(module, node.attr)
+    return None
+
+
+def entry(module: Module, tree: ast.FunctionDef, first: str) -> Module | None:
+    """The child that gets the first argument first: ``self.l0(x)``, or the first of ``for layer in self.layers``."""
+    if not is_torchs(module) or type(module) is nn.Sequential:
+        loops: dict[str, ast.expr] = {}
+        for node in _in_order(tree):
+            if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+                loops[node.target.id] = node.iter
+            if isinstance(node, ast.Call) and node.args and _is_name(node.args[0], first):
+                child = _child(node.func, module, loops)
+                if child is not None:
+                    return child
+    return None
+
+
+def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes, in the order of their lines."""
+    return iter(sorted((n for n in ast.walk(tree) if hasattr(n, "lineno")), key=lambda n: (n.lineno, isinstance(n, ast.Call))))
+
+
+def _child(node: ast.expr, module: Module, loops: dict[str, ast.expr]) -> Module | None:
+    if isinstance(node, ast.Name) and node.id in loops:
+        held = _followed(loops[node.id], module)
+        return next((c for _, c in stores.named_children(held) if c is not None), None) if stores.is_module(held) else None
+    found = _followed(node, module)
+    return found if stores.is_module(found) else None
+
+
+def _followed(node: ast.expr, module: Module) -> Any:
+    if isinstance(node, ast.Attribute):
+        owner = module if _is_name(node.value, "self") else _followed(node.value, module)
+        return operands.attribute(owner, node.attr) if stores.is_module(owner) else None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        held = _followed(node.value, module)
+        return dict(stores.named_children(held)).get(str(node.slice.value)) if stores.is_module(held) else None
+    return None
+
+
+def forward_of(cls: type) -> ast.FunctionDef | None:
+    """The source of a class's ``forward`` as a tree, if it can be had."""
+    forward = next((vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)), None)
+    if not inspect.isfunction(forward) or forward.__module__.startswith("torch.nn.modules.module"):
+        return None
+    code = forward.__code__
+    source, first = linecache.getlines(code.co_filename), code.co_firstlineno
+    last = max((line for _, _, line in code.co_lines() if line), default=first)
+    for end in range(last, last + 6):  # brackets may be closed below the last line that runs
+        try:
+            tree = ast.parse(dedent("".join(source[first - 1 : end])))
+        except (SyntaxError, ValueError):
+            continue
+        found = tree.body[0] if tree.body else None
+        return found if isinstance(found, ast.FunctionDef) else None
+    return None

@@ -1,0 +1,271 @@
+"""Calls: arguments of ``forward`` that are missing, too many or of another kind, and keys that a module does not have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from torch import nn
+from torch.nn import Module
+
+from modlab import format
+from modlab.errors import nearest
+from modlab.inspection import stores
+from modlab.instrumentation import values
+from modlab.instrumentation.accidents import advice, calls, earlier, hooking
+from modlab.instrumentation.accidents.calls import Call
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of
+from modlab.records.explanation import Fix
+
+_FORWARD = r"(\w+)\.forward\(\)"
+
+
+def _is_forward(scene: Scene, name: str) -> bool:
+    """Whether a TypeError is about the innermost module's own ``forward``: none of its code ran yet."""
+    call = scene.failing
+    if call is None or call.args is None or scene.inner is None or not scene.inner.is_torch:
+        return False
+    return any(base.__name__ == name for base in type(call.module).__mro__) and call.code_frame is None
+
+
+def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if not _is_forward(scene, match[1]):
+        return None
+    call = scene.failing
+    assert call is not None and call.args is not None
+    names = re.findall(r"'(\w+)'", match[3])
+    taken = [name for name in values.argument_names(type(call.module)) if not name.startswith("*")]
+    given = [*taken[: len(call.args)], *call.kwargs]
+    choices = {name: _choices(call.module, name) for name in names}
+    first_known = tuple(_first(choices[name]) or "..." for name in names)
+    more = [f"{name} chooses from {owner}: {_or(keys)}" for name, (owner, keys) in choices.items() if keys]
+    width, shape = _misfit(call)
+    if width is not None and shape is not None and scene.calls[0] is call:
+        child, number = width
+        more.append(f"{given[0]} has {format.plural(shape[-1], 'number')}, and {child} takes {number}")
+        wanted: tuple[int, ...] | None = (*shape[:-1], number)
+    else:
+        wanted = None
+    written = advice.written_call(scene, shape=wanted, more=dict(zip(names, first_known, strict=True))) if scene.calls[0] is call else ""
+    if not written:
+        written = f"{_self_name(scene, call)}({', '.join([*given, *first_known])})"
+    said = f"{', '.join(given)}" if given else "nothing"
+    return Verdict(
+        f"{scene.subject}'s forward takes {_and(taken)}; {_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
+        f"It was given {said}{' alone' if len(given) == 1 else ''}" + (f"; {'; '.join(more)}." if more else "."),
+        f"{_and(names)} missing",
+        (("given", ", ".join(f"{n} {described(v)}" for n,
+            v in zip(given, (*call.args, *call.kwargs.values()), strict=False)) or "nothing"), ("expected", ", ".join(taken)),
+         *((f"{name}: one of", ", ".join(map(repr, keys))) for name, (_, keys) in choices.items() if keys)),
+        (Fix("The call with all of them:", written),),
+    )  # fmt: skip
+
+
+def _self_name(scene: Scene, call: Call) -> str:
+    return advice.name_of_root(scene) if scene.calls[0] is call else f"self.{call.place.rpartition('.')[2]}"
+
+
+def _and(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
+
+
+def _or(keys: list[str]) -> str:
+    listed = [*map(repr, keys[:6]), *(["…"] if len(keys) > 6 else [])]
+    return ", ".join(listed[:-1]) + " or " + listed[-1] if len(listed) > 1 else "".join(listed)
+
+
+def _first(choice: tuple[str, list[str]]) -> str:
+    return repr(choice[1][0]) if choice[1] else ""
+
+
+def _choices(module: Module, name: str) -> tuple[str, list[str]]:
+    """The keys that an argument can be, where ``forward`` uses it to choose from a ModuleDict or ParameterDict of its own."""
+    tree = advice.forward_of(type(module))
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name) or node.slice.id != name:
+            continue
+        if isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name) and node.value.value.id == "self":
+            held = dict(stores.named_children(module)).get(node.value.attr)
+            if held is not None and issubclass(type(held), nn.ModuleDict):
+                return node.value.attr, [key for key, _ in stores.named_children(held)]
+    return "", []
+
+
+def _misfit(call: Call) -> tuple[tuple[str, int] | None, tuple[int, ...] | None]:
+    """The child that gets the first argument and the width it needs, if the argument has another one; and the argument's shape."""
+    shape = shape_of(call.args[0]) if call.args else None
+    tree = advice.forward_of(type(call.module))
+    if not shape or tree is None or not tree.args.args[1:]:
+        return None, shape
+    child = advice.entry(call.module, tree, tree.args.args[1].arg)
+    number = advice.width(child) if child is not None else None
+    if child is None or number is None or number == shape[-1] or len(shape) > 3:
+        return None, shape
+    return (calls.path_to(call.module, child) or type(child).__name__, number), shape
+
+
+def _too_many(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if not _is_forward(scene, match[1]):
+        return None
+    call = scene.failing
+    assert call is not None and call.args is not None
+    taken, given = [name for name in values.argument_names(type(call.module)) if not name.startswith("*")], len(call.args)
+    if call.given is not None and len(call.given) != given:
+        changed = hooking.of_kind(call.module, "_forward_pre_hooks")
+        if changed:
+            return hooking.changed_arguments(scene, changed, len(call.given), given, taken)
+    sequential = type(call.module) is nn.Sequential
+    return Verdict(
+        f"{scene.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), and was given {given}.",
+        "A Sequential passes one value from layer to layer." if sequential else "",
+        f"{given} arguments, takes {len(taken)}",
+        (("given", ", ".join(described(v) for v in call.args)), ("expected", ", ".join(taken))),
+        (Fix("Several inputs need a forward of your own:", "def forward(self, x, y): ..."),) if sequential
+        else (Fix("It takes:", f"{_self_name(scene, call)}({', '.join(taken)})"),),
+    )  # fmt: skip
+
+
+def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if not _is_forward(scene, match[1]):
+        return None
+    call, name = scene.failing, match[2]
+    assert call is not None
+    taken = [one.lstrip("*") for one in values.argument_names(type(call.module))]
+    close = nearest(name, taken, 1)
+    return Verdict(
+        f"{scene.subject}'s forward has no argument {name!r}.",
+        f"It takes {', '.join(taken) or 'none'}." + (f" Nearest: {close[0]!r}." if close else ""),
+        f"no argument {name!r}",
+        (("given", ", ".join(["…"] * bool(call.args) + [f"{k}=" for k in call.kwargs])), ("expected", ", ".join(taken))),
+        (Fix("If that was meant:", f"{_self_name(scene, call)}(..., {close[0]}=...)"),) if close else (),
+    )  # fmt: skip
+
+
+def _twice(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if not _is_forward(scene, match[1]):
+        return None
+    taken = values.argument_names(type(scene.failing.module)) if scene.failing is not None else ()
+    return Verdict(
+        f"{scene.subject}'s forward got {match[2]!r} twice: by its place and by its name.", f"It takes {', '.join(taken)}.",
+        f"{match[2]} twice",
+        (("expected", ", ".join(taken)),), (Fix("Leave one of them out."),),
+    )  # fmt: skip
+
+
+def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """A key that a ModuleDict does not have."""
+    call = scene.failing
+    if call is None or scene.inner is None or scene.inner.function != "__getitem__" or not issubclass(type(call.module), nn.ModuleDict):
+        return None
+    keys = [name for name, _ in stores.named_children(call.module)]
+    close = nearest(scene.message, keys, 1)
+    return Verdict(
+        f"{scene.subject} has no {scene.message!r}.", f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.", f"no {scene.message!r}",
+        (("given", repr(scene.message)), ("expected", ", ".join(map(repr, keys[:16])))),
+        (Fix("Nearest:", repr(close[0])),) if close else (),
+    )  # fmt: skip
+
+
+_GIVES = {"LSTM": "(output, (h, c))", "GRU": "(output, h)", "RNN": "(output, h)", "MultiheadAttention": "(output, weights)"}
+
+
+def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """A function of torch got something that is no tensor."""
+    function, argument, kind = match[1], match[2], match[3].rpartition(".")[2]
+    call = scene.failing
+    if scene.inner is None or not (call is not None or scene.inner.is_torch or scene.user is not None):
+        return None
+    verdict = hooking.raised_in(scene)
+    if verdict is not None:
+        return verdict
+    before = next(earlier.last(scene), None)
+    subject = scene.subject or function
+    more, fixes = "", [_mended(kind, argument)]
+    remarks: tuple[str, ...] = ()
+    if before is not None:
+        place, module = before
+        hooks = hooking.of_kind(module, "_forward_hooks")
+        if hooks:
+            name, where = hooks[-1]
+            more = f"The forward hook {name} on {place} ({where}) may have returned it."
+            fixes = [Fix("A forward hook returns None, or a new output of the same kind:", "return output")]
+            remarks = (f"What a forward hook returns takes the place of {place}'s output.",)
+        elif type(module).__name__ in _GIVES:
+            more = f"{place} ({type(module).__name__}) gives {_GIVES[type(module).__name__]}."
+            fixes = [Fix("Take the first of them:", "x, _ = self.rnn(x)")]
+    if not more and call is not None and scene.calls[0] is not call:
+        hooked = hooking.anywhere(scene, "_forward_hooks")
+        if hooked:
+            more = f"The forward hook {hooked[0][1]} on {hooked[0][0]} ({hooked[0][2]}) may have returned it."
+    return Verdict(
+        f"{subject} got {_said(kind)} where a tensor belongs ({argument} of {function}).", more, f"{_said(kind, bare=True)} ≠ Tensor",
+        (("given", _said(kind, bare=True)), ("expected", "Tensor")), tuple(fixes), remarks,
+    )  # fmt: skip
+
+
+def _said(kind: str, *, bare: bool = False) -> str:
+    name = {"NoneType": "None", "ndarray": "NumPy array"}.get(kind, kind)
+    return name if bare or name == "None" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _mended(kind: str, argument: str) -> Fix:
+    return {
+        "ndarray": Fix("Make a tensor of it (NumPy's numbers are float64):", "x = torch.from_numpy(x).float()"),
+        "list": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
+        "float": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
+        "int": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
+        "tuple": Fix("Take the part that is meant:", "x = x[0]"),
+        "NoneType": Fix("Something returned nothing: look for a forward, a hook or a function without return:", "return x"),
+        "dict": Fix("Take the part that is meant:", "x = x['input']"),
+    }.get(kind, Fix("Look at what it is:", f"print(type({argument}), {argument})"))
+
+
+def _list_member(scene: Scene, match: re.Match[str]) -> Verdict:
+    kind = match[2].rpartition(".")[2]
+    return Verdict(
+        f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{scene.within}.", "", f"{_said(kind, bare=True)} ≠ Tensor",
+        (("given", _said(kind, bare=True)), ("expected", "Tensor")), (_mended(kind, "x"),),
+    )  # fmt: skip
+
+
+def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """A module without a forward was called."""
+    call = scene.failing
+    if call is None:
+        return None
+    name = call.type
+    held: dict[str, Any] = {n: c for n, c in stores.named_children(call.module) if c is not None}
+    facts = (("class", name), ("children", format.plural(len(held), "module")))
+    if issubclass(type(call.module), (nn.ModuleList, nn.ModuleDict)):
+        return Verdict(
+            f"{scene.subject if scene.failing.path else f'A {name}'} holds modules, and runs none." if scene.failing is not None else "",
+            f"{name} has no forward.", "no forward", facts,
+            (Fix("Run them yourself:", "for layer in layers:\n    x = layer(x)"),
+                Fix("Or take what runs them in order:", "nn.Sequential(*layers)")),
+        )  # fmt: skip
+    near = [attr for cls in type(call.module).__mro__[:-1] for attr in vars(cls) if cls.__module__ != "torch.nn.modules.module"]
+    close = [attr for attr in nearest("forward", near, 3) if callable(getattr(type(call.module), attr, None)) and attr != "forward"]
+    typo = next(
+        (attr for attr in close if attr.lower().strip("_") in ("foward", "forwad", "forwards", "forword", "froward", "forward", "fowrard")),
+        "",
+    )
+    more = f"It has {typo!r}, which PyTorch does not look for." if typo else "Calling a module runs its forward."
+    return Verdict(
+        f"{scene.subject} has no forward: {'it' if scene.subject == name else name} does not say what it computes.", more, "no forward",
+        facts,
+        (Fix("Write it, in the class and not inside of __init__:", "def forward(self, x):\n    return ..."),),
+    )  # fmt: skip
+
+
+_T = (TypeError,)
+FAMILIES = (
+    Family("argument", _T, rf"{_FORWARD} missing (\d+) required (?:positional|keyword-only) arguments?: (.+)", _missing),
+    Family("argument", _T, rf"{_FORWARD} takes .*?(\d+) positional arguments? but (\d+) (?:were|was) given", _too_many),
+    Family("argument", _T, rf"{_FORWARD} got an unexpected keyword argument '(\w+)'", _unexpected),
+    Family("argument", _T, rf"{_FORWARD} got multiple values for argument '(\w+)'", _twice),
+    Family("argument", (KeyError,), r"^", _key),
+    Family("argument", _T, r"(\w+)\(\): argument '(\w+)' \(position \d+\) must be Tensor, not ([\w.]+)", _no_tensor),
+    Family("argument", _T, r"expected Tensor as element (\d+) in argument \d+, but got ([\w.]+)", _list_member),
+    Family("no forward", (NotImplementedError,), r'is missing the required "forward" function', _container),
+)

@@ -1,0 +1,168 @@
+"""Frames → the calls of modules that they belong to, and where each module is in the model."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn import Module
+
+from modlab.inspection import stores
+from modlab.instrumentation.accidents.frames import Frame
+
+SEARCHED = 60_000  # modules looked at to find one; it is nearly always a child or a grandchild
+_CALLS = ("_wrapped_call_impl", "_call_impl")
+_CONTAINERS = (list, tuple, dict)
+
+
+class Call:
+    """One module's part of the traceback.
+
+    Attributes:
+        module: whose method ran.
+        frames: its frames and those of plain functions that it called.
+        args, kwargs: what ``forward`` was called with; None where the module was not called as one.
+        given: the positional arguments before any pre-hook.
+        path: its dotted name; None if the model of the traceback does not have it registered.
+        place: how it is reached, in words; its path where it has one.
+        note: what is special about the place.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.frames: list[Frame] = []
+        self.args: tuple[Any, ...] | None = None
+        self.given: tuple[Any, ...] | None = None
+        self.kwargs: Mapping[str, Any] = {}
+        self.path: str | None = None
+        self.place = ""
+        self.note = ""
+
+    @property
+    def type(self) -> str:
+        """The class's name."""
+        return type(self.module).__name__
+
+    @property
+    def code_frame(self) -> Frame | None:
+        """The innermost frame of this call that is the module's own method, and not the machinery of calling."""
+        own = [frame for frame in self.frames if frame.owner is self.module and frame.function not in (*_CALLS, "inner")]
+        return own[-1] if own else None
+
+    def enter(self, frame: Frame) -> None:
+        """One more frame of this call."""
+        self.frames.append(frame)
+        if frame.function not in (*_CALLS, "inner") or not frame.is_torch or frame.owner is not self.module:
+            return
+        args, kwargs = frame.names.get("args"), frame.names.get("kwargs")
+        if type(args) is tuple and type(kwargs) is dict:
+            self.args, self.kwargs = args, kwargs
+            self.given = args if self.given is None else self.given
+
+
+def of_frames(frames: list[Frame]) -> list[Call]:
+    """The calls on the way, outermost first, each with its place in the first one that holds the others."""
+    calls: list[Call] = []
+    for frame in frames:
+        owner = frame.owner
+        if owner is not None and (not calls or calls[-1].module is not owner or _begins(frame, calls[-1])):
+            calls.append(Call(owner))
+        if calls:
+            calls[-1].enter(frame)
+    _place(calls)
+    return calls
+
+
+def _begins(frame: Frame, last: Call) -> bool:
+    """Whether a frame is a new call of the same module; a method that calls ``self(x)`` is one."""
+    if not frame.is_torch or frame.function not in _CALLS:
+        return False
+    if last.args is None and all(one.is_torch and one.function == "__call__" for one in last.frames):
+        return False  # a compiled module's own way in
+    return frame.function == _CALLS[0] or last.frames[-1].function != _CALLS[0]
+
+
+def _place(calls: list[Call]) -> None:
+    for i, call in enumerate(calls):
+        if i == 0:
+            call.path = ""
+            continue
+        above = calls[i - 1]
+        if call.module is above.module:
+            call.path, call.place, call.note = above.path, above.place, above.note
+            continue
+        for holder in (above, calls[0]) if i > 1 else (above,):
+            found = path_to(holder.module, call.module)
+            if found is None:
+                continue
+            call.path = None if holder.path is None else join(holder.path, found)
+            call.place = join(holder.place, found)
+            call.note = holder.note
+            break
+        else:
+            hidden = _in_attribute(above.module, call.module)
+            call.place = join(above.place, hidden) if hidden else type(call.module).__name__
+            call.note = "in a plain Python container: PyTorch does not see it" if hidden else "not a part of the model above"
+
+
+def join(above: str, name: str) -> str:
+    """A dotted name from two."""
+    return f"{above}.{name}" if above and name else above or name
+
+
+def path_to(root: Module, wanted: Module) -> str | None:
+    """The shortest dotted name of a module below another one, by identity."""
+    if root is wanted:
+        return ""
+    seen = {id(root)}
+    queue: deque[tuple[str, Module]] = deque([("", root)])
+    while queue and len(seen) < SEARCHED:
+        path, module = queue.popleft()
+        prefix = path + "." if path else ""
+        for name, child in stores.named_children(module):
+            if child is wanted:
+                return f"{prefix}{name}"
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                queue.append((f"{prefix}{name}", child))
+    return None
+
+
+def _in_attribute(holder: Module, wanted: Module) -> str:
+    """How a module is reached that hangs on another one unregistered: ``layers[0]``."""
+    for name, value in stores.contents(holder).items():
+        if name in stores.STANDARD:
+            continue
+        if value is wanted:
+            return str(name)
+        if type(value) in _CONTAINERS:
+            members = value.items() if type(value) is dict else enumerate(value)
+            found = next((key for key, member in members if member is wanted), None)
+            if found is not None:
+                return f"{name}[{found!r}]"
+    return ""
+
+
+def at(root: Module, path: str) -> Module | None:
+    """The module at a dotted name, out of the stores."""
+    module: Module | None = root
+    for part in path.split(".") if path else []:
+        if module is None:
+            return None
+        module = dict(stores.named_children(module)).get(part)
+    return module
+
+
+def earlier(call: Call, inner: Call) -> list[tuple[str, Module]]:
+    """The children that ran before `inner`, where that is certain: those of a Sequential."""
+    if type(call.module) is not nn.Sequential or inner.path is None or call.path is None:
+        return []
+    before: list[tuple[str, Module]] = []
+    for name, child in stores.named_children(call.module):
+        if child is inner.module:
+            return before
+        if child is not None:
+            before.append((name, child))
+    return []

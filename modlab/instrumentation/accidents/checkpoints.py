@@ -1,0 +1,230 @@
+"""Files and state_dicts: keys, shapes, and what ``torch.load`` refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+from modlab import format
+from modlab.errors import nearest
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shown, tuple_of
+from modlab.records.explanation import Fix
+
+_WRAPPERS = {
+    "module.": "DataParallel or DistributedDataParallel",
+    "_orig_mod.": "torch.compile",
+    "model.": "a class around the model",
+    "net.": "a class around the model",
+}
+_NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
+LISTED = 8
+
+
+def _keys(text: str, label: str) -> list[str]:
+    found = re.search(rf"{label} key\(s\) in state_dict: (.*?)\.\s*(?:\n|$)", text, re.DOTALL)
+    return re.findall(r'"([^"]*)"', found[1]) if found else []
+
+
+def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
+    missing, unexpected = _keys(scene.message, "Missing"), _keys(scene.message, "Unexpected")
+    sizes = re.findall(
+        r"size mismatch for ([^:]+): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, the shape in current model "
+        r"is torch\.Size\(\[([\d, ]*)\]\)",
+        scene.message,
+    )
+    odd = re.findall(r'While copying the parameter named "([^"]+)", (.*?)(?:\n|$)', scene.message)
+    model = match[1]
+    given = scene.local("state_dict")
+    if sizes and not missing and not unexpected:
+        return _sizes(scene, model, sizes)
+    if odd and not missing and not unexpected and not sizes:
+        return Verdict(
+            f"{odd[0][0]} cannot be copied from the file into {model}.",
+            f"{odd[0][1][:1].upper()}{odd[0][1][1:200]}.",
+            "",
+            tuple((key, why[:120]) for key, why in odd[:LISTED]),
+        )
+    facts = [(f"missing in the file: {len(missing):,}", _some(missing)), (f"unknown to the model: {len(unexpected):,}", _some(unexpected))]
+    facts += [(f"shape of {key}", f"file ({old}), model ({new})") for key, old, new in sizes[:LISTED]]
+    name = advice.name_of_root(scene)
+    prefix = _prefix(missing, unexpected)
+    if prefix is not None:
+        wrapper = _WRAPPERS.get(prefix[1], "a class around the model")
+        more = f"in {'the file' if prefix[0] == 'file' else 'the model'}: {wrapper} put it there"
+        return Verdict(
+            f"Only the prefix {prefix[1]!r} differs, {more}.",
+            f"{'The name fits' if len(missing) == 1 else f'All {len(missing):,} names fit'} without it.", "",
+            tuple(fact for fact in facts if fact[1]), (_renaming(name, prefix),),
+        )  # fmt: skip
+    nested = next((key for key in _NESTED if key in unexpected and _is_mapping(given, key)), None)
+    if nested is None and type(given) is dict:
+        nested = next((key for key in unexpected if _is_mapping(given, key)), None)
+    if nested is not None:
+        return Verdict(
+            f"What was given is a whole checkpoint: the weights are under its key {nested!r}.",
+            f"{model} knows none of {_some(unexpected)}.", "",
+            tuple(fact for fact in facts if fact[1]), (Fix("", f"{name}.load_state_dict(checkpoint[{nested!r}])"),),
+        )  # fmt: skip
+    return _names(model, name, missing, unexpected, sizes, facts)
+
+
+def _names(model: str, name: str, missing: list[str], unexpected: list[str], sizes: list[Any], facts: list[tuple[str, str]]) -> Verdict:
+    pairs = [(key, close[0]) for key in missing[:LISTED] if (close := nearest(key, unexpected, 1))]
+    words = []
+    if missing:
+        words.append(f"{len(missing):,} of the model's names {'is' if len(missing) == 1 else 'are'} not in the file")
+    if unexpected:
+        words.append(f"{len(unexpected):,} of the file's {'is' if len(unexpected) == 1 else 'are'} not in the model")
+    if sizes:
+        words.append(f"{format.plural(len(sizes), 'shape differs', 'shapes differ')}")
+    fixes = []
+    if pairs and unexpected:
+        renamed = ", ".join(f"{old!r}: {new!r}" for new, old in pairs[:4])
+        fixes.append(
+            Fix(
+                "If they are the same under other names:",
+                f"names = {{{renamed}}}\n{name}.load_state_dict({{names.get(k, k): v for k, v in state.items()}})",
+            )
+        )
+    fixes.append(
+        Fix(
+            "To load what fits, and to be told what did not (shapes must fit even so):",
+            f"print({name}.load_state_dict(state, strict=False))",
+        )
+    )
+    return Verdict(f"{model} and the file differ: {' and '.join(words)}.", "Nothing is left unsaid by strict=True: it refuses.", "",
+                   (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in pairs[:4])),
+                   tuple(fixes))  # fmt: skip
+
+
+def _sizes(scene: Scene, model: str, sizes: list[tuple[str, str, str]]) -> Verdict:
+    key, old, new = sizes[0]
+    before, after = tuple_of(old), tuple_of(new)
+    name = advice.name_of_root(scene)
+    more = f", and {len(sizes) - 1:,} more differ" if len(sizes) > 1 else ""
+    return Verdict(
+        f"{key} is {before} in the file and {after} in {model}{more}.",
+        "The names fit, the sizes do not; strict=False does not forgive that.",
+        f"{shown(before)} ≠ {shown(after)}", tuple((k, f"file ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
+        (Fix("Build the model with the sizes that it was saved with; else leave those tensors out:",
+             f"own = {name}.state_dict()\nfitting = "
+             f"{{k: v for k, v in state.items() if k in own and v.shape == own[k].shape}}\n{name}.load_state_dict(fitting, strict=False)"),
+                 ),
+    )  # fmt: skip
+
+
+def _prefix(missing: list[str], unexpected: list[str]) -> tuple[str, str] | None:
+    """The prefix that one side has, and which side ("file" or "model"), if that is all the difference."""
+    if not missing or len(missing) != len(unexpected):
+        return None
+    for side, longer, shorter in (("file", unexpected, missing), ("model", missing, unexpected)):
+        if longer[0].endswith(shorter[0]) and len(longer[0]) > len(shorter[0]):
+            prefix = longer[0][: len(longer[0]) - len(shorter[0])]
+            if prefix.endswith(".") and {prefix + key for key in shorter} == set(longer):
+                return side, prefix
+    return None
+
+
+def _renaming(name: str, prefix: tuple[str, str]) -> Fix:
+    side, text = prefix
+    new = f"k.removeprefix({text!r})" if side == "file" else f"{text!r} + k"
+    return Fix(f"{'Take it off' if side == 'file' else 'Put it on'}:", f"{name}.load_state_dict({{{new}: v for k, v in state.items()}})")
+
+
+def _is_mapping(given: Any, key: str) -> bool:
+    value = dict.get(given, key) if issubclass(type(given), dict) else None
+    return issubclass(type(value), dict) and (not value or any(issubclass(type(part), Tensor) for part in dict.values(value)))
+
+
+def _some(keys: Iterable[str]) -> str:
+    listed = list(keys)
+    return ", ".join(listed[:4]) + (f", … ({len(listed):,})" if len(listed) > 4 else "")
+
+
+def _not_a_dict(scene: Scene, match: re.Match[str]) -> Verdict:
+    kind = match[1].rpartition(".")[2]
+    given = scene.local("state_dict")
+    name = advice.name_of_root(scene)
+    fix = (
+        Fix("Its weights are its state_dict:", f"{name}.load_state_dict(other.state_dict())")
+        if stores.is_module(given)
+        else Fix("A path is read first:", f"{name}.load_state_dict(torch.load(path))")
+    )
+    return Verdict(
+        f"load_state_dict got a {kind}, and needs a state_dict: names and tensors.", "", "", (("given", kind), ("expected", "dict")), (fix,)
+    )
+
+
+def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
+    kind = re.search(r"Unsupported (?:global|class|operand)[^:\n]*:? ?(?:GLOBAL )?([\w.]+)", scene.message)
+    allowed = re.search(r"GLOBAL ([\w.<>]+) was not an allowed global", scene.message)
+    what = allowed or kind
+    cls = what[1] if what else "a class"
+    short = cls.rpartition(".")[2]
+    path = _path(scene)
+    own = cls.startswith("__main__.") or not cls.startswith(("torch.", "numpy.", "collections.", "builtins."))
+    fixes = [
+        Fix(
+            "If you made the file yourself or trust who did: reading it then may run code that is stored in it.",
+            f"torch.load({path}, weights_only=False)",
+        )
+    ]
+    if cls.startswith("numpy."):
+        fixes.insert(
+            0,
+            Fix(
+                "Save plain numbers and tensors (float(x), torch.as_tensor(x)); then it needs no trust:",
+                "torch.save({'loss': float(loss), ...}, path)",
+            ),
+        )
+    else:
+        if what:
+            fixes.append(Fix("Or allow this class alone:", f"with torch.serialization.safe_globals([{short}]):\n    torch.load({path})"))
+        fixes.insert(
+            0,
+            Fix(
+                "Better save the weights without the class, and build the model anew:",
+                "torch.save(model.state_dict(), path)\nmodel.load_state_dict(torch.load(path))",
+            ),
+        )
+    return Verdict(
+        f"The file holds more than weights: {cls}{', a class of yours' if own and what else ''}.",
+        "torch.load reads with weights_only=True, which runs no code that is stored in a file.", "",
+        (("refused", cls),), tuple(fixes), ("What is in the file can be seen without running it: modlab.state(path).",),
+    )  # fmt: skip
+
+
+def _path(scene: Scene) -> str:
+    given = scene.local("f")
+    return repr(given) if type(given) is str and "/" not in given and "\\" not in given else "path"
+
+
+def _no_folder(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save makes none.", "", "", (),
+        (Fix("Make it first:", "os.makedirs(os.path.dirname(path), exist_ok=True)"),),
+    )  # fmt: skip
+
+
+def _groups(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        "The optimizer's state is of other parameters: its groups differ from those of this optimizer.",
+        "Number and order of the parameters must be what they were.", "", (),
+        (Fix("Build model and optimizer just as they were when it was saved; state is matched by position, not by name."),),
+    )  # fmt: skip
+
+
+_R = (RuntimeError,)
+FAMILIES = (
+    Family("state_dict", _R, r"Error\(s\) in loading state_dict for ([^:\n]+):", _state_dict),
+    Family("state_dict", (TypeError,), r"Expected state_dict to be dict-like, got <class '([^']+)'>", _not_a_dict),
+    Family("weights_only", (Exception,), r"Weights only load failed", _refused),
+    Family("file", _R, r"Parent directory (.+?) does not exist", _no_folder),
+    Family("state_dict", (ValueError,),
+        r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)", _groups),
+)  # fmt: skip

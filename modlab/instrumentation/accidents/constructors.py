@@ -1,0 +1,345 @@
+"""Building: ``super().__init__()``, names that do not exist, what cannot be registered, and optimizers without parameters."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import Module
+
+from modlab import format
+from modlab.errors import nearest
+from modlab.inspection import ghosts, stores
+from modlab.instrumentation.accidents import operands, sources
+from modlab.instrumentation.accidents.frames import Frame
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
+from modlab.records.explanation import Fix
+
+_ASKED = 2_000  # modules asked for what they hide
+
+
+def _constructor(scene: Scene, module: Module) -> Frame | None:
+    return next((f for f in reversed(scene.frames) if f.function == "__init__" and f.is_users and f.owner is module), None)
+
+
+def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    module = scene.module
+    if module is None or stores.initialized(module):
+        return None
+    name = type(module).__name__
+    frame = _constructor(scene, module)
+    late = frame is not None and any(
+        number > frame.line and "super().__init__" in line or "Module.__init__" in line for number, line in frame.lines()
+    )
+    what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
+    said = f"{name} assigns {what} before super().__init__() has run" if late else f"{name}'s constructor never calls super().__init__()"
+    return Verdict(
+        f"{said}.", f"{'Until then' if late else 'Without it'} there is no store to register {what} in.", "",
+        (("line", frame.text),) if frame is not None else (),
+        (Fix("Put it first in the constructor:",
+            f"class {name}(nn.Module):\n    def __init__(self, ...):\n        super().__init__()\n        "
+            f"{'...' if frame is None else frame.text}"),),
+    )  # fmt: skip
+
+
+def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """A private store is missing: the module was used although its constructor never ran the base class's."""
+    module = scene.module
+    if module is None or stores.initialized(module):
+        return None
+    name = type(module).__name__
+    return Verdict(
+        f"{name} was never initialised: its constructor does not call super().__init__().",
+        f"So it has no {match[2]}, nor any other store.", "never initialised", (("missing", match[2]),),
+        (Fix("Put it first in the constructor:",
+            f"class {name}(nn.Module):\n    def __init__(self, ...):\n        super().__init__()\n        ..."),),
+    )  # fmt: skip
+
+
+_OF_TENSORS = {
+    "device": "next({0}.parameters()).device",
+    "dtype": "next({0}.parameters()).dtype",
+    "shape": "[p.shape for p in {0}.parameters()]",
+    "grad": "[p.grad for p in {0}.parameters()]",
+}
+
+
+def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    module = scene.module
+    if module is None or scene.inner is None or scene.inner.function != "__getattr__" or type(module).__name__ != match[1]:
+        return None
+    wanted = match[2]
+    cls, held = type(module), stores.contents(module)
+    if any(wanted in vars(base) for base in cls.__mro__):
+        return Verdict(
+            f"{cls.__name__}.{wanted} is a property, and its own code raised an AttributeError.",
+            "Python then asks the module for the name, which hides the first error.", "", (("property", wanted),),
+            (Fix("Call its function to see that error:", f"type(model).{wanted}.fget(model)"),),
+        )  # fmt: skip
+    own = [name for store in ("_modules", "_parameters", "_buffers") for name in held.get(store) or ()]
+    plain = [name for name in held if name not in stores.STANDARD]
+    methods = [name for base in cls.__mro__ for name in vars(base) if not name.startswith("_")]
+    close = nearest(wanted, [*own, *plain, *methods], 1)
+    inside = [(name, child) for name, child in stores.named_children(module) if child is not None]
+    wrapped = next(
+        (
+            name
+            for name, child in inside
+            if len(inside) == 1 and (wanted in (stores.contents(child).get("_modules") or {}) or hasattr(type(child), wanted))
+        ),
+        "",
+    )
+    typo = next((n for n in vars(cls) if re.fullmatch(r"_+[a-z]+_+", n) and n.strip("_") == "init" and n != "__init__"), "")
+    fixes = []
+    if typo:
+        fixes.append(Fix(f"{typo} is not Python's constructor, so nothing in it has run:", "def __init__(self, ...):"))
+    elif wrapped:
+        fixes.append(Fix("The module inside it has one:", f"model.{wrapped}.{wanted}"))
+    elif wanted in _OF_TENSORS and wanted not in own:
+        fixes.append(
+            Fix("Tensors have that, modules have not; each of its parameters can have another:", _OF_TENSORS[wanted].format("model"))
+        )
+    elif close:
+        fixes.append(Fix("Nearest:", close[0]))
+    subject = scene.subject or cls.__name__
+    listed = ", ".join(own[:8]) or "no module, parameter or buffer"
+    return Verdict(
+        f"{subject} has no {wanted!r}" + (f" ({cls.__name__})." if subject != cls.__name__ and "(" not in subject else "."),
+        f"It has {listed}{', …' if len(own) > 8 else ''}.", f"no {wanted!r}",
+        (("asked for", wanted), ("there is", listed)), tuple(fixes),
+    )  # fmt: skip
+
+
+def _base_arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    inner = scene.inner
+    if inner is None or inner.function != "__init__" or not inner.is_torch or not inner.code.co_filename.endswith("module.py"):
+        return None
+    name = scene.failing.type if scene.failing is not None else "The class"
+    return Verdict(
+        f"{name} passes arguments on to nn.Module, which takes none.", "super().__init__() is called without them.", "", (),
+        (Fix("", "super().__init__()"),),
+    )  # fmt: skip
+
+
+def _not_a_module(scene: Scene, match: re.Match[str]) -> Verdict:
+    what = match[1]
+    given = scene.local("module")
+    short = what.rpartition(".")[2]
+    holder = scene.failing.type if scene.failing is not None else "A module"
+    if type(given) is type or issubclass(type(given), type):
+        said, fix = f"the class {short} itself", Fix("Make one:", f"nn.{short}()" if hasattr(nn, short) else f"{short}()")
+    elif type(given) in (list, tuple):
+        said, fix = (
+            f"a {type(given).__name__} of modules",
+            Fix("Unpack it:", f"nn.{holder}(*layers)" if holder == "Sequential" else "nn.ModuleList(layers)"),
+        )
+    elif callable(given):
+        known = {
+            "relu": "nn.ReLU()",
+            "tanh": "nn.Tanh()",
+            "sigmoid": "nn.Sigmoid()",
+            "softmax": "nn.Softmax(dim=-1)",
+            "flatten": "nn.Flatten()",
+        }
+        said, fix = f"the function {short}", Fix("Take the module that does the same:", known.get(short, "class Step(nn.Module): ..."))
+    else:
+        said, fix = f"a {short}", Fix("It takes instances of nn.Module only.")
+    return Verdict(f"{holder} takes modules, and got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
+
+
+def _taken(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    module, name = scene.module, match[1]
+    if module is None:
+        return None
+    of_class = any(name in vars(base) for base in type(module).__mro__)
+    why = f"every {type(module).__name__} has it as a method or attribute" if of_class else "it was assigned before, as a plain attribute"
+    return Verdict(
+        f"{scene.subject} has {name!r} already: nothing can be registered under that name.", f"{why[0].upper()}{why[1:]}.", "",
+        (("name", name),),
+        (Fix("Take another name:", f"{name}_"),
+            ) if of_class else (Fix("Register it at once, and do not assign it first:", f'self.register_buffer("{name}", ...)'),),
+    )  # fmt: skip
+
+
+def _dotted(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if scene.module is None:
+        return None
+    name = scene.local("name")
+    return Verdict(
+        f"A {match[1]}'s name cannot hold a dot: {name!r}.", "The dots of a path separate a module from what it holds.", "",
+        (("name", str(name)),),
+        (Fix("Take another sign:", str(name).replace(".", "_")),),
+    )  # fmt: skip
+
+
+def _cannot_assign(scene: Scene, match: re.Match[str]) -> Verdict:
+    given, kind, name = match[1].rpartition(".")[2], match[2], match[3]
+    tensor = "Tensor" in given
+    subject = scene.subject or "The module"
+    holds = {"parameter": "a parameter", "buffer": "a buffer", "child module": "a module"}[kind]
+    fix = (
+        Fix("Make it one:", f"self.{name} = nn.Parameter(tensor)")
+        if kind == "parameter" and tensor
+        else Fix("Take the name back first:", f"del model.{name}")
+    )
+    return Verdict(
+        f"{name!r} is reserved for {holds} in {subject}, and cannot take a {given}.",
+        "A name that was registered keeps its kind.",
+        "",
+        (("given", given), ("expected", kind)),
+        (fix,),
+    )
+
+
+def _heads(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    width, heads = scene.local("embed_dim"), scene.local("num_heads")
+    if type(width) is not int or type(heads) is not int:
+        return None
+    fitting = max((n for n in range(1, heads + 1) if width % n == 0), default=1)
+    return Verdict(
+        f"{width} numbers cannot be shared evenly among {heads} heads.", "embed_dim must be a multiple of num_heads.", "",
+        (("embed_dim", str(width)), ("num_heads", str(heads))),
+        (Fix("A number of heads that divides it:", f"nn.MultiheadAttention({width}, {fitting})"),),
+    )  # fmt: skip
+
+
+def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
+    cls = scene.local("module_cls")
+    name = cls.__name__ if isinstance(cls, type) else "The module"
+    return Verdict(
+        f"{name}'s constructor has no device argument, which skip_init needs.",
+        "It builds the module on the meta device, where nothing is initialised.", "", (("class", name),),
+        (Fix("Pass device and dtype on to every parameter:",
+            "def __init__(self, ..., device=None, dtype=None):\n    self.weight = nn.Parameter(torch.empty(..., device=device, "
+            "dtype=dtype))"),
+         Fix("Or build it there without skip_init:", f"with torch.device('meta'):\n    model = {name}(...)")),
+    )  # fmt: skip
+
+
+# ---- optimizers --------------------------------------------------------------------------------------------------------------
+
+
+def _optimizer(scene: Scene) -> Frame | None:
+    return next((f for f in reversed(scene.frames) if f.is_torch and "/optim/" in f.code.co_filename.replace("\\", "/")), None)
+
+
+def _model(scene: Scene) -> tuple[str, Module] | None:
+    """The model whose parameters were passed, by the expression ``model.parameters()``."""
+    frame = scene.user
+    expression = frame.expression() if frame is not None else None
+    for node in ast.walk(expression) if expression is not None else ():
+        if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters") and frame is not None:
+            found = operands.follow(node.value, frame)
+            if stores.is_module(found):
+                return ast.unparse(node.value), found
+    return scene.models[0] if scene.models else None
+
+
+def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    if _optimizer(scene) is None:
+        return None
+    found = _model(scene)
+    if found is None:
+        return Verdict(
+            "The optimizer got no parameter at all.", "An iterator that was used before is empty, too.", "", (),
+            (Fix("Pass a fresh one, of a model that has parameters:", "torch.optim.SGD(model.parameters(), lr=0.1)"),),
+        )  # fmt: skip
+    name, model = found
+    cls = type(model).__name__
+    modules = list(sources.walk(model, _ASKED))
+    own = sum(1 for _, module in modules for _, tensor in stores.named_tensors(module) if issubclass(type(tensor), nn.Parameter))
+    if own:
+        return Verdict(
+            f"The optimizer got an empty list, though {name} has {format.plural(own, 'parameter')}.",
+            "The iterator was used up before, or a filter let none through.", "", ((f"{name}: parameters", str(own)),),
+            (Fix("Make a list once, if it is needed twice:", f"parameters = list({name}.parameters())"),),
+        )  # fmt: skip
+    finder = ghosts.Finder(module for _, module in modules)
+    hidden = [(path, ghost) for path, module in modules for ghost in finder.find(module) if not ghost.harmless]
+    if hidden:
+        path, ghost = hidden[0]
+        place = f"{path}.{ghost.name}" if path else ghost.name
+        return Verdict(
+            f"{cls} has no registered parameter: its {ghost.what} in {place} {'is' if ghost.modules + ghost.tensors == 1 else 'are'} "
+            f"hidden from PyTorch.", f"They are {ghost.reason}.", "",
+            tuple((f"{p}.{g.name}" if p else g.name, f"{g.what}, {format.plural(g.parameters, 'number')}") for p, g in hidden[:8]),
+            (Fix("Register them, in the constructor:", ghost.fix),),
+        )  # fmt: skip
+    typo = next((n for n in vars(type(model)) if n.strip("_") == "init" and n != "__init__"), "")
+    if typo:
+        return Verdict(
+            f"{cls} has no parameter: its constructor is called {typo}, which Python never runs.",
+            "",
+            "",
+            (("class", cls), ("found", typo)),
+            (Fix("Two underscores on each side:", "def __init__(self, ...):"),),
+        )
+    made = sources.lines(scene, re.compile(r"nn\.(?:Linear|Conv\d?d?|Embedding|LSTM|GRU|Parameter)\("))
+    more = (
+        "Layers made inside forward are new at each call, and nobody owns them."
+        if made
+        else "Nothing was assigned to self in its constructor."
+    )
+    return Verdict(
+        f"{cls} has no parameter: there is nothing to train.", more, "", (("model", name), ("modules", str(len(modules))), *made),
+        (Fix("Make the layers in the constructor, as attributes:", "self.layer = nn.Linear(...)"),),
+    )  # fmt: skip
+
+
+def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    frame = _optimizer(scene)
+    given: Any = scene.local("params")
+    if frame is None or not (stores.is_module(given) or issubclass(type(given), Tensor)):
+        return None
+    what = type(given).__name__
+    name = next((n for n, m in scene.models if m is given), "model")
+    fix = Fix("Pass its parameters:", f"{name}.parameters()") if stores.is_module(given) else Fix("Put it into a list:", "[weight]")
+    return Verdict(
+        f"The optimizer takes parameters, and got the {what} itself.",
+        "",
+        "",
+        (("given", what), ("expected", "an iterable of tensors")),
+        (fix,),
+    )
+
+
+def _several_groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    return None if _optimizer(scene) is None else Verdict(
+        "A parameter is in two groups of the optimizer, which would step it twice.", "", "", (),
+        (Fix("Keep what has a group of its own out of the others:",
+            "special = {id(p) for p in head.parameters()}\nrest = [p for p in model.parameters() if id(p) not in special]"),),
+    )  # fmt: skip
+
+
+def _non_leaf(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    return None if _optimizer(scene) is None else Verdict(
+        "The optimizer got a tensor that is computed from others: only those themselves can be trained.",
+        "nn.Parameter(...).to(device) and w * 0.1 are such tensors.", "", (),
+        (Fix("Compute first, then make the parameter:", "nn.Parameter(torch.randn(3, device=device))"),),
+    )  # fmt: skip
+
+
+_A, _T, _K, _V = (AttributeError,), (TypeError,), (KeyError,), (ValueError,)
+FAMILIES = (
+    Family("super().__init__", _A, r"cannot assign (\w+) before Module\.__init__\(\) call", _before_super),
+    Family("super().__init__", _A, r"^'([^']+)' object has no attribute '(_[^']+)'", _no_store),
+    Family("attribute", _A, r"^'([^']+)' object has no attribute '([^']+)'", _no_attribute),
+    Family(
+        "super().__init__",
+        _T,
+        r"__init__\(\) takes 1 positional argument but \d+ were given|__init__\(\) got an unexpected keyword argument",
+        _base_arguments,
+    ),
+    Family("registration", _T, r"^([\w.<>]+) is not a Module subclass", _not_a_module),
+    Family("registration", _K, r"attribute '([^']+)' already exists", _taken),
+    Family("registration", _K, r"(parameter|buffer|module) name can't contain \"\.\"", _dotted),
+    Family("registration", _T, r"cannot assign '([^']+)' as (parameter|buffer|child module) '([^']+)'", _cannot_assign),
+    Family("constructor", (AssertionError,), r"embed_dim must be divisible by num_heads", _heads),
+    Family("constructor", (RuntimeError,), r"Module must support a 'device' arg to skip initialization", _skip_init),
+    Family("optimizer", _V, r"optimizer got an empty parameter list", _empty),
+    Family("optimizer", _T, r"object is not iterable|params argument given to the optimizer should be an iterable", _iterable),
+    Family("optimizer", _V, r"some parameters appear in more than one parameter group", _several_groups),
+    Family("optimizer", _V, r"can't optimize a non-leaf Tensor", _non_leaf),
+)

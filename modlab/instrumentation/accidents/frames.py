@@ -1,0 +1,160 @@
+"""A traceback → its frames, read without keeping them or changing what they hold."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from inspect import CO_OPTIMIZED
+from itertools import islice
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from modlab.inspection import stores
+from modlab.inspection.definitions import place_of
+
+FRAMES = 400  # a RecursionError has a thousand; the first and the last are read
+_SNAPSHOTS = sys.version_info < (3, 13)  # until then a frame keeps a copy of its locals once it was asked for them
+_LIBRARY = os.path.dirname(os.__file__) + os.sep  # of Python itself, and below it what is installed
+_INSTALLED = ("site-packages", "dist-packages")
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_LESSONS = os.path.join(_OURS, "lessons")  # modules that a learner calls: they count as the user's
+_MACHINERY = ("IPython", "ipykernel", "asyncio", "concurrent", "_pytest", "pluggy")
+
+
+class Frame:
+    """One level of a traceback: its code, the line that ran, and its names."""
+
+    def __init__(self, frame: FrameType, line: int, instruction: int) -> None:
+        self.code: CodeType = frame.f_code
+        self.line = line
+        self.names: Mapping[str, Any] = _names(frame)
+        self.globals: Mapping[str, Any] = frame.f_globals
+        self._instruction = instruction
+
+    @property
+    def function(self) -> str:
+        """The function's name."""
+        return self.code.co_name
+
+    @property
+    def is_torch(self) -> bool:
+        """Whether the code is torch's."""
+        return self.code.co_filename.startswith(_TORCH)
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether the code is that of ``torch.nn``'s modules and functions, or of ``torch.functional``."""
+        inner = self.code.co_filename[len(_TORCH) :].replace(os.sep, "/")
+        return self.is_torch and inner.startswith(("nn/", "functional.py", "_tensor.py")) and not inner.startswith("nn/modules/module.py")
+
+    @property
+    def is_users(self) -> bool:
+        """Whether a user could change the code: neither torch's, nor modlab's, nor that of the notebook's machinery."""
+        file = self.code.co_filename
+        if file.startswith(_TORCH) or file.startswith("<frozen") or (file.startswith(_OURS) and not file.startswith(_LESSONS)):
+            return False
+        if file.startswith(_LIBRARY) and not file[len(_LIBRARY) :].startswith(_INSTALLED):
+            return False
+        return not any(f"{os.sep}{name}{os.sep}" in file for name in _MACHINERY) or "ipykernel_" in file
+
+    @property
+    def owner(self) -> Any:
+        """The module whose method this is, or None."""
+        code = self.code
+        first = code.co_varnames[0] if code.co_argcount else ""
+        if first != "self" and "self" in code.co_freevars:  # a function inside a method
+            first = "self"
+        thing = self.names.get(first) if first else None
+        if thing is None or not stores.is_module(thing):
+            return None
+        return thing if first == "self" or _is_method(type(thing), code) else None
+
+    @property
+    def where(self) -> str:
+        """``net.py:12``, or that it is a cell."""
+        return place_of(self.code.co_filename, self.line)
+
+    @property
+    def text(self) -> str:
+        """The line that ran, if its source is there."""
+        return linecache.getline(self.code.co_filename, self.line).strip()
+
+    def lines(self) -> list[tuple[int, str]]:
+        """The numbers and lines of the whole function (of a cell: of the cell) as far as they were reached."""
+        last = max((line for _, _, line in self.code.co_lines() if line), default=self.line)
+        source = linecache.getlines(self.code.co_filename)
+        return [(n, source[n - 1]) for n in range(self.code.co_firstlineno or 1, min(last, len(source)) + 1)]
+
+    def expression(self) -> ast.AST | None:
+        """The very expression that failed, where Python knows it."""
+        text = self.segment()
+        if not text:
+            return None
+        for source, mode in ((f"({text}\n)", "eval"), (text, "exec")):
+            try:
+                tree: Any = ast.parse(source, mode=mode)
+            except (SyntaxError, ValueError):
+                continue
+            return tree.body if mode == "eval" else (tree.body[0] if tree.body else None)
+        return None
+
+    def segment(self) -> str:
+        """The source of the expression that failed; nothing where it is not known."""
+        if self._instruction < 0 or not hasattr(self.code, "co_positions"):
+            return ""
+        found = next(islice(self.code.co_positions(), self._instruction // 2, None), None)
+        if found is None or None in found:
+            return ""
+        first, last, start, end = found
+        assert first is not None and last is not None
+        lines = linecache.getlines(self.code.co_filename)[first - 1 : last]
+        if not lines or len(lines) != last - first + 1:
+            return ""
+        raw = [line.encode("utf-8", "surrogatepass") for line in lines]
+        raw[-1] = raw[-1][:end]
+        raw[0] = raw[0][start:]
+        return b"".join(raw).decode("utf-8", "replace")
+
+
+def _names(frame: FrameType) -> Mapping[str, Any]:
+    """The local names; of a cell or a file its globals, as they are."""
+    names = frame.f_locals
+    if not frame.f_code.co_flags & CO_OPTIMIZED:
+        return names
+    found = dict(names)
+    if _SNAPSHOTS and isinstance(names, dict) and sys.getrefcount(names) <= 3:  # the frame, we, and the question: nobody else holds it
+        names.clear()  # else a frame that still runs would keep alive what it deletes
+    return found
+
+
+def _is_method(cls: type, code: CodeType) -> bool:
+    return any(getattr(vars(base).get(code.co_name), "__code__", None) is code for base in cls.__mro__)
+
+
+def read(error: BaseException, within: list[Frame] | None = None) -> list[Frame]:
+    """The frames of an exception, outermost first.
+
+    Args:
+        error: the exception.
+        within: the frames of the one that it led to; those above the place where this one was caught are put in front.
+    """
+    traceback = error.__traceback__
+    found = [Frame(*level) for level in _levels(traceback)]
+    if within and found:
+        same = next((i for i, frame in enumerate(within) if frame.code is found[0].code), 0)
+        found = within[:same] + found
+    return found
+
+
+def _levels(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int, int]]:
+    levels = []
+    while traceback is not None:
+        levels.append((traceback.tb_frame, traceback.tb_lineno or 0, traceback.tb_lasti))
+        traceback = traceback.tb_next
+    return iter(levels if len(levels) <= FRAMES else levels[: FRAMES // 4] + levels[-(FRAMES - FRAMES // 4) :])

@@ -1,0 +1,318 @@
+"""Autograd: what backward needs and does not find, and what a graph does not allow."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch import Tensor
+
+from modlab import format
+from modlab.compat import without_torch_function
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import sources
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
+from modlab.records.explanation import Fix
+
+
+def _loss(scene: Scene) -> tuple[str, Any]:
+    """What ``backward`` was called on: its name, and itself."""
+    tensor = next((frame.names["self"] for frame in scene.frames if frame.function == "backward" and "self" in frame.names), None)
+    if tensor is None:
+        tensor = scene.local("tensors")
+        tensor = tensor[0] if type(tensor) is tuple and tensor else tensor
+    user = scene.user
+    names = list(user.names.items()) if user is not None else []
+    return next((name for name, thing in names if thing is tensor), "the loss"), tensor
+
+
+def _suspects(found: list[sources.Suspect]) -> tuple[tuple[str, str], ...]:
+    return tuple((place, line[:120]) for place, line in found)
+
+
+def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
+    shape, function, version, expected = tuple_of(match[2]), match[3] or "", int(match[4]), int(match[5])
+    owner = "" if function not in ("", "AccumulateGrad") else _changed_parameter(scene, shape, version)
+    if owner:
+        return Verdict(
+            f"{owner} was changed after the forward pass, and this backward still needs what it was.",
+            f"Shape {shape}, changed {_times(version - expected)} since: an optimizer's step, or a line that writes to it.", "",
+            ((owner, str(shape)), ("changes since it was used", str(version - expected)),
+                *_suspects(sources.lines(scene, sources.IN_PLACE))),
+            (Fix("Run the model again after each step, and call backward before it:",
+                "loss = criterion(model(x), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()"),),
+        )  # fmt: skip
+    modules = sources.in_place_modules(scene)
+    lines = sources.lines(scene, sources.IN_PLACE)
+    what = f"The output of {_plain(function)}" if function else f"A {match[1].lower()} tensor"
+    fixes = []
+    if lines:
+        place, line = lines[-1]
+        changed = _out_of_place(line)
+        fixes.append(
+            Fix(
+                f"The likely line is at {place}; make a new tensor there:"
+                if changed
+                else f"The likely line is at {place}; there, make a new tensor.",
+                changed,
+            )
+        )
+    if modules:
+        fixes.append(Fix(f"{modules[0][0]} works in place: let it make a new tensor.", f"nn.{modules[0][1]}(inplace=False)"))
+    fixes.append(
+        Fix(
+            "To have PyTorch show the forward line whose gradient failed, run it all once more within:",
+            "with torch.autograd.detect_anomaly():",
+        )
+    )
+    return Verdict(
+        f"{what} was changed in place, and backward needs what it was.",
+        f"Shape {shape}, changed {_times(version - expected)} since it was saved.",
+        "", (("tensor", str(shape)), *((("made by", _plain(function)),) if function else ()), *_suspects(lines), *_suspects(modules)),
+        tuple(fixes),
+    )  # fmt: skip
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
+
+
+def _plain(function: str) -> str:
+    return re.sub(r"Backward\d*$", "", function).lower() or "a function"
+
+
+def _out_of_place(line: str) -> str:
+    """``x = x + 1`` for ``x += 1``."""
+    simple = re.search(r"(?:^|;\s*)([\w.]+)\s*([-+*/@%])=\s*([^;]+)", line)
+    if simple:
+        return f"{simple[1]} = {simple[1]} {simple[2]} {simple[3].strip()}"
+    method = re.search(r"(?:^|;\s*)([\w.]+)\.([a-z]\w*[a-z0-9])_\(([^;]*)\)\s*(?:;|$)", line)
+    return f"{method[1]} = {method[1]}.{method[2]}({method[3]})" if method else ""
+
+
+def _changed_parameter(scene: Scene, shape: tuple[int, ...], version: int) -> str:
+    """The parameter of this shape that has been changed this often."""
+    for name, model in scene.models[:4]:
+        for path, module in sources.walk(model):
+            for own, tensor in stores.named_tensors(module):
+                with without_torch_function():
+                    if (
+                        tensor.requires_grad
+                        and shape_of(tensor) in (shape, shape[::-1])
+                        and not tensor.is_inference()
+                        and tensor._version == version
+                    ):
+                        return (
+                            ".".join(part for part in (path, own) if part)
+                            if len(scene.models) == 1
+                            else f"{name}.{path + '.' if path else ''}{own}"
+                        )
+    return ""
+
+
+def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
+    name, _loss_tensor = _loss(scene)
+    buffers = [f"{owner}.{path + '.' if path else ''}{own}" for owner, model in scene.models[:4] for path, module in sources.walk(model)
+               for own, tensor in stores.named_tensors(module) if tensor.grad_fn is not None]  # fmt: skip
+    if buffers:
+        return Verdict(
+            f"{buffers[0]} drags the graph of the last call along: backward came to a part that is freed already.",
+            "It was computed from a tensor that requires grad and kept for the next call.", "",
+            tuple((buffer, "has a grad_fn") for buffer in buffers[:4]),
+            (Fix("Cut it off where it is updated:", f"self.{buffers[0].rpartition('.')[2]} = (...).detach()"),),
+        )  # fmt: skip
+    carried = [key for key, thing in _locals(scene) if issubclass(type(thing), Tensor) and thing.grad_fn is not None and key != name][:3]
+    return Verdict(
+        f"backward ran a second time through the same graph, from {name}: the first time freed it.",
+        "Each forward pass makes a graph for one backward.", "", tuple((key, "has a grad_fn") for key in carried),
+        (Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()"),
+         Fix("What is carried from step to step (a hidden state, a running sum) must be cut off:",
+             f"{carried[0] if carried else 'state'} = {carried[0] if carried else 'state'}.detach()"),
+         Fix("For two losses on one graph, add them first, or keep it once:", "loss.backward(retain_graph=True)")),
+    )  # fmt: skip
+
+
+def _locals(scene: Scene) -> list[tuple[str, Any]]:
+    user = scene.user
+    return [] if user is None else [(name, thing) for name, thing in list(user.names.items()) if not name.startswith("_")]
+
+
+def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
+    name, loss = _loss(scene)
+    models = scene.models[:4]
+    tensors = [tensor for _, model in models for _, module in sources.walk(model) for _, tensor in stores.named_tensors(module)]
+    trainable = sum(tensor.requires_grad for tensor in tensors)
+    lines = sources.lines(scene, sources.DETACHED)
+    facts = [(name, f"{described(loss)}, requires no grad")]
+    fixes: list[Fix] = []
+    if models and tensors and not trainable:
+        why = f"All parameters of {models[0][0]} are frozen."
+        fixes.append(Fix("Let them be trained:", f"{models[0][0]}.requires_grad_(True)"))
+    elif lines:
+        why = f"{'The graph ends' if len(lines) == 1 else 'The graph may end'} at {lines[-1][0]}: {lines[-1][1]}"
+        fixes.append(Fix("Leave out what cuts it off (no_grad, detach, item, numpy, argmax), or do that after backward."))
+    elif models:
+        why = "Nothing that it was computed from requires a gradient, or it was computed under no_grad."
+        fixes.append(
+            Fix("Compute the loss from the model's output, outside of torch.no_grad():", f"loss = criterion({models[0][0]}(x), y)")
+        )
+    else:
+        why = "Nothing that it was computed from requires a gradient."
+        fixes.append(Fix("Say which tensor's gradient is wanted, before the computation:", "x.requires_grad_()"))
+    if models:
+        facts.append((f"{models[0][0]}: parameters with gradient", str(trainable)))
+    return Verdict(
+        f"{name} has no graph: there is nothing to go back through.",
+        why if why.endswith(".") else f"{why}.",
+        "",
+        (*facts, *_suspects(lines)),
+        tuple(fixes),
+    )
+
+
+def _not_scalar(scene: Scene, _: re.Match[str]) -> Verdict:
+    name, loss = _loss(scene)
+    shape = shape_of(loss) or ()
+    return Verdict(
+        f"backward starts from one number, and {name} has {format.plural(_count(shape), 'number')}.", f"Its shape is {shape}.", "",
+        ((name, str(shape)),),
+        (Fix("Make one number of them:", f"{name}.mean().backward()" if name.isidentifier() else "loss.mean().backward()"),
+         Fix("Or give a weight for each (for a Jacobian product):", f"{name if name.isidentifier() else 'y'}.backward(torch.ones{shape})")),
+    )  # fmt: skip
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    number = 1
+    for size in shape:
+        number *= size
+    return number
+
+
+def _grad_shape(scene: Scene, match: re.Match[str]) -> Verdict:
+    given, expected = tuple_of(match[1]), tuple_of(match[2])
+    return Verdict(
+        f"backward got weights of shape {given} for an output of {expected}.", "They must be equal.", f"{shown(given)} ≠ {shown(expected)}",
+        (("given", str(given)), ("expected", str(expected))), (Fix("", f"backward(torch.ones{expected})"),),
+    )  # fmt: skip
+
+
+def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
+    number = int(match[1])
+    inputs = scene.local("inputs")
+    user = scene.user
+    wanted = inputs[number] if type(inputs) in (list, tuple) and number < len(inputs) else None
+    name = next(
+        (n for n, thing in (list(user.names.items()) if user else ()) if thing is wanted and wanted is not None),
+        f"number {number} of the inputs",
+    )
+    return Verdict(
+        f"{name} took no part in the output: there is no gradient with respect to it.", "It was not used, or was detached on the way.", "",
+        ((name, described(wanted)),),
+        (Fix("If that is meant, None then stands for its gradient:", "torch.autograd.grad(outputs, inputs, allow_unused=True)"),),
+    )  # fmt: skip
+
+
+def _leaf(scene: Scene, match: re.Match[str]) -> Verdict:
+    operand = next((o for o in scene.tensors if o.thing.requires_grad), scene.tensors[0] if scene.tensors else None)
+    name = operand.text if operand is not None else "A parameter"
+    written = [scene.user.segment(), scene.user.text] if scene.user is not None else []
+    line = next(
+        (text for text in written if "\n" not in text and ";" not in text and re.search(r"_\(|[^=!<>]=[^=]", text)),
+        f"{name}.fill_(0)" if operand else "w.fill_(0)",
+    )
+    of = f"a view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
+    return Verdict(
+        f"{of} is trained, and is changed in place where gradients are recorded{scene.within}.",
+        "The gradient of what it was would be lost.", "in place on what is trained",
+        tuple((o.text, described(o.thing)) for o in scene.tensors[:2]),
+        (Fix("To set or initialise it, outside of the graph:", f"with torch.no_grad():\n    {line}"),
+         Fix("To compute with it, make a new tensor:", f"y = {operand.text if operand is not None else 'w'} + 1"),
+         Fix("nn.init's functions do the first themselves:", f"nn.init.zeros_({operand.text if operand is not None else 'layer.weight'})")),
+    )  # fmt: skip
+
+
+def _numpy(scene: Scene, match: re.Match[str]) -> Verdict:
+    name = scene.tensors[0].text if scene.tensors else "x"
+    return Verdict(
+        f"{name} is part of a graph, which NumPy cannot follow{scene.within}.", "Its gradient would end there unnoticed.", "requires grad",
+        ((name, f"{described(scene.tensors[0].thing)}, requires grad"),) if scene.tensors else (),
+        (Fix("Say that it ends here:", f"{name}.detach().cpu().numpy()"),
+            Fix("Or compute without a graph where none is needed:", "with torch.no_grad():")),
+    )  # fmt: skip
+
+
+def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
+    """A full backward hook makes its module's output a view, which the next module changes in place."""
+    calls = scene.calls
+    hooked: list[tuple[str, str]] = []
+    seen: set[int] = set()
+    for name, model in [*((c.place, c.module) for c in calls[:1]), *scene.models[:4]]:
+        for path, module in sources.walk(model):
+            if stores.contents(module).get("_backward_hooks") or stores.contents(module).get("_backward_pre_hooks"):
+                place = path or (calls[0].type if calls and module is calls[0].module else name)
+                if id(module) not in seen:
+                    seen.add(id(module))
+                    hooked.append((place, type(module).__name__))
+    subject = scene.subject
+    own = scene.module is not None and stores.contents(scene.module).get("inplace") is True
+    where = f"{subject} changes its input in place" if own else f"A tensor is changed in place{scene.within}"
+    of = f" of {hooked[0][0]}" if len(hooked) == 1 else ""
+    fixes = []
+    if own and scene.failing is not None:
+        fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{scene.failing.type}(inplace=False)"))
+    fixes.append(Fix("Or hook the tensor instead of the module, in a forward hook:", "output.register_hook(lambda grad: ...)"))
+    return Verdict(
+        f"{where}, and that is the output{of} with its full backward hook.",
+        "Such a hook wraps the output in a view, which must stay as it is.", "in place on a hooked output",
+        tuple((f"{place} ({cls})", "full backward hook") for place, cls in hooked[:4]), tuple(fixes),
+    )  # fmt: skip
+
+
+def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
+    name = next((o.text for o in scene.tensors if o.thing.is_inference()), "A tensor")
+    return Verdict(
+        f"{name} was made in inference mode and has no version to go back to{scene.within}.",
+        "Such tensors can take no part in training, and are not changed outside.", "made in inference mode",
+        ((name, "inference tensor"),) if name != "A tensor" else (),
+        (Fix("A copy is a normal tensor:", f"{name if name != 'A tensor' else 'x'}.clone()"),
+            Fix("Or make it so that it can be used later:", "with torch.no_grad():")),
+    )  # fmt: skip
+
+
+def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
+    stray = [(f"{name}.{path + '.' if path else ''}{key}", "has a grad_fn") for name, model in scene.models[:4] for path,
+        module in sources.walk(model)
+             for key, value in stores.contents(module).items() if key not in stores.STANDARD and issubclass(type(value),
+                 Tensor) and value.grad_fn is not None]  # fmt: skip
+    stray += [(f"{name}.{path + '.' if path else ''}{key}", "has a grad_fn") for name, model in scene.models[:4] for path,
+        module in sources.walk(model)
+              for key, tensor in stores.named_tensors(module) if tensor.grad_fn is not None]  # fmt: skip
+    what = stray[0][0] if stray else "A tensor"
+    return Verdict(
+        f"{what} is part of a graph, and a graph cannot be copied.", "deepcopy takes what was made by hand, not what was computed.", "",
+        tuple(stray[:4]),
+        (Fix("Keep it without its graph:", f"{'self.' + what.rpartition('.')[2] if stray else 'x'} = (...).detach()"),),
+    )  # fmt: skip
+
+
+_R = (RuntimeError,)
+FAMILIES = (
+    Family("in-place", _R,
+        r"modified by an inplace operation: \[torch\.(?:cuda\.)?(\w+?)Tensor \[([\d, ]*)\]\](?:, which is output \d+ of (\w+),)? is at "
+        r"version (\d+); expected version (\d+)", _in_place),
+    Family("backward twice", _R, r"Trying to backward through the graph a second time", _twice),
+    Family("no gradient", _R, r"does not require grad and does not have a grad_fn", _no_graph),
+    Family("not a scalar", _R, r"grad can be implicitly created only for scalar outputs", _not_scalar),
+    Family("not a scalar", _R,
+        r"Mismatch in shape: grad_output\[\d+\] has a shape of torch\.Size\(\[([\d, ]*)\]\) and output\[\d+\] has a shape of "
+        r"torch\.Size\(\[([\d, ]*)\]\)", _grad_shape),
+    Family("no gradient", _R, r"differentiated Tensor(?:s)? at index (\d+) appears? to not have been used in the graph", _unused),
+    Family("leaf", _R, r"a (view of a )?leaf Variable that requires grad is being used in an in-place operation", _leaf),
+    Family("numpy", _R, r"Can't call numpy\(\) on Tensor that requires grad", _numpy),
+    Family("backward hook", _R,
+        r"Output \d+ of BackwardHookFunction(?:Backward)? is a view and (?:is being|its base or another view of its base has been) "
+        r"modified in-?place", _backward_hook_view),
+    Family("inference", _R, r"Inference tensors cannot be saved for backward|Inplace update to inference tensor outside InferenceMode",
+        _inference),
+    Family("deepcopy", _R, r"Only Tensors created explicitly by the user .*support the deepcopy protocol", _deepcopy),
+)  # fmt: skip

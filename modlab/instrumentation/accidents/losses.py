@@ -1,0 +1,294 @@
+"""Losses: targets of the wrong shape, dtype or range, and inputs that are no probabilities. And indices of embeddings."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab import format
+from modlab.compat import without_modes, without_torch_function
+from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, own, shape_of, shown, tuple_of
+from modlab.records.explanation import Fix
+
+READ = 4_000_000  # elements up to which a tensor is looked through for its ends
+
+
+def _pair(scene: Scene) -> tuple[Any, Any]:
+    """The input and the target of a loss, by the names that torch's own functions have for them."""
+    return scene.local("input"), scene.local("target")
+
+
+def _ends(tensor: Any) -> tuple[float, float] | None:
+    """The least and the greatest value of a tensor, where they can be had cheaply."""
+    if not issubclass(type(tensor), Tensor):
+        return None
+    try:
+        with torch.no_grad(), without_torch_function(), without_modes():
+            if tensor.is_meta or not 0 < tensor.numel() <= READ:
+                return None
+            low, high = torch.aminmax(tensor)
+            return low.item(), high.item()
+    except Exception:  # noqa: BLE001 - a device that has failed, a kind of tensor that has no ends
+        return None
+
+
+def _names(scene: Scene) -> tuple[str, str]:
+    """What the user calls input and target."""
+    user = scene.user
+    found = {id(thing): name for name, thing in list(user.names.items())} if user is not None else {}
+    given, target = _pair(scene)
+    return found.get(id(given), "input"), found.get(id(target), "target")
+
+
+def _facts(scene: Scene) -> tuple[tuple[str, str], ...]:
+    given, target = _pair(scene)
+    words = []
+    for name, tensor in zip(_names(scene), (given, target), strict=True):
+        if issubclass(type(tensor), Tensor):
+            ends = _ends(tensor) if tensor is target and not tensor.is_floating_point() else None
+            words.append((name, f"{shape_of(tensor)} {_dtype(tensor)}" + (f", {ends[0]:g} to {ends[1]:g}" if ends else "")))
+    return tuple(words)
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
+    target = int(match[1])
+    given, targets = _pair(scene)
+    shape = shape_of(given)
+    count = None if shape is None else shape[1] if len(shape) > 1 else shape[0] if shape else None
+    name = _names(scene)[1]
+    ends = _ends(targets)
+    fixes = []
+    if ends is not None and count is not None and ends[0] == 1 and ends[1] == count:
+        fixes.append(Fix("The classes are counted from 1; PyTorch counts from 0:", f"{name} = {name} - 1"))
+    elif target == -1:
+        fixes.append(Fix("If -1 means that there is no class, say so:", "nn.CrossEntropyLoss(ignore_index=-1)"))
+    if ends is not None and ends[0] >= 0 and count is not None and ends[1] >= count:
+        fixes.append(
+            Fix(f"{'Or give' if fixes else 'Give'} the last layer one output for each class:", f"nn.Linear(..., {int(ends[1]) + 1})")
+        )
+    return Verdict(
+        f"The target holds class {target}, and the model gives scores for {count if count is not None else 'fewer'} classes.",
+        f"Valid are 0 to {count - 1}." if count else "",
+        f"class {target} of {count}", _facts(scene), tuple(fixes),
+    )  # fmt: skip
+
+
+def _batch(scene: Scene, match: re.Match[str]) -> Verdict:
+    given, target = int(match[1]), int(match[2])
+    shape = shape_of(_pair(scene)[0]) or ()
+    hints = [Fix("Both must come from the same batch: a view(-1, ...) before may have mixed the batch with other dimensions.")]
+    return Verdict(
+        f"The loss got {given} predictions for {target} targets.", f"input {shape}, target {shape_of(_pair(scene)[1])}.",
+        f"{given} ≠ {target}", _facts(scene), tuple(hints),
+    )  # fmt: skip
+
+
+def _long(scene: Scene, match: re.Match[str]) -> Verdict:
+    name, (given, target) = _names(scene)[1], _pair(scene)
+    dtype = _dtype(target) if issubclass(type(target), Tensor) else match[1].lower()
+    fixes = [Fix("Class numbers are whole numbers of 64 bits:", f"{name} = {name}.long()")]
+    if shape_of(given) is not None and shape_of(given) == shape_of(target):
+        fixes.append(Fix("For numbers instead of classes there is nn.MSELoss, for yes and no nn.BCEWithLogitsLoss."))
+    return Verdict(
+        f"The target holds class numbers of dtype {dtype}, and the loss needs int64.", "", f"{dtype} ≠ int64", _facts(scene), tuple(fixes)
+    )
+
+
+def _multi(scene: Scene, _: re.Match[str]) -> Verdict:
+    given, target = _pair(scene)
+    name, shapes = _names(scene)[1], (shape_of(given) or (), shape_of(target) or ())
+    floating = issubclass(type(target), Tensor) and target.is_floating_point()
+    if len(shapes[1]) == 2 and shapes[1][1] == 1:
+        fix = Fix("Leave out the dimension of 1:", f"{name} = {name}.squeeze(1)")
+    elif floating:
+        fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", f"{name} = {name}.argmax(dim=1)")
+    else:
+        fix = Fix("One class a sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
+    return Verdict(
+        f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number a sample.",
+        f"The input is {shapes[0]}.", f"target {shown(shapes[1])}", _facts(scene), (fix,),
+    )  # fmt: skip
+
+
+def _places(scene: Scene, match: re.Match[str]) -> Verdict:
+    expected, got = tuple_of(match[1]), tuple_of(match[2])
+    shape = shape_of(_pair(scene)[0]) or ()
+    name = _names(scene)[0]
+    fixes = []
+    if len(shape) == 3 and shape[:2] == got:
+        fixes.append(Fix("The classes stand last; they belong in place 1:", f"{name}.transpose(1, 2)"))
+        fixes.append(Fix("Or one row for each prediction:", f"loss({name}.flatten(0, 1), {_names(scene)[1]}.flatten())"))
+    return Verdict(
+        f"The target is {got} and should be {expected}.",
+        f"The input {shape} is read as (batch, classes, …): {shape[1] if len(shape) > 1 else '?'} classes.",
+        f"target {shown(got)} ≠ {shown(expected)}",
+        _facts(scene), tuple(fixes),
+    )  # fmt: skip
+
+
+def _weights(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"The loss got {match[2]} class weights for {match[1]} classes.", "It needs one a class, or none.", f"{match[2]} ≠ {match[1]}",
+        (*_facts(scene), ("weight", f"({match[2]},)")),
+        (Fix("One weight a class:", f"nn.CrossEntropyLoss(weight=torch.ones({match[1]}))"),),
+    )  # fmt: skip
+
+
+def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
+    target, given = tuple_of(match[1]), tuple_of(match[2])
+    names = _names(scene)
+    fixes = [Fix("Both need one shape.")]
+    if len(given) == len(target) + 1 and given[-1] == 1 and given[:-1] == target:
+        fixes = [
+            Fix("Leave out the last dimension of the predictions:", f"{names[0]}.squeeze(-1)"),
+            Fix("Or give the targets one:", f"{names[1]}.unsqueeze(-1)"),
+        ]
+    elif len(target) == len(given) + 1 and target[-1] == 1 and target[:-1] == given:
+        fixes = [Fix("Leave out the last dimension of the targets:", f"{names[1]}.squeeze(-1)")]
+    return Verdict(
+        f"The predictions are {given} and the targets {target}.", "The loss compares them one by one.", f"{shown(given)} ≠ {shown(target)}",
+        _facts(scene), tuple(fixes),
+    )  # fmt: skip
+
+
+def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """Losses that compare elements broadcast first, and fail there."""
+    if not any(frame.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div") for frame in scene.frames):
+        return None
+    given, target = _pair(scene)
+    shapes = shape_of(given), shape_of(target)
+    if None in shapes:
+        return None
+    return Verdict(
+        f"The predictions are {shapes[0]} and the targets {shapes[1]}.", f"In dimension {match[3]} they differ.",
+        f"{shown(shapes[0] or ())} ≠ {shown(shapes[1] or ())}", _facts(scene),
+        (Fix("Both need one shape: look at the size of the last layer."),),
+    )  # fmt: skip
+
+
+def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
+    ends = _ends(_pair(scene)[0])
+    where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
+    nan = ends is not None and ends[0] != ends[0]
+    return Verdict(
+        "BCELoss needs probabilities between 0 and 1, and the predictions hold NaN." if nan
+        else f"BCELoss needs probabilities between 0 and 1; {where}.",
+        "" if nan else "Scores of a linear layer are no probabilities yet.", "outside 0 to 1", _facts(scene),
+        (Fix("Take the loss that turns scores into probabilities itself:", "loss = nn.BCEWithLogitsLoss()"),
+         Fix("Or do it at the end of forward:", "return torch.sigmoid(x)")),
+    )  # fmt: skip
+
+
+def _float_target(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if not any(frame.function.startswith("binary_cross_entropy") for frame in scene.frames):
+        return None
+    name, target = _names(scene)[1], _pair(scene)[1]
+    dtype = _dtype(target) if issubclass(type(target), Tensor) else "int64"
+    return Verdict(
+        f"The target is of dtype {dtype}, and this loss needs floating-point numbers.",
+        "0 and 1 are probabilities here, not class numbers.",
+        f"{dtype} ≠ float", _facts(scene), (Fix("", f"{name} = {name}.float()"),),
+    )  # fmt: skip
+
+
+def _one_target(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"The predictions are one sample without a batch, and there are {match[1]} targets.", "", f"1 ≠ {match[1]}", _facts(scene),
+        (Fix("Give the predictions a batch:", f"{_names(scene)[0]}.unsqueeze(0)"),),
+    )  # fmt: skip
+
+
+# ---- embeddings --------------------------------------------------------------------------------------------------------------
+
+
+def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    module = scene.module
+    weight = own(module, "weight") if module is not None else None
+    weight = weight if weight is not None else scene.local("weight")
+    shape = shape_of(weight)
+    if shape is None or len(shape) != 2 or not any("embedding" in frame.function for frame in scene.frames):
+        return None
+    indices = scene.local("input")
+    ends = _ends(indices)
+    rows = shape[0]
+    asked = "an index that it does not have" if ends is None else f"index {int(ends[0] if ends[0] < 0 else ends[1])}"
+    fixes = []
+    if ends is not None and ends[0] < 0:
+        fixes.append(
+            Fix(
+                "Negative indices are no places counted from the end here. If they mean padding, give that a row of its own:",
+                f"ids = ids.masked_fill(ids < 0, {rows - 1})",
+            )
+        )
+    elif ends is not None:
+        call = scene.failing
+        owner, line = (
+            advice.assignment(scene, call.path, f"nn.{type(module).__name__}({int(ends[1]) + 1}, {shape[1]})")
+            if call is not None and call.path
+            else ("", "")
+        )
+        fixes.append(
+            Fix(
+                f"One row for each index that can come{f', in {owner}' if owner else ''}:",
+                line or f"nn.Embedding({int(ends[1]) + 1}, {shape[1]})",
+            )
+        )
+        fixes.append(Fix("Or look for where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
+    return Verdict(
+        f"{scene.subject or 'The embedding'} has {format.plural(rows, 'row')} and was asked for {asked}.",
+        f"Valid are 0 to {rows - 1}; weight {shape}.",
+        f"index of {rows} rows",
+        (("weight", str(shape)), *((("indices", f"{shape_of(indices)}, {ends[0]:g} to {ends[1]:g}"),) if ends else ())),
+        tuple(fixes),
+    )  # fmt: skip
+
+
+def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"{scene.subject or 'The embedding'} got numbers of dtype {match[1].lower()}, and needs whole ones: they are rows of a table.", "",
+        f"{match[1].lower()} ≠ int64", (("dtype", match[1].lower()),), (Fix("", "x = x.long()"),),
+    )  # fmt: skip
+
+
+def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
+    ends = _ends(scene.tensors[0].thing) if scene.tensors else None
+    most = f" {int(ends[1])}" if ends else ""
+    return Verdict(
+        f"one_hot got class{most or 'es'} and has too few columns{scene.within}.", "Classes are counted from 0.", "class ≥ num_classes", (),
+        (Fix("One column more than the largest class:", f"F.one_hot(x, {int(ends[1]) + 1})"),) if ends else (),
+    )  # fmt: skip
+
+
+_R, _V, _I = (RuntimeError,), (ValueError,), (IndexError,)
+_S = r"\(torch\.Size\(\[([\d, ]*)\]\)\)"
+FAMILIES = (
+    Family("loss", _I, r"^Target (-?\d+) is out of bounds", _classes),
+    Family("loss", _V, r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", _batch),
+    Family("loss", _R, r"expected target dtype to be Long or Byte, but got (\w+)", _long),
+    Family("loss", _R, r"expected scalar type Long but found (\w+)", _long),
+    Family("loss", _R, r"0D or 1D target tensor expected, multi-target not supported", _multi),
+    Family("loss", _R, r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]", _places),
+    Family("loss", _R, r"weight tensor should be defined either for all (\d+) classes or no classes but got weight tensor of shape: "
+                       r"\[(\d+)\]", _weights),
+    Family("loss", _V, rf"Using a target size {_S} that is different to the input size {_S}", _same_size),
+    Family("loss", _V, rf"Target size {_S} must be the same as input size {_S}", _same_size),
+    Family("loss", _V, r"For 1D input, 1D target must have size 1, but got target size: (\d+)", _one_target),
+    Family("loss", _R, r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        _mean_square),
+    Family("loss", _R, r"all elements of input should be between 0 and 1", _probabilities),
+    Family("loss", _R, r"result type Float can't be cast to the desired output type (\w+)", _float_target),
+    Family("loss", _R, r"Found dtype (\w+) but expected Float", _float_target),
+    Family("embedding", _I, r"index out of range in self", _embedding),
+    Family("embedding", _R, r"Index \d+ of input takes value (-?\d+) which is not in the valid range", _embedding),
+    Family("embedding", _R, r"'indices' to have one of the following scalar types: Long, Int; but got torch\.(?:cuda\.)?(\w+)Tensor",
+        _embedding_dtype),
+    Family("embedding", _R, r"Class values must be smaller than num_classes", _one_hot),
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""What a traceback shows, gathered for the families of errors that look at it. It lives as long as one explanation is made."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from modlab import format
+from modlab.compat import without_torch_function
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import calls, operands
+from modlab.instrumentation.accidents.calls import Call
+from modlab.instrumentation.accidents.frames import Frame
+from modlab.instrumentation.accidents.operands import Operand
+from modlab.records.explanation import Fix
+from modlab.statistics.contents import sizes_of
+
+MESSAGE = 20_000  # characters of a message that are looked at
+
+
+class Verdict(NamedTuple):
+    """What a family has to say.
+
+    Attributes:
+        said: the first half of the sentence: what did not fit, and where.
+        more: the second half.
+        stop: what stands behind ✕ at the module that failed.
+        facts: given and expected.
+        fixes: ways out, the likeliest first.
+        remarks: what else is to be known.
+    """
+
+    said: str
+    more: str = ""
+    stop: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class Family(NamedTuple):
+    """One kind of mistake: how it is recognised, and what explains it.
+
+    Attributes:
+        name: one word.
+        raised: classes of the exception.
+        pattern: what the message holds.
+        explain: gets the scene and the match; None means: it is something else after all.
+    """
+
+    name: str
+    raised: tuple[type[BaseException], ...]
+    pattern: str
+    explain: Callable[[Scene, re.Match[str]], Verdict | None]
+
+
+class Scene:
+    """An exception with its frames and the calls of modules on the way."""
+
+    def __init__(self, error: BaseException, frames: list[Frame]) -> None:
+        self.error = error
+        self.message = message_of(error)
+        self.frames = frames
+        self.calls = calls.of_frames(frames)
+
+    @property
+    def inner(self) -> Frame | None:
+        """The innermost frame."""
+        return self.frames[-1] if self.frames else None
+
+    @property
+    def user(self) -> Frame | None:
+        """The innermost frame of code that a user could change."""
+        return next((frame for frame in reversed(self.frames) if frame.is_users), None)
+
+    @property
+    def failing(self) -> Call | None:
+        """The innermost module."""
+        return self.calls[-1] if self.calls else None
+
+    @property
+    def root(self) -> Call | None:
+        """The outermost one."""
+        return self.calls[0] if self.calls else None
+
+    @property
+    def module(self) -> Module | None:
+        """The innermost module itself."""
+        return self.calls[-1].module if self.calls else None
+
+    @property
+    def subject(self) -> str:
+        """How a sentence calls the innermost module: its path, or its class if it is the outermost one."""
+        call = self.failing
+        if call is None:
+            return ""
+        return f"{call.place} ({call.type})" if call.place.isdigit() else call.place or call.type
+
+    @property
+    def stopped(self) -> str:
+        """How the second half of a sentence begins."""
+        return f"{self.calls[0].type} stopped there: " if len(self.calls) > 1 else "It stopped there: "
+
+    @property
+    def within(self) -> str:
+        """The end of a sentence that is not about the innermost module, but happened in it."""
+        return f" in {self.subject}" if self.subject else ""
+
+    @property
+    def taken(self) -> list[tuple[int, ...]]:
+        """The shapes of the tensors that the innermost module was called with."""
+        call = self.failing
+        given = (*call.args, *call.kwargs.values()) if call is not None and call.args is not None else ()
+        return [shape for thing in given if (shape := shape_of(thing)) is not None]
+
+    @property
+    def caller(self) -> Frame | None:
+        """The code that called the outermost module."""
+        if self.root is None or not self.root.frames:
+            return None
+        place = next((i for i, frame in enumerate(self.frames) if frame is self.root.frames[0]), 0)
+        return self.frames[place - 1] if place else None
+
+    @cached_property
+    def operands(self) -> list[Operand]:
+        """What stood in the expression that failed; of torch's own code, what stood in the one that called it."""
+        for frame in reversed(self.frames):
+            if frame.is_torch and not frame.is_layer:
+                continue
+            found = operands.of_frame(frame)
+            if len(operands.tensors(found)) > 0:
+                return found
+            if frame.is_users:
+                break
+        return []
+
+    @property
+    def tensors(self) -> list[Operand]:
+        """The tensors among the operands."""
+        return operands.tensors(self.operands)
+
+    def local(self, name: str) -> Any:
+        """What a local name stands for, in the innermost frame that has it."""
+        return next((frame.names[name] for frame in reversed(self.frames) if name in frame.names and not _is_cell(frame)), None)
+
+    def call_expression(self) -> ast.Call | None:
+        """How the outermost module was called, as it is written."""
+        found = self.caller.expression() if self.caller is not None else None
+        return found if isinstance(found, ast.Call) else None
+
+    @property
+    def models(self) -> list[tuple[str, Module]]:
+        """The modules that the user's own frames have names for, with those names, innermost frames first."""
+        found: dict[int, tuple[str, Module]] = {}
+        for frame in reversed([frame for frame in self.frames if frame.is_users]):
+            for name, thing in list(frame.names.items()):
+                if not name.startswith("_") and stores.is_module(thing):
+                    found.setdefault(id(thing), (name, thing))
+        return list(found.values())
+
+
+def _is_cell(frame: Frame) -> bool:
+    return frame.names is frame.globals
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says, whatever its class does when it is asked."""
+    try:
+        args = error.args
+        text = args[0] if isinstance(error, KeyError) and len(args) == 1 and type(args[0]) is str else str(error)
+        return text[:MESSAGE] if type(text) is str else ""
+    except Exception:  # noqa: BLE001 - a __str__ of the user's may raise anything
+        return ""
+
+
+def shape_of(tensor: Any) -> tuple[int, ...] | None:
+    """The sizes of a tensor; None for what has none."""
+    if not issubclass(type(tensor), Tensor):
+        return None
+    with without_torch_function():
+        return None if is_lazy(tensor) else sizes_of(tensor)[0]
+
+
+def tuple_of(text: str) -> tuple[int, ...]:
+    """``(2, 3)`` out of ``2, 3`` or ``2x3``."""
+    return tuple(int(number) for number in re.findall(r"-?\d+", text))
+
+
+def own(module: Module | None, name: str) -> Tensor | None:
+    """A parameter or buffer of a module itself."""
+    return None if module is None else dict(stores.named_tensors(module)).get(name)
+
+
+def shown(shape: tuple[int, ...]) -> str:
+    """``3×4``."""
+    return format.shape(shape)
+
+
+def described(thing: Any) -> str:
+    """A tensor by its shape, anything else by its class."""
+    shape = shape_of(thing)
+    return str(shape) if shape is not None else type(thing).__name__

@@ -1,0 +1,244 @@
+"""Shapes outside of layers: joining, adding, viewing, and places that a tensor does not have."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from torch import Tensor
+
+from modlab.inspection import stores
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
+from modlab.records.explanation import Fix
+
+_Shape = tuple[int, ...]
+
+
+def _joined(scene: Scene) -> list[tuple[str, _Shape]]:
+    """The tensors of a list that was to be joined, with their names."""
+    found = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None]
+    if len(found) > 1:
+        return found
+    batch = scene.local("batch")
+    if type(batch) in (list, tuple):
+        return [(f"batch[{i}]", shape) for i, part in enumerate(batch) if (shape := shape_of(part)) is not None]
+    return []
+
+
+def _facts(pairs: list[tuple[str, _Shape]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(shape)) for name, shape in pairs[:8])
+
+
+def _cat(scene: Scene, match: re.Match[str]) -> Verdict:
+    place, expected, given, number = (int(match[i]) for i in (1, 2, 3, 4))
+    pairs = _joined(scene)
+    name = pairs[number][0] if number < len(pairs) else f"number {number} of the list"
+    first = pairs[0][0] if pairs else "the first"
+    fixes = []
+    if len(pairs) > 1:
+        shapes = [shape for _, shape in pairs]
+        other = [
+            dim for dim in range(len(shapes[0])) if all(s[:dim] + s[dim + 1 :] == shapes[0][:dim] + shapes[0][dim + 1 :] for s in shapes)
+        ]
+        if other and other != [place]:
+            fixes.append(Fix("Along another dimension they fit:", f"torch.cat([{', '.join(n for n, _ in pairs[:4])}], dim={other[0]})"))
+    fixes.append(Fix(f"All sizes but that of dimension {place} must be equal: crop, pad or project one of them first."))
+    return Verdict(
+        f"cat along dimension {place}: {name} has {given} where {first} has {expected}{scene.within}.",
+        "Only the size of the dimension along which they are joined may differ.",
+        f"{given} ≠ {expected}, beside dimension {place}", _facts(pairs), tuple(fixes),
+    )  # fmt: skip
+
+
+def _cat_dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
+    pairs = _joined(scene)
+    names = " and ".join(name for name, _ in pairs[:2]) or "the tensors"
+    return Verdict(
+        f"cat: {names} have {match[1]} and {match[2]} dimensions{scene.within}.", "They need the same number.",
+        f"{match[1]} ≠ {match[2]} dimensions", _facts(pairs),
+        (Fix("Give the smaller one the missing dimension:", f"{pairs[1][0] if len(pairs) > 1 else 'x'}.unsqueeze(0)"),),
+    )  # fmt: skip
+
+
+def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
+    first, number, other = tuple_of(match[1]), int(match[3]), tuple_of(match[2])
+    collating = any(frame.function == "default_collate" for frame in scene.frames)
+    pairs = _joined(scene)
+    name = pairs[number][0] if number < len(pairs) else f"number {number}"
+    if collating:
+        return Verdict(
+            f"The DataLoader cannot make a batch: sample 0 is {first}, sample {number} is {other}.",
+            "default_collate stacks samples, and needs them to be equal in size.", f"{shown(first)} ≠ {shown(other)}",
+            (("sample 0", str(first)), (f"sample {number}", str(other))),
+            (Fix("Make them equal in the dataset (crop, resize), or pad each batch:",
+                 "DataLoader(..., collate_fn=lambda batch: nn.utils.rnn.pad_sequence(batch, batch_first=True))"),),
+        )  # fmt: skip
+    fixes = [Fix("To join along a dimension that there is, cat:", "torch.cat([...], dim=0)")] if first[1:] == other[1:] else []
+    return Verdict(
+        f"stack: {name} is {other} and the first is {first}{scene.within}.", "stack needs tensors of equal size.",
+        f"{shown(other)} ≠ {shown(first)}", (("entry 0", str(first)), (f"entry {number}", str(other))), tuple(fixes),
+    )  # fmt: skip
+
+
+def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"cat or stack got an empty list{scene.within}.", "It has nothing to join: the loop that filled it never ran.", "empty list", (),
+        (Fix("Look at what it was made from, or leave the call out where there is nothing:", "x = torch.cat(parts) if parts else ..."),),
+    )  # fmt: skip
+
+
+def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
+    a, b, place = int(match[1]), int(match[2]), int(match[3])
+    pairs = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None][:2]
+    names = [name for name, _ in pairs] if len(pairs) == 2 else ["a", "b"]
+    fixes = []
+    if len(pairs) == 2:
+        (_, left), (_, right) = pairs
+        if len(left) > len(right) and right and right == left[: len(right)]:
+            fixes.append(
+                Fix("Shapes are compared from the right. If it is meant to stand on the left:", _spread(names[1], len(left) - len(right)))
+            )
+        elif len(left) == len(right) == 2 and left == right[::-1]:
+            fixes.append(Fix("Transposed it fits:", f"{names[1]}.T"))
+        owned = _own_parameter(scene, pairs)
+        if owned:
+            fixes.append(Fix(f"Or give {owned[0]} the size {owned[1]}."))
+    fixes.append(
+        Fix("Sizes are compared from the right: equal, or one of them 1. Look at both:", f"print({names[0]}.shape, {names[1]}.shape)")
+    )
+    return Verdict(
+        f"{names[0]} and {names[1]} do not fit{scene.within}: {a} and {b} in dimension {place}.",
+        f"{names[0]} is {pairs[0][1]}, {names[1]} is {pairs[1][1]}." if len(pairs) == 2 else "",
+        (f"({shown(pairs[0][1])}) and ({shown(pairs[1][1])}): " if len(pairs) == 2 else "") + f"{a} ≠ {b}",
+        _facts(pairs), tuple(fixes),
+    )  # fmt: skip
+
+
+def _spread(name: str, more: int) -> str:
+    return f"{name}[{', '.join(['...', *['None'] * more])}]"
+
+
+def _own_parameter(scene: Scene, pairs: list[tuple[str, _Shape]]) -> tuple[str, int] | None:
+    if scene.module is None:
+        return None
+    own = {id(tensor): name for name, tensor in stores.named_tensors(scene.module)}
+    for operand, other in ((scene.tensors[0], pairs[1][1]), (scene.tensors[1], pairs[0][1])):
+        if id(operand.thing) in own and other and len(shape_of(operand.thing) or ()) == 1:
+            return f"{scene.subject}.{own[id(operand.thing)]}", other[-1]
+    return None
+
+
+def _output(scene: Scene, match: re.Match[str]) -> Verdict:
+    kept, wider = tuple_of(match[1]), tuple_of(match[2])
+    name = scene.tensors[0].text if scene.tensors else "the tensor"
+    return Verdict(
+        f"{name} is {kept} and cannot hold a result of {wider}{scene.within}.", "A change in place keeps the shape.",
+        f"{shown(wider)} into {shown(kept)}", ((name, str(kept)), ("result", str(wider))),
+        (Fix("Make a new tensor instead:", f"{name} = {name} + ..."),),
+    )  # fmt: skip
+
+
+def _view(scene: Scene, match: re.Match[str]) -> Verdict:
+    wanted, count = tuple_of(match[1]), int(match[2])
+    operand = scene.tensors[0] if scene.tensors else None
+    taken = shape_of(operand.thing) if operand is not None else None
+    name = operand.text if operand is not None else "the tensor"
+    known = prod(size for size in wanted if size != -1)
+    why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}"
+    fixes = []
+    if taken and wanted and wanted[0] == taken[0] and len(wanted) == 2:
+        fixes.append(Fix("To keep the batch and flatten the rest:", f"{name}.flatten(1)  # ({taken[0]}, {prod(taken[1:])})"))
+    elif taken and len(wanted) == 2 and wanted[0] == -1:
+        fixes.append(
+            Fix(f"That would mix up the batch; to keep its {taken[0]} rows:", f"{name}.flatten(1)  # ({taken[0]}, {prod(taken[1:])})")
+        )
+    if taken and -1 not in wanted and len(wanted) > 1 and count % max(prod(wanted[1:]), 1) == 0:
+        fixes.append(Fix("Leave the first size open:", f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})"))
+    return Verdict(
+        f"{name} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{scene.within}.",
+        f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
+        f"{count} numbers → {shown(wanted)}", ((name, str(taken)), ("wanted", str(wanted)), ("numbers", str(count))), tuple(fixes),
+    )  # fmt: skip
+
+
+def _strides(scene: Scene, _: re.Match[str]) -> Verdict:
+    name = scene.tensors[0].text if scene.tensors else "x"
+    return Verdict(
+        f"{name} is not contiguous, and view copies nothing{scene.within}.",
+        "After a transpose or permute its numbers lie in another order than its shape says.", "not contiguous", (),
+        (Fix("Let it copy where it must:", f"{name}.reshape(...)"),),
+    )  # fmt: skip
+
+
+def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
+    wanted, place, taken, target = int(match[1]), int(match[3]), tuple_of(match[5]), tuple_of(match[4])
+    return Verdict(
+        f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}.", "Only a size of 1 can be expanded.",
+        f"{shown(taken)} → {shown(target)}", (("tensor", str(taken)), ("target", str(target))),
+    )  # fmt: skip
+
+
+def _index(scene: Scene, match: re.Match[str]) -> Verdict:
+    index, place, size = int(match[1]), match[2], int(match[3])
+    name = scene.tensors[0].text if scene.tensors else "the tensor"
+    return Verdict(
+        f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",
+        f"Valid are 0 to {size - 1}; counting starts at 0.",
+        f"index {index} of {size}", (("index", str(index)), (f"size of dimension {place}", str(size))),
+        (Fix("Look for where it comes from:", "print(indices.min(), indices.max())"),) if any(
+            issubclass(type(o.thing), Tensor) for o in scene.operands[1:]) else (),
+    )  # fmt: skip
+
+
+def _dimension(scene: Scene, match: re.Match[str]) -> Verdict:
+    low, high, asked = int(match[1]), int(match[2]), int(match[3])
+    tensor = scene.tensors[0] if scene.tensors else None
+    taken = scene.taken[0] if scene.taken else shape_of(tensor.thing) if tensor is not None else None
+    subject = scene.subject if scene.taken else tensor.text if tensor is not None else "the tensor"
+    much = f"{high + 1} dimension{'s' if high else ''}"
+    verb = "got" if scene.taken else "has"
+    return Verdict(
+        f"{subject} {verb} {much}, and dimension {asked} was asked for.",
+        f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.", f"dimension {asked} of {high + 1}",
+        (("shape", str(taken)), ("dimension", str(asked))),
+        (Fix("The last dimension, however many there are:", "dim=-1"), Fix("Or put the batch in front:", "x.unsqueeze(0)")),
+    )  # fmt: skip
+
+
+def _permutation(scene: Scene, match: re.Match[str]) -> Verdict:
+    name = scene.tensors[0].text if scene.tensors else "the tensor"
+    return Verdict(
+        f"{name} has {match[1]} dimensions, and permute names {match[2]}{scene.within}.", "permute names each dimension once.",
+        f"{match[1]} ≠ {match[2]} dimensions", tuple((o.text, described(o.thing)) for o in scene.tensors[:1]),
+    )  # fmt: skip
+
+
+def _unflatten(scene: Scene, match: re.Match[str]) -> Verdict:
+    sizes, place, size = tuple_of(match[1]), match[2], int(match[3])
+    return Verdict(
+        f"{scene.subject or 'unflatten'} makes {shown(sizes)} of dimension {place}, which has {size}.",
+        f"{shown(sizes)} is {prod(sizes)}.", f"{size} ≠ {prod(sizes)}", (("size", str(size)), ("wanted", str(sizes))),
+    )  # fmt: skip
+
+
+_R, _I, _RI = (RuntimeError,), (IndexError,), (RuntimeError, IndexError)
+_L = r"\[([-\d, ]*)\]"
+FAMILIES = (
+    Family("join", _R, r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor "
+                       r"number (\d+)", _cat),
+    Family("join", _R, r"Tensors must have same number of dimensions: got (\d+) and (\d+)", _cat_dimensions),
+    Family("join", _R, rf"stack expects each tensor to be equal size, but got {_L} at entry 0 and {_L} at entry (\d+)", _stack),
+    Family("join", (RuntimeError, ValueError), r"expected a non-empty (?:list of Tensors|TensorList)", _nothing_to_join),
+    Family("broadcast", _R, r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        _broadcast),
+    Family("broadcast", _R, rf"output with shape {_L} doesn't match the broadcast shape {_L}", _output),
+    Family("broadcast", _R,
+        rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
+        rf"sizes: {_L}\.\s+Tensor sizes: {_L}", _expand),
+    Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
+    Family("view", _R, r"view size is not compatible with input tensor's size and stride", _strides),
+    Family("view", _R, r"unflatten: Provided sizes \[([\d, -]+)\] don't multiply up to the size of dim (-?\d+) \((\d+)\)", _unflatten),
+    Family("view", _R, r"input\.dim\(\) = (\d+) is not equal to len\(dims\) = (\d+)", _permutation),
+    Family("index", _RI, r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", _index),
+    Family("index", _I, r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)", _dimension),
+)  # fmt: skip

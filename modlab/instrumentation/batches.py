@@ -1,0 +1,111 @@
+"""A batch and a loss: what was given, how the model is called with it, and the tensors in what it takes and gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn import Module
+
+from modlab.errors import BatchError
+from modlab.inspection import stores
+
+CALL = "modlab.diagnose(model, batch=(inputs, target), loss=nn.CrossEntropyLoss())"
+DEPTH = 8
+
+
+def require(batch: Any, loss: Any) -> tuple[Any, Any] | None:
+    """The inputs and the target; None if neither a batch nor a loss was given.
+
+    Raises:
+        BatchError: one without the other, or something else than they should be.
+    """
+    if batch is None and loss is None:
+        return None
+    if batch is None:
+        raise BatchError(f"modlab.diagnose() got loss= without a batch= to compute it of.\n  Write: {CALL}")
+    if not issubclass(type(batch), (tuple, list)) or len(batch) != 2:
+        raise BatchError(
+            f"batch= got {_said(batch)}, and needs a pair: what the model takes, and what the loss compares its output with.\n"
+            f"  Write: {CALL}\n"
+            f"  Several inputs go as a tuple, batch=((x, mask), target); by name as a dict, batch=({{'x': x, 'mask': mask}}, target)."
+        )
+    if loss is None:
+        raise BatchError(f"modlab.diagnose() got batch= without a loss= that compares output and target.\n  Write: {CALL}")
+    if issubclass(type(loss), type) and issubclass(loss, Module):
+        raise BatchError(f"loss= got the class {loss.__name__} itself, and needs an instance.\n  Write: loss=nn.{loss.__name__}()")
+    if not callable(loss):
+        raise BatchError(
+            f"loss= got {_said(loss)}, and needs something that is called with output and target, and gives one number.\n  Write: {CALL}"
+        )
+    return batch[0], batch[1]
+
+
+def _said(thing: Any) -> str:
+    kind = type(thing).__name__
+    length = f" of {len(thing)}" if issubclass(type(thing), (tuple, list, dict)) else ""
+    return f"{'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}{length}"
+
+
+def call(model: Module, inputs: Any) -> Any:
+    """The model's output: a tuple or list are positional arguments, a dict is keywords, anything else the only argument."""
+    if type(inputs) in (tuple, list):
+        return model(*inputs)
+    if issubclass(type(inputs), Mapping) and all(type(key) is str for key in inputs):
+        return model(**inputs)
+    return model(inputs)
+
+
+def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -> Any:
+    """The same nest with other tensors; what is no tensor, list, tuple or dict stays the very object."""
+    if issubclass(type(thing), Tensor):
+        return change(thing)
+    if depth == 0:
+        return thing
+    if type(thing) in (list, tuple):
+        return type(thing)(mapped(part, change, depth - 1) for part in thing)
+    if issubclass(type(thing), tuple) and hasattr(thing, "_fields"):
+        return type(thing)(*(mapped(part, change, depth - 1) for part in thing))
+    if type(thing) is dict:
+        return {key: mapped(part, change, depth - 1) for key, part in thing.items()}
+    return thing
+
+
+def copied(thing: Any) -> Any:
+    """The nest with copies of its tensors: a model may change its input in place."""
+    return mapped(thing, lambda tensor: tensor.detach().clone())
+
+
+def tensors(thing: Any, depth: int = DEPTH) -> Iterator[Tensor]:
+    """The tensors in what a model gives: tuples, lists, mappings and dataclasses are opened."""
+    if issubclass(type(thing), Tensor):
+        yield thing
+    elif depth == 0:
+        return
+    elif issubclass(type(thing), Mapping):
+        for part in thing.values():
+            yield from tensors(part, depth - 1)
+    elif issubclass(type(thing), (list, tuple)):
+        for part in thing:
+            yield from tensors(part, depth - 1)
+    elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        for field in dataclasses.fields(thing):
+            yield from tensors(getattr(thing, field.name, None), depth - 1)
+
+
+def is_cross_entropy(loss: Any) -> bool:
+    """Whether it is torch's own cross entropy, from scores or from log-probabilities."""
+    return loss is F.cross_entropy or issubclass(type(loss), nn.CrossEntropyLoss) or is_likelihood(loss)
+
+
+def is_likelihood(loss: Any) -> bool:
+    """Whether it is torch's own negative log-likelihood, which takes log-probabilities."""
+    return loss is F.nll_loss or issubclass(type(loss), nn.NLLLoss)
+
+
+def roots(model: Module, loss: Any) -> tuple[Module, ...]:
+    """The modules that a pass runs."""
+    return (model, loss) if stores.is_module(loss) else (model,)

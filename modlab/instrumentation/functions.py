@@ -1,0 +1,105 @@
+"""The functions of torch that run between the modules: a mode that sees them, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.overrides import TorchFunctionMode
+
+from modlab.compat import pop_function_mode, push_function_mode, top_function_mode
+
+Function = Callable[..., Any]
+Seen = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
+
+_OPERATORS = {
+    "add": "x + y", "__radd__": "y + x", "sub": "x - y", "__rsub__": "y - x", "rsub": "y - x", "mul": "x * y", "__rmul__": "y * x",
+    "div": "x / y", "true_divide": "x / y", "__rdiv__": "y / x", "matmul": "x @ y", "__matmul__": "x @ y", "__rmatmul__": "y @ x",
+    "pow": "x ** y", "__pow__": "x ** y", "neg": "-x", "__getitem__": "x[...]", "__setitem__": "x[...] = y",
+    "add_": "x += y", "__iadd__": "x += y", "mul_": "x *= y", "sub_": "x -= y", "div_": "x /= y",
+}  # fmt: skip
+_PACKAGES = {"torch.nn.functional": "F", "torch._C._nn": "F", "torch.functional": "torch", "torch": "torch"}
+BACKWARD = frozenset({"Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
+TAKEN_OUT = frozenset({
+    "Tensor.item", "Tensor.tolist", "Tensor.numpy", "Tensor.__float__", "Tensor.__int__", "Tensor.__array__",
+})  # fmt: skip
+"""What turns a tensor into something that autograd cannot follow, and is no tensor."""
+UNRELATED = ("_like", ".new_zeros", ".new_ones", ".new_empty", ".new_full", ".new_tensor")
+"""Functions that take a tensor for its shape alone."""
+_QUIET = frozenset({
+    "Tensor.size", "Tensor.dim", "Tensor.numel", "Tensor.__len__", "Tensor.stride", "Tensor.is_floating_point", "Tensor.requires_grad_",
+    "Tensor.register_hook", "Tensor.retain_grad", "Tensor.__bool__", "Tensor.__hash__", "Tensor.__repr__", "Tensor.__format__",
+    "Tensor.__contains__", "Tensor.is_contiguous", "Tensor.get_device", "Tensor.element_size", "Tensor.data_ptr", "Tensor.__index__",
+})  # fmt: skip
+
+_names: dict[Function, str] = {}
+
+
+def name_of(function: Function) -> str:
+    """What one would type: "F.relu", "torch.cat", "Tensor.view", "x + y"; nothing for what is not worth an event."""
+    try:
+        found = _names.get(function)
+        if found is None:
+            if len(_names) > 4096:
+                _names.clear()
+            found = _names[function] = _name_of(function)
+    except TypeError:  # not hashable
+        return _name_of(function)
+    return found
+
+
+def _name_of(function: Function) -> str:
+    name = str(getattr(function, "__name__", type(function).__name__))
+    if name == "__get__":  # reading an attribute of a tensor
+        return "Tensor.data" if getattr(getattr(function, "__self__", None), "__name__", "") == "data" else ""
+    if name in ("__set__", "__delete__"):
+        return ""
+    package, qualified = str(getattr(function, "__module__", None) or ""), str(getattr(function, "__qualname__", ""))
+    if qualified.startswith(("TensorBase.", "Tensor.")):
+        if name in _OPERATORS:
+            return _OPERATORS[name]
+        return "" if f"Tensor.{name}" in _QUIET else f"Tensor.{name}"
+    if package.startswith("torch._ops"):
+        return f"{package.removeprefix('torch._ops.')}.{name}"
+    if package.startswith("torch._C._") and package not in _PACKAGES:  # torch._C._special holds special_expit
+        space = package.removeprefix("torch._C._")
+        return f"torch.{space}.{name.removeprefix(space + '_')}"
+    return f"{_PACKAGES.get(package, package)}.{name}" if package else name
+
+
+class Functions(TorchFunctionMode):
+    """Tells `seen` of each function of torch that is called in this thread, the outermost of nested ones alone."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self.open = False
+
+    def __torch_function__(self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return self._seen(func, args, kwargs or {})
+
+    def resume(self) -> None:
+        """Begin to see."""
+        if not self.open:
+            push_function_mode(self)
+            self.open = True
+
+    def pause(self) -> bool:
+        """Stop, if that is possible: a mode of the user's that was opened since has to be closed first."""
+        if self.open and top_function_mode() is self:
+            pop_function_mode()
+            self.open = False
+            return True
+        return False
+
+    def close(self) -> None:
+        """Stop in any case; modes that were opened since and not closed stay."""
+        above = []
+        while self.open and (top := top_function_mode()) is not None:
+            pop_function_mode()
+            if top is self:
+                self.open = False
+            else:
+                above.append(top)
+        for mode in reversed(above):
+            push_function_mode(mode)
+        self.open = False

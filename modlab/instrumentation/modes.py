@@ -1,0 +1,280 @@
+"""One model in its two modes: the same input and random numbers in training and evaluation, with autograd on and off.
+
+Ten passes, all from the same state: each mode three times (autograd as usual, ``no_grad``, ``inference_mode``), each mode again
+with the same random numbers, and with others; then once more in evaluation for modules whose inputs differ already, if there are
+any. Outputs are kept for one pass of each mode.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from modlab.errors import LazyModelError, NotInitializedError
+from modlab.inspection import marks, stores
+from modlab.instrumentation.copies import Copies, require_repeatable
+from modlab.instrumentation.divergence import Gap
+from modlab.instrumentation.juxtaposition import Juxtaposition
+from modlab.instrumentation.moves import moves
+from modlab.instrumentation.passes import Key, Pass, Probe, first_paths
+from modlab.instrumentation.probes import Flips, may_act
+from modlab.instrumentation.randomness import start_elsewhere, states
+from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.shelf import Shelf
+from modlab.instrumentation.sightlines import hidden_reason
+from modlab.records.comparison import GRADS, MODES, ComparisonTable, ComparisonRecord, Move, RunRecord
+from modlab.records.structure import ROOT
+
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_NOISE = 4  # times the distance of two equal passes is still their noise
+
+
+def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
+    """Compare a model's two modes on one input; everything is put back, also after an exception of the model's."""
+    require_ready(model)
+    require_repeatable(args, kwargs, "ten times")
+    return Experiment(model, args, kwargs).run()
+
+
+def require_ready(model: Module) -> None:
+    """Refuse what has no shape yet, or was never initialised."""
+    if not stores.initialized(model):
+        raise NotInitializedError(stores.uninitialized_message(model))
+    for path, module in first_paths(model).values():
+        for name, tensor in stores.named_tensors(module):
+            if is_lazy(tensor):
+                raise LazyModelError(
+                    f"{path or ROOT}.{name} has no shape yet: the first forward pass settles it for good, and modlab.compare leaves "
+                    f"a model as it is.\n  Run the model once before: model(x)"
+                )
+
+
+@contextmanager
+def autograd(grad: str) -> Iterator[None]:
+    """One of autograd's three modes, whatever the mode outside is."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(grad == "inference_mode"))
+        if grad != "inference_mode":
+            stack.enter_context(torch.set_grad_enabled(grad == "normal"))
+        yield
+
+
+@contextmanager
+def quiet(silent: bool) -> Iterator[None]:
+    """A pass that the user did not ask for, in so many words, shows no warning again."""
+    with ExitStack() as stack:
+        if silent:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+        yield
+
+
+class Experiment:
+    """The passes of one comparison, and what they tell."""
+
+    def __init__(self, model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.model, self._args, self._kwargs = model, args, dict(kwargs)
+        self.places = first_paths(model)
+        self.paths = {key: path for key, (path, _) in self.places.items()}
+        self._own = frozenset(id(tensor) for _, module in self.places.values() for _, tensor in stores.named_tensors(module))
+        self.passes: dict[tuple[str, str], Pass] = {}  # by mode, and "normal", "no_grad", "inference_mode", "again" or "other"
+        self.moved: dict[int, list[Move]] = {}
+        self.acting: set[str] = set()
+        self.remarks: list[str] = []
+
+    def run(self) -> ComparisonTable:
+        """All passes, and then the record."""
+        self._put_back = states()
+        self._restoration = Restoration()
+        self._restoration.add(self.model)
+        try:
+            for mode in MODES:
+                self._of_mode(mode)
+            pair = self._pair()
+            self._flip(pair)
+            return self._record(pair)
+        finally:
+            try:
+                self._restoration.restore()
+            finally:
+                self._put_back()
+
+    def _of_mode(self, mode: str) -> None:
+        first = self._pass(mode, "normal", shelf=Shelf(), look=True)
+        for kind in ("again", "other"):
+            self._pass(mode, kind, reference=first, thorough=kind == "again")
+        for grad in GRADS[1:]:
+            self._pass(mode, grad, reference=first)
+        again = self.passes[mode, "again"]
+        for path, names in again.draws.items():
+            first.draws[path] |= names
+
+    def _pass(
+        self, mode: str, kind: str, *, shelf: Shelf | None = None, reference: Pass | None = None, look: bool = False,
+        thorough: bool = False, probe: Probe | None = None,
+    ) -> Pass:  # fmt: skip
+        """One pass from the state in which the model was given.
+
+        Args:
+            mode: "train" or "eval".
+            kind: what is special about it.
+            shelf: keeps outputs and inputs.
+            reference: the pass that this one is compared with.
+            look: note what moved.
+            thorough: note who draws from Python's and numpy's generators.
+            probe: calls some modules again.
+        """
+        self._restoration.restore()
+        self._put_back()
+        if kind == "other":
+            start_elsewhere()
+        found = Pass(
+            self.paths, shelf=shelf, reference=reference, thorough=thorough, probe=probe, stranger=self._restoration.add
+        )  # fmt: skip
+        with autograd(kind if kind in GRADS else "normal"), quiet(shelf is None):
+            self.model.train() if mode == "train" else self.model.eval()
+            copies = Copies(self._own)
+            args, kwargs = copies(self._args), copies(self._kwargs)
+            try:
+                with found:
+                    self.model(*args, **kwargs)
+            except Exception as error:
+                if kind not in GRADS[1:]:
+                    raise
+                found.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        found.check()
+        if look:
+            for key, some in moves(self._restoration.changes(), mode).items():
+                self.moved.setdefault(key, []).extend(some)
+        if probe is None:
+            self.passes[mode, kind] = found
+        return found
+
+    def _pair(self) -> Juxtaposition:
+        def noise(key: Key) -> float:
+            return _NOISE * max((_relative(self.passes[mode, "again"], key) for mode in MODES), default=0.0)
+
+        left, right = (self.passes[mode, "normal"] for mode in MODES)
+        return Juxtaposition(left, right, {path: path for path in self.paths.values()}, noise=noise)
+
+    def _flip(self, pair: Juxtaposition) -> None:
+        """Call modules again whose inputs differ, and of which nothing else tells whether they act by their mode."""
+        tried = set()
+        for key, (path, module) in self.places.items():
+            gap = pair.of_inputs(path)
+            if gap is not None and gap.equal is False and may_act(type(module)) and not self._differently(key, path):
+                tried.add(path)
+        if tried:
+            flips = Flips(frozenset(tried), self._own)
+            self._pass("eval", "flips", probe=flips)
+            self.acting = flips.acting
+
+    def _differently(self, key: int, path: str) -> bool:
+        """Whether a module draws numbers or moves state in one of the modes alone."""
+        drawn = [bool(self.passes[mode, "normal"].draws.get(path)) for mode in MODES]
+        return drawn[0] != drawn[1] or any(sides != set(MODES) for sides in self._sides(key).values())
+
+    def _sides(self, key: int) -> dict[str, set[str]]:
+        """The modes in which each buffer or parameter of a module moves."""
+        found: dict[str, set[str]] = {}
+        for move in self.moved.get(key, ()):
+            if move.kind != "attribute":
+                found.setdefault(move.name, set()).add(move.side)
+        return found
+
+    def _record(self, pair: Juxtaposition) -> ComparisonTable:
+        rows = tuple(self._row(key, path, module, pair) for key, (path, module) in self.places.items())
+        lost = self._restoration.lost()
+        if lost:
+            self.remarks.append(
+                f"{lost} parameters were changed by the model's own forward and could not be put back: they are too large to be copied."
+            )
+        sampled = sum(one.shelf.sampled for one in self.passes.values() if one.shelf is not None)
+        if sampled:
+            self.remarks.append(
+                f"{sampled} tensors were too large to be kept whole: whether they are equal is known of every bit, by how much they "
+                f"differ is known of a sample of about 4,000 elements each."
+            )
+        return ComparisonTable(
+            type(self.model).__name__, MODES, rows, rows[0].runs, pair.first, exact=pair.exact and not sampled, remarks=tuple(self.remarks)
+        )
+
+    def _row(self, key: int, path: str, module: Module, pair: Juxtaposition) -> ComparisonRecord:
+        train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
+        draws = tuple(f"{mode}: {', '.join(sorted(names))}" for mode in MODES if (names := self.passes[mode, "normal"].draws.get(path)))
+        unsteady = tuple(mode for mode in MODES if self._differs(mode, "again", path))
+        starts = path in pair.starting
+        in_eval = bool(evaluation.draws.get(path)) or any("eval" in sides for sides in self._sides(key).values())
+        return ComparisonRecord(
+            path, type(module).__name__, marks.category(type(module)), called_left=train.counts[path], called_right=evaluation.counts[path],
+            **measured(pair.of_outputs(path), pair.of_inputs(path)), starts_here=starts,
+            random=tuple(mode for mode in MODES if mode not in unsteady and self._differs(mode, "other", path)),
+            draws=draws, unsteady=unsteady,
+            acts_by_mode=(starts and not unsteady) or path in self.acting or self._differently(key, path),
+            ignores_mode=in_eval or any(stranger.training for stranger in evaluation.strangers.get(path, ())),
+            moved=tuple(self.moved.get(key, ())),
+            runs=tuple(self._run(mode, grad, path) for grad in GRADS for mode in MODES),
+            left=train.stats.get(path), right=evaluation.stats.get(path), notes=tuple(self._notes(path, module, pair)),
+        )  # fmt: skip
+
+    def _differs(self, mode: str, kind: str, path: str) -> bool:
+        gap = self.passes[mode, kind].gap(path)
+        return gap is not None and gap.equal is False
+
+    def _run(self, mode: str, grad: str, path: str) -> RunRecord:
+        one = self.passes[mode, grad]
+        calls = list(one.of(path))
+        gap = Gap(max_abs=0.0) if grad == "normal" else one.gap(path)
+        flags = [call.requires_grad for call in calls if call.requires_grad is not None]
+        stats = one.stats.get(path)
+        return RunRecord(
+            mode, grad, len(calls), calls[0].training if calls else None, any(flags) if flags else None,
+            stats.l2 if stats is not None and stats.measured else None, gap.max_abs if gap is not None and calls else None, one.error,
+        )  # fmt: skip
+
+    def _notes(self, path: str, module: Module, pair: Juxtaposition) -> Iterator[str]:
+        train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
+        yield from (gap.notes if (gap := pair.of_outputs(path)) is not None else ())
+        for one, wanted, words in ((train, True, "stays in eval mode under train()"), (evaluation, False, "stays in training mode under eval()")):
+            if any(call.training is not None and call.training is not wanted for call in one.of(path)):
+                yield words
+        for stranger in evaluation.strangers.get(path, ()):
+            left = ", so that eval() does not reach it" if stranger.training else ""
+            yield f"calls a {stranger.type} that is not registered{left}"
+        if issubclass(type(module), _BATCH_NORMS) and (stores.contents(module).get("_buffers") or {}).get("running_mean") is None:
+            yield "keeps no running statistics, and takes the batch's own in both modes"
+        for mode in MODES:
+            skipped = [grad for grad in GRADS[1:] if not self.passes[mode, grad].error]
+            skipped = [grad for grad in skipped if self.passes[mode, "normal"].counts[path] and not self.passes[mode, grad].counts[path]]
+            if skipped:
+                yield f"not called in {mode} mode under {' and '.join(skipped)}: a fused path above it runs instead"
+        if not train.counts[path] and not evaluation.counts[path]:
+            yield from hidden_reason(path, module, self.places.values(), train.counts)
+
+
+def _relative(one: Pass, key: Key) -> float:
+    call = one.calls.get(key)
+    gap = None if call is None else call.gap
+    if gap is None or gap.equal is not False:
+        return 0.0
+    return gap.relative or 0.0
+
+
+def measured(outputs: Gap | None, inputs: Gap | None) -> dict[str, Any]:
+    """The fields of a record that hold distances."""
+    found: dict[str, Any] = {}
+    if outputs is not None:
+        found = {
+            "max_abs": outputs.max_abs, "relative_l2": outputs.relative, "cosine": outputs.cosine, "changed": outputs.changed,
+            "count": outputs.compared, "equal": outputs.equal, "sampled": outputs.sampled,
+        }  # fmt: skip
+    if inputs is not None:
+        found |= {"inputs_max_abs": inputs.max_abs, "inputs_equal": inputs.equal}
+    return found

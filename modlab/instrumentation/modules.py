@@ -1,0 +1,180 @@
+"""The calls of modules."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab import format
+from modlab.compat import graph_task
+from modlab.inspection import entries, marks, stores
+from modlab.instrumentation import callers, roster
+from modlab.instrumentation.calls import Call
+from modlab.instrumentation.folds import Folds
+from modlab.instrumentation.functions import Functions
+from modlab.instrumentation.gradients import Gradients
+from modlab.instrumentation.keeping import detached
+from modlab.instrumentation.roster import Roster
+from modlab.instrumentation.sightings import Sightings, versions_of
+from modlab.instrumentation.tape import Tape
+from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
+
+
+STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats
+
+
+class ModuleCalls:
+    """Records each call of a module: what went in, what ``forward`` gave, and what became of the graph.
+
+    Attributes:
+        times: how often each module was called, by identity.
+        kept: outputs by path, of the modules whose outputs were asked for; `output` is the root's, as it was given.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        cast: Roster,
+        sightings: Sightings,
+        functions: Functions,
+        gradients: Gradients,
+        folds: Folds | None,
+        keep: tuple[str, ...],
+    ) -> None:
+        self._tape, self._roster, self._sightings = tape, cast, sightings
+        self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
+        self._categories: dict[type, str] = {}
+        self.times: Counter[int] = Counter()
+        self.kept: dict[str, list[Any]] = {}
+        self.output: Any = None
+
+    def enter(self, module: Module, args: tuple[Any, ...]) -> None:
+        """A module is called; none of its hooks has run."""
+        if not self._tape.failed:
+            with self._tape.aside() as now:
+                self._enter(module, args, now)
+        if self._tape.failed:
+            self._functions.pause()  # what follows may be fused
+
+    def _enter(self, module: Module, args: tuple[Any, ...], now: float) -> None:
+        key, cls, parent = id(module), type(module), self._tape.top
+        path = self._roster.paths.get(key)
+        self.times[key] += 1
+        if self._folds is not None and self._folds.counts(key, path, parent):
+            return
+        call = self._tape.begin("module", path, cls.__name__, now)
+        if self._folds is not None:
+            self._folds.remember(call, parent)
+        training = stores.contents(module).get("training")
+        call.training = training if isinstance(training, bool) else stores.mode(module)
+        call.module, call.call = key, self.times[key]
+        call.quiet, call.where, call.category = roster.is_quiet(module), callers.line(), self._category(cls)
+        given = list(arguments(argument_names(cls), args))
+        call.inputs, call.versions, call.memory = self._sightings.values(given), versions_of(given), _allocated(given)
+        self._mark(call, parent)
+        opaque = roster.is_opaque(module)
+        if opaque:
+            call.marks.append(f"{opaque}: nothing inside is seen")
+        call.fused = bool(opaque) or roster.is_fused(module)
+        if call.fused:
+            call.popped = self._functions.pause()
+
+    def _category(self, cls: type) -> str:
+        found = self._categories.get(cls)
+        if found is None:
+            found = self._categories[cls] = marks.category(cls)
+        return found
+
+    def _mark(self, call: Call, parent: Call | None) -> None:
+        if call.path is None:
+            call.marks.append("not part of the model" if parent is None else "not registered in the model")
+        if graph_task() != -1:
+            call.marks.append("computed again for the backward pass (checkpointing)")
+        elif not call.grad and (parent is None or parent.grad):
+            call.marks.append("under inference_mode" if torch.is_inference_mode_enabled() else "under no_grad")
+        if parent is not None and parent.kind == "step" and parent.popped:
+            self._tape.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
+
+    def leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, output: Any) -> None:
+        """A module's ``forward`` has ended; none of the hooks that follow has run."""
+        if not self._tape.failed:
+            raised = sys.exception() if kwargs is None else None
+            with self._tape.aside() as now:
+                self._leave(module, args, kwargs or {}, output, raised, now)
+
+    def _leave(
+        self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
+    ) -> None:
+        if self._folds is not None and self._folds.ends(id(module)):
+            return
+        call = self._tape.innermost("module", id(module))
+        if call is None:
+            return
+        self._tape.end(call, now, raised)
+        self._tape.last[id(module)] = call
+        if call.popped:
+            self._functions.resume()
+        if raised is not None:
+            if type(raised).__name__ == STOPPED:
+                call.error = ""
+                call.marks.append("stopped early: all that was needed had been computed")
+            else:
+                call.marks.extend(_sizes(module))
+            return
+        self._note_inputs(call, args, kwargs)
+        given = list(leaves(output))
+        call.outputs = self._sightings.values(given)
+        call.bytes = self._sightings.new_bytes((thing for _, thing, _ in given), call.inputs, call.outputs)
+        if call.memory is not None:
+            call.memory = (_allocated(given) or 0) - call.memory
+        self._note_graph(call, module, given)
+        self._keep(call, output)
+
+    def _note_inputs(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What became of the inputs while ``forward`` ran; keyword arguments are told only now."""
+        if versions_of(list(arguments((), args))) != call.versions:
+            call.marks.append("changes its input in place")
+        if kwargs:
+            call.inputs += self._sightings.late_values(list(arguments((), (), kwargs)))
+
+    def _note_graph(self, call: Call, module: Module, given: list[Leaf]) -> None:
+        tensors = [(name, thing) for name, thing, _ in given if issubclass(type(thing), Tensor)]
+        attached = [(name, tensor) for name, tensor in tensors if tensor.requires_grad]
+        for name, tensor in attached:
+            self._gradients.watch(tensor, call.index, name)
+        for name, buffer in (stores.contents(module).get("_buffers") or {}).items():
+            if buffer is not None and buffer.requires_grad and not buffer.is_leaf:
+                call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
+        differentiable = any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in tensors)
+        if call.grad and differentiable and not attached and any(value.requires_grad for value in call.inputs):
+            call.marks.append("its output has left the graph")
+
+    def _keep(self, call: Call, output: Any) -> None:
+        path = call.path
+        if path is not None and any(fnmatchcase(path, pattern) for pattern in self._patterns):
+            self.kept.setdefault(path, []).append(detached(output))
+            if path == "":
+                self.output = output
+
+
+def _sizes(module: Module) -> list[str]:
+    """The module's own tensors, for an error that their sizes may explain."""
+    found = []
+    for name, tensor in stores.named_tensors(module):
+        entry = entries.describe(name, "parameter", tensor)
+        found.append(f"{name} {format.shape(entry.shape)}")
+    return found[:4]
+
+
+def _allocated(given: list[Leaf]) -> int | None:
+    """What the allocator of the accelerator holds; None where there is nothing on one."""
+    for _, thing, _ in given:
+        if issubclass(type(thing), Tensor) and thing.is_cuda:
+            return int(torch.cuda.memory_allocated(thing.device))
+    return None

@@ -1,0 +1,294 @@
+"""Two models on the same input and random numbers, matched by path: before and after quantization, fusion, a change of dtype, a port.
+
+Both run in the modes and under the autograd that they are in; the left one twice, to know what is its own noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.errors import MatchError, nearest
+from modlab.inspection import marks, stores
+from modlab.instrumentation.copies import Change, Copies, require_repeatable
+from modlab.instrumentation.juxtaposition import Juxtaposition
+from modlab.instrumentation.modes import measured, require_ready
+from modlab.instrumentation.passes import Key, Pass, first_paths
+from modlab.instrumentation.probes import may_act
+from modlab.instrumentation.randomness import states
+from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.shelf import Shelf
+from modlab.instrumentation.sightlines import hidden_reason
+from modlab.records.comparison import ComparisonTable, ComparisonRecord, RunRecord
+from modlab.records.structure import ROOT
+
+SIDES = ("left", "right")
+Match = Mapping[str, str] | Callable[[str], str | None] | None
+Places = dict[int, tuple[str, Module]]
+
+_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module")
+_NOISE = 4
+
+
+def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
+    """Compare two models on one input; everything is put back, also after an exception of theirs."""
+    require_ready(left), require_ready(right)
+    require_repeatable(args, kwargs, "three times")
+    return Trial(left, right, match, args, kwargs).run()
+
+
+class Trial:
+    """The passes of both models, and what they tell."""
+
+    def __init__(self, left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._models = (left, right)
+        self._args, self._kwargs = args, dict(kwargs)
+        self.places = (first_paths(left), first_paths(right))
+        self._told = told(*(_names(places) for places in self.places), match)
+        self.pairs: dict[str, str] = {}
+        self._own = frozenset(id(t) for places in self.places for _, m in places.values() for _, t in stores.named_tensors(m))
+        self.remarks: list[str] = []
+
+    def run(self) -> ComparisonTable:
+        """All passes, and then the record."""
+        self._put_back = states()
+        self._restoration = Restoration()
+        for model in self._models:
+            self._restoration.add(model)
+        try:
+            left = self._pass(0, shelf=Shelf())
+            again = self._pass(0, reference=left)
+            right = self._right()
+            self.pairs = matched(*map(_names, self.places), self._told, left.counts, right.counts)
+            return self._record(left, again, right)
+        finally:
+            try:
+                self._restoration.restore()
+            finally:
+                self._put_back()
+
+    def _pass(self, side: int, *, shelf: Shelf | None = None, reference: Pass | None = None, change: Change | None = None) -> Pass:
+        self._restoration.restore()
+        self._put_back()
+        paths = {key: path for key, (path, _) in self.places[side].items()}
+        found = Pass(paths, shelf=shelf, reference=reference, stranger=self._restoration.add)
+        copies = Copies(self._own, change)
+        args, kwargs = copies(self._args), copies(self._kwargs)
+        with found:
+            self._models[side](*args, **kwargs)
+        found.check()
+        return found
+
+    def _right(self) -> Pass:
+        """The right model, which may want its input in another dtype, or elsewhere."""
+        shelf = Shelf()
+        try:
+            return self._pass(1, shelf=shelf)
+        except (RuntimeError, TypeError, ValueError) as error:
+            change, words = self._wanted()
+            if change is None:
+                raise
+            try:
+                found = self._pass(1, shelf=Shelf(), change=change)
+            except Exception:  # noqa: BLE001 - then the first error is the one to be told
+                raise error from None
+            self.remarks.append(f"The right model got its input as {words}: as it was, it raised {_line(error)}")
+            return found
+
+    def _wanted(self) -> tuple[Change | None, str]:
+        """How to make the input what the right model's parameters are, if the left one's are something else."""
+        (dtype, device), (wanted, place) = (_kind(places) for places in self.places)
+        if (dtype, device) == (wanted, place) or wanted is None:
+            return None, ""
+
+        def change(tensor: Tensor) -> Tensor:
+            return tensor.to(device=place, dtype=wanted if tensor.dtype.is_floating_point else None)
+
+        return change, f"{str(wanted).removeprefix('torch.')} on {place}" if device != place else str(wanted).removeprefix("torch.")
+
+    def _record(self, left: Pass, again: Pass, right: Pass) -> ComparisonTable:
+        def noise(key: Key) -> float:
+            call = again.calls.get((self.pairs.get(key[0], ""), key[1]))
+            gap = None if call is None else call.gap
+            return _NOISE * (gap.relative or 0.0) if gap is not None and gap.equal is False else 0.0
+
+        pair = Juxtaposition(left, right, self.pairs, rounding=True, noise=noise)
+        rights = {mine: path for path, mine in self.pairs.items()}
+        by_path = {path: module for path, module in self.places[1].values()}
+        rows = [
+            self._row(path, module, rights.get(path), by_path, pair, again) for path, module in self.places[0].values()
+        ]  # fmt: skip
+        rows += [self._right_only(path, module, right) for path, module in self.places[1].values() if not self._known(path)]
+        self._remark(left, right)
+        first = None if pair.first is None else self.pairs[pair.first]
+        names = [type(model).__name__ for model in self._models]
+        sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
+        return ComparisonTable(
+            names[0], SIDES, tuple(rows), rows[0].runs, first, self._whole(), other=names[1], tolerance=pair.rounding, exact=pair.exact and not sampled,
+            remarks=tuple(self.remarks),
+        )  # fmt: skip
+
+    def _whole(self) -> str:
+        """The left path that stands for the whole model."""
+        return next((mine for theirs, mine in self.pairs.items() if not self._inner(1, theirs) and not self._inner(0, mine)), "")
+
+    def _row(
+        self, path: str, module: Module, other: str | None, by_path: dict[str, Module], pair: Juxtaposition, again: Pass
+    ) -> ComparisonRecord:
+        left, right = pair.left, pair.right
+        kind = type(module).__name__
+        other_kind = type(by_path[other]).__name__ if other is not None else ""
+        gap = again.gap(path)
+        draws = tuple(f"{side}: {', '.join(sorted(names))}" for side, one, name in zip(SIDES, (left, right), (path, other), strict=True)
+                      if name is not None and (names := one.draws.get(name)))  # fmt: skip
+        return ComparisonRecord(
+            path, kind, marks.category(type(module)), other="" if other in (None, path) else str(other),
+            other_type="" if other_kind == kind else other_kind, called_left=left.counts[path],
+            called_right=None if other is None else right.counts[other],
+            **(measured(pair.of_outputs(other), pair.of_inputs(other)) if other is not None else {}),
+            starts_here=other in pair.starting, draws=draws,
+            unsteady=("left",) if gap is not None and gap.equal is False else (),
+            runs=(_run("left", left, path), *(() if other is None else (_run("right", right, other),))),
+            left=left.stats.get(path), right=None if other is None else right.stats.get(other),
+            notes=tuple(self._notes(path, module, other, pair)),
+        )  # fmt: skip
+
+    def _notes(self, path: str, module: Module, other: str | None, pair: Juxtaposition) -> Iterator[str]:
+        gap = None if other is None else pair.of_outputs(other)
+        yield from gap.notes if gap is not None else ()
+        if other is None:
+            yield "only in the left model"
+        elif (pair.left.counts[path], pair.right.counts[other]) == (0, 0):
+            yield from hidden_reason(path, module, self.places[0].values(), pair.left.counts)
+        elif not pair.left.counts[path] or not pair.right.counts[other]:
+            yield f"called in the {'right' if pair.right.counts[other] else 'left'} model alone"
+
+    def _known(self, path: str) -> bool:
+        """Whether a module on the right is compared, or wraps one that is."""
+        return path in self.pairs or (not self._inner(1, path) and any(not self._inner(1, one) for one in self.pairs))
+
+    def _inner(self, side: int, path: str) -> str:
+        return canonical(path, _is_wrapped(_names(self.places[side])))
+
+    def _right_only(self, path: str, module: Module, right: Pass) -> ComparisonRecord:
+        return ComparisonRecord(
+            path, type(module).__name__, marks.category(type(module)), called_left=None, called_right=right.counts[path],
+            runs=(_run("right", right, path),), right=right.stats.get(path), notes=("only in the right model",),
+        )  # fmt: skip
+
+    def _remark(self, left: Pass, right: Pass) -> None:
+        acting = {path for path, module in self.places[1].values() if may_act(type(module)) and "quantized" not in marks.of_class(type(module))}
+        others = [
+            mine for theirs, mine in self.pairs.items()
+            if theirs in acting and right.counts[theirs] and left.counts[mine] and _modes(left, mine) != _modes(right, theirs)
+        ]  # fmt: skip
+        if others:
+            in_training = "left" if any(call.training for call in left.of(others[0])) else "right"
+            some = f"{others[0] or ROOT}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
+            self.remarks.append(f"{some}: in training mode in the {in_training} model alone. Write .eval() for both, and compare again.")
+        elif left.draws or right.draws:
+            self.remarks.append("Random numbers are drawn, the same ones for both: what draws more or fewer of them shifts all that follow.")
+        if self._restoration.lost():
+            self.remarks.append("Parameters too large to be copied were changed by their own forward, and stay so.")
+        sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
+        if sampled:
+            self.remarks.append(f"{sampled} tensors were too large to be kept whole: distances are those of about 4,000 elements of each.")
+
+
+def _run(side: str, one: Pass, path: str) -> RunRecord:
+    calls, stats = list(one.of(path)), one.stats.get(path)
+    flags = [call.requires_grad for call in calls if call.requires_grad is not None]
+    norm = stats.l2 if stats is not None and stats.measured else None
+    return RunRecord(side, "as it is", len(calls), calls[0].training if calls else None, any(flags) if flags else None, norm, error=one.error)
+
+
+def _kind(places: Places) -> tuple[torch.dtype | None, torch.device | None]:
+    """The dtype and device of a model's first floating parameter."""
+    for _, module in places.values():
+        for _, tensor in stores.named_tensors(module):
+            if tensor.dtype.is_floating_point:
+                return tensor.dtype, tensor.device
+    return None, None
+
+
+def _modes(one: Pass, path: str) -> set[bool | None]:
+    return {call.training for call in one.of(path)}
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def canonical(path: str, wrapped: bool) -> str:
+    """A path without what wrappers (``torch.compile``, FSDP; DDP and averaging, if `wrapped`) put into it."""
+    parts = [part for part in path.split(".") if part not in _WRAPPERS]
+    return ".".join(parts[1:] if wrapped and parts and parts[0] == "module" else parts)
+
+
+def _is_wrapped(paths: Iterable[str]) -> bool:
+    """Whether all of a model is one child named ``module``."""
+    return {path.partition(".")[0] for path in paths} == {"", "module"}
+
+
+def matched(
+    left: list[str], right: list[str], told: Mapping[str, str], called_left: Mapping[str, int], called_right: Mapping[str, int]
+) -> dict[str, str]:
+    """Path on the right → path on the left: as `told`, and where that says nothing by name, wrappers left out.
+
+    Of a wrapper and what it wraps, the one that was seen to be called; the inner one, if both were.
+    """
+    claimed = set(told.values())
+    mine = _by_canonical((path for path in left if path not in told), called_left, _is_wrapped(left))
+    theirs = _by_canonical((path for path in right if path not in claimed), called_right, _is_wrapped(right))
+    return {path: one for one, path in told.items()} | {theirs[name]: mine[name] for name in theirs if name in mine}
+
+
+def _by_canonical(paths: Iterable[str], called: Mapping[str, int], wrapped: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in paths:
+        name = canonical(path, wrapped)
+        if name not in found or called.get(path) or not called.get(found[name]):
+            found[name] = path
+    return found
+
+
+def _names(places: Places) -> list[str]:
+    return [path for path, _ in places.values()]
+
+
+def told(left: list[str], right: list[str], match: Match) -> dict[str, str]:
+    """Path on the left → path on the right, as the user says.
+
+    Raises:
+        MatchError: `match` names a path that is not there, or is no mapping and no function.
+    """
+    if match is None:
+        return {}
+    if issubclass(type(match), Mapping):
+        pairs = dict(match.items())  # type: ignore[union-attr]
+    elif callable(match):
+        known = set(right)
+        pairs = {mine: theirs for mine in left if (theirs := match(mine)) in known and theirs is not None}
+    else:
+        raise MatchError(
+            f"match= got a {type(match).__name__}, and takes a dict {{left path: right path}} or a function of a left path.\n"
+            f"  Write: modlab.compare(left, right, match={{'body.conv1': 'features.0'}})(x)"
+        )
+    for side, names, paths in (("left", pairs.keys(), left), ("right", pairs.values(), right)):
+        for name in names:
+            if name not in paths:
+                raise MatchError(_unknown(side, name, paths))
+    if len(set(pairs.values())) < len(pairs):
+        twice = next(theirs for theirs in pairs.values() if [*pairs.values()].count(theirs) > 1)
+        raise MatchError(f"match= gives {twice!r} of the right model to several modules of the left one; each may have one.")
+    return pairs
+
+
+def _unknown(side: str, name: object, known: list[str]) -> str:
+    close = nearest(str(name), known)
+    hint = f"  Nearest: {', '.join(repr(one) for one in close)}." if close else ""
+    return f"match= names {name!r}, and the {side} model has no such module.\n{hint}  All paths: modlab.tree({side}).paths"

@@ -1,0 +1,239 @@
+"""An exception → why it was raised: out of its traceback alone, after the fact. Nothing had been wrapped, and nothing is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+
+from modlab import format
+from modlab.errors import ModlabError
+from modlab.inspection import entries, marks, stores
+from modlab.instrumentation import values
+from modlab.instrumentation.accidents import FAMILIES, calls, earlier, frames
+from modlab.instrumentation.accidents.calls import Call
+from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
+from modlab.records.explanation import ExplanationRecord, Step
+from modlab.records.structure import ROOT
+from modlab.records.trace import Value
+
+UNKNOWN = ""
+CHAIN = 8  # exceptions looked at: causes, contexts, members of groups
+SHOWN = 12  # values listed of one call, names of one frame
+BEFORE = 12  # modules that ran before the one that failed
+_MESSAGE = 4_000
+
+
+def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
+    """Why an exception was raised, and the outermost module of its traceback.
+
+    An error that no family knows has an empty `family`, and what the traceback shows. Never raises.
+    """
+    try:
+        return _explain(error)
+    except Exception:  # noqa: BLE001 - whatever is in the user's frames, the error itself must stay the only one
+        name = type(error).__name__
+        return ExplanationRecord(name, format.cut(message_of(error), _MESSAGE), UNKNOWN, _unknown(name)), None
+
+
+def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
+    first: Scene | None = None
+    for relation, member, scene in _chain(error):
+        first = first or scene
+        found = _recognised(scene)
+        if found is not None:
+            family, verdict = found
+            remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
+            return _record(member, scene, family, verdict, remark), _root(scene)
+    assert first is not None
+    return _record(error, first, UNKNOWN, Verdict(*_unknown(type(error).__name__)), ""), _root(first)
+
+
+def _root(scene: Scene) -> Module | None:
+    return scene.root.module if scene.root is not None else None
+
+
+def _unknown(name: str) -> tuple[str, str]:
+    return f"modlab does not know this {name}.", "What the traceback shows of the model is below."
+
+
+def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
+    """The exception, the members of a group, what it was raised from, and what was being handled when it was raised."""
+    todo: list[tuple[str, BaseException, list[frames.Frame] | None]] = [("", error, None)]
+    seen: set[int] = set()
+    while todo and len(seen) < CHAIN:
+        relation, member, within = todo.pop(0)
+        if id(member) in seen or issubclass(type(member), ModlabError):
+            if not seen:
+                seen.add(id(member))
+                yield relation, member, Scene(member, [])
+            continue
+        seen.add(id(member))
+        read = frames.read(member, within)
+        yield relation, member, Scene(member, read)
+        if isinstance(member, BaseExceptionGroup):
+            todo += [("one of those in", inner, read) for inner in member.exceptions]
+        if member.__cause__ is not None:
+            todo.append(("the cause of", member.__cause__, read))
+        elif member.__context__ is not None and not member.__suppress_context__:
+            todo.append(("what came before", member.__context__, read))
+
+
+def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
+    if issubclass(type(scene.error), ModlabError):
+        return None
+    for family in FAMILIES:
+        if not isinstance(scene.error, family.raised):
+            continue
+        match = _compiled(family.pattern).search(scene.message)
+        if match is None:
+            continue
+        try:
+            verdict = family.explain(scene, match)
+        except Exception:  # noqa: BLE001 - a family that stumbles over odd objects has nothing to say
+            continue
+        if verdict is not None:
+            return family.name, verdict
+    return None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
+
+
+def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, remark: str) -> ExplanationRecord:
+    user = scene.user
+    outside = user is not None and (scene.failing is None or user not in scene.failing.frames)
+    return ExplanationRecord(
+        error=type(error).__name__,
+        message=format.cut(message_of(error), _MESSAGE),
+        family=family,
+        sentence=(_begun(verdict.said), _begun(verdict.more)),
+        steps=tuple(_steps(scene, verdict.stop)),
+        facts=tuple((name, value) for name, value in verdict.facts if value not in ("", "()") and (value != "None" or name == "given")),
+        fixes=verdict.fixes,
+        remarks=tuple(part for part in (*verdict.remarks, *_unseen(scene), remark) if part),
+        where=user.where if user is not None else "",
+        line=user.text if user is not None else "",
+        locals=_locals(user, None) if user is not None and (outside or scene.failing is None) else (),
+    )
+
+
+def _unseen(scene: Scene) -> Iterator[str]:
+    """What the traceback cannot show, and why."""
+    if "TorchScript" in scene.message:
+        yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
+    if any("_dynamo" in frame.code.co_filename for frame in scene.frames):
+        yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
+
+
+_WORDS = ("the ", "a view ", "input ", "rows ")
+
+
+def _begun(text: str) -> str:
+    """With a capital letter, unless it begins with a name."""
+    return text[0].upper() + text[1:] if text.startswith(_WORDS) else text
+
+
+# ---- the way there -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(scene: Scene, stop: str) -> Iterator[Step]:
+    last = len(scene.calls) - 1
+    for depth, call in enumerate(scene.calls):
+        yield _step(call, depth, stop if depth == last else "", depth == last)
+        if depth < last:
+            inner = scene.calls[depth + 1]
+            if inner.module is not call.module:
+                yield from _before(call, inner, depth + 1)
+
+
+def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
+    frame = call.code_frame
+    direct = call.args is None and frame is not None and frame.function == "forward"
+    notes = [call.note, "called through .forward: its hooks are skipped" if direct else ""]
+    if call.args is None and frame is not None and not direct and not frame.function.startswith("__"):
+        notes.append(f"in .{frame.function}")
+    return Step(
+        path=call.path,
+        name=call.place.rpartition(".")[2] if call.path else call.place or (ROOT if call.path == "" else call.type),
+        type=call.type,
+        symbol=marks.category(type(call.module)),
+        depth=depth,
+        inputs=_inputs(call),
+        tensors=_tensors(call.module),
+        locals=_locals(frame, call) if frame is not None and frame.is_users else (),
+        failed=failed,
+        said=said,
+        note="; ".join(note for note in notes if note),
+        where=frame.where if frame is not None and frame.is_users else "",
+        line=frame.text if frame is not None and frame.is_users else "",
+    )
+
+
+def _before(call: Call, inner: Call, depth: int) -> Iterator[Step]:
+    """What ran in a module before the place of the error, as far as that is certain."""
+    try:
+        ran = earlier.before(call, inner)
+    except Exception:  # noqa: BLE001 - source code that is not what it seems
+        return
+    for name, module, taken, given in ran[-BEFORE:]:
+        inputs, outputs = (_shaped(shape) for shape in (taken, given))
+        if module is None:
+            yield Step(
+                None, name, "function", "function", depth, inputs, outputs, stopped=False, said="ran", note="no module: not in the tree"
+            )
+            continue
+        path = None if call.path is None else calls.join(call.path, name)
+        yield Step(
+            path, name.rpartition(".")[2] if path is not None else name, type(module).__name__, marks.category(type(module)), depth,
+            inputs, outputs, _tensors(module), stopped=False, said="ran",
+        )  # fmt: skip
+
+
+def _shaped(shape: tuple[int, ...] | None) -> tuple[Value, ...]:
+    return () if shape is None else (Value("", shape=shape),)
+
+
+def _inputs(call: Call) -> tuple[Value, ...]:
+    if call.args is not None:
+        names = values.argument_names(type(call.module))
+        return _values(values.arguments(names, call.args, call.kwargs))
+    frame = call.code_frame
+    if frame is None or frame.function != "forward":
+        return ()
+    arguments = frame.code.co_varnames[1 : frame.code.co_argcount]
+    return _values((name, frame.names[name], "") for name in arguments if name in frame.names)
+
+
+def _tensors(module: Module) -> tuple[Value, ...]:
+    return _values((name, tensor, "") for name, tensor in stores.named_tensors(module))
+
+
+def _locals(frame: frames.Frame, call: Call | None) -> tuple[Value, ...]:
+    """The tensors that local names stand for, in lists and dicts too."""
+    taken = {id(argument) for argument in (call.args or ())} if call is not None else set()
+    names = [(name, thing) for name, thing in list(frame.names.items()) if not name.startswith("_") and id(thing) not in taken]
+    held = (leaf for name, thing in names if _may_hold(thing) for leaf in values.leaves(thing, name))
+    return _values(leaf for leaf in held if issubclass(type(leaf[1]), Tensor))
+
+
+def _may_hold(thing: Any) -> bool:
+    return issubclass(type(thing), Tensor) or type(thing) in (list, tuple, dict)
+
+
+def _values(leaves: Iterator[values.Leaf]) -> tuple[Value, ...]:
+    return tuple(_value(*leaf) for leaf in islice(leaves, SHOWN))
+
+
+def _value(name: str, thing: Any, note: str) -> Value:
+    if not issubclass(type(thing), Tensor):
+        return Value(name, type(thing).__name__, text=values.said(thing), note=note)
+    entry = entries.describe(name, "", thing)
+    return Value(name, type(thing).__name__, entry.shape, entry.dtype, entry.device, entry.trainable, note=entry.note)

@@ -1,0 +1,69 @@
+"""Does a module act by its mode? Where its inputs differ already, it is called once more, with its own flag the other way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.nn import Module
+
+from modlab.instrumentation.copies import Copies
+from modlab.instrumentation.divergence import between
+from modlab.instrumentation.passes import Key
+from modlab.instrumentation.randomness import Undo, states
+from modlab.instrumentation.shelf import Shelf
+from modlab.instrumentation.values import leaves
+
+
+class Flips:
+    """Runs the first call of some modules a second time, on the same inputs and random numbers, with their own ``training``
+    flag flipped; those of their children stay. The modules' own hooks are not run by that.
+
+    Args:
+        paths: the modules to try.
+        own: ids of tensors that are the model's.
+    """
+
+    def __init__(self, paths: frozenset[str], own: frozenset[int]) -> None:
+        self.acting: set[str] = set()
+        self._paths, self._own = paths, own
+        self._begun: dict[Key, tuple[tuple[Any, ...], Undo]] = {}
+
+    def begin(self, key: Key, args: tuple[Any, ...]) -> None:
+        """Copy the inputs, which the module may change."""
+        if key[1] == 0 and key[0] in self._paths:
+            self._begun[key] = Copies(self._own)(args), states()
+
+    def end(self, key: Key, module: Module, kwargs: dict[str, Any], output: Any) -> None:
+        """Call it again."""
+        if key not in self._begun:
+            return
+        args, start = self._begun.pop(key)
+        held = object.__getattribute__(module, "__dict__")
+        flag, end = held.get("training"), states()
+        if type(flag) is not bool:
+            return
+        before = Shelf().all(leaves(output))
+        held["training"] = not flag
+        start()
+        try:
+            after = Shelf(0).all(leaves(module.forward(*args, **kwargs)))
+        except Exception:  # noqa: BLE001 - it cannot run like that; then nothing is said of it
+            return
+        finally:
+            held["training"] = flag
+            end()
+        gap = between(before, after)
+        if gap.beyond(gap.rounding):
+            self.acting.add(key[0])
+
+
+def may_act(cls: type) -> bool:
+    """Whether a class can look at its mode: of torch's own modules, only those whose code names the flag."""
+    for base in cls.__mro__:
+        if base is Module:
+            return False
+        if not base.__module__.startswith("torch.nn.modules."):
+            return True
+        if any("training" in code.co_names for value in vars(base).values() if (code := getattr(value, "__code__", None)) is not None):
+            return True
+    return True

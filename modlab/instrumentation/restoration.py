@@ -1,0 +1,278 @@
+"""Everything of a model's that a forward pass can change: taken down once, told apart and put back after each pass.
+
+The modules run with their own tensors, since copies would not be seen by who else holds them (a recurrent layer keeps a list of
+its weights). Bits are written back only where they differ, past autograd, and the version counter with them, so that a graph that
+the user has at hand stays good.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from modlab.compat import set_version, without_modes, without_torch_function
+from modlab.inspection import stores
+from modlab.inspection.bits import fingerprint
+from modlab.inspection.contrast import equal_bits
+from modlab.instrumentation.randomness import Undo, private_state
+from modlab.statistics.contents import NoValuesError, require_values
+
+KEPT = 2 << 30
+"""Bytes of parameters that are copied; of what goes beyond, a fingerprint tells whether it changed. Buffers always are."""
+
+_DICTS = (dict, OrderedDict, defaultdict)
+_CONTAINERS = frozenset({*_DICTS, list, set, deque})
+_DEPTH = 3  # containers inside containers of a module's own attributes
+_LONG = 10_000  # entries up to which a container is searched for others
+
+_ABSENT = object()
+
+
+class Change(NamedTuple):
+    """One tensor or plain attribute that is another than it was."""
+
+    owner: Module
+    name: str
+    kind: str
+    before: Any
+    after: Any
+
+
+class Restoration:
+    """What the modules were like when they were added."""
+
+    def __init__(self) -> None:
+        self._modules: dict[int, _ModuleState] = {}
+        self._tensors: dict[int, _TensorState] = {}
+        self._containers: dict[int, _Container] = {}
+        self._generators: dict[int, Undo] = {}
+        self._left = KEPT
+
+    def add(self, root: Module) -> None:
+        """Take down a module and all below it, also what hangs on them in plain lists; nothing twice."""
+        todo = [root]
+        while todo:
+            for module in stores.modules(todo.pop()):
+                if id(module) not in self._modules:
+                    self._modules[id(module)] = _ModuleState(module)
+                    todo.extend(self._attributes(module))
+
+    def _attributes(self, module: Module) -> Iterator[Module]:
+        """Take down what one module holds; gives the modules that it holds unregistered."""
+        for name, tensor in stores.named_tensors(module):
+            self.add_tensor(tensor, spared=name in (stores.contents(module).get("_parameters") or ()))
+        held = object.__getattribute__(module, "__dict__")
+        self._containers[id(held)] = _Container(held)
+        for name, thing in [*held.items()]:
+            yield from self._held(thing, _DEPTH if name != "_modules" else 0)
+
+    def _held(self, thing: Any, depth: int) -> Iterator[Module]:
+        if issubclass(type(thing), Tensor):
+            self.add_tensor(thing)
+        elif stores.is_module(thing):
+            yield thing
+        elif type(thing) in _CONTAINERS and id(thing) not in self._containers:
+            self._containers[id(thing)] = _Container(thing)
+            if depth and len(thing) <= _LONG:
+                for part in [*(thing.values() if type(thing) in _DICTS else thing)]:
+                    yield from self._held(part, depth - 1)
+        elif (undo := private_state(thing)) is not None:
+            self._generators.setdefault(id(thing), undo)
+
+    def add_tensor(self, tensor: Tensor, *, spared: bool = False) -> None:
+        """Take down one tensor.
+
+        Args:
+            tensor: of any kind.
+            spared: it may be too large to be copied.
+        """
+        if id(tensor) in self._tensors or is_lazy(tensor):
+            return
+        state = self._tensors[id(tensor)] = _TensorState(tensor, copied=not spared or self._left > 0)
+        if spared:
+            self._left -= state.bytes
+
+    def changes(self) -> list[Change]:
+        """What the modules' tensors and plain attributes are now that they were not."""
+        return [change for state in self._modules.values() for change in state.changes(self._tensors)]
+
+    def restore(self) -> None:
+        """Put everything back; what fails does not keep the rest from it, and is raised at the end."""
+        troubles: list[Exception] = []
+        for state in [*self._containers.values(), *self._modules.values(), *self._tensors.values()]:
+            try:
+                state.restore()
+            except Exception as error:  # noqa: BLE001 - all the others are put back first
+                troubles.append(error)
+        for undo in self._generators.values():
+            undo()
+        if troubles:
+            raise troubles[0]
+
+    def lost(self) -> int:
+        """How many parameters that were too large to be copied were changed by the model itself, and stay so."""
+        return sum(state.lost() for state in self._tensors.values())
+
+
+class _Container:
+    """A dict, list, set or deque: the same entries in the same order. Nothing is written where nothing changed."""
+
+    def __init__(self, thing: Any) -> None:
+        self._thing, self._before = thing, self._entries(thing)
+
+    @staticmethod
+    def _entries(thing: Any) -> list[Any]:
+        return [*thing.items()] if type(thing) in _DICTS else [*thing]
+
+    def restore(self) -> None:
+        now, before, thing = self._entries(self._thing), self._before, self._thing
+        if type(thing) in _DICTS:
+            same = len(now) == len(before) and all(a is c and b is d for (a, b), (c, d) in zip(now, before, strict=True))
+        else:
+            same = [*map(id, now)] == [*map(id, before)]
+        if same:
+            return
+        thing.clear()
+        if type(thing) in _DICTS or type(thing) is set:
+            thing.update(before)
+        else:
+            thing.extend(before)
+
+
+class _ModuleState:
+    """A module's class, its mode where that lies outside of Python, and what it held."""
+
+    def __init__(self, module: Module) -> None:
+        self.module, self._class = module, type(module)
+        self._held = dict(object.__getattribute__(module, "__dict__"))
+        self._own = {name: dict(held.items()) for name in ("_parameters", "_buffers") if (held := self._contents().get(name))}
+        self._mode = None if "training" in self._held else stores.mode(module)
+
+    def _contents(self) -> dict[str, Any]:
+        return stores.contents(self.module)
+
+    def restore(self) -> None:
+        if type(self.module) is not self._class:
+            object.__setattr__(self.module, "__class__", self._class)
+        if self._mode is not None and stores.mode(self.module) is not self._mode:
+            self.module.training = self._mode
+
+    def changes(self, tensors: dict[int, _TensorState]) -> Iterator[Change]:
+        """Registered tensors first, then what its author put on it."""
+        now = self._contents()
+        for kind, store in (("buffer", "_buffers"), ("parameter", "_parameters")):
+            before, after = self._own.get(store, {}), dict((now.get(store) or {}).items())
+            for name in [*before, *(name for name in after if name not in before)]:
+                yield from self._tensor(kind, name, before.get(name), after.get(name), tensors)
+        for name, value in self._held.items():
+            if name not in stores.STANDARD and not stores.is_module(value):
+                yield from self._attribute(name, value, now.get(name, _ABSENT), tensors)
+
+    def _tensor(self, kind: str, name: str, before: Any, after: Any, tensors: dict[int, _TensorState]) -> Iterator[Change]:
+        if (before is None and after is None) or (before is after and is_lazy(before)):
+            return
+        state = tensors.get(id(before))
+        old = state.content() if state is not None else before
+        if after is before and state is not None and not state.changed():
+            return
+        if after is None or before is None or (old is not None and not _same(old, after)):
+            yield Change(self.module, name, kind, old, after)
+
+    def _attribute(self, name: str, before: Any, after: Any, tensors: dict[int, _TensorState]) -> Iterator[Change]:
+        if issubclass(type(before), Tensor) and issubclass(type(after), Tensor):
+            yield from self._tensor("attribute", name, before, after, tensors)
+        elif after is not before and not (type(before) is type(after) and type(before) in (int, float, str, bool) and before == after):
+            yield Change(self.module, name, "attribute", before, None if after is _ABSENT else after)
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    with torch.no_grad(), without_torch_function(), without_modes():
+        return before.dtype is after.dtype and equal_bits(before, after)
+
+
+class _TensorState:
+    """A tensor's bits, memory, version, gradient and flag."""
+
+    def __init__(self, tensor: Tensor, *, copied: bool) -> None:
+        self.tensor = tensor
+        self.bytes = 0
+        self._copy: Tensor | None = None
+        self._print: bytes | None = None
+        with torch.no_grad(), torch.inference_mode(False), without_torch_function(), without_modes():
+            self._inference = tensor.is_inference()
+            self._version = None if self._inference else tensor._version
+            self._flag, self._leaf, self._class = tensor.requires_grad, tensor.is_leaf, type(tensor)
+            self._grad = tensor.grad if tensor.is_leaf else None
+            self._memory: Tensor = tensor.data
+            self._keep(copied)
+
+    def _keep(self, copied: bool) -> None:
+        try:
+            require_values(self._memory)
+            if copied:
+                self._copy = self._memory.clone()
+                self.bytes = self._copy.numel() * self._copy.element_size()
+            else:
+                self._print = fingerprint(self._memory)
+        except (RuntimeError, NotImplementedError, TypeError, NoValuesError):
+            return  # a kind of tensor that has no values, or that cannot be copied
+
+    def content(self) -> Tensor | None:
+        """The tensor as it was."""
+        return self._copy
+
+    def changed(self) -> bool:
+        """Whether its bits, or the memory it lies in, are others."""
+        with torch.no_grad(), without_torch_function(), without_modes():
+            if not self._in_place():
+                return True
+            return self._copy is not None and not _readable_and_equal(self._memory, self._copy)
+
+    def lost(self) -> bool:
+        """Whether it changed and was not copied."""
+        with torch.no_grad(), without_torch_function(), without_modes():
+            return self._print is not None and fingerprint(self._memory) != self._print
+
+    def _in_place(self) -> bool:
+        """Whether the tensor still lies in the memory it lay in: a forward may assign ``weight.data``."""
+        tensor, memory = self.tensor, self._memory
+        try:
+            return tensor.shape == memory.shape and tensor.stride() == memory.stride() and _storage(tensor) == _storage(memory)
+        except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: they have no one memory
+            return True
+
+    def restore(self) -> None:
+        tensor = self.tensor
+        with torch.inference_mode(self._inference), torch.no_grad(), without_torch_function(), without_modes():
+            if type(tensor) is not self._class:
+                object.__setattr__(tensor, "__class__", self._class)
+            moved = not self._in_place()
+            if moved:
+                tensor.data = self._memory
+            if self._copy is not None and not _readable_and_equal(self._memory, self._copy):
+                self._memory.copy_(self._copy)
+            if self._leaf and not tensor.is_leaf:
+                tensor.detach_()  # it joined the graph of a pass
+            if self._leaf and tensor.requires_grad is not self._flag:
+                tensor.requires_grad_(self._flag)
+            if self._leaf and tensor.grad is not self._grad:
+                tensor.grad = self._grad
+            if self._version is not None and tensor._version != self._version:
+                set_version(tensor, self._version)
+
+
+def _storage(tensor: Tensor) -> tuple[int, int]:
+    return tensor.untyped_storage()._cdata, tensor.storage_offset()
+
+
+def _readable_and_equal(memory: Tensor, copy: Tensor) -> bool:
+    """True also where there is nothing to be read (meta tensors): then there is nothing to be put back."""
+    if memory.is_meta or not memory.numel():
+        return True
+    return equal_bits(memory, copy)

@@ -1,0 +1,81 @@
+"""The steps of optimizers: which parameters moved, and by how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from modlab import format
+from modlab.instrumentation import callers
+from modlab.instrumentation.functions import Functions
+from modlab.instrumentation.keeping import copied
+from modlab.instrumentation.roster import Roster
+from modlab.instrumentation.sightings import Sightings, version_of
+from modlab.instrumentation.tape import Tape
+from modlab.records.trace import Value
+
+SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
+
+
+class Steps:
+    """Records each step of any optimizer in this thread. Inside, functions are not watched: they are the optimizer's own."""
+
+    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, functions: Functions) -> None:
+        self._tape, self._roster, self._sightings, self._functions = tape, roster, sightings, functions
+        self._before: dict[str, tuple[int, Tensor | None]] = {}
+        self._handles: list[RemovableHandle] = []
+
+    def open(self) -> None:
+        """Begin to see."""
+        self._handles = [register_optimizer_step_pre_hook(self._begins), register_optimizer_step_post_hook(self._ends)]
+
+    def close(self) -> None:
+        """Stop."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles, self._before = [], {}
+
+    def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._tape.failed or not self._tape.here():
+            return
+        with self._tape.aside() as now:
+            call = self._tape.begin("step", None, type(optimizer).__name__, now)
+            call.where = callers.line()
+            self._before = {one.path: (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
+            call.popped = self._functions.pause()
+
+    def _ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        call = self._tape.innermost("step") if self._tape.here() else None
+        if call is None or self._tape.failed:
+            return
+        with self._tape.aside() as now:
+            self._tape.end(call, now)
+            if call.popped:
+                self._functions.resume()
+            moved = [self._moved(one.path, one.tensor) for one in self._roster.parameters]
+            call.outputs = tuple(value for value in moved if value is not None)
+            call.marks.append(f"moves {len(call.outputs):,} of {format.plural(len(moved), 'parameter')}")
+            self._before = {}
+
+    def _moved(self, path: str, tensor: Tensor) -> Value | None:
+        version, copy = self._before[path]
+        if version_of(tensor) == version:
+            return None
+        note = "moved"
+        if copy is not None:
+            with torch.no_grad():
+                far = (tensor.detach() - copy).abs().max()
+            note = f"moved by up to {format.number(far.item())}" if far else "written, and the same as before"
+        (value,) = self._sightings.values([(path, tensor, "")])
+        return Value(path, value.kind, value.shape, value.dtype, value.device, value.requires_grad, value.number, note=note)
+
+
+def _copy(tensor: Tensor) -> Tensor | None:
+    plain = tensor.layout is torch.strided and not tensor.is_nested and not torch.nn.parameter.is_lazy(tensor)
+    if not plain or tensor.device.type != "cpu" or not 0 < tensor.numel() <= SMALL or not tensor.is_floating_point():
+        return None
+    return copied(tensor)

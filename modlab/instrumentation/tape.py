@@ -1,0 +1,131 @@
+"""The events of a trace in the order in which they begin, on a clock that stands still while modlab works."""
+
+from __future__ import annotations
+
+import re
+from threading import get_ident
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from modlab import format
+from modlab.compat import without_torch_function
+from modlab.instrumentation.calls import Call
+from modlab.records.trace import Event
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_MESSAGE = 300
+
+
+class Tape:
+    """What happens, one event after the other, nested.
+
+    Attributes:
+        calls: all events so far.
+        stack: those that are open.
+        last: by identity of a module its last call, for what comes after it has ended.
+        remarks: what could not be seen, and why.
+        failed: modlab itself was at fault; nothing is recorded any more, and the model runs on.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.stack: list[Call] = []
+        self.last: dict[int, Call] = {}
+        self.remarks: list[str] = []
+        self.failed = False
+        self.lost = 0.0
+        self._origin = perf_counter()
+        self._thread = get_ident()
+
+    def here(self) -> bool:
+        """Whether this is the thread that is traced."""
+        return get_ident() == self._thread
+
+    def aside(self) -> Aside:
+        """A piece of modlab's own work: its time is not the model's, and an error in it is not the model's either."""
+        return Aside(self)
+
+    def now(self) -> float:
+        """Seconds on the model's clock."""
+        return perf_counter() - self.lost
+
+    @property
+    def top(self) -> Call | None:
+        """The innermost open event."""
+        return self.stack[-1] if self.stack else None
+
+    def begin(self, kind: str, path: str | None, name: str, now: float, parent: Call | None = None) -> Call:
+        """Open an event, inside `parent` or else the innermost open one."""
+        call = Call(len(self.calls), kind, path, name, parent or self.top)
+        call.grad, call.started = torch.is_grad_enabled(), now
+        self.calls.append(call)
+        self.stack.append(call)
+        return call
+
+    def end(self, call: Call, now: float, error: BaseException | None = None) -> None:
+        """Close an event, and those inside it that an interruption left open."""
+        while self.stack:
+            top = self.stack.pop()
+            top.seconds = max(0.0, now - top.started)
+            if top.parent >= 0:
+                self.calls[top.parent].inner += top.seconds
+            if error is not None and not top.error:
+                top.error = one_line(error)
+            if top is call:
+                return
+
+    def drop(self, call: Call) -> None:
+        """Forget an event that turned out to be none, if nothing happened inside."""
+        if self.calls[-1] is call:
+            self.calls.pop()
+
+    def events(self) -> tuple[Event, ...]:
+        """The records of all events."""
+        return tuple(call.freeze(self._origin) for call in self.calls)
+
+    def innermost(self, kind: str, module: int = 0) -> Call | None:
+        """The innermost open event of a kind, of one module."""
+        return next((call for call in reversed(self.stack) if call.kind == kind and call.module == module), None)
+
+    def remark(self, text: str) -> None:
+        """Note what cannot be seen, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def fail(self, error: Exception) -> None:
+        """Give up recording."""
+        self.failed = True
+        self.remark(f"modlab failed, and stopped recording: {one_line(error)}; please report this")
+
+
+class Aside:
+    """See `Tape.aside`; gives the time at which the model was interrupted."""
+
+    __slots__ = ("_begun", "_off", "_tape")
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def __enter__(self) -> float:
+        self._begun = perf_counter()
+        self._off = without_torch_function()
+        self._off.__enter__()
+        return self._begun - self._tape.lost
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        self._off.__exit__(None, None, None)
+        if isinstance(error, Exception):
+            self._tape.fail(error)
+        self._tape.lost += perf_counter() - self._begun
+        return isinstance(error, Exception)
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line that is the same in each run."""
+    try:
+        message = next((line for line in str(error).splitlines() if line.strip()), "")
+    except Exception:  # noqa: BLE001 - an exception of the user's may not even have a text
+        message = ""
+    return format.clean(_ADDRESS.sub("", f"{type(error).__name__}: {message[:_MESSAGE]}" if message else type(error).__name__))

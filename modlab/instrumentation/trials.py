@@ -1,0 +1,137 @@
+"""One model on its bench: passes with the batch, and what they gave, in plain numbers and words."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
+from threading import get_ident
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from modlab import format
+from modlab.inspection import bits, stores
+from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.ghosts import Members
+from modlab.instrumentation import batches
+from modlab.instrumentation.custody import custody
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+LINE = 200  # characters of an error that are told
+
+
+class Bench:
+    """A model with a batch and a loss."""
+
+    def __init__(self, subject: Subject, inputs: Any, target: Any, loss: Any) -> None:
+        self.subject, self.inputs, self.target, self.loss = subject, inputs, target, loss
+        self.model = _runnable(subject.model)
+        self.roots = [*batches.roots(subject.model, loss), *_hidden(subject)]
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Everything as before at the end; what the model prints or warns of meanwhile was not asked for."""
+        with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            stack.enter_context(redirect_stdout(StringIO()))
+            stack.enter_context(custody(*self.roots))
+            yield
+
+    def output(self, model: Module | None = None) -> Any:
+        """One pass with copies of the inputs."""
+        return batches.call(self.model if model is None else model, batches.copied(self.inputs))
+
+    def value(self, output: Any) -> Any:
+        """What the loss says."""
+        return self.loss(output, batches.copied(self.target))
+
+    def outputs(self, model: Module | None = None) -> list[Tensor]:
+        """The tensors of one pass without gradients."""
+        with torch.no_grad():
+            return [tensor.detach().clone() for tensor in batches.tensors(self.output(model))]
+
+    def where(self, error: BaseException) -> Site | None:
+        """The innermost module in whose code an exception was raised."""
+        found, step = None, error.__traceback__
+        while step is not None:
+            found = self._site_of(step) or found
+            step = step.tb_next
+        return found
+
+    def _site_of(self, step: TracebackType) -> Site | None:
+        return self.subject.by_module.get(id(step.tb_frame.f_locals.get("self")))
+
+    def called(self) -> set[int]:
+        """The ids of the modules that one pass calls."""
+        seen: set[int] = set()
+        thread = get_ident()
+
+        def note(module: Module, _: Any) -> None:
+            if get_ident() == thread:
+                seen.add(id(module))
+
+        handle = register_module_forward_pre_hook(note)
+        try:
+            with torch.no_grad():
+                self.output()
+        finally:
+            handle.remove()
+        return seen
+
+    def footprints(self) -> list[tuple[int, bytes, bytes]]:
+        """Of each call of one pass, in the order in which they end: the module's id, and fingerprints of what it took and gave."""
+        found: list[tuple[int, bytes, bytes]] = []
+        thread = get_ident()
+
+        def note(module: Module, args: Any, output: Any) -> None:
+            if get_ident() == thread:
+                found.append((id(module), _digest(args), _digest(output)))
+
+        handle = register_module_forward_hook(note)
+        try:
+            with torch.no_grad():
+                self.output()
+        finally:
+            handle.remove()
+        return found
+
+
+def _digest(thing: Any) -> bytes:
+    return b"".join(bits.fingerprint(tensor) for tensor in batches.tensors(thing))
+
+
+def _runnable(model: Module) -> Module:
+    """Inside a compiled or distributed wrapper, the module that it wraps: other buffers would make it compile again."""
+    held = stores.contents(model)
+    inner = (held.get("_modules") or {})
+    if type(model).__name__ == "OptimizedModule" and stores.is_module(inner.get("_orig_mod")):
+        return _runnable(inner["_orig_mod"])
+    if type(model).__name__ == "DistributedDataParallel" and stores.is_module(inner.get("module")):
+        return _runnable(inner["module"])
+    return model
+
+
+def _hidden(subject: Subject) -> list[Module]:
+    """Modules that are run and not registered change too."""
+    return [
+        hidden.thing
+        for site in subject.suspicious
+        for name, value in site.held.items()
+        if name not in stores.STANDARD
+        for hidden in Members(value)
+        if stores.is_module(hidden.thing) and id(hidden.thing) not in subject.finder.registered and stores.initialized(hidden.thing)
+    ]
+
+
+def line_of(error: BaseException) -> str:
+    """Its class and its first line, the same from run to run."""
+    text = str(error).strip().partition("\n")[0]
+    return format.cut(_ADDRESS.sub("0x…", f"{type(error).__name__}: {text}" if text else type(error).__name__), LINE)

@@ -1,0 +1,322 @@
+"""``modlab.trace(net)(x)``: what runs, in which order, through which hooks, and what became of the gradients."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch.nn import Module
+
+from modlab.errors import ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
+from modlab.inspection import checks, slots, stores, structure
+from modlab.instrumentation.recorder import Recorder
+from modlab.records.trace import Event, Reason, TraceRecord, Value
+from modlab.results.question import Pattern
+from modlab.results.rows import RowsResult
+from modlab.views import payload
+from modlab.views.sheets import trace as view
+from modlab.views.sheets.layout import Sheet
+
+
+def trace(model: Module, *, keep: str | Sequence[str] = (), values: bool = True, fold: bool = False) -> Tracer:
+    """Show what runs when a model runs: each module, function and hook in order, with shapes, values, time and gradients.
+
+    Write ``modlab.trace(net)(x, mask=m)`` where you would write ``net(x, mask=m)``, or
+    ``with modlab.trace(net) as t:`` around several calls, a loss, its backward pass and the optimizer's step. The model runs as it
+    would without: the same outputs, gradients and random numbers, bit for bit.
+
+    Args:
+        model: any ``nn.Module``; neither changed nor kept alive.
+        keep: paths, or patterns of paths ("blocks.*.attn"), whose outputs are copied into ``.kept``; with ``""`` the
+            model's own output is in ``.output`` as it was given.
+        values: measure the tensors; without, shapes and times alone (for large models).
+        fold: of equal subtrees called one beside the other, record the first and count the others.
+
+    Returns:
+        A `Tracer`, which is to be called or entered; that gives the `Trace`.
+
+    Raises:
+        NotAModuleError: `model` is something else.
+        NotInitializedError: its constructor did not call ``super().__init__()``.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))(torch.ones(2, 4))
+    Sequential: 3 of 3 modules ran.
+    path    call        in → out          new memory
+    (root)  Sequential  (2, 4) -> (2, 3)  24 B
+    0       Linear      (2, 4) -> (2, 3)  24 B
+    1       ReLU        (2, 3) -> (2, 3)  24 B
+    """
+    checks.require_module(model, "trace")
+    if not stores.initialized(model):
+        raise NotInitializedError(stores.uninitialized_message(model))
+    patterns = (keep,) if isinstance(keep, str) else tuple(keep)
+    if not all(isinstance(pattern, str) for pattern in patterns):
+        raise QuestionError(f"trace(keep=...) got {keep!r}, and takes a path or several: keep=('', 'blocks.*.attn').")
+    return Tracer(model, patterns, values, fold)
+
+
+class Tracer:
+    """A trace that has not run yet: call it like the model, or enter it. Holds the model until then."""
+
+    def __init__(self, model: Module, keep: tuple[str, ...], values: bool, fold: bool) -> None:
+        self._model, self._options = model, {"keep": keep, "values": values, "fold": fold}
+        self._running: list[Trace] = []
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Trace:
+        """Run the model once.
+
+        Args:
+            *args: what the model's ``forward`` takes.
+            **kwargs: the same.
+
+        Returns:
+            The `Trace`; of the model's output it has shapes and statistics (``keep=""`` keeps the output itself).
+
+        Raises:
+            Exception: whatever the model raises, as it raised it. In a notebook what happened before is shown first.
+        """
+        found = Trace(self._model, self._options)
+        found._open()
+        try:
+            self._model(*args, **kwargs)
+        except BaseException as error:
+            found._close(error)
+            _show(found)
+            raise
+        found._close(None)
+        return found
+
+    def __enter__(self) -> Trace:
+        """Begin to record what the model does in this thread."""
+        found = Trace(self._model, self._options)
+        found._open()
+        self._running.append(found)
+        return found
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        """Stop; an exception goes on its way."""
+        self._running.pop()._close(error)
+
+    def __repr__(self) -> str:
+        return "nothing has run yet: modlab.trace(net)(x)"
+
+
+class Calls(tuple[Event, ...]):
+    """The calls of one module. Of a single one its attributes can be had at once: ``t["l0"].outputs``."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if len(self) != 1:
+            path = self[0].path
+            raise AttributeError(f"{path!r} ran {len(self)} times in this trace: take one, t[{path!r}][0].{name}")
+        return getattr(self[0], name)
+
+
+class Trace(RowsResult):
+    """What ran. Made by `modlab.trace`."""
+
+    kind: ClassVar[str] = "trace"
+    code: ClassVar[str] = "modlab.trace(model)(x)"
+
+    def __init__(self, model: Module, options: dict[str, Any]) -> None:
+        super().__init__(model)
+        self._recorder: Recorder | None = Recorder(model, **options)
+        self._record: TraceRecord | None = None
+        self._kept: dict[str, list[Any]] = {}
+        self._output: Any = None
+        self._fingerprinted = ""
+
+    def _open(self) -> None:
+        assert self._recorder is not None
+        try:
+            self._recorder.open()
+        except BaseException:
+            self._recorder.close()
+            raise
+
+    def _close(self, error: BaseException | None) -> None:
+        recorder, self._recorder = self._recorder, None
+        assert recorder is not None
+        self._record = recorder.close(error)
+        self._kept, self._output = recorder.modules.kept, recorder.modules.output
+
+    @property
+    def record(self) -> TraceRecord:
+        """All that is known; while the trace runs, so far."""
+        if self._recorder is not None:
+            return self._recorder.record()
+        assert self._record is not None
+        return self._record
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What happened, in the order in which it began."""
+        return self.record.events
+
+    @property
+    def records(self) -> Sequence[Event]:
+        """The same as `events`."""
+        return self.events
+
+    @property
+    def error(self) -> str:
+        """The exception that ended the trace, in one line; or nothing."""
+        return self.record.error
+
+    @property
+    def not_called(self) -> list[str]:
+        """Paths of modules that did not run; what is below one is not listed again."""
+        return [one.path for one in self.record.uncalled]
+
+    @property
+    def output(self) -> Any:
+        """What the model returned, if it was asked for by ``keep=""``.
+
+        Raises:
+            ModlabError: it was not kept.
+        """
+        if "" not in self._kept:
+            raise ModlabError(
+                "The model's output was not kept: a trace holds no tensor.\n  Ask for it: modlab.trace(net, keep='')(x).output"
+            )
+        return self._output
+
+    @property
+    def kept(self) -> dict[str, list[Any]]:
+        """Copies of the outputs that ``keep=`` asked for, by path, one for each call."""
+        return self._kept
+
+    def __getitem__(self, path: str) -> Calls:
+        """The calls of the module at a dotted name."""
+        found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
+        if found:
+            return found
+        absent = next((one for one in self.record.uncalled if path == one.path or path.startswith(f"{one.path}.")), None)
+        if absent is not None:
+            raise PathNotFoundError(f"{path!r} did not run: {absent.reason}.")
+        ran = list(dict.fromkeys(event.path for event in self.events if event.kind == "module" and event.path))
+        close = nearest(str(path), ran)
+        hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
+        raise PathNotFoundError(f"{self.record.title} ran no module {path!r} in this trace.\n{hint}  All: t.find(kind='module')")
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def find(self, pattern: str = "*", *, kind: str | None = None) -> list[Event]:
+        """The events whose path or name matches.
+
+        Args:
+            pattern: with wildcards: ``"*.attn"``, ``"F.*"``.
+            kind: "module", "function", "hook", "backward", "gradient" or "step".
+        """
+        wanted = Pattern(pattern)
+        kinds = ("module", "function", "hook", "backward", "gradient", "step")
+        if kind is not None and kind not in kinds:
+            raise QuestionError(f"find(kind=...) got {kind!r}, and takes one of {', '.join(kinds)}.")
+        return [
+            event
+            for event in self.events
+            if (kind is None or event.kind == kind) and (wanted.fits(event.name) or (event.path is not None and wanted.fits(event.path)))
+        ]
+
+    def why(self, path: str) -> Reason:
+        """Why a parameter has no gradient: one reason, and the number of the event that shows it.
+
+        Args:
+            path: the parameter's dotted name, as in ``named_parameters()``.
+
+        Raises:
+            PathNotFoundError: the model has no such parameter.
+
+        >>> import torch
+        >>> net = torch.nn.Linear(2, 1).requires_grad_(False)
+        >>> trace(net)(torch.ones(2)).why("weight")
+        weight: frozen: its requires_grad is False
+        """
+        reasons = {reason.path: reason for reason in self.record.reasons}
+        if path in reasons:
+            return reasons[path]
+        model = self._source() if self._source is not None else None
+        tensor = slots.tensor_at(model, path) if model is not None and isinstance(path, str) else None
+        if model is not None and tensor is not None:
+            twin = next((reason for name, reason in reasons.items() if slots.tensor_at(model, name) is tensor), None)
+            if twin is not None:
+                return Reason(path, twin.kind, f"(the same tensor as {twin.path}) {twin.text}", twin.event)
+            return Reason(path, "buffer", "a buffer, or a tensor that is not registered: no optimizer trains it")
+        close = nearest(str(path), reasons)
+        hint = f"\n  Nearest: {', '.join(map(repr, close))}." if close else ""
+        raise PathNotFoundError(f"{self.record.title} has no parameter {path!r}.{hint}")
+
+    def export_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write the events as a file for chrome://tracing and ui.perfetto.dev, as ``torch.profiler`` does.
+
+        Args:
+            path: the file to write; times in it are microseconds.
+        """
+        events = [
+            {
+                "name": f"{event.path or event.name} ({event.name})" if event.kind == "module" else event.name,
+                "cat": event.kind, "ph": "X", "ts": event.start * 1e6, "dur": event.seconds * 1e6, "pid": 0, "tid": 0,
+                "args": {"path": event.path, "in": _shapes(event.inputs), "out": _shapes(event.outputs), "marks": list(event.marks)},
+            }
+            for event in self.events
+            if event.kind != "gradient"
+        ]  # fmt: skip
+        Path(path).write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+
+    def _row(self, record: Event) -> dict[str, Any]:
+        return {
+            "index": record.index, "kind": record.kind, "path": record.path, "name": record.name, "call": record.call,
+            "parent": record.parent, "depth": record.depth, "training": record.training,
+            "inputs": [_plain(value) for value in record.inputs], "outputs": [_plain(value) for value in record.outputs],
+            "seconds": record.seconds, "own_seconds": record.own_seconds, "bytes": record.bytes, "memory": record.memory,
+            "where": record.where, "marks": list(record.marks), "error": record.error, "times": record.times,
+        }  # fmt: skip
+
+    def _sheet(self) -> Sheet:
+        return view.sheet(self.record)
+
+    def _fingerprint(self) -> str:
+        model = self._source() if self._source is not None else None
+        if not self._fingerprinted and model is not None:
+            self._fingerprinted = payload.fingerprint(structure.extract(model))
+        return self._fingerprinted
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_recorder": None, "_record": self.record, "_kept": {}, "_output": None}
+
+
+def _plain(value: Value) -> dict[str, Any]:
+    stats = value.stats
+    numbers = ("mean", "std", "min", "max", "zeros", "nan", "posinf", "neginf")
+    found = {name: getattr(stats, name) for name in numbers} if stats is not None and stats.measured else {}
+    return {
+        "name": value.name, "kind": value.kind, "shape": value.shape, "dtype": value.dtype, "device": value.device,
+        "requires_grad": value.requires_grad, "text": value.text, "note": value.note,
+        **{name: number if number == number and abs(number) != float("inf") else None for name, number in found.items()},
+    }  # fmt: skip
+
+
+def _shapes(values: Sequence[Value]) -> list[str]:
+    return [f"{value.name} {value.shape}".strip() for value in values if value.shape is not None]
+
+
+def _show(result: Trace) -> None:
+    """In a notebook, the trace of a call that raised: the call gives nothing back that could show it."""
+    interactive = sys.modules.get("IPython")
+    if interactive is not None and interactive.get_ipython() is not None:
+        from IPython.display import display
+
+        display(result)  # type: ignore[no-untyped-call]

@@ -1,0 +1,389 @@
+"""Two runs side by side along the tree: both outputs, how far they are apart, and what each module has to do with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from modlab import format
+from modlab.records.comparison import MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
+from modlab.records.state import ValuesRecord
+from modlab.records.structure import ROOT
+from modlab.records.tensor import TensorStats
+from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+
+FAINTEST = -8  # the power of ten of a relative distance at which the bar is empty; at 1 it is full
+OPENED = 2000  # rows up to which details are made
+_OUTCOMES = {"normal": "as usual", "no_grad": "no_grad", "inference_mode": "inference_mode"}
+
+
+def of_comparison(table: ComparisonTable) -> Sheet:
+    """The whole view."""
+    columns = (
+        Column(table.sides[0], "number", 100, yields=1),
+        Column(table.sides[1], "number", 100, yields=1),
+        Column("apart by", "bar", 92, yields=0),
+        Column("relative", "number", 64, yields=3),
+        Column("what it does", "words", 130, 3, yields=2),
+    )
+    rows = tuple(_row(row, table, len(table.rows) <= OPENED) for row in table.rows)
+    return Sheet("compare", sentence(table), columns, rows, tuple(_notes(table)), foot=_foot(table))
+
+
+def _is_modes(table: ComparisonTable) -> bool:
+    return table.sides == MODES
+
+
+# ---- the headline --------------------------------------------------------------------------------------------------------------
+
+
+def sentence(table: ComparisonTable) -> tuple[str, str]:
+    """The conclusion in two halves."""
+    if not _is_modes(table):
+        return _of_models(table)
+    difference = _difference(table)
+    surprise = _surprise(table)
+    moved = _moved(table)
+    if surprise:
+        return surprise, _end("; ".join(filter(None, (" ".join(difference).strip(), moved))))
+    if not difference[1]:
+        return (difference[0] + "; ", _end(moved)) if moved else (_end(difference[0]), "")
+    return difference[0], _end("; ".join(filter(None, (difference[1], moved))))
+
+
+def _end(words: str) -> str:
+    return words[:1] + words[1:].rstrip(".") + "." if words else ""
+
+
+def _whole(table: ComparisonTable) -> ComparisonRecord | None:
+    return next((row for row in table.rows if row.path == table.whole), None)
+
+
+def _difference(table: ComparisonTable) -> tuple[str, str]:
+    """Of two modes."""
+    whole = _whole(table)
+    others = [row for row in table.rows if row.differs]
+    if whole is None or whole.equal is None:
+        if not others:
+            return "What the model gives cannot be compared", whole.notes[0] if whole is not None and whole.notes else ""
+        return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} give something else"
+    if whole.differs:
+        return f"Train and eval differ{_from(table)}:", _by(whole)
+    if others:
+        return "The output is the same in both modes", f"but not inside: {_place(others[-1].path, table)} differs"
+    return f"The same in both modes{', to the bit' if table.exact else ''}", ""
+
+
+def _from(table: ComparisonTable) -> str:
+    return f" from {_place(table.first, table)} on" if table.first else ""
+
+
+def _by(whole: ComparisonRecord) -> str:
+    if whole.max_abs is None:
+        return whole.notes[0] if whole.notes else "by an unknown amount"
+    if math.isinf(whole.max_abs):
+        return "one output is not finite where the other is"
+    return f"by up to {short(whole.max_abs)} in the output"
+
+
+def _surprise(table: ComparisonTable) -> str:
+    """What one would not expect of eval mode, or of two equal runs."""
+    drawing = [row for row in table.rows if any(one.startswith("eval") for one in row.draws)]
+    if drawing:
+        return f"Still random in eval mode: {_several(drawing, table, 'draws', 'draw')} random numbers there too."
+    moving = [(row, _names(row, "eval")) for row in table.rows if _names(row, "eval")]
+    if moving:
+        what = _list([_joined(row.path, name) for row, names in moving for name in names])
+        return f"State goes on moving in eval mode: {what}."
+    unsteady = [row for row in table.rows if row.unsteady]
+    if unsteady:
+        return f"Not repeatable: {_place(unsteady[-1].path, table)} gives something else in two equal runs."
+    return ""
+
+
+def _names(row: ComparisonRecord, side: str) -> list[str]:
+    return [move.name for move in row.moved if move.side == side and move.kind != "attribute"]
+
+
+def _moved(table: ComparisonTable) -> str:
+    """Which modules moved state in training mode alone."""
+    found = [(row, names) for row in table.rows if (names := [n for n in _names(row, "train") if n not in _names(row, "eval")])]
+    if not found:
+        return ""
+    total = sum(len(names) for _, names in found)
+    kinds = {move.kind for row, _ in found for move in row.moved if move.side == "train" and move.kind != "attribute"}
+    what = f"{total:,} {kinds.pop() + ('' if total == 1 else 's') if len(kinds) == 1 else 'tensors'}"
+    if len(found) <= 2:
+        return f"{' and '.join(_place(row.path, table) for row, _ in found)} moved {what} in training mode"
+    return f"{len(found):,} modules moved {what} in training mode"
+
+
+def _of_models(table: ComparisonTable) -> tuple[str, str]:
+    whole = _whole(table)
+    common = [row for row in table.rows if row.called_left and row.called_right]
+    if whole is None or whole.equal is None:
+        return "What the two models give cannot be compared:", _end(", ".join(whole.notes) if whole is not None and whole.notes else "no output")
+    if whole.max_abs is None:
+        return "The two models give different things:", _end(", ".join(whole.notes) or "another structure")
+    if whole.equal:
+        inside = [row for row in common if row.differs]
+        if inside:
+            return "The same output to the bit,", f"though {format.plural(len(inside), 'module')} inside differ."
+        return f"The same{' to the bit' if table.exact else ''}:", f"{format.plural(len(common), 'module')} compared."
+    if whole.relative_l2 is not None and whole.relative_l2 <= table.tolerance:
+        inside = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
+        return "The same to rounding:", f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2)}{inside}."
+    cosine = "" if whole.cosine is None else f", cosine {_cosine(whole.cosine)}"
+    amount = f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2 or 0.0)}{cosine}."
+    if table.first is None:
+        return "The two models drift apart:", f"{amount[:-1]}; no one module is where it starts."
+    return f"The two models part at {_place(table.first, table)}:", amount
+
+
+def _most(table: ComparisonTable) -> str:
+    found = next((row.max_abs for row in table.rows if row.path == table.first), None)
+    return "an unknown amount" if found is None else short(found)
+
+
+def _place(path: str | None, table: ComparisonTable) -> str:
+    """A path as a sentence names it; a number alone says too little."""
+    if not path:
+        return "the model's own forward"
+    kind = next((row.type for row in table.rows if row.path == path), "")
+    return f"{path} ({kind})" if path.rpartition(".")[2].isdecimal() and kind else path
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _list(names: list[str], limit: int = 3) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+
+
+def _several(rows: list[ComparisonRecord], table: ComparisonTable, one: str, many: str) -> str:
+    return f"{_list([_place(row.path, table) for row in rows])} {one if len(rows) == 1 else many}"
+
+
+# ---- one row -------------------------------------------------------------------------------------------------------------------
+
+
+def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool) -> Row:
+    first = row.path == table.first and (row.differs or row.starts_here)
+    words = list(_doing(row, table))
+    return Row(
+        row.path, row.path.rpartition(".")[2] or ROOT, _kind(row), note=_note(row, first), symbol=row.category, mark=_mark(row, first),
+        depth=row.path.count(".") + 1 if row.path else 0,
+        cells=(
+            Cell(_spread(row.left)), Cell(_spread(row.right)), Cell(_distance(row), share=_share(row)),
+            Cell(_relative(row)), Cell("; ".join(words)),
+        ),
+        details=tuple(_details(row, table, words)) if detailed else (),
+    )  # fmt: skip
+
+
+def _kind(row: ComparisonRecord) -> str:
+    other = f" → {row.other_type}" if row.other_type else ""
+    return f"{row.type}{other}"
+
+
+def _note(row: ComparisonRecord, first: bool) -> str:
+    parts = ["starts here"] if first else []
+    if any(one.startswith("eval") for one in row.draws):
+        parts.append("random in eval mode")
+    elif _names(row, "eval"):
+        parts.append("moves in eval mode")
+    elif row.ignores_mode:
+        parts.append("not reached by eval()")
+    if row.unsteady:
+        parts.append("not repeatable")
+    if row.other:
+        parts.append(f"right: {row.other}")
+    if row.called_left is not None and row.called_right is not None and row.called:
+        if row.called_left != row.called_right:
+            parts.append(f"called {row.called_left} and {row.called_right} times")
+        elif row.called_left > 1:
+            parts.append(f"called {row.called_left} times")
+    return ", ".join(parts)
+
+
+def _mark(row: ComparisonRecord, first: bool) -> Mark:
+    if first or row.ignores_mode or row.unsteady:
+        return "careful"
+    return "absent" if not row.called or None in (row.called_left, row.called_right) else ""
+
+
+def _spread(stats: TensorStats | None) -> str:
+    if stats is None or not stats.measured or not stats.finite:
+        return ""
+    mean = stats.mean if abs(stats.mean) > 1e-5 * stats.std else 0.0  # what rounding left of a mean of 0
+    return f"{short(mean)} ± {short(stats.std)}"
+
+
+def _distance(row: ComparisonRecord) -> str:
+    if row.max_abs is None:
+        return "differs" if row.differs else ""
+    return f"{'≈ ' if row.sampled and not row.equal else ''}{short(row.max_abs)}"
+
+
+def _relative(row: ComparisonRecord) -> str:
+    return "" if row.relative_l2 is None else short(row.relative_l2)
+
+
+def _share(row: ComparisonRecord) -> float | None:
+    if row.relative_l2 is None:
+        return None
+    if row.relative_l2 <= 0:
+        return 0.0
+    return 1.0 if math.isinf(row.relative_l2) else max(0.02, min(1.0, 1 - math.log10(row.relative_l2) / FAINTEST))
+
+
+def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
+    """What a module has to do with the difference, in words."""
+    if _is_modes(table):
+        yield from _about_modes(row)
+    if row.unsteady:
+        yield "not repeatable: two equal runs differ"
+    if row.called_left and row.called_right:
+        yield from _about_difference(row, table)
+    yield from row.notes
+
+
+def _about_modes(row: ComparisonRecord) -> Iterator[str]:
+    drawing = [mode for mode in MODES if any(one.startswith(mode) for one in row.draws)]
+    if row.acts_by_mode:
+        yield "acts by mode"
+    if "eval" in drawing:
+        yield "random in eval mode" + (" too" if len(drawing) == 2 else "")
+    elif drawing:
+        yield "random in training mode"
+    for side, where in (("both", "in both modes"), ("train", "in training mode"), ("eval", "in eval mode")):
+        names = [move.name for move in row.moved if _side(row, move) == side]
+        if names:
+            yield f"moves {_list(list(dict.fromkeys(names)))} {where}"
+
+
+def _side(row: ComparisonRecord, move: Move) -> str:
+    sides = {other.side for other in row.moved if other.name == move.name}
+    return "both" if len(sides) > 1 else move.side
+
+
+def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
+    near = row.relative_l2 is not None and row.relative_l2 <= table.tolerance
+    if row.equal:
+        yield "equal" if row.inputs_equal is not False else "equal again"
+    elif row.differs and near:
+        yield "the same to rounding"
+    elif row.differs and not row.starts_here:
+        inside = row.inputs_equal is not False
+        if inside:
+            yield "the difference comes from inside"
+        elif not row.acts_by_mode:
+            yield "passes the difference on"
+    elif row.starts_here and row.path != table.first:
+        yield "a difference starts here too"
+
+
+def _details(row: ComparisonRecord, table: ComparisonTable, words: list[str]) -> Iterator[Block]:
+    yield Block(prose=_end("; ".join(words)) or "Nothing to be said.")
+    values = tuple(
+        ValuesRecord(f"{name}", stats) for name, stats in zip(table.sides, (row.left, row.right), strict=True) if stats is not None
+    )
+    if values:
+        calls = " of the first call" if row.called > 2 else ""
+        yield Block(f"output{calls}", values=values)
+    if row.count:
+        yield Block("how far apart", rows=tuple(_numbers(row)))
+    if row.moved:
+        yield Block("what moved, and was put back", head=("", "kind", "mode", "before", "after", "by up to"), rows=tuple(map(_move, row.moved)))
+    if row.runs and _is_modes(table):
+        yield _runs("the six runs", row.runs)
+    yield Block(code=f"comparison[{row.path!r}]")
+
+
+def _numbers(row: ComparisonRecord) -> Iterator[tuple[str, str]]:
+    about = "≈ " if row.sampled and not row.equal else ""
+    yield "elements that differ", f"{about}{row.changed:,} of {row.count:,}"
+    if row.max_abs is not None:
+        yield "by up to", f"{about}{short(row.max_abs)}"
+    if row.relative_l2 is not None:
+        yield "relative (L2)", f"{about}{short(row.relative_l2)}"
+    if row.cosine is not None:
+        yield "cosine", _cosine(row.cosine)
+    if row.inputs_max_abs is not None:
+        yield "inputs", "the same" if row.inputs_equal else f"differ by up to {short(row.inputs_max_abs)}"
+    for one in row.draws:
+        side, _, names = one.partition(": ")
+        yield "random numbers", f"{names} in {side} mode" if side in MODES else f"{names} in the {side} model"
+
+
+def _move(move: Move) -> tuple[str, ...]:
+    return move.name, move.kind, move.side, move.before, move.after, "" if move.max_abs is None else short(move.max_abs)
+
+
+def _runs(caption: str, runs: tuple[RunRecord, ...]) -> Block:
+    said = {True: "yes", False: "no", None: ""}
+    rows = tuple(
+        (
+            run.side, _OUTCOMES.get(run.grad, run.grad), said[run.requires_grad], "" if run.l2 is None else short(run.l2),
+            run.error or ("not called" if not run.calls else "" if run.max_abs is None else short(run.max_abs)),
+        )
+        for run in runs
+    )  # fmt: skip
+    return Block(caption, head=("mode", "autograd", "output requires grad", "norm", "apart from autograd as usual"), rows=rows)
+
+
+# ---- below the table -----------------------------------------------------------------------------------------------------------
+
+
+def _notes(table: ComparisonTable) -> Iterator[Block]:
+    for remark in table.remarks:
+        yield Block(prose=remark, mark="careful")
+    if not _is_modes(table):
+        return
+    if table.runs and any(run.calls for run in table.runs):
+        yield _runs("the whole model, in six runs", table.runs)
+    yield from _by_autograd(table)
+    yield from _gradients(table)
+    yield Block("weight decay", "It is the optimizer's: neither mode touches it. A step in eval mode decays and updates as in training mode.")
+
+
+def _by_autograd(table: ComparisonTable) -> Iterator[Block]:
+    """Where the output depends on autograd's mode, by more than rounding."""
+    for mode in MODES:
+        apart = {run.grad: run.max_abs for run in table.runs if run.side == mode and run.max_abs and run.max_abs > 1e-6 * (run.l2 or 1.0)}
+        if apart and not any(row.unsteady for row in table.rows):
+            fused = any("a fused path above it" in note for row in table.rows for note in row.notes)
+            why = ": a fused path runs there, which also fills padded places otherwise" if fused else ""
+            yield Block("autograd changes the output", f"By up to {short(max(apart.values()))} in {mode} mode under {' and '.join(apart)}{why}.", mark="careful")
+
+
+def _gradients(table: ComparisonTable) -> Iterator[Block]:
+    flags = {(run.side, run.grad): run.requires_grad for run in table.runs if run.calls and not run.error}
+    if flags.get(("eval", "normal")):
+        stopped = [grad for grad in ("no_grad", "inference_mode") if flags.get(("eval", grad)) is False]
+        end = f"; only {' and '.join(stopped)} stop them" if stopped else ""
+        yield Block("gradients", f"Eval mode does not turn them off: its output requires grad{end}.")
+    elif flags.get(("eval", "normal")) is False:
+        both = flags.get(("train", "normal")) is False
+        yield Block("gradients", f"The output requires grad in {'neither mode' if both else 'training mode alone: the model itself sees to that'}.")
+
+
+def _foot(table: ComparisonTable) -> str:
+    if _is_modes(table):
+        return "both modes on copies of one input, from the same random numbers; everything put back"
+    return "both models on copies of one input, from the same random numbers; everything put back"
+
+
+def short(number: float) -> str:
+    """Two or three digits that all machines agree on: of what is far below 1 the size alone."""
+    if not number or not math.isfinite(number):
+        return format.number(number)
+    if abs(number) < 1e-4:
+        return f"{number:.0e}"
+    return format.number(float(f"{number:.3g}"))
+
+
+def _cosine(value: float) -> str:
+    """With as many digits as tell it from 1."""
+    return "1" if value == 1 else f"1 - {1 - value:.0e}" if value > 0.999 else short(value)

@@ -1,0 +1,385 @@
+"""The sheet of a difference: rows by module, what is unchanged folded; below it what to do about it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from modlab import format
+from modlab.records.difference import STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading
+from modlab.records.structure import ROOT
+from modlab.views.sheets import verdict
+from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+from modlab.views.sheets.snapshot import CHANCE
+
+ORDER = (*STATUSES[1:], STATUSES[0])  # what is unchanged is said last
+SHOWN = 600
+"""Rows up to which modules are opened; of a larger difference the lower levels are folded into their module."""
+
+NAMED = 12
+COLUMNS = (
+    Column("status", "words", 140, grows=1),
+    Column("shape", "code", 90, yields=3),
+    Column("dtype", "code", 80, yields=4),
+    Column("device", "code", 60, yields=5),
+    Column("elements", "number", 90, yields=2),
+    Column("max abs", "number", 80),
+    Column("relative L2", "number", 90),
+)
+_SYMBOLS = {
+    "gradient": "gradient",
+    "optimizer state": "step",
+    "hyper-parameter": "step",
+    "flag": "store",
+    "RNG": "function",
+    "value": "store",
+}
+_PLACES = {"random generators": "rng", "settings": "optimizer"}
+_APART = {"RNG": "random generators", "hyper-parameter": "settings"}
+
+
+@dataclass(slots=True)
+class Branch:
+    """One module path, or one of the groups that stand beside the modules."""
+
+    path: str | None
+    name: str
+    type: str = ""
+    own: list[DifferenceRecord] = field(default_factory=list)
+    below: dict[str, Branch] = field(default_factory=dict)
+    tally: Counter[str] = field(default_factory=Counter)
+    distance: float = 0.0  # the greatest of all below
+    relative: float = 0.0
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing at or below it is to be shown by itself."""
+        return (
+            set(self.tally) <= {"unchanged"}
+            and not any(_speaks(record) for record in self.own)
+            and all(b.quiet for b in self.below.values())
+        )
+
+
+def of_diff(diff: DiffRecord) -> Sheet:
+    """The whole view."""
+    rows: tuple[Row, ...] = () if diff.same else tuple(_rows(diff))
+    notes = tuple(_notes(diff))
+    empty = "" if diff.same else "Nothing that both sides hold could be compared."
+    return Sheet("diff", verdict.of_diff(diff), COLUMNS, rows, notes, foot=_foot(diff), empty=empty)
+
+
+def _rows(diff: DiffRecord) -> Iterator[Row]:
+    groups = _tree(diff)
+    scale = max((r.relative_l2 for r in diff.records if r.relative_l2 is not None and math.isfinite(r.relative_l2)), default=0.0)
+    limit = _depth(groups)
+    for root in groups:
+        yield from _branch(root, 0, limit, scale)
+
+
+def _tree(diff: DiffRecord) -> list[Branch]:
+    """The modules, and beside them what belongs to none."""
+    root = Branch(
+        "", ROOT, diff.after if diff.after_form in ("module", "snapshot") else diff.before if diff.before_form == "module" else ""
+    )
+    apart: dict[str, Branch] = {}
+    modes = {r.owner: r.value_after for r in diff.records if r.kind == "flag" and r.name == "training"}
+    for record in diff.records:
+        group = _group(record)
+        if group is not None:
+            _enter([apart.setdefault(group, Branch(None, group))], record)
+            continue
+        if _follows(record, modes):
+            continue
+        line, branch = [root], root
+        for part in record.owner.split(".") if record.owner else ():
+            path = f"{branch.path}.{part}" if branch.path else part
+            branch = branch.below.setdefault(part, Branch(path, part))
+            line.append(branch)
+        _enter(line, record)
+    return [*([root] if root.tally else []), *apart.values()]
+
+
+def _follows(record: DifferenceRecord, modes: dict[str, str]) -> bool:
+    """Whether a module's mode changed with that of the module around it, as ``eval()`` does: one row is enough."""
+    if record.kind != "flag" or record.name != "training" or not record.owner:
+        return False
+    return modes.get(record.owner.rpartition(".")[0]) == record.value_after
+
+
+def _group(record: DifferenceRecord) -> str | None:
+    """Where a row stands that belongs to no module; None for all others."""
+    if record.kind == "optimizer state":  # of an optimizer whose model is not known; of a root's own parameter it is "weight.exp_avg"
+        return "settings" if not record.owner and ".state." in f".{record.path}" else None
+    return _APART.get(record.kind)
+
+
+def _enter(line: list[Branch], record: DifferenceRecord) -> None:
+    line[-1].own.append(record)
+    line[-1].type = line[-1].type or record.owner_type
+    for branch in line:
+        branch.tally[record.status] += 1
+        branch.distance = max(branch.distance, record.max_abs or 0.0)
+        branch.relative = max(branch.relative, record.relative_l2 or 0.0)
+
+
+def _depth(groups: list[Branch]) -> int:
+    """The level down to which modules are opened, so that the rows stay few."""
+    level, depth, total = list(groups), 0, 0
+    while level:
+        total += sum(1 + (0 if b.quiet else len(_spoken(b))) for b in level)
+        if total > SHOWN:
+            return max(depth - 1, 0)
+        level, depth = [b for branch in level if not branch.quiet for b in branch.below.values()], depth + 1
+    return depth
+
+
+def _branch(root: Branch, depth: int, limit: int, scale: float) -> Iterator[Row]:
+    stack = [(root, depth)]
+    while stack:
+        branch, depth = stack.pop()
+        yield _module(branch, depth, folded=depth >= limit and not branch.quiet)
+        if branch.quiet or depth >= limit:
+            continue
+        spoken = _spoken(branch)
+        left = len(branch.own) - len(spoken)
+        yield from (_tensor(record, branch, depth + 1, scale) for record in spoken)
+        if left and spoken:
+            yield Row(branch.path, "others", symbol="tensor", place=_at(branch, "*"), depth=depth + 1, cells=_cells(f"{left:,} unchanged"))
+        stack += [(below, depth + 1) for below in reversed(branch.below.values())]
+
+
+def _spoken(branch: Branch) -> list[DifferenceRecord]:
+    """What has a row of its own: all that is not as it was; in a small module where something changed also the tensors that are."""
+    loud = [record for record in branch.own if record.status != "unchanged" or _speaks(record)]
+    if not loud or len(branch.own) > NAMED:
+        return loud
+    return [record for record in branch.own if record in loud or record.kind in TENSORS]
+
+
+def _speaks(record: DifferenceRecord) -> bool:
+    return bool(record.note or record.nan_after or record.inf_after)
+
+
+def _at(branch: Branch, name: str) -> str:
+    return f"{branch.path}.{name}" if branch.path else name
+
+
+def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
+    words = ", ".join(f"{branch.tally[status]:,} {status}" for status in ORDER if branch.tally[status])
+    cells = _cells(words, distance=branch.distance or None, relative=branch.relative or None) if folded else _cells(words)
+    symbol = "container" if branch.path is not None else "step" if branch.name == "settings" else "function"
+    place = _PLACES.get(branch.name) if branch.path is None else None
+    note = "folded: .records has each" if folded else ""
+    details = () if branch.quiet else (_summary(branch),)
+    return Row(branch.path, branch.name, branch.type, note, symbol, place, depth=depth, cells=cells, details=details)
+
+
+def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) -> Row:
+    kind = "" if record.kind == "parameter" else record.kind
+    note = "; ".join(_remarks(record))
+    elements = f"{record.changed:,} of {record.count:,}" if record.max_abs is not None and record.status != "unchanged" else ""
+    still = record.max_abs is None or not record.changed
+    cells = _cells(
+        record.status,
+        _turned(_shape(record.shape_before), _shape(record.shape_after)),
+        _turned(record.dtype_before, record.dtype_after),
+        _turned(record.device_before, record.device_after) if {record.device_before, record.device_after} - {"cpu", ""} else "",
+        elements,
+        None if still else record.max_abs,
+        None if still else record.relative_l2,
+        scale,
+        _mark(record),
+    )
+    name = record.path.rpartition(".")[2] if branch.path is None else record.name
+    symbol, details = _SYMBOLS.get(record.kind, "tensor"), tuple(_details(record))
+    return Row(branch.path, name, kind, note, symbol, record.path, depth=depth, cells=cells, details=details)
+
+
+def _mark(record: DifferenceRecord) -> Mark:
+    if record.nan_after > record.nan_before or record.inf_after > record.inf_before:
+        return "broken"
+    if record.status in ("removed",):
+        return "absent"
+    return "careful" if record.status in ("reshaped",) else ""
+
+
+def _cells(
+    status: str, shape: str = "", dtype: str = "", device: str = "", elements: str = "",
+    distance: float | None = None, relative: float | None = None, scale: float = 0.0, mark: Mark = "",
+) -> tuple[Cell, ...]:  # fmt: skip
+    share = relative / scale if relative and scale and math.isfinite(relative) else None
+    return (
+        Cell(status, mark=mark), Cell(shape), Cell(dtype), Cell(device), Cell(elements),
+        Cell("" if distance is None else format.number(distance)), Cell("" if relative is None else format.number(relative), share),
+    )  # fmt: skip
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "" if shape is None else str(shape)
+
+
+def _turned(before: str, after: str) -> str:
+    return before if before == after or not after else after if not before else f"{before} → {after}"
+
+
+def _remarks(record: DifferenceRecord) -> Iterator[str]:
+    if record.renamed_from:
+        yield f"was {record.renamed_from}"
+    if record.value_before != record.value_after and record.value_before and record.value_after:
+        yield f"{record.value_before} → {record.value_after}"
+    elif record.kind == "RNG" and record.status == "changed":
+        yield "numbers were drawn, or it was seeded"
+    for name, was, now in (("NaN", record.nan_before, record.nan_after), ("infinite", record.inf_before, record.inf_after)):
+        if now or was:
+            yield f"{now:,} {name}" if now == was else f"{was:,} → {now:,} {name}"
+    if record.note:
+        yield record.note
+
+
+def _details(record: DifferenceRecord) -> Iterator[Block]:
+    """What the columns have no room for."""
+    if record.kind not in (*TENSORS, "gradient", "optimizer state") or record.status == "unchanged":
+        return
+    counted = record.max_abs is not None and record.changed
+    facts = [
+        ("name before", record.renamed_from),
+        ("shape", _turned(_shape(record.shape_before), _shape(record.shape_after))),
+        ("dtype", _turned(record.dtype_before, record.dtype_after)),
+        ("device", _turned(record.device_before, record.device_after)),
+        ("elements changed", f"{record.changed:,} of {record.count:,}" if counted else ""),
+        ("max abs", format.number(record.max_abs or 0.0) if counted else ""),
+        ("relative L2", format.number(record.relative_l2 or 0.0) if counted else ""),
+        ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
+        ("object", "" if record.same_object is None else "the same" if record.same_object else "another"),
+        ("memory", "" if record.shares_memory is None else "shared" if record.shares_memory else "its own"),
+    ]
+    yield Block(record.status, rows=tuple((name, value) for name, value in facts if value))
+
+
+def _summary(branch: Branch) -> Block:
+    """What is at and below a module."""
+    rows = [(status, f"{branch.tally[status]:,}") for status in ORDER if branch.tally[status]]
+    if branch.distance:
+        rows += [("greatest max abs", format.number(branch.distance)), ("greatest relative L2", format.number(branch.relative))]
+    return Block("here and below", rows=tuple(rows))
+
+
+# ---- below the table -------------------------------------------------------------------------------------------------------
+
+
+def _notes(diff: DiffRecord) -> Iterator[Block]:
+    if diff.same:
+        yield Block(
+            "before",
+            "Take a snapshot first, then change the model, then compare.",
+            "before = modlab.snapshot(model)\n...\nmodlab.diff(before, model)",
+        )
+        return
+    yield from _sharing(diff)
+    if diff.loading is not None:
+        yield from _loading(diff.loading)
+    for renaming in diff.renamings:
+        prose = f"{renaming.reason} ({format.plural(renaming.names, 'tensor')}, {renaming.evidence})."
+        yield Block("renamed", prose, renaming.code)
+    yield from _objects(diff)
+    yield from _most(diff)
+    if diff.digests:
+        yield Block("chance", f"Compared by fingerprints, so only whether values changed is known, and not by how much. {CHANCE}")
+    for remark in diff.remarks:
+        yield Block("not known", remark)
+    for skipped in diff.skipped:
+        yield (
+            Block("compared", skipped)
+            if skipped.startswith("of ")
+            else Block("not compared", skipped.removeprefix("not in a state_dict, so not compared: "))
+        )
+
+
+def _sharing(diff: DiffRecord) -> Iterator[Block]:
+    shared = verdict.shared(diff)
+    if shared and not diff.same:
+        code = "best = {k: v.clone() for k, v in model.state_dict().items()}" if "mapping" in (diff.before_form, diff.after_form) else ""
+        if not code:
+            return
+        all_of_them = len(shared) == len(verdict.tensors(diff))
+        prose = (
+            "What state_dict() gives is the live memory and no copy"
+            if all_of_them
+            else f"{len(shared):,} tensors are the live memory and no copy"
+        )
+        yield Block("clone it", f"{prose}: training goes on in it.", code, mark="careful")
+
+
+def _loading(loading: Loading) -> Iterator[Block]:
+    rows = [
+        *(("missing", key, "the model has it, the weights have not") for key in loading.missing[:NAMED]),
+        *(("unexpected", key, "the weights have it, the model has not") for key in loading.unexpected[:NAMED]),
+        *(("size mismatch", key, f"{given} does not fit into {wanted}") for key, given, wanted in loading.mismatched[:NAMED]),
+        *(("no tensor", key, kind) for key, kind in loading.wrong[:NAMED]),
+        *(("converted", key, f"{given} → {wanted}, in silence") for key, given, wanted in loading.converted[:NAMED]),
+    ]
+    left = sum(
+        max(len(its) - NAMED, 0) for its in (loading.missing, loading.unexpected, loading.mismatched, loading.wrong, loading.converted)
+    )
+    if left:
+        rows.append(("", f"and {left:,} more", ""))
+    doubt = ""
+    if loading.doubts:
+        names = ", ".join(loading.doubts[:3]) + (", ..." if len(loading.doubts) > 3 else "")
+        verb, whose = ("load", "their") if len(loading.doubts) > 1 else ("loads", "its")
+        doubt = f" {names} {verb} {whose} part by code of {whose} own: only loading tells."
+    yield Block(
+        "load_state_dict",
+        f"{_outcome(loading)}{doubt}",
+        loading.code,
+        ("what", "key", "why") if rows else (),
+        tuple(rows),
+        mark=_grade(loading),
+    )
+
+
+def _grade(loading: Loading) -> Mark:
+    return "broken" if loading.fails else "careful" if loading.converted or loading.doubts else "fine"
+
+
+def _outcome(loading: Loading) -> str:
+    if not loading.fails:
+        silent = f"; {format.plural(len(loading.converted), 'tensor is', 'tensors are')} converted in silence" if loading.converted else ""
+        return f"It would load all {format.plural(loading.loads, 'tensor')}{silent}."
+    said = f"It would raise a RuntimeError: {', '.join(verdict.reasons(loading))}."
+    if loading.mismatched or loading.wrong:
+        return f"{said} strict=False would raise as well: it forgives names, and not sizes."
+    return f"{said} strict=False would load {loading.loads:,} and leave {len(loading.missing):,} as they are."
+
+
+def _objects(diff: DiffRecord) -> Iterator[Block]:
+    """That a model holds other tensor objects than before, and an optimizer therefore the old ones."""
+    parameters = [r for r in diff.records if r.kind == "parameter" and r.same_object is not None and r.shares_memory is None]
+    others = [r for r in parameters if not r.same_object]
+    if others:
+        names = ", ".join(r.path for r in others[:4]) + (", ..." if len(others) > 4 else "")
+        yield Block(
+            "other objects",
+            f"{names}: no longer the tensor object that was there before. An optimizer made before still holds the old one.",
+            mark="careful",
+        )
+
+
+def _most(diff: DiffRecord) -> Iterator[Block]:
+    """Where modules are folded: the tensors that changed most."""
+    if len(diff.records) <= SHOWN:
+        return
+    known = [r for r in diff.records if r.kind in TENSORS and r.relative_l2]
+    known.sort(key=lambda r: -(r.relative_l2 or 0.0))
+    if known:
+        rows = tuple((r.path, format.number(r.max_abs or 0), format.number(r.relative_l2 or 0)) for r in known[:NAMED])
+        yield Block("most changed", head=("path", "max abs", "relative L2"), rows=rows)
+
+
+def _foot(diff: DiffRecord) -> str:
+    compared = sum(record.max_abs is not None for record in diff.records)
+    elements = sum(record.count for record in diff.records if record.max_abs is not None)
+    return f"{format.plural(compared, 'tensor')} compared, {format.plural(elements, 'element')}; what equals is folded"

@@ -1,0 +1,124 @@
+"""An explanation as a sheet: the modules on the way as rows, the place of the error marked, the fix below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modlab import format
+from modlab.records.explanation import ExplanationRecord, Step
+from modlab.records.trace import Value
+from modlab.views.sheets.layout import Block, Box, Cell, Column, Row, Sheet
+
+COLUMNS = (Column("what happened", "flow", width=260, grows=2, yields=0),)
+_OF_SHAPES = frozenset({"product", "convolution", "norm", "loss", "broadcast", "join", "view", "index"})  # where a box is what does not fit
+_SHOWN = 4  # inputs in one row
+
+
+def of_explanation(record: ExplanationRecord) -> Sheet:
+    """The sheet of one explanation."""
+    return Sheet(
+        "explain",
+        record.sentence,
+        COLUMNS,
+        tuple(_row(step, record) for step in record.steps),
+        (*_fixes(record), *_facts(record), *_place(record), *(Block(prose=remark) for remark in record.remarks)),
+        title="module",
+        foot="read from the traceback, after the fact",
+        empty="" if record.fixes or record.facts else "The traceback passes through no module.",
+    )
+
+
+def _row(step: Step, record: ExplanationRecord) -> Row:
+    return Row(
+        path=step.path,
+        name=step.name,
+        kind=step.type if step.type != step.name else "",
+        note=", ".join(note for note in (step.note, _weights(step)) if note),
+        symbol=step.symbol,
+        place=None if step.path is not None else "",
+        mark="broken" if step.stopped else "",
+        depth=step.depth,
+        cells=(_happened(step, record),),
+        details=tuple(_details(step)),
+    )
+
+
+def _weights(step: Step) -> str:
+    """The shapes of a failed module's own tensors: what its input had to fit."""
+    if not step.failed or not step.said:
+        return ""
+    return ", ".join(f"{value.name} {format.shape(value.shape)}" for value in step.tensors[:2] if value.shape is not None)
+
+
+def _happened(step: Step, record: ExplanationRecord) -> Cell:
+    inputs = [value for value in step.inputs if value.shape is not None or value.text][:_SHOWN]
+    if not step.stopped and step.outputs:
+        return _passed(inputs, step.outputs)
+    if not step.stopped:
+        end = step.said
+    elif step.failed:
+        end = f"✕ {step.said or record.error}"
+    else:
+        end = "✕ stopped inside"
+    flow: list[Box | str] = []
+    for value in inputs:
+        if flow:
+            flow.append(",")
+        flow.append(_drawn(value, fits=not (step.failed and record.family in _OF_SHAPES)))
+    flow += ["→", end]
+    words = ", ".join(_written(value) for value in inputs)
+    if len(step.inputs) > len(inputs):
+        words += ", …"
+    return Cell(f"{words} → {end}" if words else end, flow=tuple(flow) if inputs else (end,))
+
+
+def _passed(inputs: list[Value], outputs: tuple[Value, ...]) -> Cell:
+    """A call that ended, with what it gave."""
+    flow = (*(_drawn(value, fits=True) for value in inputs), "→", *(_drawn(value, fits=True) for value in outputs))
+    taken, given = (", ".join(map(_written, values)) for values in (inputs, outputs))
+    return Cell(f"{taken or '…'} → {given}", flow=flow)
+
+
+def _drawn(value: Value, fits: bool) -> Box | str:
+    return value.text or value.kind if value.shape is None else Box(value.shape, fits)
+
+
+def _written(value: Value) -> str:
+    return value.text or value.kind if value.shape is None else str(value.shape)
+
+
+def _details(step: Step) -> Iterator[Block]:
+    if step.line:
+        yield Block(caption=f"stopped at {step.where}", code=step.line)
+    for caption, values in (("inputs", step.inputs), ("own tensors", step.tensors), ("local names", step.locals)):
+        if values:
+            yield _table(caption, values)
+
+
+def _table(caption: str, values: tuple[Value, ...]) -> Block:
+    rows = tuple((value.name or "input", *_facts_of(value)) for value in values)
+    return Block(caption, head=("name", "shape", "dtype", "device", "grad"), rows=rows)
+
+
+def _facts_of(value: Value) -> tuple[str, str, str, str]:
+    if value.shape is None and not value.dtype:
+        return value.text or value.kind, "", "", value.note
+    shape = format.shape(value.shape) or value.note
+    return shape, format.dtype(value.dtype), value.device, "requires grad" if value.requires_grad else ""
+
+
+def _fixes(record: ExplanationRecord) -> Iterator[Block]:
+    for number, fix in enumerate(record.fixes):
+        yield Block("Fix" if number == 0 else "", fix.prose, fix.code, mark="fine" if number == 0 else "")
+
+
+def _facts(record: ExplanationRecord) -> Iterator[Block]:
+    if record.facts:
+        yield Block("Facts", rows=record.facts)
+
+
+def _place(record: ExplanationRecord) -> Iterator[Block]:
+    if record.line:
+        yield Block(f"{'In' if record.where.startswith('a cell') else 'At'} {record.where}", code=record.line)
+    if record.locals:
+        yield _table("local names there", record.locals)

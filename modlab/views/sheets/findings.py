@@ -1,0 +1,129 @@
+"""A diagnosis as a sheet: what is certain, what the checks with a batch gave, and, folded, what may be worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modlab import format
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, FindingRecord
+from modlab.records.structure import ROOT
+from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+
+COLUMNS = (
+    # The text face has the path in front already: it leaves out what is `measured`.
+    Column("where", "code", 130, 1, measured=True),
+    Column("verdict", "words", 64, yields=2),
+    Column("what", "words", 260, 4, yields=0),
+    Column("do", "code", 180, 2, yields=3),
+)
+MARKS: dict[str, Mark] = {
+    "broken": "broken", "careful": "careful", "note": "", "passed": "fine", "failed": "broken", "unclear": "careful", "not run": "absent",
+}  # fmt: skip
+NAMED = 3  # findings in the headline
+PLACES = 40  # dotted names in the details
+
+
+def of_diagnosis(record: DiagnosisRecord) -> Sheet:
+    """The whole sheet."""
+    rows = [_finding(one) for one in record.findings]
+    if record.experiments:
+        rows.append(_heading("checks with the batch", _tally(record.experiments), all(one.outcome == "passed" for one in record.experiments)))
+        rows += [_experiment(one) for one in record.experiments]
+    if record.notes:
+        rows.append(_heading("notes", f"{format.plural(len(record.notes), 'thing')} worth a look, none certain to be wrong", False))
+        rows += [_finding(one, depth=1) for one in record.notes]
+    return Sheet(
+        view="diagnose", sentence=sentence(record), columns=COLUMNS, rows=tuple(rows), title="finding",
+        notes=tuple(Block("not seen", one) for one in record.remarks), foot=_foot(record),
+        empty="Each check found what it should.",
+    )  # fmt: skip
+
+
+def sentence(record: DiagnosisRecord) -> tuple[str, str]:
+    """The headline: what is wrong, the worst first; or what was looked at in vain."""
+    failed = [one for one in record.experiments if one.outcome == "failed"]
+    told = [one.sentence for one in record.findings] + [one.what for one in failed]
+    checked = _checked(record)
+    if not told:
+        return "Nothing found", f"in {record.title}: {checked}."
+    first = f"{format.plural(len(told), 'finding')}: {told[0]}"
+    rest = "; ".join(told[1:NAMED])
+    left = len(told) - NAMED
+    more = f"; and {left} more" if left > 0 else ""
+    tally = f" {_passed(record)}" if record.experiments else ""
+    return (f"{first};", f"{rest}{more}.{tally}") if rest else (f"{first}.", tally.strip())
+
+
+def _passed(record: DiagnosisRecord) -> str:
+    tally = _tally(record.experiments)
+    return f"With the batch: {tally}."
+
+
+def _tally(experiments: tuple[ExperimentRecord, ...]) -> str:
+    words = [(word, sum(one.outcome == word for one in experiments)) for word in ("passed", "failed", "unclear", "not run")]
+    return ", ".join(f"{number} {word}" for word, number in words if number)
+
+
+def _checked(record: DiagnosisRecord) -> str:
+    looked = f"{record.checks} kinds of mistakes looked for in {format.plural(record.modules, 'module')}, "
+    looked += f"{format.plural(record.parameters, 'parameter')} and {format.plural(record.buffers, 'buffer')}"
+    return f"{looked}; with the batch {_tally(record.experiments)}" if record.experiments else looked
+
+
+def _foot(record: DiagnosisRecord) -> str:
+    parts = [_checked(record)]
+    if record.optimizers:
+        parts.append(", ".join(record.optimizers[:4]) + ("…" if len(record.optimizers) > 4 else ""))
+    else:
+        parts.append("without an optimizer: modlab.diagnose(model, optimizer) looks at that too")
+    if not record.batched:
+        parts.append("with batch=(inputs, target) and loss= the model is run too")
+    return " · ".join(parts)
+
+
+def _finding(one: FindingRecord, depth: int = 0) -> Row:
+    return Row(
+        path=one.module, place=one.path or ROOT, name=one.kind, symbol=_symbol(one), mark=MARKS[one.severity], depth=depth,
+        cells=_cells(one.path, one.severity, one.sentence if one.subject != (one.path or ROOT) else one.what, one.fix),
+        details=tuple(_details(one.reason, one.fix, one.places)),
+    )  # fmt: skip
+
+
+def _symbol(one: FindingRecord) -> str:
+    if one.kind.startswith("hidden") or one.kind in ("should be a buffer", "no longer a parameter"):
+        return "ghost"
+    if one.kind.endswith("hook"):
+        return "hook"
+    return "tensor" if one.path != one.module else ""
+
+
+def _experiment(one: ExperimentRecord) -> Row:
+    numbers = tuple((name, format.number(value if value != int(value) else int(value)) if value == value and abs(value) != float("inf")
+                     else format.number(value)) for name, value in one.numbers)  # fmt: skip
+    return Row(
+        path=one.module, place=one.path or ROOT, name=one.title, mark=MARKS[one.outcome], depth=1,
+        cells=_cells(one.path, one.outcome, one.what, one.fix),
+        details=(*_details(one.reason, one.fix, one.places), *((Block("numbers", rows=numbers),) if numbers else ())),
+    )  # fmt: skip
+
+
+def _heading(name: str, what: str, fine: bool) -> Row:
+    opened = name != "notes"
+    return Row(path=None, place="", name=name, mark="fine" if fine else "", opened=opened, cells=(Cell(), Cell(), Cell(what), Cell()))
+
+
+def _cells(path: str, verdict: str, what: str, fix: str) -> tuple[Cell, ...]:
+    lines = fix.splitlines()
+    line = lines[0].partition("  #")[0] if lines else ""
+    return Cell(path or ROOT), Cell(verdict, mark=MARKS[verdict]), Cell(what), Cell(f"{line} …" if len(lines) > 1 else line)
+
+
+def _details(reason: str, fix: str, places: tuple[str, ...]) -> Iterator[Block]:
+    if reason:
+        yield Block("why", reason)
+    if fix:
+        yield Block("do", code=fix)
+    if places:
+        left = len(places) - PLACES
+        listed = ", ".join(place or ROOT for place in places[:PLACES])
+        yield Block("where", f"{listed}, and {left} more" if left > 0 else listed)

@@ -1,0 +1,376 @@
+"""A hook book as a sheet: a row for each module that has hooks, below it the hooks in the order in which they run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from modlab import format
+from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookRecord, Place
+from modlab.records.structure import ROOT
+from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+
+COLUMNS = (
+    Column("order", "number", width=56, yields=2),
+    Column("a returned value", "words", width=170, yields=1),
+    Column("options", "code", width=90, yields=4),
+    Column("defined in", "code", width=215, yields=3),
+)
+
+
+class Kind(NamedTuple):
+    """What there is to know about one kind of hook."""
+
+    label: str
+    call: str
+    value: str  # what becomes of a returned value, for the column
+    facts: str
+    register: str
+    for_all: str = ""
+
+
+_SAVED = "state_dict, prefix, local_metadata"
+KINDS = {
+    "forward pre": Kind(
+        "forward pre-hook", "hook(module, args)", "replaces the input",
+        "It runs before forward. What it returns replaces the input, for forward and for every hook after it; a value that is no "
+        "tuple is wrapped into one. With with_kwargs it returns the pair (args, kwargs).",
+        "register_forward_pre_hook", "register_module_forward_pre_hook",
+    ),
+    "forward": Kind(
+        "forward hook", "hook(module, args, output)", "replaces the output",
+        "It runs after forward. args are what forward got: the input as the forward pre-hooks left it, not as the caller gave it. "
+        "What it returns replaces the output.",
+        "register_forward_hook", "register_module_forward_hook",
+    ),
+    "full backward pre": Kind(
+        "full backward pre-hook", "hook(module, grad_output)", "replaces the output's gradient",
+        "It runs in the backward pass before the module's part of it: it sees the gradient with respect to the output, and no gradient "
+        "of a parameter. What it returns is used in its place, so that the parameters' gradients change too.",
+        "register_full_backward_pre_hook", "register_module_full_backward_pre_hook",
+    ),
+    "full backward": Kind(
+        "full backward hook", "hook(module, grad_input, grad_output)", "replaces the input's gradient",
+        "It runs after the module's part of the backward pass. What it returns replaces the gradient with respect to the module's input "
+        "only: the gradients of its parameters stay what they are. Where no input requires a gradient (the first layer of a net) "
+        "grad_input is (None,). The module's output must not be changed in place afterwards (nn.ReLU(inplace=True)): that raises.",
+        "register_full_backward_hook", "register_module_full_backward_hook",
+    ),
+    "legacy backward": Kind(
+        "legacy backward hook", "hook(module, grad_input, grad_output)", "replaces the last operation's",
+        "Deprecated: it hangs on the last operation that made the output, so that grad_input is what flows into that operation, not "
+        "always into the module. A module has full backward hooks or these, never both.",
+        "register_backward_hook", "register_module_backward_hook",
+    ),
+    "backward": Kind("backward hook", "hook(module, grad_input, grad_output)", "", "It was put into _backward_hooks by hand.", ""),
+    "gradient": Kind(
+        "gradient hook", "hook(grad)", "replaces the gradient",
+        "It hangs on the tensor itself and runs when its gradient has been computed, before that is added to .grad. What it returns is "
+        "used in its place.", "register_hook",
+    ),
+    "post accumulate grad": Kind(
+        "post-accumulate-grad hook", "hook(tensor)", "must be None",
+        "It hangs on the tensor itself and runs after its .grad has been written.", "register_post_accumulate_grad_hook",
+    ),
+    "state_dict pre": Kind(
+        "state_dict pre-hook", "hook(module, prefix, keep_vars)", "is ignored",
+        "It runs before the module writes its part of the state_dict.", "register_state_dict_pre_hook",
+    ),
+    "state_dict post": Kind(
+        "state_dict post-hook", f"hook(module, {_SAVED})", "must be None",
+        "It runs when the part of the module and its children is written, and may change the dict in place.",
+        "register_state_dict_post_hook",
+    ),
+    "load_state_dict pre": Kind(
+        "load_state_dict pre-hook",
+        f"hook(module, {_SAVED}, strict, missing_keys, unexpected_keys, error_msgs)", "is ignored",
+        "It runs before the module loads its part, and may change the dict in place: the place to adapt an old checkpoint.",
+        "register_load_state_dict_pre_hook",
+    ),
+    "load_state_dict post": Kind(
+        "load_state_dict post-hook", "hook(module, incompatible_keys)", "must be None",
+        "It runs when everything is loaded, and may change the lists of missing and unexpected keys in place.",
+        "register_load_state_dict_post_hook",
+    ),
+    "module registration": Kind(
+        "module registration hook", "hook(module, name, submodule)", "replaces what is registered",
+        "It runs whenever a module is registered in another.", "", "register_module_module_registration_hook",
+    ),
+    "parameter registration": Kind(
+        "parameter registration hook", "hook(module, name, param)", "replaces what is registered",
+        "It runs whenever a parameter is registered in a module.", "", "register_module_parameter_registration_hook",
+    ),
+    "buffer registration": Kind(
+        "buffer registration hook", "hook(module, name, buffer)", "replaces what is registered",
+        "It runs whenever a buffer is registered in a module.", "", "register_module_buffer_registration_hook",
+    ),
+    "optimizer step pre": Kind(
+        "optimizer step pre-hook", "hook(optimizer, args, kwargs)", "replaces (args, kwargs)",
+        "It runs before the step of every optimizer.", "", "register_optimizer_step_pre_hook",
+    ),
+    "optimizer step post": Kind(
+        "optimizer step post-hook", "hook(optimizer, args, kwargs)", "is ignored",
+        "It runs after the step of every optimizer.", "", "register_optimizer_step_post_hook",
+    ),
+}  # fmt: skip
+
+
+class Around:
+    """What is said of one hook and depends on others."""
+
+    def __init__(self, book: HookbookRecord) -> None:
+        self.model = "model" if book.title else ""
+        self.by_place: dict[str, list[HookRecord]] = {}
+        self.changers: dict[str | None, list[str]] = {}  # the forward pre-hooks by their owner
+        for record in book.rows:
+            self.by_place.setdefault(record.path if record.owner is None else record.owner, []).append(record)
+            if record.kind == "forward pre" and not record.machinery:
+                self.changers.setdefault(record.owner, []).append(record.name)
+        self.ahead = Counter(record.kind for record in book.rows if record.is_global)
+
+    def before(self, record: HookRecord) -> list[str]:
+        """The pre-hooks through which the input has gone that a forward hook gets."""
+        if record.kind != "forward" or record.is_global or record.silent:
+            return []
+        return [*self.changers.get(None, ()), *self.changers.get(record.owner, ())]
+
+
+def of_hookbook(book: HookbookRecord) -> Sheet:
+    """The whole view."""
+    around = Around(book)
+    rows = [row for place in book.places for row in _rows(place, around)]
+    looked = f"{format.plural(book.modules, 'module')} and {format.plural(book.tensors, 'tensor')} looked at" if book.title else ""
+    return Sheet("hooks", _sentence(book), COLUMNS, tuple(rows), (*_fixes(book), *_unseen(book)), "hook", looked, _empty(book))
+
+
+def kind_of(record: HookRecord) -> Kind:
+    """The words for a kind; also for one that this version does not know."""
+    return KINDS.get(record.kind) or Kind(f"{record.kind} hook", "", "", "A kind of hook that this version of modlab does not know.", "")
+
+
+def returned(record: HookRecord) -> str:
+    """What becomes of a value that the hook returns."""
+    return kind_of(record).value if record.public else "replaces the dict, at the root only"
+
+
+def marks_of(record: HookRecord) -> tuple[str, ...]:
+    """What is special about a hook, the most surprising first."""
+    return tuple(
+        word
+        for word, said in (
+            ("left by an earlier run", record.left),
+            (_times(record.times), record.times > 1),
+            ("never runs", record.silent),
+            (record.machinery, record.machinery),
+        )
+        if said
+    )
+
+
+def _times(times: int) -> str:
+    return "registered twice" if times == 2 else f"registered {times} times"
+
+
+def _rows(place: Place, around: Around) -> list[Row]:
+    own = around.by_place[place.path]
+    everywhere = place.path in (EVERY_MODULE, EVERY_OPTIMIZER)
+    name = place.path.strip("()").replace("every ", "all ") + "s" if everywhere else place.path.rpartition(".")[2] or ROOT
+    note = f"also {', '.join(path or ROOT for path in place.also)}" if place.also else ""
+    blank = tuple(Cell() for _ in COLUMNS)
+    symbol = "hook" if everywhere else place.category
+    path = None if everywhere else place.path
+    head = Row(path, name, place.type, note, symbol, place.path if everywhere else None, cells=blank, details=_summary(place, own))
+    return [head, *(_row(record, around) for record in own)]
+
+
+def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:
+    """The hooks of a module on one line a kind, with forward in its place among them."""
+    lines: list[tuple[str, str]] = []
+    for kind in dict.fromkeys(row.kind for row in own):
+        if kind != "forward pre" and not any(name == "forward" for name, _ in lines) and not place.path.startswith("("):
+            lines.append(("forward", f"{place.type}.forward"))
+        here = [row for row in own if row.kind == kind]
+        lines.append((f"{kind_of(here[0]).label}{'s' if len(here) > 1 else ''}", ", ".join(row.name for row in here)))
+    ask = "modlab.hooks()" if place.path.startswith("(") else f"modlab.hooks(model)[{place.path!r}]"
+    return (Block("in the order in which they run", rows=tuple(lines)), Block("as data", code=ask))
+
+
+def _row(record: HookRecord, around: Around) -> Row:
+    said = marks_of(record)
+    where = (f"on {record.path.rpartition('.')[2]}",) if _on_tensor(record) else ()
+    before = around.before(record)
+    sees = (f"gets the input after {', '.join(before[:2])}{', …' if len(before) > 2 else ''}",) if before else ()
+    note = ", ".join((*where, *(said or sees)))
+    mark: Mark = "careful" if record.left or record.times > 1 or record.silent else ""
+    cells = (
+        Cell(f"{record.order} of {record.among}" if record.among > 1 else "1"),
+        Cell(returned(record)),
+        Cell(", ".join(_options(record))),
+        Cell(record.where or f"no Python code ({record.form})"),
+    )
+    name, kind = record.name, kind_of(record).label
+    return Row(record.owner, name, kind, note, "hook", record.path, mark, 1, cells, details=_details(record, around))
+
+
+def _on_tensor(record: HookRecord) -> bool:
+    return record.owner is not None and record.path != record.owner
+
+
+def _options(record: HookRecord) -> list[str]:
+    flags = (("with_kwargs", record.with_kwargs), ("always_call", record.always_call), ("prepend", record.prepend))
+    return [name for name, on in flags if on]
+
+
+def _details(record: HookRecord, around: Around) -> tuple[Block, ...]:
+    kind = kind_of(record)
+    facts = [
+        ("is called", _call(record)),
+        ("runs", _turn(record, around)),
+        ("put there by", _registration(record)),
+    ]
+    if record.machinery:
+        facts.append(("belongs to", f"{record.machinery}: remove() leaves it alone unless its function is named"))
+    blocks = [*_warnings(record), Block(kind.label, kind.facts, rows=tuple((name, value) for name, value in facts if value))]
+    if record.code:
+        blocks.append(Block("source", code=record.code))
+    return (*blocks, Block("off, or gone", code=_code(record, around)))
+
+
+def _warnings(record: HookRecord) -> list[Block]:
+    found = []
+    if record.left:
+        found.append(Block("left by an earlier run of its cell", f"{_capital(record.left)}. This one still runs.", mark="careful"))
+    if record.times > 1:
+        text = f"The same function is {_times(record.times)} as a {kind_of(record).label} here, and runs {_often(record.times)}."
+        found.append(Block(_times(record.times), text, mark="careful"))
+    if record.silent:
+        found.append(Block("never runs", f"{_capital(record.silent)}.", mark="careful"))
+    return found
+
+
+def _often(times: int) -> str:
+    return "twice" if times == 2 else f"{times} times"
+
+
+def _capital(text: str) -> str:
+    """A sentence from a clause; a name at its beginning keeps its form."""
+    first = text.partition(" ")[0]
+    return text if "_" in first or first != first.lower() else text[:1].upper() + text[1:]
+
+
+def _call(record: HookRecord) -> str:
+    call = kind_of(record).call
+    if record.with_kwargs:
+        call = call.replace("args", "args, kwargs", 1)
+    return call if record.with_module else call.replace("module, ", "", 1)
+
+
+def _turn(record: HookRecord, around: Around) -> str:
+    if record.silent:
+        return "never"
+    order = f"{record.order} of {record.among} of its kind here" if record.among > 1 else ""
+    if record.prepend:
+        order += ", put before older ones (prepend)"
+    ahead = 0 if record.is_global else around.ahead[record.kind]
+    words = [order, f"after {format.plural(ahead, 'hook')} for every module" if ahead else ""]
+    if before := around.before(record):
+        words.append(f"its args have gone through {', '.join(before[:3])}{', …' if len(before) > 3 else ''}")
+    if record.always_call:
+        words.append("also when forward raises")
+    return "; ".join(word for word in words if word)
+
+
+def _registration(record: HookRecord) -> str:
+    kind = kind_of(record)
+    name = kind.for_all if record.is_global else kind.register
+    if not record.public:
+        name = "_register_state_dict_hook"
+    if not record.with_module:
+        name = "_register_load_state_dict_pre_hook"
+    options = "".join(f", {option}=True" for option in _options(record))
+    return f"{name}(hook{options})" if name else ""
+
+
+def _code(record: HookRecord, around: Around) -> str:
+    model = around.model
+    place = "" if record.is_global and not model else f"{record.path!r}, "
+    ask = f"{place}kind={record.kind!r}, function={record.function.rpartition('.')[2]!r}"
+    return f"with modlab.hooks({model}).off({ask}):\n    ...\nmodlab.hooks({model}).remove({ask})"
+
+
+def _sentence(book: HookbookRecord) -> tuple[str, str]:
+    title = format.clean(book.title) or "All modules"
+    if not book.rows:
+        if not book.title:
+            return "No global hooks:", "nothing is called for all modules or for all optimizers."
+        on = f"on any of its {book.modules:,} modules" if book.modules > 1 else "on it"
+        return f"{title}: no hooks", f"{on}, and none for all modules."
+    hooks, surprises = format.plural(len(book.rows), "hook"), _surprises(book)
+    if not surprises:
+        return f"{title}: {hooks}", f"{_where(book)}."
+    return f"{title}: {surprises[0]};", "; ".join((*surprises[1:], f"{hooks} {_where(book, without_kinds=True)}."))
+
+
+def _surprises(book: HookbookRecord) -> list[str]:
+    left = [row for row in book.rows if row.left]
+    again = [row for row in book.rows if row.times > 1]
+    silent = [row for row in book.rows if row.silent]
+    found = []
+    if len(left) == 1:
+        found.append(f"{_named(left[0])} is left from an earlier run of its cell and still runs")
+    elif left:
+        found.append(f"{len(left):,} hooks are left from earlier runs of their cells and still run")
+    if again:
+        doubled = list(dict.fromkeys((row.path, row.kind, row.name, row.times) for row in again))
+        one = again[0]
+        if len(doubled) == 1:
+            found.append(f"{_named(one)} is {_times(one.times)} as a {kind_of(one).label} and runs {_often(one.times)}")
+        else:
+            found.append(f"{len(doubled):,} hooks are registered more than once")
+    if silent and not found:
+        found.append(f"{_named(silent[0])} never runs" if len(silent) == 1 else f"{len(silent):,} hooks never run")
+    return found
+
+
+def _named(record: HookRecord) -> str:
+    return f"{format.clean(record.name)} on {format.clean(record.path) or ROOT}"
+
+
+def _where(book: HookbookRecord, without_kinds: bool = False) -> str:
+    own = [row for row in book.rows if not row.is_global]
+    places = len({row.owner for row in own})
+    parts = []
+    if own:
+        parts.append(f"on {places:,} of {format.plural(book.modules, 'module')}")
+    if len(own) < len(book.rows):
+        others = len(book.rows) - len(own)
+        parts.append(f"{others:,} of them for all modules" if own else "for all modules")
+    if without_kinds:
+        return ", ".join(parts)
+    machinery = Counter(row.machinery for row in book.rows if row.machinery)
+    parts += [f"{number:,} of {word}" for word, number in machinery.items()]
+    kinds = Counter(kind_of(row).label for row in book.rows)
+    listed = ", ".join(f"{number:,} {name}{'s' if number > 1 else ''}" for name, number in kinds.items())
+    return f"{', '.join(parts)}: {listed}"
+
+
+def _fixes(book: HookbookRecord) -> list[Block]:
+    """Code for what is wrong, one line a function."""
+    wrong = [row for row in book.rows if row.left or row.times > 1]
+    if not wrong:
+        return []
+    names = list(dict.fromkeys(row.function.rpartition(".")[2] for row in wrong))
+    model = "model" if book.title else ""
+    lines = [f"modlab.hooks({model}).remove(function={name!r})" for name in names[:5]]
+    return [Block("fix", "Remove them all at the top of the cell that registers, then register once.", "\n".join(lines), mark="careful")]
+
+
+def _unseen(book: HookbookRecord) -> list[Block]:
+    notes = [*book.remarks]
+    if book.title:
+        notes.append("hooks on nodes of the autograd graph (grad_fn.register_hook), of which torch keeps no list")
+    return [Block("not to be seen" if note.startswith("hooks on nodes") else "", note) for note in notes]
+
+
+def _empty(book: HookbookRecord) -> str:
+    return "Calling the model runs forward, and nothing else." if book.title else ""

@@ -1,0 +1,294 @@
+"""A trace as a ribbon down the page: what ran, with the shapes that went in and came out, and what did not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from modlab import format
+from modlab.records.structure import ROOT
+from modlab.records.trace import Event, TraceRecord, Uncalled, Value
+from modlab.views.sheets.layout import Block, Box, Cell, Column, Flow, Mark, Row, Sheet
+
+_COLUMNS = (
+    Column("in → out", "flow", 210, 3, 0),
+    Column("time", "bar", 84, yields=3, measured=True),
+    Column("new memory", "bar", 92, yields=5),
+)
+BOXES = 3  # that stand on one side of an arrow
+LARGE = 80  # rows from which on only the upper ones are open
+_SYMBOLS = {"function": "function", "hook": "hook", "backward": "gradient", "gradient": "gradient", "step": "step"}
+_CAREFUL = (
+    "leaves the graph", "its output has left", "joins the graph", "not registered", "called past its module", "under no_grad",
+    "under inference_mode",
+)  # fmt: skip
+_NUMBERS = 12  # rows and columns up to which a small tensor is written out
+
+
+def sheet(trace: TraceRecord) -> Sheet:
+    """The view of a trace."""
+    longest = max((event.seconds for event in trace.events), default=0.0)
+    largest = max((event.bytes for event in trace.events), default=0)
+    rows = list(_rows(trace, longest, largest))
+    notes = [Block("not seen", prose=remark, mark="careful") for remark in trace.remarks]
+    return Sheet(
+        "trace", headline(trace), _COLUMNS, tuple(_opened(rows)), tuple([*_ungraded(trace), *notes]), "call",
+        foot=f"{format.plural(len(trace.events), 'event')}  looking took {format.seconds(trace.cost)}, which is in no figure",
+        empty="nothing has run yet",
+    )  # fmt: skip
+
+
+def headline(trace: TraceRecord) -> tuple[str, str]:
+    """What ended it, or how much of the model ran; then the most surprising facts."""
+    ran = {event.path for event in trace.events if event.kind == "module" and event.path is not None}
+    broken = innermost_error(trace.events)
+    if broken is not None:
+        where = broken.path or (ROOT if broken.path == "" else broken.name)
+        doing = f" in {broken.name}" if broken.kind != "module" else ""
+        return f"{where} stopped{doing}: {broken.error}.", f"{_place(broken)}Everything before it is below." if broken.where else ""
+    if trace.error:
+        return f"{trace.title}: stopped by {trace.error}.", ""
+    strong = f"{trace.title}: {len(ran):,} of {format.plural(trace.modules, 'module')} ran"
+    facts = list(_facts(trace))
+    return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")
+
+
+def _place(event: Event) -> str:
+    return f"At {event.where}. " if event.where else ""
+
+
+def innermost_error(events: Sequence[Event]) -> Event | None:
+    """The event in which the exception arose, if it went all the way out."""
+    last = max((event.index for event in events if event.depth == 0), default=-1)
+    return next((event for event in reversed(events) if event.error and event.index >= last), None)
+
+
+def _facts(trace: TraceRecord) -> Iterator[str]:
+    calls = [event for event in trace.events if event.kind == "module" and event.path is not None]
+    past = [one.path for one in trace.uncalled if "through .forward" in one.reason]
+    yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
+    lost = [event for event in trace.events if any(mark.startswith("leaves the graph") for mark in event.marks)]
+    if lost:
+        yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {lost[0].marks[-1]}"
+    yield from _listed(
+        [e.path or ROOT for e in calls if any("joins the graph" in mark for mark in e.marks)], "has a buffer that joins the graph"
+    )
+    none = [reason.path for reason in trace.reasons if reason.kind not in ("gradient", "zero", "frozen", "integer", "no backward")]
+    if any(reason.kind in ("gradient", "zero") for reason in trace.reasons):
+        yield from _listed(none, "got no gradient")
+    never = [one.path for one in trace.uncalled if "never called" in one.reason]
+    yield from _listed(never, "was never called", "were never called")
+    often = {event.path: event.call for event in calls if event.call > 1 and event.path}
+    yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
+    functions = list(dict.fromkeys(event.name for event in trace.events if event.kind == "function" and event.path is not None))
+    if functions:
+        many = format.plural(len(functions), "function that is no module", "functions that are no modules")
+        yield f"between them {many} ({_few(functions)})"
+
+
+def _listed(names: Sequence[str], one: str, many: str | None = None) -> Iterator[str]:
+    if names:
+        yield f"{_few([format.clean(name) for name in names])} {one if len(names) == 1 else many or one}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _rows(trace: TraceRecord, longest: float, largest: int) -> Iterator[Row]:
+    """The events, and below the call in which one would look for them the modules that did not run."""
+    waiting = _absent(trace)
+    open_calls: list[Event] = []
+    for event in trace.events:
+        while open_calls and open_calls[-1].depth >= event.depth:
+            yield from waiting.pop(open_calls.pop().index, ())
+        above = next((call.path for call in reversed(open_calls) if call.kind == "module" and call.path is not None), "")
+        open_calls.append(event)
+        yield _row(trace, event, above, longest, largest)
+    while open_calls:
+        yield from waiting.pop(open_calls.pop().index, ())
+    for rows in waiting.values():
+        yield from rows
+
+
+def _absent(trace: TraceRecord) -> dict[int, list[Row]]:
+    """Rows for what did not run, by the first call of the nearest module above that did; -1 if none did."""
+    first: dict[str, Event] = {}
+    for event in trace.events:
+        if event.kind == "module" and event.path is not None:
+            first.setdefault(event.path, event)
+    found: dict[int, list[Row]] = {}
+    for one in trace.uncalled:
+        above = one.path
+        while above and above not in first:
+            above = above.rpartition(".")[0]
+        call = first.get(above)
+        row = _absent_row(one, above, 0 if call is None else call.depth + 1)
+        found.setdefault(-1 if call is None else call.index, []).append(row)
+    return found
+
+
+def _absent_row(one: Uncalled, above: str, depth: int) -> Row:
+    cell = Cell(one.reason, flow=(one.reason,), mark="absent")
+    name = _below(one.path, above)
+    detail = Block("not called", prose=one.reason)
+    return Row(one.path, name, one.type, "", one.category, mark="absent", depth=depth, cells=(cell, Cell(), Cell()), details=(detail,))
+
+
+def _below(path: str, above: str) -> str:
+    """The part of a dotted name that is not said by the call around it."""
+    return path.removeprefix(f"{above}.") if above else path or ROOT
+
+
+def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: int) -> Row:
+    name = _below(event.path, above) if event.kind == "module" and event.path is not None else event.name
+    broken = bool(event.error) and not any(other.error and other.parent == event.index for other in trace.events[event.index + 1 :])
+    words = [f"call {event.call}"] if event.call > 1 and event.kind == "module" else []
+    words += [f"{event.times} × alike"] if event.times > 1 else []
+    words += event.marks
+    return Row(
+        event.path, name, _kind(event), ", ".join(words), _SYMBOLS.get(event.kind, event.category or "own"),
+        mark=_mark(event), depth=event.depth,
+        cells=(
+            Cell(_text(event, broken), flow=_flow(event, broken), mark="broken" if event.error else ""),
+            Cell(format.seconds(event.seconds), event.seconds / longest if longest else 0.0) if event.kind != "gradient" else Cell(),
+            Cell(format.size(event.bytes), event.bytes / largest) if event.bytes else Cell(),
+        ),
+        details=tuple(_details(trace, event)),
+    )  # fmt: skip
+
+
+def _kind(event: Event) -> str:
+    if event.kind == "module":
+        return event.name
+    return {"hook": "", "gradient": "gradient of its output"}.get(event.kind, event.kind)
+
+
+def _mark(event: Event) -> Mark:
+    if event.error:
+        return "broken"
+    return "careful" if any(word in mark for mark in event.marks for word in _CAREFUL) else ""
+
+
+def _tensors(values: Iterable[Value]) -> list[Value]:
+    return [value for value in values if value.shape is not None]
+
+
+def _text(event: Event, innermost: bool) -> str:
+    given, made = (", ".join(str(value.shape) for value in _tensors(values)[:BOXES]) for values in (event.inputs, event.outputs))
+    if event.error:
+        return f"{given} -> {_stop(event, innermost)}".strip()
+    if event.kind == "gradient":
+        return given
+    if event.kind in ("backward", "step"):
+        return f"{len(event.outputs):,} gradients" if event.kind == "backward" else ""
+    return f"{given} -> {made}" if made or given else ""
+
+
+def _stop(event: Event, innermost: bool) -> str:
+    return event.error if innermost else "stopped inside"
+
+
+def _flow(event: Event, innermost: bool) -> Flow:
+    given, made = _boxes(event.inputs, fits=not (event.error and innermost)), _boxes(event.outputs)
+    if event.error:
+        return (*given, "→", f"✕ {_stop(event, innermost)}")
+    if event.kind == "gradient":
+        return given
+    if event.kind in ("backward", "step"):
+        return (_text(event, False),) if event.outputs else ()
+    return (*given, "→", *made) if made or given else ()
+
+
+def _boxes(values: Iterable[Value], fits: bool = True) -> Flow:
+    tensors = _tensors(values)
+    boxes: list[Box | str] = [Box(value.shape or (), fits) for value in tensors[:BOXES]]
+    return (*boxes, f"+{len(tensors) - BOXES}") if len(tensors) > BOXES else tuple(boxes)
+
+
+def _details(trace: TraceRecord, event: Event) -> Iterator[Block]:
+    if event.error:
+        yield Block("raised", prose=event.error, mark="broken")
+    facts = [("called at", event.where)] if event.where and event.kind != "hook" else []
+    facts += [("defined at", event.where)] if event.where and event.kind == "hook" else []
+    if event.kind == "module" and event.training is not None:
+        facts.append(("mode", "training" if event.training else "evaluation"))
+    if event.kind not in ("gradient",):
+        facts.append(("time", f"{format.seconds(event.seconds)}, of that its own {format.seconds(event.own_seconds)}"))
+    if event.bytes:
+        facts.append(("new memory", format.size(event.bytes)))
+    if event.memory is not None:
+        facts.append(("allocator", f"{'+' if event.memory >= 0 else '-'}{format.size(abs(event.memory))}"))
+    yield Block(_path(event), rows=tuple(facts))
+    if event.marks:
+        yield Block("to be known", prose=". ".join(event.marks) + ".")
+    before, after = {"gradient": ("gradient", ""), "hook": ("it saw", "it made of that")}.get(event.kind, ("inputs", "outputs"))
+    yield from _values(before, event.inputs, trace.measured)
+    yield from _values({"backward": "gradients", "step": "moved"}.get(event.kind, after), event.outputs, trace.measured)
+
+
+def _path(event: Event) -> str:
+    return "" if event.path is None else event.path or ROOT
+
+
+_HEAD = ("name", "shape", "dtype", "grad", "mean", "std", "min", "max", "note")
+
+
+def _values(caption: str, values: Sequence[Value], measured: bool) -> Iterator[Block]:
+    if not values:
+        return
+    rows = [_value(value) for value in values]
+    kept = [i for i in range(len(_HEAD)) if i == 0 or any(row[i] for row in rows)]
+    yield Block(caption, head=tuple(_HEAD[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in rows))
+    for value in values:
+        matrix = value.numbers
+        if matrix is not None and not matrix.slice and len(matrix.numbers) <= _NUMBERS and len(matrix.numbers[0]) <= _NUMBERS:
+            cells = tuple(tuple(_number(number, value.dtype) for number in row) for row in matrix.numbers)
+            yield Block(f"{value.name or 'output'} {format.shape(value.shape)}", rows=cells)
+
+
+def _number(number: float, dtype: str) -> str:
+    """As torch prints it: four digits behind the point."""
+    if not dtype.startswith(("float", "bfloat", "complex")):
+        return format.number(int(number))
+    return f"{number:.4f}" if 1e-4 <= abs(number) < 1e5 or number == 0 else format.number(number)
+
+
+def _value(value: Value) -> tuple[str, ...]:
+    if value.shape is None:
+        return (value.name or "output", "", "", "", "", "", "", "", " ".join(part for part in (value.text, value.note) if part))
+    stats, numbers = value.stats, ("", "", "", "")
+    bad = ""
+    if stats is not None and stats.measured and stats.finite:
+        numbers = (format.number(stats.mean), format.number(stats.std), format.number(stats.min), format.number(stats.max))
+    if stats is not None and stats.measured and stats.count > stats.finite:
+        infinite = stats.posinf + stats.neginf
+        bad = ", ".join(part for part in (f"{stats.nan:,} NaN" * bool(stats.nan), f"{infinite:,} Inf" * bool(infinite)) if part)
+    where = "" if value.device == "cpu" else f"on {value.device}"
+    note = ", ".join(part for part in (bad, value.kind if value.kind not in ("Tensor", "Parameter") else "", where, value.note) if part)
+    return (
+        value.name or "output", format.shape(value.shape), format.dtype(value.dtype), "yes" if value.requires_grad else "", *numbers, note,
+    )  # fmt: skip
+
+
+def _ungraded(trace: TraceRecord) -> Iterator[Block]:
+    """Why parameters have no gradient, where some got one."""
+    if not any(reason.kind in ("gradient", "zero") for reason in trace.reasons):
+        return
+    rows = [(reason.path, reason.text) for reason in trace.reasons if reason.kind != "gradient"]
+    if rows:
+        yield Block("no gradient or a zero one, and why", rows=tuple(rows[:20]), mark="careful")
+
+
+def _opened(rows: list[Row]) -> Iterator[Row]:
+    """Of many rows the upper ones are open, and the way to what is broken."""
+    if len(rows) <= LARGE:
+        yield from rows
+        return
+    broken = [row.mark == "broken" for row in rows]
+    for row, wrong in zip(rows, broken, strict=True):
+        if wrong or row.depth < 2:
+            yield row
+        else:
+            yield Row(
+                row.path, row.name, row.kind, row.note, row.symbol, row.place, row.mark, row.depth, row.cells, False, row.details,
+            )  # fmt: skip
