@@ -1,0 +1,66 @@
+/** Tensors along a line, as boxes whose sides grow with the logarithm of their sizes, and words between them. */
+import { element, svg, words } from "./elements";
+import { markOf, sign } from "./marks";
+import type { Cell, Part } from "./sheet";
+
+const HIGHEST = 24;
+const FLAT = 5;
+const DEEPEST = 7;
+
+/** What a marked line says stands behind its last words; where it has none, its sign stands first. */
+export function flow({ flow, mark, text }: Cell): (HTMLElement | string)[] {
+  if (!flow.length) return [sign(mark), words(text)].filter((part) => part !== null);
+  const saying = mark ? flow.map((part) => typeof part === "string" && /\p{L}/u.test(part)).lastIndexOf(true) : -1;
+  const made = flow.flatMap((part, index) => {
+    if (typeof part !== "string") return [box(part)];
+    const own = markOf(part) || (index === saying ? mark : "");
+    return [own ? element("span", { class: `saying ${own}` }, sign(own), " ", words(markOf(part) ? part.slice(1).trim() : part)) : words(part, "between")];
+  });
+  const first = saying < 0 ? sign(mark) : null;
+  return first ? [first, ...made] : made;
+}
+
+/** The same in words. */
+export function flowText(flow: readonly Part[]): string {
+  return flow.map((part) => (typeof part === "string" ? part : sizesText(sizesOf(part)))).join(" ");
+}
+
+export function sizesOf(part: Exclude<Part, string>): number[] {
+  return part.filter((size) => typeof size === "number");
+}
+
+function sizesText(sizes: readonly number[]): string {
+  return sizes.join("×") || "scalar";
+}
+
+function box(part: Exclude<Part, string>): HTMLElement {
+  const sizes = sizesOf(part);
+  const fits = sizes.length === part.length;
+  return element("span", { class: fits ? "sized" : "sized broken", title: fits ? null : "does not fit" }, drawing(sizes), sizesText(sizes));
+}
+
+export function side(size: number): number {
+  return 6 + 2.1 * Math.log2(Math.max(1, size));
+}
+
+/** The last size runs right, the one before it down, all others into the depth; what is too high for a row is drawn smaller. */
+export function measures(sizes: readonly number[]): [width: number, height: number, depth: number] {
+  const [height = 0, width = 1] = sizes.slice(-2).length < 2 ? [0, ...sizes] : sizes.slice(-2);
+  const others = sizes.slice(0, -2).reduce((product, size) => product * Math.max(1, size), 1);
+  const depth = sizes.length > 2 ? Math.min(DEEPEST, 2 + 0.5 * Math.log2(others)) : 0;
+  const [wide, high] = [sizes.length ? side(width) : FLAT, sizes.length < 2 ? FLAT : side(height)];
+  const scale = Math.min(1, (HIGHEST - depth) / high);
+  return [scale * wide, scale * high, depth];
+}
+
+function drawing(sizes: readonly number[]): SVGElement {
+  const [width, height, depth] = measures(sizes).map((length) => Math.round(2 * length) / 2) as [number, number, number];
+  const edges = depth ? `M1 ${1 + depth}l${depth}-${depth}h${width}l-${depth} ${depth}M${1 + width + depth} 1v${height}l-${depth} ${depth}` : "";
+  const [wide, high] = [width + depth + 2, height + depth + 2];
+  return svg(
+    "svg",
+    { class: "box", width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, "aria-hidden": "true" },
+    svg("path", { class: sizes.includes(0) ? "none" : null, d: `M1 ${1 + depth}h${width}v${height}h-${width}z` }),
+    depth ? svg("path", { class: "edges", d: edges }) : null,
+  );
+}

@@ -1,0 +1,21 @@
+/** What stands before the name of a row that has depth: guides, the sign that opens it, and what kind of thing it is. */
+import { element } from "./elements";
+
+const GUIDES = 12;
+
+/** Hairline guides, one a level; very deep rows say their depth instead of moving out of sight. */
+export function indent(depth: number): HTMLElement {
+  const made = element("span", { class: "indent" }, depth > GUIDES ? String(depth) : "");
+  made.style.setProperty("--depth", String(depth));
+  return made;
+}
+
+/** `open` null: there is nothing to open. */
+export function chevron(open: boolean | null): HTMLElement {
+  return element("span", { class: "chevron", "data-action": open === null ? null : "toggle" }, open === null ? "" : open ? "▾" : "▸");
+}
+
+/** A category of modules, or another kind of thing; the shape says it, the colour too. */
+export function symbol(kind: string): HTMLElement {
+  return element("i", { class: `kind ${kind.slice(0, 20)}` });
+}

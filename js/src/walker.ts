@@ -1,0 +1,257 @@
+/** Rows that have depth, as a panel shows them: one is selected, the keys of a tree walk through them, a search sifts them. */
+import type { Context } from "./context";
+import { element, set } from "./elements";
+import { onKeys, type Commands } from "./keys";
+import { List, mark } from "./list";
+import { searchBox, type SearchBox } from "./search-box";
+import { TypeAhead } from "./type-ahead";
+
+/** The rows that are not inside a closed one. */
+export interface Listed<T> {
+  readonly length: number;
+  at(index: number): T | undefined;
+  /** −1 for one that is not listed. */
+  indexOf(item: T): number;
+  /** null: there is nothing to open. */
+  isOpen(item: T): boolean | null;
+  open(item: T, open: boolean): void;
+  openSiblings(item: T): void;
+  above(item: T): T | null;
+}
+
+export interface Sifted<L> {
+  listed: L;
+  /** What was found, in words. */
+  text: string;
+}
+
+/** What a panel knows of its rows. */
+export interface Source<T, L> {
+  row(listed: L, index: number, selected: boolean): HTMLElement;
+  height(item: T | undefined): number;
+  /** What typed letters may begin. */
+  names(item: T): readonly string[];
+  /** "163 modules, 12 rows". */
+  count(): string;
+  /** The rows have been drawn anew. */
+  drawn?(listed: L): void;
+  /** The reader has selected it. */
+  chosen(item: T): void;
+  /** `text` is what stands in the search box, `flags` are the pressed chips. */
+  sift(text: string, flags: readonly string[]): Sifted<L>;
+  hit(item: T): boolean;
+  /** The same among all rows, in sight there. */
+  home(item: T): T;
+  /** A click on what carries `data-action`, other than "toggle". */
+  act?(action: string, item: T, target: HTMLElement): void;
+}
+
+export interface Parts {
+  /** Has the keys, and hears clicks. */
+  focus: HTMLElement;
+  scroller: HTMLElement;
+  body: HTMLElement;
+  /** Pixels that a sticky head covers. */
+  head: number;
+}
+
+export interface Searching {
+  label: string;
+  placeholder: string;
+  chips: readonly string[];
+  /** What is said where nothing matches. */
+  help: string;
+}
+
+export function rowId(index: number): string {
+  return `row-${index}`;
+}
+
+export class Walker<T, L extends Listed<T>> {
+  listed: L;
+  readonly box: SearchBox;
+  readonly nothing: HTMLElement;
+  private readonly list: List;
+  private readonly typed = new TypeAhead({
+    count: () => this.listed.length,
+    at: () => this.at(),
+    names: (index) => this.source.names(this.listed.at(index) as T),
+    go: (index) => this.select(index),
+  });
+
+  constructor(
+    private readonly whole: L,
+    public selected: T,
+    private readonly source: Source<T, L>,
+    private readonly parts: Parts,
+    searching: Searching,
+    private readonly context: Context,
+    commands: Commands,
+  ) {
+    const { focus, scroller, body, head } = parts;
+    this.listed = whole;
+    this.nothing = element("p", { class: "nothing", hidden: true }, searching.help);
+    this.box = searchBox({ ...searching, changed: () => this.sift(), leave: (go) => this.leaveSearch(go) });
+    this.list = new List(scroller, body, {
+      count: () => this.listed.length,
+      height: (index) => source.height(this.listed.at(index)),
+      row: (index) => source.row(this.listed, index, this.listed.at(index) === this.selected),
+    }, head);
+    onKeys(focus, this.typed, { ...this.commands, ...commands });
+    for (const type of ["click", "dblclick"]) focus.addEventListener(type, (event) => this.click(event));
+  }
+
+  /** Where the selected row stands, or −1. */
+  at(): number {
+    return this.listed.indexOf(this.selected);
+  }
+
+  /** The view has come back into the document. */
+  arrived(): void {
+    this.list.restore();
+  }
+
+  /** Draws all rows anew. */
+  refresh(): void {
+    this.list.refresh();
+    this.paint();
+    this.source.drawn?.(this.listed);
+    if (this.listed === this.whole) this.box.say(this.source.count());
+  }
+
+  /** Scrolls to the selected row. */
+  reveal(): void {
+    this.list.reveal(this.at());
+    this.paint();
+  }
+
+  select(index: number): void {
+    const item = this.listed.at(index);
+    if (item === undefined) return;
+    this.selected = item;
+    this.reveal();
+    this.source.chosen(item);
+  }
+
+  /** Ends a search and shows a row that other than the reader has chosen. */
+  show(item: () => T): void {
+    if (this.listed !== this.whole) this.endSearch();
+    this.selected = item();
+    this.refresh();
+    this.reveal();
+  }
+
+  toggle(item: T): void {
+    const open = this.listed.isOpen(item);
+    if (open === null) return;
+    this.listed.open(item, !open);
+    let inside: T | null = this.selected;
+    while (open && inside !== null && inside !== item) inside = this.listed.above(inside);
+    if (open && inside !== null && inside !== this.selected) this.select(this.listed.indexOf(item));
+    this.refresh();
+  }
+
+  /** Shows which row is selected, and tells assistive technology. */
+  private paint(): void {
+    const { body, focus } = this.parts;
+    const index = this.at();
+    const row = this.list.element(index);
+    for (const other of body.querySelectorAll(".selected")) mark(other, false);
+    if (row) mark(row, true);
+    set(focus, { "aria-activedescendant": row && rowId(index) });
+  }
+
+  private sift(): void {
+    const [typed, flags] = [this.box.text(), this.box.flags()];
+    if (!typed.trim() && !flags.length) return this.showWhole();
+    const { listed, text } = this.source.sift(typed, flags);
+    this.listed = listed;
+    this.parts.scroller.scrollTop = 0;
+    this.refresh();
+    this.nothing.hidden = this.hits(this.first());
+    this.box.say(text);
+    this.context.announce(text);
+  }
+
+  /** Back to all rows; what is selected among the results stays so. */
+  private showWhole(): void {
+    this.listed = this.whole;
+    this.nothing.hidden = true;
+    this.selected = this.source.home(this.selected);
+    this.refresh();
+    this.reveal();
+  }
+
+  private endSearch(): void {
+    this.box.clear();
+    this.showWhole();
+  }
+
+  private leaveSearch(go: boolean): void {
+    if (!go) this.endSearch();
+    this.parts.focus.focus({ preventScroll: true });
+    if (go && !this.hits(this.at())) this.select(this.first());
+  }
+
+  private hits(index: number): boolean {
+    const item = this.listed.at(index);
+    return item !== undefined && this.source.hit(item);
+  }
+
+  /** The first row that a search is about. */
+  private first(): number {
+    let index = 0;
+    while (index < this.listed.length && !this.hits(index)) index += 1;
+    return index < this.listed.length ? index : 0;
+  }
+
+  private click(event: Event): void {
+    this.typed.settle();
+    const target = event.target as HTMLElement;
+    const index = Number(target.closest<HTMLElement>("[data-index]")?.dataset.index ?? -1);
+    const item = this.listed.at(index);
+    const action = target.closest<HTMLElement>("[data-action]")?.dataset.action;
+    if (item === undefined) return;
+    if (event.type === "click") this.select(index);
+    if ((event.type === "click") === (action === "toggle")) this.toggle(item);
+    else if (action && event.type === "click") this.source.act?.(action, item, target);
+  }
+
+  private go(index: number): void {
+    this.select(Math.max(0, Math.min(index, this.listed.length - 1)));
+  }
+
+  private walk(right: boolean): void {
+    const item = this.listed.at(this.at());
+    if (item === undefined) return;
+    const open = this.listed.isOpen(item);
+    const above = this.listed.above(item);
+    if (open === !right) this.toggle(item);
+    else if (right && open) this.go(this.at() + 1);
+    else if (!right && above !== null) this.go(this.listed.indexOf(above));
+  }
+
+  private readonly commands: Commands = {
+    ArrowDown: () => this.go(this.at() < 0 ? this.first() : this.at() + 1),
+    ArrowUp: () => this.go(this.at() - 1),
+    Home: () => this.go(0),
+    End: () => this.go(this.listed.length - 1),
+    PageDown: () => this.go(this.at() + this.list.page()),
+    PageUp: () => this.go(this.at() - this.list.page()),
+    ArrowRight: () => this.walk(true),
+    ArrowLeft: () => this.walk(false),
+    Enter: () => this.toggle(this.selected),
+    " ": () => this.toggle(this.selected),
+    "*": () => {
+      this.listed.openSiblings(this.selected);
+      this.refresh();
+    },
+    "/": () => {
+      this.box.element.hidden = false;
+      this.box.focus();
+    },
+    Escape: () => {
+      if (this.listed !== this.whole) this.endSearch();
+    },
+  };
+}

@@ -1,0 +1,116 @@
+"""Sheets as the page gets them. The files of tests/fixtures named sheet* are what the front end's tests read.
+
+`MODLAB_GOLDEN=write pytest tests/test_sheets.py` writes them anew.
+"""
+
+import pytest
+import torch
+
+from modlab.inspection import values
+from modlab.views.sheets import html, payload, text
+from modlab.views.sheets.layout import Block, Box, Cell, Column, Row, Sheet
+from tests import zoo
+from tests.test_faces import HERE, Page, agree, unpack
+
+
+def stopped() -> Sheet:
+    """A pass of the note's net that stopped, with one of everything that a sheet can hold."""
+    flow = Column("what flows", "flow", 170, 3, 0)
+    bar = Column("time", "bar", 90, 0, 3, measured=True)
+    tensor = torch.arange(12.0).view(3, 4)
+    broken = Cell("2 @ 3×1: inner sizes differ", flow=(Box((2,)), "·", Box((3, 1), fits=False), "→", "inner sizes 2 ≠ 3"), mark="broken")
+    why = (
+        Block("why", "(2) @ (3×1): 2 is not 3.\nThey must be equal.", mark="broken"),
+        Block("tensors", head=("name", "shape"), rows=(("weight", "3×1"), ("bias", "1"))),
+        Block("seen", rows=(("mean", "5.5"),), values=(values.read(tensor, "before"), values.read(tensor + 1, "after"))),
+        Block("put right", code="self.l1 = MyLinear(2, 1)"),
+    )
+    rows = (
+        Row("", "(root)", "BigNet", symbol="own", mark="broken", cells=(Cell("5 → stopped"), Cell("2 ms", share=1.0))),
+        Row("l1", "l1", "MyLinear", symbol="linear", depth=1, cells=(Cell("5 → 4", flow=(Box((5,)), "→", Box((4,)))), Cell("1", 0.5))),
+        Row("net", "net", "Net", symbol="container", depth=1, mark="broken", opened=False, cells=(Cell("4 → stopped"), Cell("1", 0.0))),
+        Row(None, "F.relu", "function", "no module", "function", depth=2, cells=(Cell("", flow=(Box(()), "→", Box((2, 0)))), Cell())),
+        Row("net.l1", "l1", "MyLinear", "weight 3×1", "linear", mark="broken", depth=2, cells=(broken, Cell()), details=why),
+        Row("old", "old", "Identity", "never called in this pass", "ghost", place="old", mark="absent", cells=(Cell(), Cell())),
+    )
+    notes = (Block("fix", "make l0 give 3 numbers", "self.l0 = MyLinear(4, 3)"), Block("not seen", "what NumPy computed", mark="careful"))
+    return Sheet("explain", ("net.l1 got 2 numbers and has weights for 3.", "BigNet stopped."), (flow, bar), rows, notes, foot="one pass")
+
+
+def hostile() -> Sheet:
+    """The worst of names wherever a string can stand."""
+    names = zoo.HOSTILE
+    columns = (Column(names[0], "flow"), Column(names[0], "code"))
+    rows = tuple(
+        Row(
+            name, name, name, name, cells=(Cell(name, flow=(name, Box((2,)))), Cell(name)), mark="careful",
+            details=(Block(name, name, name, (name,), ((name,),)),),
+        )
+        for name in names
+    )  # fmt: skip
+    return Sheet("trace", (names[0], names[0]), columns, rows, rows[0].details, names[0], names[0], names[0])
+
+
+def empty() -> Sheet:
+    note = Block("", "none is global")
+    return Sheet("hooks", ("No hook anywhere.", ""), (Column("kind"),), notes=(note,), empty="This model has no hooks.")
+
+
+SHEETS = {"sheet": stopped, "sheet_hostile": hostile, "sheet_empty": empty}
+
+
+def packed(sheet: Sheet, **how) -> bytes:
+    return payload.of_sheet(sheet, "9f3c2a11", f"modlab.{sheet.view}(model)", "0", **how)
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_fixtures_of_the_front_end(name):
+    made = packed(SHEETS[name]())
+    assert made == packed(SHEETS[name]())
+    agree(HERE / "fixtures" / f"{name}.bin", made)
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_the_page_gets_all_of_a_sheet(name):
+    sheet = SHEETS[name]()
+    content, arrays = unpack(packed(sheet))
+    assert (content["layout"], content["view"], content["title"], content["empty"]) == ("sheet", sheet.view, sheet.title, sheet.empty)
+    assert [column["title"] for column in content["columns"]] == [column.title for column in sheet.columns]
+    for row, sent in zip(sheet.rows, content["rows"], strict=True):
+        assert (sent["name"], sent["depth"], sent.get("path"), sent.get("closed", False)) == (row.name, row.depth, row.path, not row.opened)
+        assert [sent.get(part, "") for part in ("kind", "note", "symbol", "mark")] == [row.kind, row.note, row.symbol, row.mark]
+        assert [cell if isinstance(cell, str) else cell["text"] for cell in sent["cells"]] == [cell.text for cell in row.cells]
+        assert len(sent.get("details", ())) == len(row.details)
+    assert [note.get("prose", "") for note in content["notes"]] == [note.prose for note in sheet.notes]
+    assert all(array.size for array in arrays.values())
+
+
+def test_what_is_drawn_travels():
+    content, arrays = unpack(packed(stopped()))
+    rows = {row.get("path"): row for row in content["rows"]}
+    assert rows["net.l1"]["cells"][0]["flow"] == [[2], "·", [3, 1, None], "→", "inner sizes 2 ≠ 3"]
+    assert rows["net"]["cells"][1]["share"] == 0 and rows[""]["cells"][1]["share"] == 1
+    assert rows[None]["cells"][0]["flow"] == [[], "→", [2, 0]]
+    before, after = rows["net.l1"]["details"][2]["values"]
+    assert (arrays[after["grid"]["array"]] - arrays[before["grid"]["array"]] == 1).all()
+
+
+def test_what_is_left_out_is_said():
+    content, _ = unpack(packed(stopped(), limit=2))
+    assert len(content["rows"]) == 2
+    assert content["notes"][-1]["prose"].startswith("4 rows left out of this output")
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_the_faces_say_the_same(name):
+    sheet = SHEETS[name]()
+    told = text.of_sheet(sheet).splitlines()
+    page = Page(html.of_sheet(sheet))
+    assert not page.open
+    words = "".join(page.words)
+    for row in sheet.rows:
+        for cell, column in zip(row.cells, sheet.columns, strict=True):
+            clean = payload.format.clean(cell.text)
+            assert clean in words
+            assert column.measured or any(clean in line for line in told)
+    assert all(sheet.empty in face for face in ("\n".join(told), words)) or sheet.rows
