@@ -16,6 +16,7 @@ from modlab.version import __version__
 
 if TYPE_CHECKING:
     from modlab.results.comparison import compare
+    from modlab.results.diagnosis import diagnose
     from modlab.results.difference import diff
     from modlab.results.explanation import explain
     from modlab.results.hooks import hooks
@@ -30,6 +31,7 @@ __all__ = [
     "ModlabError",
     "__version__",
     "compare",
+    "diagnose",
     "diff",
     "snapshot",
     "explain",
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 # What is imported at its first use: a training script that imports modlab and looks at nothing pays a millisecond.
-_ROOMS = {
+_ROOMS = {"diagnose": "modlab.results.diagnosis",
     "compare": "modlab.results.comparison",
     "diff": "modlab.results.difference",
     "explain": "modlab.results.explanation",

@@ -78,6 +78,7 @@ def given_hook(hook: Any) -> tuple[Any, bool]:
     held = object.__getattribute__(hook, "__dict__")
     return held.get("hook", hook), bool(held.get("with_module"))
 
+
 push_function_mode: Callable[[Any], None] = overrides._push_mode
 pop_function_mode: Callable[[], Any] = overrides._pop_mode
 top_function_mode: Callable[[], Any] = overrides._get_current_function_mode
@@ -101,3 +102,11 @@ def set_version(tensor: torch.Tensor, version: int) -> bool:
     except TypeError:  # torch before 2.6 takes one tensor and one number
         _set_versions(tensor, version)
     return True
+
+
+norms: tuple[type, ...] = tuple(
+    getattr(getattr(torch.nn.modules, room, None), name)
+    for room, name in (("batchnorm", "_NormBase"), ("instancenorm", "_InstanceNorm"))
+    if hasattr(getattr(torch.nn.modules, room, None), name)
+)
+"""The bases of batch and instance norms, whose way to load a state_dict is the usual one but for files from before they counted batches."""

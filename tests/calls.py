@@ -18,8 +18,8 @@ from torch.nn.utils import parametrizations, prune
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
-from modlab.lessons.note import BigNet, DynamicNet, ModalModule, Net, RunningMean
 from modlab.lessons.networks import ResNet18
+from modlab.lessons.note import BigNet, DynamicNet, ModalModule, Net, RunningMean
 
 Made = tuple[Any, ...]
 

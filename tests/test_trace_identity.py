@@ -48,10 +48,8 @@ def facts_of(model: nn.Module) -> dict[str, Any]:
     for path, module in model.named_modules():
         found[f"{path} training"] = module.training
         for name in HOOKS:
-            try:
-                found[f"{path} {name}"] = [getattr(hook, "__qualname__", type(hook).__name__) for hook in getattr(module, name).values()]
-            except Exception:
-                continue  # a scripted module shows fewer
+            store = getattr(module, name, None) or {}  # a scripted module shows fewer
+            found[f"{path} {name}"] = [getattr(hook, "__qualname__", type(hook).__name__) for hook in store.values()]
         if not isinstance(module, torch.jit.ScriptModule):
             found[f"{path} attributes"] = sorted(vars(module))
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
@@ -62,9 +60,10 @@ def facts_of(model: nn.Module) -> dict[str, Any]:
 
 
 def surroundings() -> tuple[Any, ...]:
+    stores = [getattr(machinery, name) for name in GLOBAL]
     return (
-        [(name, [*getattr(machinery, name)] if hasattr(getattr(machinery, name), "__iter__") else getattr(machinery, name)) for name in GLOBAL],
-        torch.overrides._len_torch_function_stack() if hasattr(torch.overrides, "_len_torch_function_stack") else 0,
+        [[*store] if hasattr(store, "__iter__") else store for store in stores],
+        torch.overrides._len_torch_function_stack(),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
     )
@@ -98,7 +97,7 @@ def run(case: Call, how: str) -> dict[str, Any]:
                 train(model, output)
             assert not any("failed" in remark for remark in trace.record.remarks), trace.record.remarks
         found["output"] = [(name, bits(thing)) for name, thing, _ in leaves(output)]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it has to be the same
         assert case.fails, f"{case}: {type(error).__name__}: {error}"
         found["error"] = type(error), str(error)
     else:

@@ -100,6 +100,8 @@ class Copies:
                     made = self._change(made)
         except (RuntimeError, NotImplementedError, TypeError):  # a kind that cannot be copied
             return tensor
-        return made.requires_grad_() if tensor.requires_grad and made.dtype.is_floating_point | made.dtype.is_complex else made
-
-
+        if not tensor.requires_grad or not (made.dtype.is_floating_point or made.dtype.is_complex):
+            return made
+        with torch.inference_mode(False), torch.enable_grad():
+            made.requires_grad_()
+            return made if tensor.is_leaf else made.clone()  # what came out of a graph may be changed in place, a leaf may not

@@ -49,7 +49,7 @@ def custody(*roots: Module) -> Iterator[None]:
 def _randomness() -> Iterator[None]:
     """All generators as they were: torch's on every device in use, Python's, numpy's."""
     cpu, own = torch.get_rng_state(), random.getstate()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     numpy = sys.modules.get("numpy")
     theirs = numpy.random.get_state() if numpy is not None else None
     try:
@@ -209,7 +209,7 @@ def _lend_copies(modules: list[Module]) -> Iterator[Undo]:
                     copies.setdefault(id(tensor), tensor.detach().clone())
             except (RuntimeError, NotImplementedError, TypeError):  # a kind of tensor that cannot be copied
                 continue
-            if type(buffers) in _DICTS:
+            if buffers is not None and type(buffers) in _DICTS:
                 buffers[name] = copies[id(tensor)]  # put back with the dict
             elif issubclass(type(module), torch.jit.ScriptModule):
                 setattr(module, name, copies[id(tensor)])

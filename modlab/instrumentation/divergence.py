@@ -125,7 +125,7 @@ def _tensors(left: Kept, right: Kept) -> Gap:
         gap.notes = (left.note or right.note,)
         return gap
     if left.text != right.text:
-        gap.notes = (f"{left.text} and {right.text}",)
+        gap.notes = (_unlike(left.text, right.text),)
     if left.digest == right.digest:
         gap.equal, gap.max_abs, gap.sampled = True, 0.0, False
         if left.values is not None:
@@ -140,9 +140,17 @@ def _tensors(left: Kept, right: Kept) -> Gap:
     return _measured(gap, left, right)
 
 
+def _unlike(left: str, right: str) -> str:
+    """Two shapes with their dtypes; where the shapes are the same, the dtypes alone."""
+    (shape, _, dtype), (other_shape, _, other) = left.rpartition(" "), right.rpartition(" ")
+    return f"{dtype} and {other}" if shape == other_shape else f"{left} and {right}"
+
+
 def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
     stride = max(left.stride, right.stride)
-    one, other = (kept.values if kept.stride == stride else sample(kept.values, stride) for kept in (left, right) if kept.values is not None)
+    one, other = (
+        kept.values if kept.stride == stride else sample(kept.values, stride) for kept in (left, right) if kept.values is not None
+    )
     if one is None or other is None or sizes_of(one)[0] != sizes_of(other)[0]:
         gap.equal = False
         return gap
@@ -180,12 +188,13 @@ def _unit(tensor: torch.Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One call on both sides, in the order in which calls end.
+    """One call on both sides.
 
     Attributes:
         path: the module.
-        entered: the number of calls that had begun when it began.
-        inside: the numbers (in order of ending) of the calls inside it.
+        inputs, outputs: how far the two are apart.
+        first_inside: how many calls had ended when it began; the ones that ended after that and before it are inside it.
+        noise: the relative distance of two passes of the same kind.
     """
 
     path: str

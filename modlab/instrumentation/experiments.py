@@ -26,8 +26,10 @@ from modlab.records.structure import ROOT
 from modlab.statistics import measure_tensor
 
 STEPS = 60
-LIMIT_S = 8.0
-RATES = (1e-2, 1e-3)
+LIMIT_S = 20.0
+LEARNT = 0.01
+"""Share of the first loss at which a batch is learnt, and no further step is needed."""
+RATES = (1e-2, 1e-1, 1e-3)
 HIGH, LOW = 1.5, 0.5
 """A first loss above `HIGH` times the guess is too high; one below `LOW` times it shows that the model knows something already."""
 ROUNDING = 1e-5
@@ -75,7 +77,9 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
 def _notes(bench: Bench) -> tuple[FindingRecord, ...]:
     """What is to be said of this batch."""
     first = next((tensor for tensor in batches.tensors(bench.inputs) if tensor.dim()), None)
-    norm = next((site for site in bench.subject.sites if issubclass(type(site.module), nn.modules.batchnorm._BatchNorm) and site.training), None)
+    norm = next(
+        (site for site in bench.subject.sites if issubclass(type(site.module), nn.modules.batchnorm._BatchNorm) and site.training), None
+    )
     if first is None or norm is None or first.shape[0] != 1:
         return ()
     return (
@@ -115,7 +119,9 @@ def _not_run(kind: str, reason: str) -> ExperimentRecord:
     return ExperimentRecord("", "", kind, TITLES[kind], "not run", reason)
 
 
-def _record(kind: str, outcome: Outcome, what: str, reason: str = "", fix: str = "", site: Site | None = None, **more: Any) -> ExperimentRecord:
+def _record(
+    kind: str, outcome: Outcome, what: str, reason: str = "", fix: str = "", site: Site | None = None, **more: Any
+) -> ExperimentRecord:
     path = site.path if site is not None else ""
     return ExperimentRecord(more.pop("path", path), path, kind, TITLES[kind], outcome, what, reason, fix, **more)
 
@@ -314,8 +320,8 @@ def leak(bench: Bench) -> ExperimentRecord:
     norm = next((site for site in bench.subject.sites if _uses_batch(site)), None)
     if norm is not None:
         return _record(
-            "leak", "failed", what, f"{norm.path or ROOT} ({norm.type}) keeps no running statistics, so it takes those of the batch in eval "
-            "mode too.", f"nn.{norm.type}(..., track_running_stats=True)", norm,
+            "leak", "failed", what, f"{norm.path or ROOT} ({norm.type}) keeps no running statistics, so it takes those of the batch in "
+            "eval mode too.", f"nn.{norm.type}(..., track_running_stats=True)", norm,
         )  # fmt: skip
     try:
         along = leaks.find(bench, 1)
@@ -503,15 +509,17 @@ def overfit(bench: Bench) -> ExperimentRecord:
     first, least = best
     numbers = (("first", first), ("least", least), ("steps", float(STEPS)))
     if not math.isfinite(first) or not math.isfinite(least):
-        return _record("overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)}", numbers=numbers)
+        return _record(
+            "overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)}", numbers=numbers
+        )
     share = least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
-    within = f"in {STEPS} steps of Adam on a copy"
+    within = f"within {STEPS} steps of Adam on a copy"
     if share <= 0.5 or abs(first) < 1e-6:
-        word = next((word for limit, word in ((0.01, "a hundredth"), (0.1, "a tenth"), (0.5, "half")) if share <= limit), "what it was")
+        word = next((word for limit, word in ((LEARNT, "a hundredth"), (0.1, "a tenth"), (0.5, "half")) if share <= limit), "what it was")
         return _record("overfit", "passed", f"the loss falls below {word} {within}" if first >= 1e-6 else "the loss is 0", numbers=numbers)
     if share < 0.99:
         return _record(
-            "overfit", "unclear", f"the loss falls, but not to half, {within}", "Too few steps, too large a batch or too small a model for it.",
+            "overfit", "unclear", f"the loss falls, but not to half, {within}", "Too few steps, too large a batch, or too small a model.",
             numbers=numbers,
         )  # fmt: skip
     return _record(
@@ -538,7 +546,7 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float]:
         optimizer.zero_grad()
         value = bench.value(bench.output(other))
         losses.append(float(value.detach()))
-        if not math.isfinite(losses[-1]) or step == STEPS:
+        if not math.isfinite(losses[-1]) or step == STEPS or losses[-1] <= LEARNT * losses[0] or losses[0] == 0:
             break
         if not value.requires_grad:
             raise NotRunError("the loss has no grad_fn")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from modlab.instrumentation.randomness import start_elsewhere, states
 from modlab.instrumentation.restoration import Restoration
 from modlab.instrumentation.shelf import Shelf
 from modlab.instrumentation.sightlines import hidden_reason
-from modlab.records.comparison import GRADS, MODES, ComparisonTable, ComparisonRecord, Move, RunRecord
+from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -68,12 +68,27 @@ def autograd(grad: str) -> Iterator[None]:
 
 @contextmanager
 def quiet(silent: bool) -> Iterator[None]:
-    """A pass that the user did not ask for, in so many words, shows no warning again."""
-    with ExitStack() as stack:
+    """No warning of ours; and in a pass that only repeats another one, none at all.
+
+    torch warns where a compiled module meets global hooks.
+    """
+    with warnings.catch_warnings():
         if silent:
-            stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
+        else:
+            warnings.filterwarnings("ignore", message="Using `torch.compile")
         yield
+
+
+def as_written(compiled: bool) -> AbstractContextManager[Any]:
+    """Compiled modules run as they were written: ten passes would compile them again and again, until torch gives up on it."""
+    stance: Any = getattr(torch.compiler, "set_stance", None)
+    return stance("force_eager") if compiled and stance is not None else nullcontext()
+
+
+def is_compiled(module: Module) -> bool:
+    """Whether torch compiles a module's call."""
+    return "compiled" in marks.of_class(type(module)) or stores.contents(module).get("_compiled_call_impl") is not None
 
 
 class Experiment:
@@ -88,6 +103,11 @@ class Experiment:
         self.moved: dict[int, list[Move]] = {}
         self.acting: set[str] = set()
         self.remarks: list[str] = []
+        self._compiled = any(is_compiled(module) for _, module in self.places.values())
+        if self._compiled:
+            self.remarks.append(
+                "The model is compiled, and runs here as it is written: compiled code may round otherwise and draw other random numbers."
+            )
 
     def run(self) -> ComparisonTable:
         """All passes, and then the record."""
@@ -138,7 +158,7 @@ class Experiment:
         found = Pass(
             self.paths, shelf=shelf, reference=reference, thorough=thorough, probe=probe, stranger=self._restoration.add
         )  # fmt: skip
-        with autograd(kind if kind in GRADS else "normal"), quiet(shelf is None):
+        with autograd(kind if kind in GRADS else "normal"), quiet(shelf is None), as_written(self._compiled):
             self.model.train() if mode == "train" else self.model.eval()
             copies = Copies(self._own)
             args, kwargs = copies(self._args), copies(self._kwargs)
@@ -242,7 +262,10 @@ class Experiment:
     def _notes(self, path: str, module: Module, pair: Juxtaposition) -> Iterator[str]:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
         yield from (gap.notes if (gap := pair.of_outputs(path)) is not None else ())
-        for one, wanted, words in ((train, True, "stays in eval mode under train()"), (evaluation, False, "stays in training mode under eval()")):
+        for one, wanted, words in (
+            (train, True, "stays in eval mode under train()"),
+            (evaluation, False, "stays in training mode under eval()"),
+        ):
             if any(call.training is not None and call.training is not wanted for call in one.of(path)):
                 yield words
         for stranger in evaluation.strangers.get(path, ()):

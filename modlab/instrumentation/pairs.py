@@ -16,14 +16,14 @@ from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
 from modlab.instrumentation.copies import Change, Copies, require_repeatable
 from modlab.instrumentation.juxtaposition import Juxtaposition
-from modlab.instrumentation.modes import measured, require_ready
+from modlab.instrumentation.modes import measured, quiet, require_ready
 from modlab.instrumentation.passes import Key, Pass, first_paths
 from modlab.instrumentation.probes import may_act
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.restoration import Restoration
 from modlab.instrumentation.shelf import Shelf
 from modlab.instrumentation.sightlines import hidden_reason
-from modlab.records.comparison import ComparisonTable, ComparisonRecord, RunRecord
+from modlab.records.comparison import ComparisonRecord, ComparisonTable, RunRecord
 from modlab.records.structure import ROOT
 
 SIDES = ("left", "right")
@@ -36,7 +36,8 @@ _NOISE = 4
 
 def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
     """Compare two models on one input; everything is put back, also after an exception of theirs."""
-    require_ready(left), require_ready(right)
+    for model in (left, right):
+        require_ready(model)
     require_repeatable(args, kwargs, "three times")
     return Trial(left, right, match, args, kwargs).run()
 
@@ -48,7 +49,8 @@ class Trial:
         self._models = (left, right)
         self._args, self._kwargs = args, dict(kwargs)
         self.places = (first_paths(left), first_paths(right))
-        self._told = told(*(_names(places) for places in self.places), match)
+        self._names = _names(self.places[0]), _names(self.places[1])
+        self._told = told(self._names[0], self._names[1], match)
         self.pairs: dict[str, str] = {}
         self._own = frozenset(id(t) for places in self.places for _, m in places.values() for _, t in stores.named_tensors(m))
         self.remarks: list[str] = []
@@ -63,7 +65,7 @@ class Trial:
             left = self._pass(0, shelf=Shelf())
             again = self._pass(0, reference=left)
             right = self._right()
-            self.pairs = matched(*map(_names, self.places), self._told, left.counts, right.counts)
+            self.pairs = matched(self._names[0], self._names[1], self._told, left.counts, right.counts)
             return self._record(left, again, right)
         finally:
             try:
@@ -78,7 +80,7 @@ class Trial:
         found = Pass(paths, shelf=shelf, reference=reference, stranger=self._restoration.add)
         copies = Copies(self._own, change)
         args, kwargs = copies(self._args), copies(self._kwargs)
-        with found:
+        with quiet(reference is not None), found:
             self._models[side](*args, **kwargs)
         found.check()
         return found
@@ -128,8 +130,8 @@ class Trial:
         names = [type(model).__name__ for model in self._models]
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
         return ComparisonTable(
-            names[0], SIDES, tuple(rows), rows[0].runs, first, self._whole(), other=names[1], tolerance=pair.rounding, exact=pair.exact and not sampled,
-            remarks=tuple(self.remarks),
+            names[0], SIDES, tuple(rows), rows[0].runs, first, self._whole(), other=names[1], tolerance=pair.rounding,
+            exact=pair.exact and not sampled, remarks=tuple(self.remarks),
         )  # fmt: skip
 
     def _whole(self) -> str:
@@ -164,6 +166,8 @@ class Trial:
             yield "only in the left model"
         elif (pair.left.counts[path], pair.right.counts[other]) == (0, 0):
             yield from hidden_reason(path, module, self.places[0].values(), pair.left.counts)
+        elif not pair.right.counts[other] and _inside(unseen := list(self._unseen(other, pair.right))):
+            yield from unseen
         elif not pair.left.counts[path] or not pair.right.counts[other]:
             yield f"called in the {'right' if pair.right.counts[other] else 'left'} model alone"
 
@@ -172,7 +176,13 @@ class Trial:
         return path in self.pairs or (not self._inner(1, path) and any(not self._inner(1, one) for one in self.pairs))
 
     def _inner(self, side: int, path: str) -> str:
-        return canonical(path, _is_wrapped(_names(self.places[side])))
+        return canonical(path, _is_wrapped(self._names[side]))
+
+    def _unseen(self, path: str, right: Pass) -> Iterator[str]:
+        """Why a module on the right was not seen to be called."""
+        module = next(module for name, module in self.places[1].values() if name == path)
+        for reason in hidden_reason(path, module, self.places[1].values(), right.counts):
+            yield reason.replace("runs inside", "in the right model it runs inside", 1)
 
     def _right_only(self, path: str, module: Module, right: Pass) -> ComparisonRecord:
         return ComparisonRecord(
@@ -181,7 +191,9 @@ class Trial:
         )  # fmt: skip
 
     def _remark(self, left: Pass, right: Pass) -> None:
-        acting = {path for path, module in self.places[1].values() if may_act(type(module)) and "quantized" not in marks.of_class(type(module))}
+        acting = {
+            path for path, module in self.places[1].values() if may_act(type(module)) and "quantized" not in marks.of_class(type(module))
+        }
         others = [
             mine for theirs, mine in self.pairs.items()
             if theirs in acting and right.counts[theirs] and left.counts[mine] and _modes(left, mine) != _modes(right, theirs)
@@ -191,7 +203,9 @@ class Trial:
             some = f"{others[0] or ROOT}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
             self.remarks.append(f"{some}: in training mode in the {in_training} model alone. Write .eval() for both, and compare again.")
         elif left.draws or right.draws:
-            self.remarks.append("Random numbers are drawn, the same ones for both: what draws more or fewer of them shifts all that follow.")
+            self.remarks.append(
+                "Random numbers are drawn, the same ones for both: what draws more or fewer of them shifts all that follow."
+            )
         if self._restoration.lost():
             self.remarks.append("Parameters too large to be copied were changed by their own forward, and stay so.")
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
@@ -203,7 +217,14 @@ def _run(side: str, one: Pass, path: str) -> RunRecord:
     calls, stats = list(one.of(path)), one.stats.get(path)
     flags = [call.requires_grad for call in calls if call.requires_grad is not None]
     norm = stats.l2 if stats is not None and stats.measured else None
-    return RunRecord(side, "as it is", len(calls), calls[0].training if calls else None, any(flags) if flags else None, norm, error=one.error)
+    return RunRecord(
+        side, "as it is", len(calls), calls[0].training if calls else None, any(flags) if flags else None, norm, error=one.error
+    )
+
+
+def _inside(reasons: list[str]) -> bool:
+    """Whether a module cannot be seen, rather than was not called."""
+    return any("runs inside" in reason for reason in reasons)
 
 
 def _kind(places: Places) -> tuple[torch.dtype | None, torch.device | None]:
@@ -274,8 +295,10 @@ def told(left: list[str], right: list[str], match: Match) -> dict[str, str]:
         known = set(right)
         pairs = {mine: theirs for mine in left if (theirs := match(mine)) in known and theirs is not None}
     else:
+        kind = type(match).__name__
         raise MatchError(
-            f"match= got a {type(match).__name__}, and takes a dict {{left path: right path}} or a function of a left path.\n"
+            f"match= got {'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}, and takes a dict "
+            f"{{left path: right path}} or a function of a left path.\n"
             f"  Write: modlab.compare(left, right, match={{'body.conv1': 'features.0'}})(x)"
         )
     for side, names, paths in (("left", pairs.keys(), left), ("right", pairs.values(), right)):

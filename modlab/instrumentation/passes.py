@@ -166,7 +166,7 @@ class Pass:
             return
         self._owners.pop()
         call = self._stack.pop()
-        if isinstance(call, Stranger) or sys.exception() is not None and output is None and kwargs is None:
+        if isinstance(call, Stranger) or (sys.exception() is not None and output is None and kwargs is None):
             return
         self._finish(call, kwargs, output)
         if self._probe is not None:
@@ -211,12 +211,6 @@ class Pass:
         """The distance of all calls of a module from those of the reference; None if there are none to compare."""
         found = [call.gap for call in self.of(path) if call.gap is not None]
         return summed(found) if found else None
-
-    def forget(self) -> None:
-        """Let go of every kept tensor."""
-        self.shelf, self._looking = None, Shelf(0)
-        for call in self.calls.values():
-            call.inputs = call.outputs = ()
 
 
 def summed(gaps: list[Gap]) -> Gap:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
+from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
@@ -25,6 +27,7 @@ from modlab.records.trace import Value
 UNKNOWN = ""
 CHAIN = 8  # exceptions looked at: causes, contexts, members of groups
 SHOWN = 12  # values listed of one call, names of one frame
+WIDE = 1_000  # members of a list in a local name that are looked through
 BEFORE = 12  # modules that ran before the one that failed
 _MESSAGE = 4_000
 
@@ -35,7 +38,8 @@ def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     An error that no family knows has an empty `family`, and what the traceback shows. Never raises.
     """
     try:
-        return _explain(error)
+        with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+            return _explain(error)
     except Exception:  # noqa: BLE001 - whatever is in the user's frames, the error itself must stay the only one
         name = type(error).__name__
         return ExplanationRecord(name, format.cut(message_of(error), _MESSAGE), UNKNOWN, _unknown(name)), None
@@ -90,7 +94,7 @@ def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
     for family in FAMILIES:
         if not isinstance(scene.error, family.raised):
             continue
-        match = _compiled(family.pattern).search(scene.message)
+        match = _compiled(family.pattern).search(scene.brief)
         if match is None:
             continue
         try:
@@ -225,7 +229,7 @@ def _locals(frame: frames.Frame, call: Call | None) -> tuple[Value, ...]:
 
 
 def _may_hold(thing: Any) -> bool:
-    return issubclass(type(thing), Tensor) or type(thing) in (list, tuple, dict)
+    return issubclass(type(thing), Tensor) or (type(thing) in (list, tuple, dict) and len(thing) <= WIDE)
 
 
 def _values(leaves: Iterator[values.Leaf]) -> tuple[Value, ...]:

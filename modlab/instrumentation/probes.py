@@ -15,8 +15,9 @@ from modlab.instrumentation.values import leaves
 
 
 class Flips:
-    """Runs the first call of some modules a second time, on the same inputs and random numbers, with their own ``training``
-    flag flipped; those of their children stay. The modules' own hooks are not run by that.
+    """Runs the first call of some modules a second time, with their own ``training`` flag flipped.
+
+    Inputs and random numbers are the same, the flags of their children stay, and their own hooks are not run by that.
 
     Args:
         paths: the modules to try.

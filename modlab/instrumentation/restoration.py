@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -105,7 +105,8 @@ class Restoration:
     def restore(self) -> None:
         """Put everything back; what fails does not keep the rest from it, and is raised at the end."""
         troubles: list[Exception] = []
-        for state in [*self._containers.values(), *self._modules.values(), *self._tensors.values()]:
+        states: list[_State] = [*self._containers.values(), *self._modules.values(), *self._tensors.values()]
+        for state in states:
             try:
                 state.restore()
             except Exception as error:  # noqa: BLE001 - all the others are put back first
@@ -118,6 +119,11 @@ class Restoration:
     def lost(self) -> int:
         """How many parameters that were too large to be copied were changed by the model itself, and stay so."""
         return sum(state.lost() for state in self._tensors.values())
+
+
+class _State(Protocol):
+    def restore(self) -> None:
+        """Put it back."""
 
 
 class _Container:
@@ -267,7 +273,7 @@ class _TensorState:
                 set_version(tensor, self._version)
 
 
-def _storage(tensor: Tensor) -> tuple[int, int]:
+def _storage(tensor: Tensor) -> tuple[Any, Any]:
     return tensor.untyped_storage()._cdata, tensor.storage_offset()
 
 

@@ -10,7 +10,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from modlab.inspection.entries import dtype_name
+from modlab.inspection.entries import PLAIN, dtype_name
 from modlab.inspection.values import layout
 from modlab.instrumentation.values import Leaf, said
 from modlab.records.tensor import TensorStats
@@ -133,6 +133,8 @@ def _renamed(value: Value, name: str, requires_grad: bool) -> Value:
 
 def _same_numbers(view: Tensor, base: Tensor) -> bool:
     """Whether a view holds each number of its base once: a reshaped or transposed one."""
+    if not all(type(one) in PLAIN and one.layout is torch.strided and not one.is_nested for one in (view, base)):
+        return False
     if view.dtype is not base.dtype or view.is_neg() or view.numel() != base.numel():
         return False
     return view.storage_offset() == base.storage_offset() and _dense(view) and _dense(base)

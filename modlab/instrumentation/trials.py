@@ -111,7 +111,7 @@ def _digest(thing: Any) -> bytes:
 def _runnable(model: Module) -> Module:
     """Inside a compiled or distributed wrapper, the module that it wraps: other buffers would make it compile again."""
     held = stores.contents(model)
-    inner = (held.get("_modules") or {})
+    inner = held.get("_modules") or {}
     if type(model).__name__ == "OptimizedModule" and stores.is_module(inner.get("_orig_mod")):
         return _runnable(inner["_orig_mod"])
     if type(model).__name__ == "DistributedDataParallel" and stores.is_module(inner.get("module")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,7 +55,7 @@ def trace(model: Module, *, keep: str | Sequence[str] = (), values: bool = True,
     checks.require_module(model, "trace")
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
-    patterns = (keep,) if isinstance(keep, str) else tuple(keep)
+    patterns = (keep,) if isinstance(keep, str) else tuple(keep) if isinstance(keep, Iterable) else (keep,)
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise QuestionError(f"trace(keep=...) got {keep!r}, and takes a path or several: keep=('', 'blocks.*.attn').")
     return Tracer(model, patterns, values, fold)
@@ -107,18 +107,31 @@ class Tracer:
         return "nothing has run yet: modlab.trace(net)(x)"
 
 
-class Calls(tuple[Event, ...]):
-    """The calls of one module. Of a single one its attributes can be had at once: ``t["l0"].outputs``."""
+class Calls:
+    """The calls of one module, in order. Of a single one its attributes can be had at once: ``t["l0"].outputs``."""
 
-    __slots__ = ()
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = tuple(events)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def __getitem__(self, number: int) -> Event:
+        return self._events[number]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         if len(self) != 1:
-            path = self[0].path
+            path = self._events[0].path
             raise AttributeError(f"{path!r} ran {len(self)} times in this trace: take one, t[{path!r}][0].{name}")
-        return getattr(self[0], name)
+        return getattr(self._events[0], name)
+
+    def __repr__(self) -> str:
+        return repr(list(self._events))
 
 
 class Trace(RowsResult):

@@ -16,7 +16,6 @@ from torch.nn import Module
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import calls, operands
 from modlab.instrumentation.accidents.calls import Call
-from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Scene, own, shape_of
 
 _MAKERS = ("randn", "rand", "zeros", "ones", "empty", "normal")
@@ -57,6 +56,10 @@ def _of_torch(module: Module, new: int, place: int) -> str:
         sizes = [held["in_features"], held["out_features"]]
         sizes[place] = new
         return f"nn.Linear({sizes[0]}, {sizes[1]}{'' if own(module, 'bias') is not None else ', bias=False'})"
+    if type(module) in (nn.LayerNorm, nn.RMSNorm) and len(held["normalized_shape"]) == 1:
+        return f"nn.{type(module).__name__}({new})"
+    if type(module) is nn.MultiheadAttention:
+        return f"nn.MultiheadAttention({new}, {held['num_heads']})" if new % held["num_heads"] == 0 else ""
     try:
         extra = module.extra_repr()
     except Exception:  # noqa: BLE001 - a subclass's, or one whose attributes were taken away

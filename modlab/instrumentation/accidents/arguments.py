@@ -163,7 +163,7 @@ def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{scene.subject} has no {scene.message!r}.", f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.", f"no {scene.message!r}",
         (("given", repr(scene.message)), ("expected", ", ".join(map(repr, keys[:16])))),
-        (Fix("Nearest:", repr(close[0])),) if close else (),
+        (Fix("Nearest:" if close else "One that it has:", repr((close or keys)[0])),) if keys else (),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +11,11 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import stores
+from modlab.instrumentation.accidents import operands
 from modlab.instrumentation.accidents.frames import Frame
 
-SEARCHED = 60_000  # modules looked at to find one; it is nearly always a child or a grandchild
+SEARCHED = 60_000  # modules looked at to find one
+NEAR = 2_000  # it is nearly always a child or a grandchild
 _CALLS = ("_wrapped_call_impl", "_call_impl")
 _CONTAINERS = (list, tuple, dict)
 
@@ -94,7 +97,11 @@ def _place(calls: list[Call]) -> None:
             call.path, call.place, call.note = above.path, above.place, above.note
             continue
         for holder in (above, calls[0]) if i > 1 else (above,):
-            found = path_to(holder.module, call.module)
+            found = path_to(holder.module, call.module, NEAR)
+            if found is None and holder is above:
+                found = _as_written(above, call.module)
+            if found is None:
+                found = path_to(holder.module, call.module)
             if found is None:
                 continue
             call.path = None if holder.path is None else join(holder.path, found)
@@ -112,13 +119,29 @@ def join(above: str, name: str) -> str:
     return f"{above}.{name}" if above and name else above or name
 
 
-def path_to(root: Module, wanted: Module) -> str | None:
-    """The shortest dotted name of a module below another one, by identity."""
+def _as_written(above: Call, wanted: Module) -> str | None:
+    """The dotted name of a module out of the expression that called it: ``self.layers[59][3](x)``."""
+    frame = above.code_frame
+    expression = frame.expression() if frame is not None else None
+    node = expression.func if isinstance(expression, ast.Call) else None
+    parts: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)) and frame is not None:
+        key = node.attr if isinstance(node, ast.Attribute) else operands.follow(node.slice, frame)
+        if type(key) not in (str, int):
+            return None
+        parts.insert(0, str(key))
+        node = node.value
+    path = ".".join(parts)
+    return path if path and at(above.module, path) is wanted else None
+
+
+def path_to(root: Module, wanted: Module, most: int = SEARCHED) -> str | None:
+    """The shortest dotted name of a module below another one, by identity; at most so many modules are looked at."""
     if root is wanted:
         return ""
     seen = {id(root)}
     queue: deque[tuple[str, Module]] = deque([("", root)])
-    while queue and len(seen) < SEARCHED:
+    while queue and len(seen) < most:
         path, module = queue.popleft()
         prefix = path + "." if path else ""
         for name, child in stores.named_children(module):

@@ -30,9 +30,7 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     name = type(module).__name__
     frame = _constructor(scene, module)
-    late = frame is not None and any(
-        number > frame.line and "super().__init__" in line or "Module.__init__" in line for number, line in frame.lines()
-    )
+    late = frame is not None and any(number > frame.line and "__init__(" in line for number, line in frame.lines())
     what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
     said = f"{name} assigns {what} before super().__init__() has run" if late else f"{name}'s constructor never calls super().__init__()"
     return Verdict(
@@ -262,8 +260,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
         path, ghost = hidden[0]
         place = f"{path}.{ghost.name}" if path else ghost.name
         return Verdict(
-            f"{cls} has no registered parameter: its {ghost.what} in {place} {'is' if ghost.modules + ghost.tensors == 1 else 'are'} "
-            f"hidden from PyTorch.", f"They are {ghost.reason}.", "",
+            f"{cls} has no registered parameter: {place} ({ghost.what}) is hidden from PyTorch.", f"It is {ghost.reason}.", "",
             tuple((f"{p}.{g.name}" if p else g.name, f"{g.what}, {format.plural(g.parameters, 'number')}") for p, g in hidden[:8]),
             (Fix("Register them, in the constructor:", ghost.fix),),
         )  # fmt: skip

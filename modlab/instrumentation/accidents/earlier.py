@@ -128,9 +128,7 @@ def _block(source: Source, body: list[ast.stmt], line: int) -> bool:
                 return True
         elif isinstance(statement, ast.For):
             _loop(source, statement, here)
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)) and not isinstance(
-            statement, ast.Constant
-        ):
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)):
             _statement(source, statement)
         else:
             source.certain = False  # a branch: nobody knows which way it went

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
+from modlab.compat import tensor_hooks
 from modlab.inspection import callables, stores
 from modlab.inspection.callables import describe
 from modlab.instrumentation.accidents import calls, sources
@@ -110,7 +111,7 @@ def raised_in(scene: Scene) -> Verdict | None:
     frame, kind, hook, module = found
     position = next(i for i, one in enumerate(scene.frames) if one is frame)
     function = callables.anchor(callables.given(hook)[0])
-    later = scene.frames[position + 1 :]
+    later = [one for one in scene.frames[position + 1 :] if one.is_users or one.is_torch]  # a trace stands between
     if function is None or not later or later[0].code is not function.__code__:
         return None
     name, where = named(hook)
@@ -164,7 +165,7 @@ def _wrong_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     found = _caller(scene)
     if found is None:
         return None
-    frame, kind, hook, module = found
+    _, kind, hook, module = found
     name, where = named(hook)
     given, expected = match[1], match[2]
     return Verdict(
@@ -265,8 +266,7 @@ def _tensor_hooks(scene: Scene) -> list[tuple[str, str, str]]:
     ]
     found = []
     for name, tensor in pairs:
-        held = tensor._backward_hooks
-        found += [(name, *named(hook)) for hook in (held.values() if held else ())]
+        found += [(name, *named(hook)) for _, held in tensor_hooks(tensor) for hook in held.values()]
     return found
 
 

@@ -27,7 +27,7 @@ def _ends(tensor: Any) -> tuple[float, float] | None:
     if not issubclass(type(tensor), Tensor):
         return None
     try:
-        with torch.no_grad(), without_torch_function(), without_modes():
+        with without_torch_function(), without_modes(), torch.no_grad():
             if tensor.is_meta or not 0 < tensor.numel() <= READ:
                 return None
             low, high = torch.aminmax(tensor)

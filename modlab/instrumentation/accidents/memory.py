@@ -16,6 +16,7 @@ from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shown
 from modlab.records.explanation import Fix
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_WIDE = 1_000  # members of a list that is looked through
 _MANY = 16  # tensors in one list: somebody collects them
 
 
@@ -105,7 +106,7 @@ def _by_module(scene: Scene) -> list[tuple[str, str]]:
 
 def _tensors(things: Iterable[Any], seen: set[int]) -> Iterable[Tensor]:
     for thing in things:
-        if not (issubclass(type(thing), Tensor) or type(thing) in (list, tuple, dict)):
+        if not issubclass(type(thing), Tensor) and not (type(thing) in (list, tuple, dict) and len(thing) <= _WIDE):
             continue
         for _, leaf, _ in values.leaves(thing):
             if issubclass(type(leaf), Tensor) and id(leaf) not in seen:

@@ -97,12 +97,13 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
 def _divisible(scene: Scene, match: re.Match[str]) -> Verdict:
     taken, groups = tuple_of(match[1]), int(match[2])
     expected = stores.contents(scene.module).get("num_channels") if scene.module is not None else None
+    fitting = max(n for n in range(1, groups + 1) if taken[1] % n == 0)
     return Verdict(
         f"{scene.subject or 'the normalisation'} got {taken[1]} channels, which {groups} groups cannot share evenly.",
         f"{scene.stopped}input {taken}" + (f"; it was made for {expected} channels." if expected else "."),
         f"{taken[1]} channels / {groups} groups",
         (("channels", str(taken[1])), ("groups", str(groups))),
-        _resized(scene, expected, taken[1], "channel", taken)[:1] if type(expected) is int and taken[1] % groups == 0 else (),
+        (Fix(f"For {taken[1]} channels, with a number of groups that divides them:", f"nn.GroupNorm({fitting}, {taken[1]})"),),
     )
 
 

@@ -66,11 +66,6 @@ def _followed(node: ast.expr, frame: Frame) -> list[Operand]:
     return [Operand(text, thing)]
 
 
-def known(node: ast.AST, frame: Frame) -> bool:
-    """Whether what an expression stands for can be had without running it."""
-    return follow(node, frame) is not _MISSING
-
-
 def follow(node: ast.AST, frame: Frame) -> Any:
     """What an expression stands for, if that can be had without running anything."""
     if isinstance(node, ast.Name):

@@ -22,7 +22,8 @@ from modlab.instrumentation.accidents.operands import Operand
 from modlab.records.explanation import Fix
 from modlab.statistics.contents import sizes_of
 
-MESSAGE = 20_000  # characters of a message that are looked at
+MESSAGE = 200_000  # characters of a message that are kept in sight
+_HEAD, _TAIL = 3_000, 1_000  # of which patterns are looked for in these
 
 
 class Verdict(NamedTuple):
@@ -69,6 +70,11 @@ class Scene:
         self.message = message_of(error)
         self.frames = frames
         self.calls = calls.of_frames(frames)
+
+    @property
+    def brief(self) -> str:
+        """The message, without the middle of a very long one: a scripted module says at the end what was wrong."""
+        return self.message if len(self.message) <= _HEAD + _TAIL else f"{self.message[:_HEAD]}\n{self.message[-_TAIL:]}"
 
     @property
     def inner(self) -> Frame | None:
@@ -126,13 +132,13 @@ class Scene:
         if self.root is None or not self.root.frames:
             return None
         place = next((i for i, frame in enumerate(self.frames) if frame is self.root.frames[0]), 0)
-        return self.frames[place - 1] if place else None
+        return self.frames[place - 1] if place and self.frames[place - 1].is_users else None
 
     @cached_property
     def operands(self) -> list[Operand]:
         """What stood in the expression that failed; of torch's own code, what stood in the one that called it."""
         for frame in reversed(self.frames):
-            if frame.is_torch and not frame.is_layer:
+            if not (frame.is_users or frame.is_layer):
                 continue
             found = operands.of_frame(frame)
             if len(operands.tensors(found)) > 0:

@@ -74,6 +74,7 @@ def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
                  "DataLoader(..., collate_fn=lambda batch: nn.utils.rnn.pad_sequence(batch, batch_first=True))"),),
         )  # fmt: skip
     fixes = [Fix("To join along a dimension that there is, cat:", "torch.cat([...], dim=0)")] if first[1:] == other[1:] else []
+    fixes.append(Fix("Crop, pad or project them to one shape first."))
     return Verdict(
         f"stack: {name} is {other} and the first is {first}{scene.within}.", "stack needs tensors of equal size.",
         f"{shown(other)} ≠ {shown(first)}", (("entry 0", str(first)), (f"entry {number}", str(other))), tuple(fixes),
@@ -154,6 +155,10 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
         )
     if taken and -1 not in wanted and len(wanted) > 1 and count % max(prod(wanted[1:]), 1) == 0:
         fixes.append(Fix("Leave the first size open:", f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})"))
+    if not fixes:
+        fixes.append(
+            Fix(f"The sizes must multiply to {count}; look at what it is:", f"print({name if operand is not None else 'x'}.shape)")
+        )
     return Verdict(
         f"{name} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{scene.within}.",
         f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
@@ -181,12 +186,14 @@ def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
 def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     index, place, size = int(match[1]), match[2], int(match[3])
     name = scene.tensors[0].text if scene.tensors else "the tensor"
+    by_tensor = any(issubclass(type(operand.thing), Tensor) for operand in scene.operands[1:])
+    last = f"{name if scene.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
     return Verdict(
         f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",
         f"Valid are 0 to {size - 1}; counting starts at 0.",
         f"index {index} of {size}", (("index", str(index)), (f"size of dimension {place}", str(size))),
-        (Fix("Look for where it comes from:", "print(indices.min(), indices.max())"),) if any(
-            issubclass(type(o.thing), Tensor) for o in scene.operands[1:]) else (),
+        (Fix("Look for where it comes from:",
+            "print(indices.min(), indices.max())") if by_tensor else Fix("The last one, however many there are:", last),),
     )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ def of_comparison(table: ComparisonTable) -> Sheet:
         Column(table.sides[0], "number", 100, yields=1),
         Column(table.sides[1], "number", 100, yields=1),
         Column("apart by", "bar", 92, yields=0),
-        Column("relative", "number", 64, yields=3),
-        Column("what it does", "words", 130, 3, yields=2),
+        Column("relative", "number", 64, yields=4),
+        Column("what it does", "words", 190, 3, yields=2),
     )
     rows = tuple(_row(row, table, len(table.rows) <= OPENED) for row in table.rows)
     return Sheet("compare", sentence(table), columns, rows, tuple(_notes(table)), foot=_foot(table))
@@ -65,7 +65,7 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
     others = [row for row in table.rows if row.differs]
     if whole is None or whole.equal is None:
         if not others:
-            return "What the model gives cannot be compared", whole.notes[0] if whole is not None and whole.notes else ""
+            return "What the model gives cannot be compared:", whole.notes[0] if whole is not None and whole.notes else ""
         return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} give something else"
     if whole.differs:
         return f"Train and eval differ{_from(table)}:", _by(whole)
@@ -113,6 +113,8 @@ def _moved(table: ComparisonTable) -> str:
     total = sum(len(names) for _, names in found)
     kinds = {move.kind for row, _ in found for move in row.moved if move.side == "train" and move.kind != "attribute"}
     what = f"{total:,} {kinds.pop() + ('' if total == 1 else 's') if len(kinds) == 1 else 'tensors'}"
+    if len(found) == 1 and found[0][0].path == table.first:
+        return f"{'it' if table.first else 'its own forward'} moved {what} in training mode"
     if len(found) <= 2:
         return f"{' and '.join(_place(row.path, table) for row, _ in found)} moved {what} in training mode"
     return f"{len(found):,} modules moved {what} in training mode"
@@ -122,7 +124,9 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
     whole = _whole(table)
     common = [row for row in table.rows if row.called_left and row.called_right]
     if whole is None or whole.equal is None:
-        return "What the two models give cannot be compared:", _end(", ".join(whole.notes) if whole is not None and whole.notes else "no output")
+        return "What the two models give cannot be compared:", _end(
+            ", ".join(whole.notes) if whole is not None and whole.notes else "no output"
+        )
     if whole.max_abs is None:
         return "The two models give different things:", _end(", ".join(whole.notes) or "another structure")
     if whole.equal:
@@ -131,8 +135,8 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
             return "The same output to the bit,", f"though {format.plural(len(inside), 'module')} inside differ."
         return f"The same{' to the bit' if table.exact else ''}:", f"{format.plural(len(common), 'module')} compared."
     if whole.relative_l2 is not None and whole.relative_l2 <= table.tolerance:
-        inside = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
-        return "The same to rounding:", f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2)}{inside}."
+        place = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
+        return "The same to rounding:", f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2)}{place}."
     cosine = "" if whole.cosine is None else f", cosine {_cosine(whole.cosine)}"
     amount = f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2 or 0.0)}{cosine}."
     if table.first is None:
@@ -217,7 +221,7 @@ def _spread(stats: TensorStats | None) -> str:
     if stats is None or not stats.measured or not stats.finite:
         return ""
     mean = stats.mean if abs(stats.mean) > 1e-5 * stats.std else 0.0  # what rounding left of a mean of 0
-    return f"{short(mean)} ± {short(stats.std)}"
+    return f"{short(mean, 2)} ± {short(stats.std, 2)}"
 
 
 def _distance(row: ComparisonRecord) -> str:
@@ -280,8 +284,8 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
             yield "the difference comes from inside"
         elif not row.acts_by_mode:
             yield "passes the difference on"
-    elif row.starts_here and row.path != table.first:
-        yield "a difference starts here too"
+    elif row.starts_here:
+        yield "the difference starts here" if row.path == table.first else "a difference starts here too"
 
 
 def _details(row: ComparisonRecord, table: ComparisonTable, words: list[str]) -> Iterator[Block]:
@@ -295,7 +299,9 @@ def _details(row: ComparisonRecord, table: ComparisonTable, words: list[str]) ->
     if row.count:
         yield Block("how far apart", rows=tuple(_numbers(row)))
     if row.moved:
-        yield Block("what moved, and was put back", head=("", "kind", "mode", "before", "after", "by up to"), rows=tuple(map(_move, row.moved)))
+        yield Block(
+            "what moved, and was put back", head=("", "kind", "mode", "before", "after", "by up to"), rows=tuple(map(_move, row.moved))
+        )
     if row.runs and _is_modes(table):
         yield _runs("the six runs", row.runs)
     yield Block(code=f"comparison[{row.path!r}]")
@@ -338,14 +344,16 @@ def _runs(caption: str, runs: tuple[RunRecord, ...]) -> Block:
 
 def _notes(table: ComparisonTable) -> Iterator[Block]:
     for remark in table.remarks:
-        yield Block(prose=remark, mark="careful")
+        yield Block("to be known", remark, mark="careful")
     if not _is_modes(table):
         return
     if table.runs and any(run.calls for run in table.runs):
         yield _runs("the whole model, in six runs", table.runs)
     yield from _by_autograd(table)
     yield from _gradients(table)
-    yield Block("weight decay", "It is the optimizer's: neither mode touches it. A step in eval mode decays and updates as in training mode.")
+    yield Block(
+        "weight decay", "It is the optimizer's: neither mode touches it. A step in eval mode decays and updates as in training mode."
+    )
 
 
 def _by_autograd(table: ComparisonTable) -> Iterator[Block]:
@@ -355,7 +363,11 @@ def _by_autograd(table: ComparisonTable) -> Iterator[Block]:
         if apart and not any(row.unsteady for row in table.rows):
             fused = any("a fused path above it" in note for row in table.rows for note in row.notes)
             why = ": a fused path runs there, which also fills padded places otherwise" if fused else ""
-            yield Block("autograd changes the output", f"By up to {short(max(apart.values()))} in {mode} mode under {' and '.join(apart)}{why}.", mark="careful")
+            yield Block(
+                "autograd changes the output",
+                f"By up to {short(max(apart.values()))} in {mode} mode under {' and '.join(apart)}{why}.",
+                mark="careful",
+            )
 
 
 def _gradients(table: ComparisonTable) -> Iterator[Block]:
@@ -366,7 +378,9 @@ def _gradients(table: ComparisonTable) -> Iterator[Block]:
         yield Block("gradients", f"Eval mode does not turn them off: its output requires grad{end}.")
     elif flags.get(("eval", "normal")) is False:
         both = flags.get(("train", "normal")) is False
-        yield Block("gradients", f"The output requires grad in {'neither mode' if both else 'training mode alone: the model itself sees to that'}.")
+        yield Block(
+            "gradients", f"The output requires grad in {'neither mode' if both else 'training mode alone: the model itself sees to that'}."
+        )
 
 
 def _foot(table: ComparisonTable) -> str:
@@ -375,13 +389,13 @@ def _foot(table: ComparisonTable) -> str:
     return "both models on copies of one input, from the same random numbers; everything put back"
 
 
-def short(number: float) -> str:
-    """Two or three digits that all machines agree on: of what is far below 1 the size alone."""
+def short(number: float, digits: int = 3) -> str:
+    """A few digits that all machines agree on: of what is far below 1 the size alone."""
     if not number or not math.isfinite(number):
         return format.number(number)
     if abs(number) < 1e-4:
         return f"{number:.0e}"
-    return format.number(float(f"{number:.3g}"))
+    return format.number(float(f"{number:.{digits}g}"))
 
 
 def _cosine(value: float) -> str:

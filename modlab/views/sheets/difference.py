@@ -20,7 +20,7 @@ SHOWN = 600
 
 NAMED = 12
 COLUMNS = (
-    Column("status", "words", 140, grows=1),
+    Column("status", "words", 120),
     Column("shape", "code", 90, yields=3),
     Column("dtype", "code", 80, yields=4),
     Column("device", "code", 60, yields=5),
@@ -168,7 +168,8 @@ def _at(branch: Branch, name: str) -> str:
 
 
 def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
-    words = ", ".join(f"{branch.tally[status]:,} {status}" for status in ORDER if branch.tally[status])
+    told = [status for status in ORDER[:-1] if branch.tally[status]] or ["unchanged"]
+    words = ", ".join(f"{branch.tally[status]:,} {status}" for status in told)
     cells = _cells(words, distance=branch.distance or None, relative=branch.relative or None) if folded else _cells(words)
     symbol = "container" if branch.path is not None else "step" if branch.name == "settings" else "function"
     place = _PLACES.get(branch.name) if branch.path is None else None

@@ -20,6 +20,7 @@ MARKS: dict[str, Mark] = {
     "broken": "broken", "careful": "careful", "note": "", "passed": "fine", "failed": "broken", "unclear": "careful", "not run": "absent",
 }  # fmt: skip
 NAMED = 3  # findings in the headline
+TOLD = 240  # characters of each
 PLACES = 40  # dotted names in the details
 
 
@@ -27,7 +28,9 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
     """The whole sheet."""
     rows = [_finding(one) for one in record.findings]
     if record.experiments:
-        rows.append(_heading("checks with the batch", _tally(record.experiments), all(one.outcome == "passed" for one in record.experiments)))
+        rows.append(
+            _heading("checks with the batch", _tally(record.experiments), all(one.outcome == "passed" for one in record.experiments))
+        )
         rows += [_experiment(one) for one in record.experiments]
     if record.notes:
         rows.append(_heading("notes", f"{format.plural(len(record.notes), 'thing')} worth a look, none certain to be wrong", False))
@@ -42,7 +45,7 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
 def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     """The headline: what is wrong, the worst first; or what was looked at in vain."""
     failed = [one for one in record.experiments if one.outcome == "failed"]
-    told = [one.sentence for one in record.findings] + [one.what for one in failed]
+    told = [format.cut(text, TOLD) for text in (*(one.sentence for one in record.findings), *(one.what for one in failed))]
     checked = _checked(record)
     if not told:
         return "Nothing found", f"in {record.title}: {checked}."

@@ -12,9 +12,9 @@ from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
 COLUMNS = (
     Column("order", "number", width=56, yields=2),
-    Column("a returned value", "words", width=170, yields=1),
+    Column("a returned value", "words", width=180, yields=1),
     Column("options", "code", width=90, yields=4),
-    Column("defined in", "code", width=215, yields=3),
+    Column("defined in", "code", width=250, yields=3),
 )
 
 
@@ -123,7 +123,7 @@ class Around:
         self.by_place: dict[str, list[HookRecord]] = {}
         self.changers: dict[str | None, list[str]] = {}  # the forward pre-hooks by their owner
         for record in book.rows:
-            self.by_place.setdefault(record.path if record.owner is None else record.owner, []).append(record)
+            self.by_place.setdefault(_place(record), []).append(record)
             if record.kind == "forward pre" and not record.machinery:
                 self.changers.setdefault(record.owner, []).append(record.name)
         self.ahead = Counter(record.kind for record in book.rows if record.is_global)
@@ -209,7 +209,8 @@ def _row(record: HookRecord, around: Around) -> Row:
         Cell(record.where or f"no Python code ({record.form})"),
     )
     name, kind = record.name, kind_of(record).label
-    return Row(record.owner, name, kind, note, "hook", record.path, mark, 1, cells, details=_details(record, around))
+    place = record.path if record.path != record.owner else None
+    return Row(record.owner, name, kind, note, "hook", place, mark, 1, cells, details=_details(record, around))
 
 
 def _on_tensor(record: HookRecord) -> bool:
@@ -239,7 +240,7 @@ def _details(record: HookRecord, around: Around) -> tuple[Block, ...]:
 def _warnings(record: HookRecord) -> list[Block]:
     found = []
     if record.left:
-        found.append(Block("left by an earlier run of its cell", f"{_capital(record.left)}. This one still runs.", mark="careful"))
+        found.append(Block("left by an earlier run", f"{_capital(record.left)}. This one still runs.", mark="careful"))
     if record.times > 1:
         text = f"The same function is {_times(record.times)} as a {kind_of(record).label} here, and runs {_often(record.times)}."
         found.append(Block(_times(record.times), text, mark="careful"))
@@ -292,10 +293,17 @@ def _registration(record: HookRecord) -> str:
 
 
 def _code(record: HookRecord, around: Around) -> str:
-    model = around.model
-    place = "" if record.is_global and not model else f"{record.path!r}, "
-    ask = f"{place}kind={record.kind!r}, function={record.function.rpartition('.')[2]!r}"
-    return f"with modlab.hooks({model}).off({ask}):\n    ...\nmodlab.hooks({model}).remove({ask})"
+    name = record.function.rpartition(".")[2]
+    others = [row for row in around.by_place[_place(record)] if row.function == record.function and row.kind != record.kind]
+    kind = f", kind={record.kind!r}" if others or record.form == "lambda" else ""
+    place = "" if record.is_global and not around.model else f"{record.path!r}, "
+    ask = f"{place}function={name!r}{kind}"
+    return f"hooks = modlab.hooks({around.model})\nwith hooks.off({ask}):\n    ...\nhooks.remove({ask})"
+
+
+def _place(record: HookRecord) -> str:
+    """Under which row it stands: its module's, or that of all."""
+    return record.path if record.owner is None else record.owner
 
 
 def _sentence(book: HookbookRecord) -> tuple[str, str]:
@@ -317,9 +325,11 @@ def _surprises(book: HookbookRecord) -> list[str]:
     silent = [row for row in book.rows if row.silent]
     found = []
     if len(left) == 1:
-        found.append(f"{_named(left[0])} is left from an earlier run of its cell and still runs")
+        of = " of its cell" if "its cell" in left[0].left else ""
+        found.append(f"{_named(left[0])} is left from an earlier run{of} and still runs")
     elif left:
-        found.append(f"{len(left):,} hooks are left from earlier runs of their cells and still run")
+        of = " of their cells" if all("its cell" in row.left for row in left) else ""
+        found.append(f"{len(left):,} hooks are left from earlier runs{of} and still run")
     if again:
         doubled = list(dict.fromkeys((row.path, row.kind, row.name, row.times) for row in again))
         one = again[0]
@@ -355,14 +365,17 @@ def _where(book: HookbookRecord, without_kinds: bool = False) -> str:
 
 
 def _fixes(book: HookbookRecord) -> list[Block]:
-    """Code for what is wrong, one line a function."""
-    wrong = [row for row in book.rows if row.left or row.times > 1]
-    if not wrong:
-        return []
-    names = list(dict.fromkeys(row.function.rpartition(".")[2] for row in wrong))
+    """Code for what is wrong: left-overs go, the newest stays; of what is there twice all goes, and is registered anew."""
     model = "model" if book.title else ""
-    lines = [f"modlab.hooks({model}).remove(function={name!r})" for name in names[:5]]
-    return [Block("fix", "Remove them all at the top of the cell that registers, then register once.", "\n".join(lines), mark="careful")]
+    fixes = []
+    if any(row.left for row in book.rows):
+        code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.left])"
+        fixes.append(Block("fix", "Remove what earlier runs left; the newest stays.", code, mark="careful"))
+    names = list(dict.fromkeys(row.function.rpartition(".")[2] for row in book.rows if row.times > 1))
+    if names:
+        code = "\n".join(f"modlab.hooks({model}).remove(function={name!r})" for name in names[:5])
+        fixes.append(Block("fix", "Put this at the top of the cell that registers, so that it registers once.", code, mark="careful"))
+    return fixes
 
 
 def _unseen(book: HookbookRecord) -> list[Block]:
@@ -373,4 +386,4 @@ def _unseen(book: HookbookRecord) -> list[Block]:
 
 
 def _empty(book: HookbookRecord) -> str:
-    return "Calling the model runs forward, and nothing else." if book.title else ""
+    return "Calling the model runs forward, and nothing else." if book.title and not book.remarks else ""

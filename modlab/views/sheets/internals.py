@@ -106,11 +106,7 @@ def _surprising(row: StoreRecord) -> bool:
 def _details(row: StoreRecord) -> tuple[Block, ...]:
     facts = [
         ("holds", row.holds if row.count is None or row.count <= 3 else f"{row.count:,} entries"),
-        ("type", row.type),
-        ("written by", row.writes),
-        ("read by", row.reads),
         ("stands on", row.home),
-        ("here", row.note),
     ]
     blocks = [
         Block(
@@ -143,7 +139,8 @@ def _sentence(record: InternalsRecord) -> tuple[str, str]:
     strange = [row.path for row in record.rows if not row.known]
     stuck = next((row for row in made if row.note.startswith("stays ")), None)
     full = ", ".join(f"{row.path} {row.count:,}" for row in made if row.count)
-    holding = f"{len(made)} stores, {sum(bool(row.count) for row in made)} of them hold something"
+    filled = sum(bool(row.count) for row in made)
+    holding = f"{len(made)} stores, {filled} of them {'holds' if filled == 1 else 'hold'} something"
     if missing:
         return f"{title}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing;", f"{holding}."
     if strange:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from modlab import format
@@ -21,6 +23,7 @@ _CAREFUL = (
     "leaves the graph", "its output has left", "joins the graph", "not registered", "called past its module", "under no_grad",
     "under inference_mode",
 )  # fmt: skip
+_NUMBER, _SPELLED = re.compile(r"(?<![^.])\d+(?![^.])"), 3
 _NUMBERS = 12  # rows and columns up to which a small tensor is written out
 
 
@@ -32,7 +35,7 @@ def sheet(trace: TraceRecord) -> Sheet:
     notes = [Block("not seen", prose=remark, mark="careful") for remark in trace.remarks]
     return Sheet(
         "trace", headline(trace), _COLUMNS, tuple(_opened(rows)), tuple([*_ungraded(trace), *notes]), "call",
-        foot=f"{format.plural(len(trace.events), 'event')}  looking took {format.seconds(trace.cost)}, which is in no figure",
+        foot=f"{format.plural(len(trace.events), 'event')} · looking took {format.seconds(trace.cost)}, which is in no figure",
         empty="nothing has run yet",
     )  # fmt: skip
 
@@ -79,6 +82,10 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     yield from _listed(never, "was never called", "were never called")
     often = {event.path: event.call for event in calls if event.call > 1 and event.path}
     yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
+    changing = [
+        e for e in trace.events if e.kind == "hook" and any(mark.startswith("changes") and mark != "changes nothing" for mark in e.marks)
+    ]
+    yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
     functions = list(dict.fromkeys(event.name for event in trace.events if event.kind == "function" and event.path is not None))
     if functions:
         many = format.plural(len(functions), "function that is no module", "functions that are no modules")
@@ -86,8 +93,11 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
 
 
 def _listed(names: Sequence[str], one: str, many: str | None = None) -> Iterator[str]:
-    if names:
-        yield f"{_few([format.clean(name) for name in names])} {one if len(names) == 1 else many or one}"
+    """A fact about some paths; those that differ in their numbers alone are one."""
+    alike = Counter(_NUMBER.sub("*", name) if len(names) > _SPELLED else name for name in map(format.clean, names))
+    if alike:
+        said = [name if times == 1 else f"{name} ({times:,})" for name, times in alike.items()]
+        yield f"{_few(said)} {one if len(names) == 1 else many or one}"
 
 
 def _few(names: Sequence[str]) -> str:
@@ -140,7 +150,7 @@ def _below(path: str, above: str) -> str:
 
 
 def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: int) -> Row:
-    name = _below(event.path, above) if event.kind == "module" and event.path is not None else event.name
+    name = _below(event.path, above) if event.kind in ("module", "gradient") and event.path is not None else event.name
     broken = bool(event.error) and not any(other.error and other.parent == event.index for other in trace.events[event.index + 1 :])
     words = [f"call {event.call}"] if event.call > 1 and event.kind == "module" else []
     words += [f"{event.times} × alike"] if event.times > 1 else []
@@ -160,7 +170,7 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
 def _kind(event: Event) -> str:
     if event.kind == "module":
         return event.name
-    return {"hook": "", "gradient": "gradient of its output"}.get(event.kind, event.kind)
+    return {"hook": "", "gradient": f"gradient of {event.name}'s output"}.get(event.kind, event.kind)
 
 
 def _mark(event: Event) -> Mark:
@@ -230,7 +240,7 @@ def _path(event: Event) -> str:
     return "" if event.path is None else event.path or ROOT
 
 
-_HEAD = ("name", "shape", "dtype", "grad", "mean", "std", "min", "max", "note")
+_HEAD = ("name", "shape", "mean ± std", "range", "note")
 
 
 def _values(caption: str, values: Sequence[Value], measured: bool) -> Iterator[Block]:
@@ -254,20 +264,21 @@ def _number(number: float, dtype: str) -> str:
 
 
 def _value(value: Value) -> tuple[str, ...]:
+    name = value.name or "output"
     if value.shape is None:
-        return (value.name or "output", "", "", "", "", "", "", "", " ".join(part for part in (value.text, value.note) if part))
-    stats, numbers = value.stats, ("", "", "", "")
-    bad = ""
-    if stats is not None and stats.measured and stats.finite:
-        numbers = (format.number(stats.mean), format.number(stats.std), format.number(stats.min), format.number(stats.max))
-    if stats is not None and stats.measured and stats.count > stats.finite:
+        return name, value.text, "", "", value.note
+    stats, spread, ends, odd = value.stats, "", "", []
+    if stats is not None and stats.measured:
+        if stats.finite:
+            spread = f"{format.number(stats.mean)} ± {format.number(stats.std)}"
+            ends = f"{format.number(stats.min)} … {format.number(stats.max)}"
         infinite = stats.posinf + stats.neginf
-        bad = ", ".join(part for part in (f"{stats.nan:,} NaN" * bool(stats.nan), f"{infinite:,} Inf" * bool(infinite)) if part)
-    where = "" if value.device == "cpu" else f"on {value.device}"
-    note = ", ".join(part for part in (bad, value.kind if value.kind not in ("Tensor", "Parameter") else "", where, value.note) if part)
-    return (
-        value.name or "output", format.shape(value.shape), format.dtype(value.dtype), "yes" if value.requires_grad else "", *numbers, note,
-    )  # fmt: skip
+        odd = [f"{stats.nan:,} NaN"] * bool(stats.nan) + [f"{infinite:,} Inf"] * bool(infinite)
+    if value.kind not in ("Tensor", "Parameter"):
+        odd.append(value.kind)
+    odd += [format.dtype(value.dtype)] * (value.dtype != "float32") + [f"on {value.device}"] * (value.device != "cpu")
+    odd += ["requires grad"] * value.requires_grad + [value.note] * bool(value.note)
+    return name, format.shape(value.shape), spread, ends, ", ".join(odd)
 
 
 def _ungraded(trace: TraceRecord) -> Iterator[Block]:

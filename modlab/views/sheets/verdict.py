@@ -90,7 +90,8 @@ def _values(diff: DiffRecord) -> Iterator[str]:
         return
     tally = Counter(r.status for r in its)
     both = [r for r in its if r.status not in ("added", "removed")]
-    yield f"{sum(map(_changed, both)):,} of {format.plural(len(both), 'tensor')} changed"
+    if both:
+        yield f"{sum(map(_changed, both)):,} of {format.plural(len(both), 'tensor')} changed"
     decayed = [r for r in both if r.decayed]
     alone = [r for r in decayed if r.decayed == r.changed]
     if alone:

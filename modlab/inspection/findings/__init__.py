@@ -1,0 +1,1 @@
+"""Mistakes that PyTorch lets pass in silence: one small function each, in files by subject."""

@@ -1,0 +1,141 @@
+"""Sixty parameters with the same flaw are one finding: the topmost module of which it holds throughout, or one name in many modules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from modlab import format
+from modlab.inspection.findings.subject import Held, Site
+
+LISTED = 200  # dotted names kept of one finding
+
+
+class Placed(Protocol):
+    """Anything that is at a site."""
+
+    @property
+    def site(self) -> Site:
+        """Where it is."""
+
+    @property
+    def path(self) -> str:
+        """The dotted name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A module itself as a member of a group."""
+
+    site: Site
+
+    @property
+    def path(self) -> str:
+        """The dotted name."""
+        return self.site.path
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Members that share a flaw.
+
+    Attributes:
+        site: the module that they are in.
+        path: what the finding is about.
+        words: the same in words, with numbers.
+        whole: whether it holds of all there is below `site`.
+        code: what one writes to get at it, given ``model``; nothing where there is no such expression.
+    """
+
+    site: Site
+    path: str
+    words: str
+    members: tuple[Placed, ...]
+    whole: bool
+    code: str = ""
+
+    @property
+    def many(self) -> bool:
+        """Whether a verb after `words` is in the plural."""
+        return len(self.members) > 1 and not (self.whole and self.path)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The dotted names of the members, if there are several."""
+        return tuple(member.path for member in self.members[:LISTED]) if len(self.members) > 1 else ()
+
+    def verb(self, one: str, many: str) -> str:
+        """`one` or `many`, as it fits the number."""
+        return many if self.many else one
+
+
+def cover(flagged: Sequence[Placed], among: Iterable[Placed], word: str) -> list[Group]:
+    """Few groups for many members.
+
+    Args:
+        flagged: those with the flaw.
+        among: all that could have it.
+        word: what a member is called ("parameter").
+    """
+    if not flagged:
+        return []
+    all_below, flagged_below = _counts(among), _counts(flagged)
+    tops: dict[int, tuple[Site, list[Placed]]] = {}
+    scattered: dict[str, list[Placed]] = {}
+    for member in flagged:
+        top = None
+        for site in member.site.above:
+            if flagged_below[id(site)] < all_below[id(site)]:
+                break
+            top = site
+        if top is None:
+            scattered.setdefault(getattr(member, "name", ""), []).append(member)
+        else:
+            tops.setdefault(id(top), (top, []))[1].append(member)
+    groups = [_of_module(site, members, word) for site, members in tops.values()]
+    return [*groups, *(_of_name(name, members, word) for name, members in scattered.items())]
+
+
+def _counts(members: Iterable[Placed]) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for member in members:
+        counts.update(id(site) for site in member.site.above)
+    return counts
+
+
+def _of_module(site: Site, members: list[Placed], word: str) -> Group:
+    if len(members) == 1:
+        return _single(members[0])
+    number = _number(len(members), word)
+    words = f"{site.path} ({number})" if site.parent else f"all {number}"
+    return Group(site, site.path, words, tuple(members), True, site.code)
+
+
+def _of_name(name: str, members: list[Placed], word: str) -> Group:
+    if len(members) == 1:
+        return _single(members[0])
+    site = _common(members)
+    within = f" in {site.path}" if site.parent else ""
+    what = f" named {name}" if name else ""
+    return Group(site, site.path, f"{_number(len(members), word)}{what}{within}", tuple(members), False)
+
+
+def _number(count: int, word: str) -> str:
+    """``2 parameters``, ``2 BatchNorm2d``."""
+    return f"{count:,} {word}" if word[:1].isupper() else format.plural(count, word)
+
+
+def _single(member: Placed) -> Group:
+    code = member.code if isinstance(member, Held) else member.site.code
+    return Group(member.site, member.path, member.path or "the model", (member,), isinstance(member, Whole), code)
+
+
+def _common(members: Sequence[Placed]) -> Site:
+    """The lowest module that all members are in."""
+    shared = [*members[0].site.above]
+    for member in members[1:]:
+        here = {id(site) for site in member.site.above}
+        shared = [site for site in shared if id(site) in here]
+    return shared[0]

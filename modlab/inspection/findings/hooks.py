@@ -1,0 +1,41 @@
+"""Hooks that stand in one place twice: registered two times, or left by an earlier run of the same cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modlab.inspection import hookbook
+from modlab.inspection.findings.subject import Subject
+from modlab.records.finding import FindingRecord
+from modlab.records.hooks import HookRecord
+from modlab.records.structure import ROOT
+
+
+def doubled(subject: Subject) -> Iterator[FindingRecord]:
+    """The same function twice on one module or tensor, and hooks that a later run of their cell has replaced."""
+    told: set[tuple[str, str, str, str]] = set()
+    for row in hookbook.extract(subject.model).rows:
+        if row.machinery or (row.times < 2 and not row.left):
+            continue
+        kind = "left-over hook" if row.left else "doubled hook"
+        key = (row.path, row.kind, row.name, kind)
+        if key not in told:
+            told.add(key)
+            yield _of(row, kind)
+
+
+def _of(row: HookRecord, kind: str) -> FindingRecord:
+    word = f"{row.kind} hook"
+    if row.left:
+        what = f"still has the {word} {row.name}: {row.left}"
+        reason = "A hook stays until its handle's remove() is called. Running a cell again adds the new one, and the old one still runs."
+    else:
+        what = f"has the {word} {row.name} {'twice' if row.times == 2 else f'{row.times} times'}: each of them runs"
+        reason = "Registering a function again adds it again; a cell that registers a hook does so each time it is run."
+    where = f" It stands in {row.where}." if row.where else ""
+    place = "" if row.is_global else f"path={row.path!r}, "
+    model, name = "" if row.is_global else "model", row.function.rpartition(".")[2]
+    return FindingRecord(
+        row.path, row.owner or "", kind, "careful", row.path or ROOT, what, reason + where,
+        f"modlab.hooks({model}).remove({place}function={name!r})  # and register it once",
+    )  # fmt: skip

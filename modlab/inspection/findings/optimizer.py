@@ -1,0 +1,255 @@
+"""Between the model and its optimizers: what is missing, held twice, old, or moved although it is frozen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from modlab import format
+from modlab.compat import without_modes, without_torch_function
+from modlab.inspection import gradients
+from modlab.inspection.entries import dtype_name
+from modlab.inspection.findings.grouping import Group, cover
+from modlab.inspection.findings.subject import Held, Subject, is_plain
+from modlab.records.finding import FindingRecord
+
+VELOCITIES = ("momentum_buffer", "exp_avg")
+"""Running means of gradients, by which an optimizer moves on when the gradient is zero."""
+
+
+class Membership(NamedTuple):
+    """One tensor in one parameter group."""
+
+    optimizer: torch.optim.Optimizer
+    label: str  # "AdamW #0"
+    group: dict[str, Any]
+    tensor: Tensor
+
+
+def memberships(subject: Subject) -> list[Membership]:
+    """Every tensor of every group, in order."""
+    labels = iter(subject.labels)
+    return [
+        Membership(optimizer, label, group, tensor)
+        for optimizer in subject.optimizers
+        for group in optimizer.param_groups
+        for label in (next(labels),)
+        for tensor in group["params"]
+    ]
+
+
+def missing(subject: Subject) -> Iterator[FindingRecord]:
+    """Trained parameters that no optimizer holds, and the old copies that it holds instead."""
+    if not subject.optimizers:
+        return
+    lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
+    replaced, rest = _replaced(subject, lacking)
+    for group in cover(replaced, subject.trained, "parameter"):
+        yield _old_copy(subject, group)
+    name = subject.names[0]
+    for group in cover(rest, subject.trained, "parameter"):
+        yield FindingRecord(
+            group.path, group.site.path, "in no optimizer", "broken", group.words,
+            f"{group.verb('is', 'are')} in no group of {' or '.join(subject.names)}, so no step changes {group.verb('it', 'them')}",
+            "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not "
+            "clear them.",
+            _adding(group, name),
+            group.places,
+        )  # fmt: skip
+
+
+def _adding(group: Group, name: str) -> str:
+    if len(group.members) == 1 and isinstance(group.members[0], Held):
+        return f'optimizer.add_param_group({{"params": [{group.code}]}})  # or {group.code}.requires_grad_(False)'
+    if group.whole:
+        return f'optimizer.add_param_group({{"params": {group.code}.parameters()}})  # or {group.code}.requires_grad_(False)'
+    return f"optimizer = torch.optim.{name}(model.parameters(), ...)"
+
+
+def _replaced(subject: Subject, lacking: Sequence[Held]) -> tuple[list[Held], list[Held]]:
+    """Which of the lacking ones stand where the optimizer holds another tensor of the same shape, that no model's place has any more."""
+    known = {*subject.by_tensor, *subject.hidden}
+    held = [one for one in memberships(subject) if id(one.tensor) not in known]
+    shapes = Counter(_shape(one.tensor) for one in held)
+    replaced, rest = [], []
+    for one in lacking:
+        if shapes[_shape(one.tensor)] > 0:
+            shapes[_shape(one.tensor)] -= 1
+            replaced.append(one)
+        else:
+            rest.append(one)
+    return replaced, rest
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape) if is_plain(tensor) else (-1,)
+
+
+def _old_copy(subject: Subject, group: Group) -> FindingRecord:
+    names = " or ".join(subject.names)
+    rates = [one.get("lr") for optimizer in subject.optimizers for one in optimizer.param_groups]
+    rate = f", lr={format.number(float(rates[0]))}" if rates and isinstance(rates[0], (int, float)) else ""
+    return FindingRecord(
+        group.path, group.site.path, "replaced since", "broken", group.words,
+        f"{group.verb('is', 'are')} not what {names} holds: it has {group.verb('another tensor', 'other tensors')} of the same shape, so "
+        f"no step changes {group.verb('it', 'them')}",
+        "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
+        "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
+        f"optimizer = torch.optim.{subject.names[0]}(model.parameters(){rate})  # made after the last change of the model",
+        group.places,
+    )  # fmt: skip
+
+
+def twice(subject: Subject) -> Iterator[FindingRecord]:
+    """Parameters in two groups, or two times in one."""
+    labels: dict[int, list[str]] = {}
+    for one in memberships(subject):
+        labels.setdefault(id(one.tensor), []).append(one.label)
+    doubled: dict[tuple[str, ...], list[Held]] = {}
+    for key, where in labels.items():
+        if len(where) > 1 and key in subject.by_tensor:
+            doubled.setdefault(tuple(where), []).append(subject.by_tensor[key])
+    for places, members in doubled.items():
+        for group in cover(members, subject.parameters, "parameter"):
+            same = len({*places}) == 1
+            steps = "one step moves" if same else "the steps of both move"
+            place = f"{len(places)} times in {places[0]}" if same else f"in {' and in '.join(dict.fromkeys(places))}"
+            yield FindingRecord(
+                group.path, group.site.path, "held twice", "broken" if same else "careful", group.words,
+                f"{group.verb('is', 'are')} {place}: {steps} {group.verb('it', 'them')} twice",
+                "Each entry is updated by itself, with a state of its own where there are two optimizers.",
+                "optimizer = ...  # give each parameter to one group; list(dict.fromkeys(parameters)) drops repeats",
+                group.places,
+            )  # fmt: skip
+
+
+def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:
+    """Frozen parameters that the next step moves all the same: a gradient was left from before they were frozen."""
+    causes: dict[tuple[str, str], list[Held]] = {}
+    for one in memberships(subject):
+        held = subject.by_tensor.get(id(one.tensor))
+        cause = "" if held is None or one.tensor.requires_grad else _cause(one)
+        if held is not None and cause:
+            causes.setdefault((one.label, cause), []).append(held)
+    for (label, cause), members in causes.items():
+        for group in cover(members, subject.parameters, "parameter"):
+            yield FindingRecord(
+                group.path, group.site.path, "frozen, but moves", "broken", group.words,
+                f"{group.verb('is', 'are')} frozen, and the next step of {label} moves {group.verb('it', 'them')} all the same: {cause}",
+                "step() looks at .grad, not at requires_grad. A gradient from before the freezing stays until zero_grad() sets it to None; "
+                "zero_grad(set_to_none=False) makes it zero, which weight decay and momentum still act on. Without a gradient a "
+                "parameter is skipped, weight decay included.",
+                _clearing(group),
+                group.places,
+            )  # fmt: skip
+
+
+def _clearing(group: Group) -> str:
+    if group.code and not (len(group.members) == 1 and isinstance(group.members[0], Held)):
+        return f"{group.code}.zero_grad()  # once, after freezing: sets .grad to None"
+    return f"{group.code}.grad = None" if group.code else "optimizer.zero_grad()  # once, after freezing: sets .grad to None"
+
+
+def _cause(one: Membership) -> str:
+    """Why a step moves a tensor that requires no gradient; nothing where it does not, or where that is not known."""
+    kind = type(one.optimizer)
+    tensor, group = one.tensor, one.group
+    if not f"{kind.__module__}.".startswith("torch.optim.") or kind.__name__ in ("LBFGS", "SparseAdam") or not tensor.is_leaf:
+        return ""  # what another optimizer does with it, only its author knows
+    if tensor.grad is None or not _positive(group.get("lr")):
+        return ""
+    (grad,) = gradients.kinds([tensor])
+    if grad == gradients.PRESENT:
+        return "it has a gradient left from before" if not tensor.grad.is_meta else ""
+    if _positive(group.get("weight_decay")):
+        return f"its left-over gradient is zero, and weight decay ({format.number(_number(group['weight_decay']))}) acts on it"
+    if kind.__name__ == "ASGD" and _positive(group.get("lambd")):
+        return "its left-over gradient is zero, and ASGD's own decay (lambd) acts on it"
+    state = one.optimizer.state.get(tensor)
+    moving = [name for name in VELOCITIES if isinstance(state, dict) and _some(state.get(name))]
+    return f"its left-over gradient is zero, and momentum ({moving[0]}) goes on" if moving else ""
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value.detach().item() if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError):
+        return 0.0
+
+
+def _positive(value: Any) -> bool:
+    return value is not None and _number(value) > 0
+
+
+def _some(value: Any) -> bool:
+    """Whether a tensor of an optimizer's state has something in it that is not zero."""
+    if not isinstance(value, Tensor) or value.is_meta or value.layout is not torch.strided:
+        return False
+    with torch.no_grad(), without_torch_function(), without_modes():
+        return bool((value.detach() != 0).any())
+
+
+# ---- notes ---------------------------------------------------------------------------------------------------------------------
+
+
+def frozen_and_skipped(subject: Subject) -> Iterator[FindingRecord]:
+    """Frozen parameters in an optimizer that stay where they are, weight decay or not."""
+    seen: dict[str, list[Held]] = {}
+    for one in memberships(subject):
+        held = subject.by_tensor.get(id(one.tensor))
+        if held is not None and not one.tensor.requires_grad and one.tensor.is_leaf and one.tensor.grad is None:
+            seen.setdefault(one.label, []).append(held)
+    for label, members in seen.items():
+        for group in cover(members, subject.parameters, "parameter"):
+            yield FindingRecord(
+                group.path, group.site.path, "frozen, in an optimizer", "note", group.words,
+                f"{group.verb('is', 'are')} frozen and in {label}: without a gradient step() skips {group.verb('it', 'them')}, "
+                "weight decay included",
+                "This is fine. It would change if a gradient were left in .grad.",
+                "optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)",
+                group.places,
+            )  # fmt: skip
+
+
+def strangers(subject: Subject) -> Iterator[FindingRecord]:
+    """What an optimizer holds and this model has not: another model's, or left from before."""
+    known = {*subject.by_tensor, *subject.hidden}
+    lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
+    replaced, _ = _replaced(subject, lacking)
+    left = Counter(_shape(held.tensor) for held in replaced)
+    others: dict[str, list[Tensor]] = {}
+    for one in memberships(subject):
+        if id(one.tensor) in known:
+            continue
+        if left[_shape(one.tensor)] > 0:
+            left[_shape(one.tensor)] -= 1
+            continue
+        others.setdefault(one.label, []).append(one.tensor)
+    for label, tensors in others.items():
+        shapes = ", ".join(f"{format.shape(_shape(tensor))} {dtype_name(tensor)}" for tensor in tensors[:3])
+        number = format.plural(len(tensors), "tensor")
+        yield FindingRecord(
+            "", "", "not of this model", "note", label,
+            f"holds {number} that this model does not have ({shapes}{', …' if len(tensors) > 3 else ''})",
+            "They belong to another model, or to a part that was replaced.",
+        )  # fmt: skip
+
+
+def rates(subject: Subject) -> Iterator[FindingRecord]:
+    """Groups with different learning rates, and groups that stand still."""
+    groups = [group for optimizer in subject.optimizers for group in optimizer.param_groups]
+    listed = [(label, _number(group.get("lr"))) for label, group in zip(subject.labels, groups, strict=True) if group.get("lr") is not None]
+    if len({rate for _, rate in listed}) > 1:
+        text = ", ".join(f"{label} {format.number(rate)}" for label, rate in listed[:8])
+        yield FindingRecord("", "", "several learning rates", "note", "the optimizer", f"has several learning rates: {text}", "", "")
+    still = [label for label, rate in listed if rate == 0]
+    if still:
+        yield FindingRecord(
+            "", "", "learning rate 0", "note", ", ".join(still),
+            f"{'has' if len(still) == 1 else 'have'} the learning rate 0 now: a step changes nothing",
+            "A scheduler with a warm-up starts so; else nothing trains.",
+        )  # fmt: skip

@@ -1,0 +1,185 @@
+"""What the checks look at: the modules and tensors of a model, each once under its first name, and its optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module, ModuleList, Sequential
+from torch.nn.parameter import is_lazy
+
+from modlab.errors import NotInitializedError
+from modlab.inspection import ghosts, stores
+from modlab.inspection.optimizers import Ownership
+from modlab.records.tensor import TensorStats
+from modlab.statistics import measure_tensor
+
+
+class Site:
+    """A module in its place. Its path is spelled out when it is asked for: those of 10,000 levels are long."""
+
+    __slots__ = ("held", "module", "name", "parent")
+
+    def __init__(self, module: Module, parent: Site | None, name: str) -> None:
+        self.module, self.parent, self.name = module, parent, name
+        self.held: dict[str, Any] = stores.contents(module)
+
+    @property
+    def above(self) -> Iterator[Site]:
+        """This site and those above it, the root last."""
+        here: Site | None = self
+        while here is not None:
+            yield here
+            here = here.parent
+
+    @property
+    def path(self) -> str:
+        """The dotted name."""
+        return ".".join([site.name for site in self.above if site.parent is not None][::-1])
+
+    @property
+    def training(self) -> bool | None:
+        """The module's own flag; None where there is none."""
+        flag = self.held.get("training")
+        return flag if isinstance(flag, bool) else stores.mode(self.module)
+
+    @property
+    def type(self) -> str:
+        """The name of its class."""
+        return type(self.module).__name__
+
+    @property
+    def code(self) -> str:
+        """What one writes to get at it, given ``model``."""
+        parts = []
+        for site in [*self.above][::-1]:
+            if site.parent is None:
+                continue
+            if issubclass(type(site.parent.module), (Sequential, ModuleList)) and site.name.isdecimal():
+                parts.append(f"[{site.name}]")
+            elif site.name.isidentifier():
+                parts.append(f".{site.name}")
+            else:
+                return f"model.get_submodule({self.path!r})"
+        return "model" + "".join(parts)
+
+    def own(self, store: str) -> dict[str, Any]:
+        """One of the module's stores; empty where it is missing."""
+        found: Any = self.held.get(store)
+        return {} if found is None else found if isinstance(found, dict) else dict(found.items())  # a scripted module's are no dicts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A registered tensor in its place."""
+
+    site: Site
+    name: str
+    kind: str  # "parameter" or "buffer"
+    tensor: Tensor
+
+    @property
+    def path(self) -> str:
+        """The dotted name."""
+        above = self.site.path
+        return f"{above}.{self.name}" if above else self.name
+
+    @property
+    def code(self) -> str:
+        """What one writes to get at it, given ``model``."""
+        if self.name.isidentifier():
+            return f"{self.site.code}.{self.name}"
+        return f"model.get_{self.kind}({self.path!r})"
+
+
+class Subject:
+    """A model and its optimizers, read once for all checks."""
+
+    def __init__(self, model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> None:
+        if not stores.initialized(model):
+            raise NotInitializedError(stores.uninitialized_message(model))
+        self.model, self.optimizers = model, optimizers
+        self.sites = list(_sites(model))
+        self.tensors = list(_tensors(self.sites))
+        self.parameters = [held for held in self.tensors if held.kind == "parameter"]
+        self.buffers = [held for held in self.tensors if held.kind == "buffer"]
+        self.trained = [held for held in self.parameters if held.tensor.requires_grad]
+        self.by_tensor = {id(held.tensor): held for held in self.tensors}
+        self.labels = Ownership(optimizers).labels  # "AdamW #0", one a group
+        self.names = tuple(dict.fromkeys(type(optimizer).__name__ for optimizer in optimizers))
+        self._owned = {id(tensor) for optimizer in optimizers for group in optimizer.param_groups for tensor in group["params"]}
+        self._stats: dict[int, TensorStats] = {}
+
+    @cached_property
+    def by_module(self) -> dict[int, Site]:
+        """The site of each module, by identity."""
+        return {id(site.module): site for site in self.sites}
+
+    @cached_property
+    def finder(self) -> ghosts.Finder:
+        """Tells hidden ones from attributes that point at what is registered."""
+        return ghosts.Finder(site.module for site in self.sites)
+
+    @cached_property
+    def suspicious(self) -> list[Site]:
+        """The modules whose attributes may hide something."""
+        asked = ghosts.Suspicion()
+        found = []
+        for site in self.sites:
+            _, attributes = stores.own_values(site.held)
+            if attributes and asked(attributes, site.held):
+                found.append(site)
+        return found
+
+    @cached_property
+    def hidden(self) -> dict[int, str]:
+        """The tensors that hang on modules unregistered, by identity: where."""
+        return {
+            id(tensor): f"{site.path}.{place}" if site.parent else place
+            for site in self.suspicious
+            for place, tensor, _ in self.finder.tensors(site.module)
+        }
+
+    def owns(self, tensor: Tensor) -> bool:
+        """Whether one of the optimizers has this very tensor."""
+        return id(tensor) in self._owned
+
+    def stats(self, held: Held) -> TensorStats:
+        """The numbers of one tensor, measured once."""
+        key = id(held.tensor)
+        if key not in self._stats:
+            self._stats[key] = measure_tensor(held.tensor, histogram=False)
+        return self._stats[key]
+
+
+def _sites(model: Module) -> Iterator[Site]:
+    """Every module once, in the order of ``named_modules()``."""
+    seen: set[int] = set()
+    stack = [Site(model, None, "")]
+    while stack:
+        site = stack.pop()
+        if id(site.module) in seen:
+            continue
+        seen.add(id(site.module))
+        yield site
+        children = [(name, child) for name, child in stores.named_children(site.module) if child is not None and id(child) not in seen]
+        stack.extend(Site(child, site, name) for name, child in reversed(children))
+
+
+def _tensors(sites: list[Site]) -> Iterator[Held]:
+    seen: set[int] = set()
+    for site in sites:
+        for kind, store in (("parameter", "_parameters"), ("buffer", "_buffers")):
+            for name, tensor in site.own(store).items():
+                if tensor is not None and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield Held(site, name, kind, tensor)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether it has a shape and numbers in the usual sense."""
+    return not is_lazy(tensor) and not tensor.is_nested

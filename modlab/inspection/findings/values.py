@@ -1,0 +1,149 @@
+"""What is in the weights: not a number, nothing, or far from what their layer starts with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from torch import nn
+from torch.nn import Module
+
+from modlab import format
+from modlab.inspection import marks
+from modlab.inspection.findings.grouping import cover
+from modlab.inspection.findings.subject import Held, Subject, is_plain
+from modlab.records.finding import FindingRecord
+
+WILD_ABOVE, WILD_BELOW = 10.0, 0.01
+"""Spread of a weight matrix, in units of 1 / sqrt(inputs), beyond which it is called wild. torch's own layers start between 0.4 and 1.5."""
+
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+_MATRICES = (*_RECURRENT, nn.MultiheadAttention, nn.Bilinear)
+
+
+def not_finite(subject: Subject) -> Iterator[FindingRecord]:
+    """NaN or infinity in a parameter, NaN in a buffer (masks hold infinities on purpose)."""
+    flagged = [held for held in subject.tensors if _is_floating(held) and _not_finite(subject, held)]
+    for group in cover(flagged, [held for held in subject.tensors if _is_floating(held)], "tensor"):
+        stats = [subject.stats(held) for held in group.members if isinstance(held, Held)]
+        nan, inf = sum(one.nan for one in stats), sum(one.posinf + one.neginf for one in stats)
+        total = sum(one.count for one in stats)
+        words = " and ".join(part for part in (f"{nan:,} NaN" if nan else "", f"{inf:,} Inf" if inf else "") if part)
+        yield FindingRecord(
+            group.path, group.site.path, "not finite", "broken", group.words,
+            f"{group.verb('holds', 'hold')} {words} among {format.plural(total, 'number')}: what meets them is no number either",
+            "One step with a gradient that is not finite is enough, and no later step repairs it. Often the learning rate is too high, "
+            "a log or a division meets 0, or float16 overflows.",
+            "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)",
+            group.places,
+        )  # fmt: skip
+
+
+def _is_floating(held: Held) -> bool:
+    return is_plain(held.tensor) and (held.tensor.is_floating_point() or held.tensor.is_complex())
+
+
+def _not_finite(subject: Subject, held: Held) -> bool:
+    stats = subject.stats(held)
+    if not stats.measured:
+        return False
+    infinite = stats.posinf + stats.neginf > 0 and (held.kind == "parameter" or held.name.startswith("running_"))
+    return stats.nan > 0 or infinite
+
+
+def all_zero(subject: Subject) -> Iterator[FindingRecord]:
+    """Weight matrices that are zero throughout: they pass nothing on, forward or backward."""
+    weights = [held for held in subject.parameters if is_weight(held)]
+    flagged = [held for held in weights if _is_zero(subject, held)]
+    if not flagged:
+        return
+    blocked = len(flagged) == len(weights) > 1
+    for group in cover(flagged, weights, "weight"):
+        yield FindingRecord(
+            group.path, group.site.path, "all zero", "broken" if blocked or _in_a_row(group.members) else "careful", group.words,
+            f"{group.verb('is', 'are')} zero throughout: the layer ignores its input, and passes no gradient to what is before it",
+            "Meant for the last layer of a residual branch, or of a model, which learns its way out. Two of them one behind the other "
+            "never do: each waits for a gradient from the other.",
+            _initializing(group.members[0]),
+            group.places,
+        )  # fmt: skip
+
+
+def is_weight(held: Held) -> bool:
+    """Whether inputs are multiplied by it: a matrix of one of torch's layers, or one that is called a weight."""
+    module, tensor = held.site.module, held.tensor
+    if not is_plain(tensor) or not (tensor.is_floating_point() or tensor.is_complex()) or tensor.dim() < 2 or tensor.numel() < 2:
+        return False
+    if not _called_weight(module, held.name):
+        return False
+    category = marks.category(type(module))
+    if category == "embedding":
+        return int(tensor.shape[-1]) > 1  # one number an entry is a bias
+    return category in ("linear", "conv") or issubclass(type(module), _MATRICES) or category == "own"
+
+
+def _called_weight(module: Module, name: str) -> bool:
+    if issubclass(type(module), _MATRICES):
+        return "weight" in name
+    return name in ("weight", "weight_orig", "weight_v", "W", "kernel")
+
+
+def _is_zero(subject: Subject, held: Held) -> bool:
+    stats = subject.stats(held)
+    return stats.measured and stats.count > 0 and stats.zeros == stats.count
+
+
+def _in_a_row(members: tuple[object, ...]) -> bool:
+    """Whether two of them follow each other in a Sequential with nothing that has weights between."""
+    sites = [held.site for held in members if isinstance(held, Held)]
+    zero = {id(site.module) for site in sites}
+    for parent in {id(site.parent): site.parent for site in sites if site.parent is not None}.values():
+        if not issubclass(type(parent.module), nn.Sequential):
+            continue
+        with_weights = [child for child in parent.own("_modules").values() if child is not None and child._parameters]
+        if any(id(a) in zero and id(b) in zero for a, b in pairwise(with_weights)):
+            return True
+    return False
+
+
+def _initializing(member: object) -> str:
+    if not isinstance(member, Held):
+        return ""
+    start: Callable[..., object] | None = getattr(type(member.site.module), "reset_parameters", None)
+    return f"{member.site.code}.reset_parameters()" if start is not None else f"nn.init.kaiming_uniform_({member.code})"
+
+
+# ---- notes ---------------------------------------------------------------------------------------------------------------------
+
+
+def wild_scales(subject: Subject) -> Iterator[FindingRecord]:
+    """Weights whose spread is far from 1 / sqrt(inputs), where signals neither grow nor fade."""
+    for held in subject.parameters:
+        if not is_weight(held) or marks.category(type(held.site.module)) == "embedding":
+            continue
+        stats = subject.stats(held)
+        if not stats.measured or stats.finite != stats.count or stats.zeros == stats.count or not math.isfinite(stats.std):
+            continue
+        inputs = _inputs(held)
+        ratio = stats.std * math.sqrt(inputs)
+        if WILD_BELOW <= ratio <= WILD_ABOVE:
+            continue
+        what = "far above" if ratio > 1 else "far below"
+        yield FindingRecord(
+            held.path, held.site.path, "wild scale", "note", held.path,
+            f"has a spread of {format.number(float(f'{stats.std:.2g}'))}, {what} {format.number(float(f'{1 / math.sqrt(inputs):.2g}'))}, "
+            f"which is 1 / sqrt of its {inputs} inputs",
+            "With such weights signals and gradients grow or fade at each layer; a norm behind it makes up for that.",
+            f"nn.init.kaiming_uniform_({held.code}, a=5 ** 0.5)",
+        )  # fmt: skip
+
+
+def _inputs(held: Held) -> int:
+    """How many inputs each output sums over; of a user's own layer, whose order of sizes is not known, the fewer."""
+    shape = [int(size) for size in held.tensor.shape]
+    if marks.category(type(held.site.module)) == "own" and not issubclass(type(held.site.module), _MATRICES):
+        return max(1, min(shape))
+    if issubclass(type(held.site.module), (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+        return max(1, shape[0] * math.prod(shape[2:]))
+    return max(1, math.prod(shape[1:]))

@@ -1,0 +1,265 @@
+"""The same tensors under other names: by a rule that their names follow, else by their bits, else by their shapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from modlab.inspection.bits import fingerprint
+from modlab.inspection.contrast import equal_bits
+from modlab.inspection.inventory import Entry
+from modlab.records.difference import Renaming
+
+WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""Names that wrappers of torch put between a module and its parts."""
+
+SUFFIXES = (
+    ("weight_g", "parametrizations.weight.original0"),
+    ("weight_v", "parametrizations.weight.original1"),
+    ("weight", "parametrizations.weight.original"),
+    ("weight", "weight_orig"),
+    ("bias", "bias_orig"),
+    ("gamma", "weight"),
+    ("beta", "bias"),
+)
+"""What utilities and older files call the same thing: weight norm, parametrizations, pruning, layer norms."""
+
+SAMPLE = 64  # names of which rules are guessed
+PROBED = 8  # pairs of which the bits are compared to prefer one rule to another
+LISTED = 40  # single names that a line of code may list
+
+Pair = tuple[Entry, Entry]
+
+
+class Rule(NamedTuple):
+    """How names change.
+
+    Attributes:
+        reason: in words.
+        apply: a name before → after; the same where the rule does not hold.
+        code: an expression of ``k``.
+        sure: known by its words, so that one pair is enough.
+    """
+
+    reason: str
+    apply: Callable[[str], str]
+    code: str
+    sure: bool = False
+
+
+@dataclass(slots=True)
+class Side:
+    """What is left of a side, by name."""
+
+    entries: dict[str, Entry]
+
+    def take(self, name: str) -> Entry:
+        """Found its counterpart."""
+        return self.entries.pop(name)
+
+
+def match(before: Sequence[Entry], after: Sequence[Entry], kept: Iterable[str], variable: str) -> tuple[list[Pair], list[Renaming]]:
+    """Pairs of one tensor under two names, and the code that turns the first name into the second.
+
+    Args:
+        before: what has no counterpart of its name.
+        after: likewise, on the other side.
+        kept: names on the side before that have one, which the code must leave as they are.
+        variable: what the code calls the mapping.
+    """
+    left, right = Side({e.path: e for e in before}), Side({e.path: e for e in after})
+    names = [*kept, *left.entries]
+    pairs: list[Pair] = []
+    renamings: list[Renaming] = []
+    while left.entries and right.entries:
+        rule = _best(left, right)
+        if rule is None:
+            break
+        hits = [(name, new) for name, new in _hits(rule, left, right)]
+        found = [(left.take(name), right.take(new)) for name, new in hits]
+        pairs += found
+        renamings.append(Renaming(rule.reason, len(found), _code_of_rule(rule, dict(hits), names, variable), "same names"))
+    for evidence, finder in (("same bits", _by_bits), ("same shapes", _by_shapes)):
+        found = [(left.take(name), right.take(new)) for name, new in finder(left, right)]
+        if found:
+            pairs += found
+            one = f"{found[0][0].path} is {found[0][1].path}"
+            reason = one if len(found) == 1 else f"{one}, and {len(found) - 1:,} more have other names"
+            renamings.append(Renaming(reason, len(found), _code_of_names({b.path: a.path for b, a in found}, variable), evidence))
+    return pairs, renamings
+
+
+def _best(left: Side, right: Side) -> Rule | None:
+    """The rule that the most names follow; of two the one whose tensors have the same bits."""
+    best, best_score = None, (0, 0, 0)
+    for rule in _rules(left, right):
+        hits = _hits(rule, left, right)
+        alike = sum(_same(left.entries[a], right.entries[b]) for a, b in hits[:PROBED])
+        if not hits or (len(hits) == 1 and not alike and not rule.sure):
+            continue
+        score = (min(alike, 1), len(hits), alike)
+        if score > best_score:
+            best, best_score = rule, score
+    return best
+
+
+def _hits(rule: Rule, left: Side, right: Side) -> list[tuple[str, str]]:
+    """Names that the rule leads to a name on the other side; that of a layer of another size only beside such that fit."""
+    found = [(name, new) for name in left.entries if (new := rule.apply(name)) != name and new in right.entries]
+    found = list({new: (name, new) for name, new in reversed(found)}.values())[::-1]
+    fits = [_alike(left.entries[a], right.entries[b]) for a, b in found]
+    return found if sum(fits) * 2 >= len(fits) else [pair for pair, fit in zip(found, fits, strict=True) if fit]
+
+
+def _alike(one: Entry, other: Entry) -> bool:
+    return one.facts.shape == other.facts.shape
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    if one.facts.shape != other.facts.shape or one.facts.dtype != other.facts.dtype:
+        return False
+    if one.digest or other.digest:
+        return _digest(one) == _digest(other) is not None
+    left, right = one.read(), other.read()
+    return left is not None and right is not None and equal_bits(left, right)
+
+
+def _digest(entry: Entry) -> bytes | None:
+    if entry.digest is None:
+        tensor = entry.read()
+        try:
+            return None if tensor is None else fingerprint(tensor)
+        except Exception:  # noqa: BLE001 - a tensor without values, or of a kind that cannot be read
+            return None
+    return entry.digest
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------------
+
+
+def _rules(left: Side, right: Side) -> list[Rule]:
+    some = list(left.entries)[:: max(1, len(left.entries) // SAMPLE)][:SAMPLE]
+    fronts = [_prefix(old, new) for old, new in _prefixes(some, left, right)]
+    rules = [rule for rule in fronts if rule.sure]  # of two that explain as much, the first is taken
+    rules += [_without(word) for word in WRAPPERS if any(word in name.split(".") for name in some)]
+    rules += [rule for rule in fronts if not rule.sure]
+    rules += [_suffix(old, new) for pair in SUFFIXES for old, new in (pair, pair[::-1])]
+    rules += [_suffix(old, new, sure=False) for old, new in _endings(some, left, right)]
+    return rules
+
+
+def _prefixes(some: list[str], left: Side, right: Side) -> list[tuple[str, str]]:
+    """What stands before the common end of two names, the most frequent first."""
+    by_end: dict[str, list[str]] = {}
+    for name in right.entries:
+        by_end.setdefault(name.rpartition(".")[2], []).append(name)
+    votes: Counter[tuple[str, str]] = Counter()
+    for name in some:
+        for other in _spread(by_end.get(name.rpartition(".")[2], [])):
+            if _alike(left.entries[name], right.entries[other]):
+                votes[_fronts(name, other)] += 1
+    return [pair for pair, _ in votes.most_common(8)]
+
+
+def _spread(names: list[str]) -> list[str]:
+    return names[:: max(1, len(names) // 256)][:300]
+
+
+def _fronts(name: str, other: str) -> tuple[str, str]:
+    ours, theirs = name.split("."), other.split(".")
+    while ours and theirs and ours[-1] == theirs[-1]:
+        ours.pop(), theirs.pop()
+    return "".join(f"{part}." for part in ours), "".join(f"{part}." for part in theirs)
+
+
+def _endings(some: list[str], left: Side, right: Side) -> list[tuple[str, str]]:
+    """What stands behind the common front of two names of one module."""
+    by_owner: dict[str, list[str]] = {}
+    for name in right.entries:
+        by_owner.setdefault(name.rpartition(".")[0], []).append(name)
+    votes: Counter[tuple[str, str]] = Counter()
+    for name in some:
+        owner, _, last = name.rpartition(".")
+        for other in by_owner.get(owner, ())[:SAMPLE]:
+            if _alike(left.entries[name], right.entries[other]):
+                votes[(last, other.rpartition(".")[2])] += 1
+    return [pair for pair, times in votes.most_common(8) if times > 1]
+
+
+def _prefix(old: str, new: str) -> Rule:
+    def apply(name: str) -> str:
+        return new + name[len(old) :] if name.startswith(old) else name
+
+    sure = {old, new} - {""} <= {f"{word}." for word in WRAPPERS}
+    if not new:
+        return Rule(f'"{old}" stands before each name', apply, f"k.removeprefix({old!r})", sure)
+    if not old:
+        return Rule(f'"{new}" is missing before each name', apply, f"{new!r} + k", sure)
+    return Rule(f'"{old}" is called "{new}"', apply, f"{new!r} + k.removeprefix({old!r}) if k.startswith({old!r}) else k")
+
+
+def _without(word: str) -> Rule:
+    def apply(name: str) -> str:
+        return ".".join(part for part in name.split(".") if part != word)
+
+    return Rule(f'"{word}." stands in the names', apply, f'".".join(p for p in k.split(".") if p != {word!r})', True)
+
+
+def _suffix(old: str, new: str, *, sure: bool = True) -> Rule:
+    def apply(name: str) -> str:
+        return name[: len(name) - len(old)] + new if name == old or name.endswith(f".{old}") else name
+
+    code = f"k.removesuffix({old!r}) + {new!r} if f'.{{k}}'.endswith({'.' + old!r}) else k"
+    return Rule(f'"{old}" is called "{new}"', apply, code, sure)
+
+
+# ---- what no rule explains -------------------------------------------------------------------------------------------------
+
+
+def _by_bits(left: Side, right: Side) -> list[tuple[str, str]]:
+    """Tensors of the same bits; of several equal ones (all zeros) only as many as there are on both sides, in order."""
+    sizes = {_size(entry) for entry in left.entries.values()} & {_size(entry) for entry in right.entries.values()}
+    ours, theirs = (_grouped(side, sizes) for side in (left, right))
+    return [pair for key, names in ours.items() if len(names) == len(theirs.get(key, ())) for pair in zip(names, theirs[key], strict=True)]
+
+
+def _size(entry: Entry) -> tuple[object, str]:
+    return entry.facts.shape, entry.facts.dtype
+
+
+def _grouped(side: Side, sizes: set[tuple[object, str]]) -> dict[bytes, list[str]]:
+    found: dict[bytes, list[str]] = {}
+    for name, entry in side.entries.items():
+        digest = _digest(entry) if _size(entry) in sizes else None
+        if digest is not None:
+            found.setdefault(digest, []).append(name)
+    return found
+
+
+def _by_shapes(left: Side, right: Side) -> list[tuple[str, str]]:
+    """The same shapes in the same order, as another implementation of one network has them; at least of two dimensions once."""
+    ours, theirs = ([(name, e.facts.shape) for name, e in side.entries.items() if e.facts.shape is not None] for side in (left, right))
+    if len(ours) < 2 or [shape for _, shape in ours] != [shape for _, shape in theirs]:
+        return []
+    if not any(len(shape) > 1 for _, shape in ours if shape is not None):
+        return []
+    return [(name, new) for (name, _), (new, _) in zip(ours, theirs, strict=True)]
+
+
+# ---- code ------------------------------------------------------------------------------------------------------------------
+
+
+def _code_of_rule(rule: Rule, hits: dict[str, str], names: list[str], variable: str) -> str:
+    """A comprehension, if it leaves alone what it should; else the names one by one."""
+    if all(rule.apply(name) in (name, hits.get(name)) for name in names):
+        return f"{variable} = {{{rule.code}: v for k, v in {variable}.items()}}"
+    return _code_of_names(hits, variable)
+
+
+def _code_of_names(names: dict[str, str], variable: str) -> str:
+    if len(names) > LISTED:
+        return ""
+    listed = "".join(f"    {old!r}: {new!r},\n" for old, new in names.items())
+    return f"names = {{\n{listed}}}\n{variable} = {{names.get(k, k): v for k, v in {variable}.items()}}"

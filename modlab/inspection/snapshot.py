@@ -1,0 +1,116 @@
+"""A true copy of a model's state as it is now, or its fingerprints; and what is known of it later."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.compat import without_modes, without_torch_function
+from modlab.errors import SnapshotError
+from modlab.inspection.bits import fingerprint
+from modlab.inspection.inventory import RNG, STATE, Entry, Inventory, of_module
+from modlab.records.snapshot import SnapshotRecord
+from modlab.statistics.contents import NoValuesError, require_values
+
+
+def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: bool, device: str | None = None) -> Inventory:
+    """The inventory of a model in which every tensor is a copy, each once, or a fingerprint of 128 bits."""
+    found = of_module(model, given)
+    found.form, found.source = "snapshot", None
+    copies: dict[int, Tensor | bytes | str] = {}
+    with torch.no_grad(), without_torch_function(), without_modes():
+        for entry in found.entries:
+            _keep(entry, copies, values, device)
+    return found
+
+
+def _keep(entry: Entry, copies: dict[int, Any], values: bool, device: str | None) -> None:
+    tensor, entry.tensor = entry.tensor, None
+    if tensor is None:
+        return
+    entry.origin = _reference(tensor) if entry.kind not in ("packed", "extra") else None
+    kept = copies.get(id(tensor))
+    if kept is None:
+        kept = copies[id(tensor)] = _kept(tensor, values, device)
+    if isinstance(kept, bytes):
+        entry.digest = kept
+    elif isinstance(kept, Tensor):
+        entry.tensor = kept
+
+
+def _reference(tensor: Tensor) -> Any:
+    try:
+        return weakref.ref(tensor)
+    except TypeError:
+        return None
+
+
+def _kept(tensor: Tensor, values: bool, device: str | None) -> Tensor | bytes | str:
+    """A copy, a fingerprint, or why there is neither."""
+    try:
+        if not hasattr(type(tensor), "__tensor_flatten__"):
+            require_values(tensor)
+        if not values:
+            return fingerprint(tensor)
+        found = tensor.detach()
+        return found.clone() if device is None or str(found.device) == device else found.to(device, copy=True)
+    except NoValuesError as reason:
+        return str(reason)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def records(found: Inventory) -> tuple[SnapshotRecord, ...]:
+    """A row for each thing that is kept; the training flags are not among them."""
+    return tuple(map(_record, found.entries))
+
+
+def _record(entry: Entry) -> SnapshotRecord:
+    facts = entry.facts
+    kept = "copy" if entry.tensor is not None else "fingerprint" if entry.digest or entry.key.section == RNG else ""
+    digest = entry.digest or (entry.plain.digest if entry.plain and entry.key.section == RNG else None)
+    value = entry.plain.text if entry.plain is not None else ""
+    note = facts.note or ("no values" if entry.is_tensor and not kept else "")
+    return SnapshotRecord(
+        entry.path, entry.owner, entry.kind, facts.shape, facts.dtype, facts.device, facts.count, facts.bytes,
+        kept or ("value" if value else ""), value, digest.hex() if digest else "", entry.tied, note,
+    )  # fmt: skip
+
+
+def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
+    """Copies of the copies, under the names and in the order of ``state_dict()``, with its metadata.
+
+    Raises:
+        SnapshotError: no values were kept, or a module writes its part of the state_dict itself.
+    """
+    saved = [entry for entry in found.entries if entry.saved and entry.key.section == STATE]
+    odd = next(
+        (e for e in saved if e.kind == "packed" or (e.kind == "extra" and not (e.is_tensor and e.path.endswith("_extra_state")))), None
+    )
+    if odd is not None:
+        raise SnapshotError(
+            f"This snapshot cannot give back a state_dict: {odd.owner or 'the model'} writes its part of it itself ({odd.path}).\n"
+            f"  Before the change, write: saved = copy.deepcopy(model.state_dict())"
+        )
+    without = [entry.path for entry in saved if entry.tensor is None]
+    if without:
+        raise SnapshotError(
+            f"This snapshot holds no values of {without[0]}{f' and {len(without) - 1} more' if len(without) > 1 else ''}.\n"
+            f"  Of fingerprints nothing can be restored; take copies: modlab.snapshot(model)"
+        )
+    copies: dict[int, Tensor] = {}
+    with torch.no_grad():
+        content = OrderedDict((e.path, copies.setdefault(id(e.tensor), _back(e))) for e in saved)
+    content._metadata = OrderedDict(found.versions or {})  # type: ignore[attr-defined]
+    return content
+
+
+def _back(entry: Entry) -> Tensor:
+    assert entry.tensor is not None
+    copy = entry.tensor.clone()
+    return copy if str(copy.device) == entry.facts.device else copy.to(entry.facts.device)

@@ -1,0 +1,143 @@
+"""What has changed between two states: one row for each tensor, flag, setting and random generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "moved")
+TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "reserved")
+"""The kinds that are a model's state itself; the others are about it (gradients, flags, an optimizer's state)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRecord:
+    """One thing before and after.
+
+    Attributes:
+        path: the dotted name; the one after, where it is renamed.
+        owner: the path of its module; nothing for what belongs to none.
+        kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute", "tensor" (where the source does not say
+            more), "gradient", "flag", "optimizer state", "hyper-parameter", "RNG" or "value".
+        status: "unchanged" (every value; NaN equals NaN, and 0.0 equals -0.0), "changed", "added", "removed", "renamed",
+            "reshaped", "retyped" or "moved" (to another device, its values as they were).
+        max_abs: the greatest distance between two finite elements, in the tensor's units; None where no values were compared.
+        relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before.
+        changed: elements that differ.
+        count: elements, after (before, where it is removed).
+        decayed: changed elements of which weight decay alone explains the change, to the last digit.
+        renamed_from: the name before, where that is another.
+        same_object: whether it is the same tensor object; None where that cannot be known.
+        shares_memory: whether both lie in the same memory, so that one changes with the other; None where one is not live.
+        value_before: of what is no tensor, in words.
+    """
+
+    path: str
+    owner: str
+    kind: str
+    status: str
+    max_abs: float | None = None
+    relative_l2: float | None = None
+    changed: int = 0
+    count: int = 0
+    shape_before: tuple[int, ...] | None = None
+    shape_after: tuple[int, ...] | None = None
+    dtype_before: str = ""
+    dtype_after: str = ""
+    device_before: str = ""
+    device_after: str = ""
+    nan_before: int = 0
+    nan_after: int = 0
+    inf_before: int = 0
+    inf_after: int = 0
+    value_before: str = ""
+    value_after: str = ""
+    decayed: int = 0
+    renamed_from: str = ""
+    same_object: bool | None = None
+    shares_memory: bool | None = None
+    owner_type: str = ""
+    note: str = ""
+
+    def __repr__(self) -> str:
+        distance = "" if self.max_abs is None or self.status == "unchanged" else f" by at most {self.max_abs:.4g}"
+        return f"<{self.path}: {self.kind} {self.status}{distance}>"
+
+    @property
+    def name(self) -> str:
+        """The path without its owner's."""
+        return self.path[len(self.owner) + 1 :] if self.owner and self.path.startswith(self.owner + ".") else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """Names that follow a rule, or were found one by one.
+
+    Attributes:
+        reason: what is different, in words: ``"module." stands before each name``.
+        names: how many follow it.
+        code: the line that turns the names before into those after.
+        evidence: "same names" (but for the rule), "same bits" or "same shapes".
+    """
+
+    reason: str
+    names: int
+    code: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What ``model.load_state_dict(weights)`` would do, of a mapping or file on one side and a module on the other.
+
+    Attributes:
+        code: the call.
+        missing, unexpected: the keys that PyTorch would name.
+        mismatched: key, shape in the weights and shape in the model.
+        wrong: key and type of what is no tensor.
+        converted: key, dtype in the weights and dtype in the model; ``copy_`` converts in silence.
+        loads: how many tensors would be copied.
+        doubts: modules that load their part themselves, so that only loading tells.
+    """
+
+    code: str
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mismatched: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    wrong: tuple[tuple[str, str], ...] = ()
+    converted: tuple[tuple[str, str, str], ...] = ()
+    loads: int = 0
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def fails(self) -> bool:
+        """Whether it would raise."""
+        return bool(self.missing or self.unexpected or self.mismatched or self.wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRecord:
+    """A whole comparison: its rows in the order of the state after, what was removed in its place.
+
+    Attributes:
+        before, after: what the sides are ("Net", "snapshot of Net", "net.pt").
+        same: both sides are one and the same object.
+        live: both sides are live, so that identity and memory could be compared.
+        digests: values were compared by fingerprints.
+        skipped: what only one side has and is therefore not compared, in words.
+        remarks: what cannot be known, with the reason.
+        stepped: an optimizer made a step in between, as far as its state tells.
+    """
+
+    before: str
+    after: str
+    before_form: str
+    after_form: str
+    records: tuple[DifferenceRecord, ...]
+    same: bool = False
+    live: bool = False
+    digests: bool = False
+    renamings: tuple[Renaming, ...] = ()
+    loading: Loading | None = None
+    skipped: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    stepped: bool = False

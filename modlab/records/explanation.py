@@ -1,0 +1,88 @@
+"""Why a call failed: what did not fit, where, what was on the way there, and what mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modlab.records.trace import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One way out: what to do, and the line that does it."""
+
+    prose: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One module on the way to the place of the error, outermost first.
+
+    Attributes:
+        path: the dotted name; None where the module is not registered in the model that the traceback shows.
+        name: the last part of the path, or how the module is reached ("layers[0]"), or its class.
+        type: its class.
+        symbol: the category of the class ("linear", "container", "own", ...).
+        depth: how many modules are above it.
+        inputs: what it was called with.
+        outputs: what it gave, if it ran before the place of the error and that is known.
+        tensors: its own parameters and buffers.
+        locals: the tensors that stood in the local names of its code when it stopped.
+        stopped: whether the error came out of it.
+        failed: whether it is the innermost one of these.
+        said: what happened there, in words ("(1×5) @ (4×4): inner sizes 5 ≠ 4").
+        note: what is special ("called through .forward: hooks are skipped").
+        where: file and line of its code that was running ("net.py:12").
+        line: that line.
+    """
+
+    path: str | None
+    name: str
+    type: str
+    symbol: str
+    depth: int = 0
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    tensors: tuple[Value, ...] = ()
+    locals: tuple[Value, ...] = ()
+    stopped: bool = True
+    failed: bool = False
+    said: str = ""
+    note: str = ""
+    where: str = ""
+    line: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name if self.path is None else self.path or '(root)'}: {self.type}{f' {self.said}' if self.said else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationRecord:
+    """An error, explained.
+
+    Attributes:
+        error: the exception's class.
+        message: what it said itself.
+        family: which kind of mistake it is ("product", "dtype", ...); empty for an error that is not known.
+        sentence: what did not fit and where, in two halves.
+        steps: the modules on the way.
+        facts: what was given and what was expected, as names and values.
+        fixes: ways out, the likeliest first.
+        remarks: what else is to be known, and what could not be seen.
+        where: file and line of the user's code.
+        line: that line.
+        locals: tensors in the local names there, if that is no module's code.
+    """
+
+    error: str
+    message: str
+    family: str
+    sentence: tuple[str, str]
+    steps: tuple[Step, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    remarks: tuple[str, ...] = ()
+    where: str = ""
+    line: str = ""
+    locals: tuple[Value, ...] = ()

@@ -1,0 +1,100 @@
+"""What a hook book is made of: one record for each hook, in the order in which they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVERY_MODULE = "(every module)"
+EVERY_OPTIMIZER = "(every optimizer)"
+
+
+@dataclass(frozen=True, slots=True)
+class HookRecord:
+    """One hook.
+
+    Attributes:
+        path: the dotted name of the module or tensor that it is on; "(every module)" or "(every optimizer)" for global ones.
+        kind: "forward pre", "forward", "full backward pre", "full backward", "legacy backward", "state_dict pre",
+            "state_dict post", "load_state_dict pre", "load_state_dict post"; on tensors "gradient" and "post accumulate grad";
+            for all modules also "buffer registration" and its like, for all optimizers "optimizer step pre" and "… post".
+        order: when it runs among those of its kind there, from 1; `among` is how many they are.
+        function: the qualified name; of a partial that of its function, of a callable object that of its class.
+        form: "function", "lambda", "method", "partial", "object" or "builtin".
+        where: "net.py:12", "a cell of this notebook, line 3"; nothing where there is no Python code.
+        code: its source, as far as it can be read.
+        with_kwargs: it gets keyword arguments too.
+        always_call: it runs also after an exception.
+        prepend: True if it was put before others, False if certainly not, None if that cannot be known.
+        with_module: False for a load_state_dict pre-hook of the older form, which does not get the module.
+        public: for a state_dict post-hook, whether it came by ``register_state_dict_post_hook``.
+        machinery: the utility of torch's that it belongs to ("pruning", "weight norm", "DDP", …), or nothing.
+        times: how often the same function is registered in this kind there.
+        left: why it is a left-over of an earlier run of its cell (or of a file that was loaded again), or nothing.
+        silent: why it never runs, or nothing.
+        owner: the path of the module that it, or its tensor, belongs to; None for global ones.
+        number: the `id` of its handle.
+    """
+
+    path: str
+    kind: str
+    order: int
+    among: int
+    function: str
+    form: str = "function"
+    where: str = ""
+    code: str = ""
+    with_kwargs: bool = False
+    always_call: bool = False
+    prepend: bool | None = None
+    with_module: bool = True
+    public: bool = True
+    machinery: str = ""
+    times: int = 1
+    left: str = ""
+    silent: str = ""
+    owner: str | None = None
+    number: int = -1
+
+    def __repr__(self) -> str:
+        said = [self.machinery, "left over" if self.left else "", f"registered {self.times} times" if self.times > 1 else ""]
+        marks = "".join(f", {word}" for word in said if word)
+        return f"<{self.path or '(root)'}: {self.kind} {self.order} of {self.among}, {self.name}{marks}>"
+
+    @property
+    def name(self) -> str:
+        """The function as one would say it: ``probe``, ``install.probe``, ``lambda``, ``partial of probe``."""
+        short = self.function.replace(".<locals>", "").replace("<lambda>", "lambda")
+        return {"partial": f"partial of {short}", "object": f"{short} object"}.get(self.form, short)
+
+    @property
+    def is_global(self) -> bool:
+        """It is on no module, but on all of them (or on all optimizers)."""
+        return self.owner is None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A module (or all of them) that has hooks.
+
+    Attributes:
+        path: its first dotted name; "(every module)", "(every optimizer)".
+        also: its other names.
+        category: as in a tree ("linear", "norm", …).
+    """
+
+    path: str
+    type: str = ""
+    category: str = ""
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookbookRecord:
+    """All hooks of a model, or the global ones alone."""
+
+    title: str  # the model's class; nothing without a model
+    rows: tuple[HookRecord, ...]
+    places: tuple[Place, ...]
+    modules: int = 0
+    tensors: int = 0
+    remarks: tuple[str, ...] = ()  # what cannot be seen, with the reason

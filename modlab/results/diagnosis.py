@@ -1,0 +1,111 @@
+"""``modlab.diagnose(model)``: mistakes that PyTorch lets pass in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch.nn import Module
+
+from modlab.inspection import checks, optimizers, structure
+from modlab.inspection.findings import catalogue
+from modlab.inspection.findings.subject import Subject
+from modlab.instrumentation import batches, experiments
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, FindingRecord
+from modlab.results.rows import RowsResult
+from modlab.views import payload
+from modlab.views.sheets import findings as view
+from modlab.views.sheets.layout import Sheet
+
+
+def diagnose(
+    model: Module,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+    *,
+    batch: tuple[Any, Any] | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+) -> Diagnosis:
+    """Look for mistakes that PyTorch lets pass in silence: each with its place, the reason, and the fix as code.
+
+    Without a batch the model is read and not run. With one, checks that run it are made too: does every trained parameter get
+    a gradient, do samples see each other, is the first loss that of a guess, are two passes in eval mode equal, does a copy
+    that loads the state_dict give the same, can a copy learn the batch by heart. Afterwards the model is as it was, bit for
+    bit: values, buffers, gradients, flags, hooks and random generators. The model's own hooks run with it.
+
+    Args:
+        model: an ``nn.Module``.
+        optimizer: one or several; what they lack, hold twice, or hold from before is told.
+        batch: inputs and target. Inputs are a tensor, a tuple (several arguments) or a dict (arguments by name).
+        loss: called as ``loss(output, target)``; gives one number.
+
+    Returns:
+        A `Diagnosis`: displays itself; ``.findings`` are certain, ``.notes`` are worth a look, ``.experiments`` are the checks
+        that ran the model.
+
+    Raises:
+        NotAModuleError: `model` is no module.
+        BatchError: a batch without a loss or the other way round, or in another form.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    >>> model.adapters = [nn.Linear(3, 3), nn.Linear(3, 3)]
+    >>> print(diagnose(model).headline)
+    1 finding: adapters (2 Linear) are hidden in a list, so they do not train, and are neither moved nor saved.
+    """
+    checks.require_module(model, "diagnose")
+    given = optimizers.as_tuple(optimizer)
+    pair = batches.require(batch, loss)
+    subject = Subject(model, given)
+    found, notes, remarks = catalogue.findings(subject)
+    run = experiments.run(subject, *pair, loss) if pair is not None else experiments.Results(())
+    record = DiagnosisRecord(
+        type(model).__name__, catalogue.checks(subject), len(subject.sites), len(subject.parameters), len(subject.buffers),
+        (*run.findings, *found), (*run.notes, *notes), run.experiments, subject.labels, pair is not None, tuple(remarks),
+    )  # fmt: skip
+    code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
+    return Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
+
+
+class Diagnosis(RowsResult):
+    """What was found. Made by `modlab.diagnose`."""
+
+    kind: ClassVar[str] = "diagnose"
+
+    def __init__(self, record: DiagnosisRecord, model: Module, code: str) -> None:
+        super().__init__(model)
+        self.record = record
+        self.code = code  # type: ignore[misc]
+        self._model = payload.fingerprint(structure.extract(model))
+
+    @property
+    def findings(self) -> tuple[FindingRecord, ...]:
+        """What is certain, the worst first."""
+        return self.record.findings
+
+    @property
+    def notes(self) -> tuple[FindingRecord, ...]:
+        """What is worth a look, and may be meant."""
+        return self.record.notes
+
+    @property
+    def experiments(self) -> tuple[ExperimentRecord, ...]:
+        """What each check that ran the model gave; nothing without a batch."""
+        return self.record.experiments
+
+    @property
+    def verdict(self) -> str:
+        """The worst of findings and checks: "broken", "careful" or "fine"; notes do not count."""
+        worst = {one.severity for one in self.findings} | {"broken" for one in self.experiments if one.outcome == "failed"}
+        return "broken" if "broken" in worst else "careful" if worst else "fine"
+
+    @property
+    def records(self) -> Sequence[FindingRecord | ExperimentRecord]:
+        """Findings, checks and notes, in the order of the view."""
+        return (*self.findings, *self.experiments, *self.notes)
+
+    def _sheet(self) -> Sheet:
+        return view.of_diagnosis(self.record)
+
+    def _fingerprint(self) -> str:
+        return self._model

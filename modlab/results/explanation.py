@@ -1,0 +1,119 @@
+"""``modlab.explain()``: why the last error was raised, after the fact."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch.nn import Module
+
+from modlab.errors import NotAnErrorError, NothingRaisedError
+from modlab.inspection import structure
+from modlab.instrumentation import postmortem
+from modlab.records.explanation import ExplanationRecord, Fix, Step
+from modlab.results.rows import RowsResult
+from modlab.views import payload
+from modlab.views.sheets.explanation import of_explanation
+from modlab.views.sheets.layout import Sheet
+
+
+def explain(error: BaseException | None = None) -> Explanation:
+    """Say why a model's error was raised: what did not fit, where, and what mends it.
+
+    Nothing needs to have been wrapped: the traceback is read, after the fact. Neither it nor any of its tensors is
+    kept or changed. After ``%load_ext modlab`` this stands under the traceback of each error that is known.
+
+    Args:
+        error: an exception; without one it is that which is being handled (in an ``except`` block), or else the last
+            one that IPython showed.
+
+    Returns:
+        An `Explanation`: displays itself; ``.fixes``, ``.records`` (the modules on the way), ``.family``.
+
+    Raises:
+        NothingRaisedError: there has been no error.
+        NotAnErrorError: `error` is no exception.
+
+    >>> import torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    >>> try:
+    ...     net(torch.zeros(5))
+    ... except RuntimeError as error:
+    ...     print(explain(error).headline)
+    0 got 5 numbers and has weights for 4. Sequential stopped there: input (5,), weight (3, 4).
+    """
+    found = _last() if error is None else error
+    if not isinstance(found, BaseException):
+        raise NotAnErrorError(_not_an_error(found))
+    return Explanation(*postmortem.explain(found))
+
+
+def _last() -> BaseException:
+    found: Any = sys.exception() or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if not isinstance(found, BaseException):
+        raise NothingRaisedError(
+            "modlab.explain() found no error: none is being handled, and none was shown in this session.\n"
+            "  Call it in the cell after the one that failed, in an except block, or with the exception: modlab.explain(error)"
+        )
+    return found
+
+
+def _not_an_error(thing: Any) -> str:
+    if isinstance(thing, type) and issubclass(thing, BaseException):
+        given, hint = f"the class {thing.__name__} itself", "Pass the exception that was caught: except ... as error: modlab.explain(error)"
+    else:
+        given, hint = f"{type(thing).__name__}", "Without an argument it takes the last error: modlab.explain()"
+    return f"modlab.explain() got {given}, and needs an exception.\n  {hint}"
+
+
+class Explanation(RowsResult):
+    """Why an error was raised. Made by `modlab.explain`."""
+
+    kind: ClassVar[str] = "explain"
+    code: ClassVar[str] = "modlab.explain()"
+
+    def __init__(self, record: ExplanationRecord, model: Module | None) -> None:
+        super().__init__(model)
+        self.record = record
+        self._model = ""
+
+    @property
+    def records(self) -> Sequence[Step]:
+        """The modules on the way to the place of the error, outermost first."""
+        return self.record.steps
+
+    @property
+    def family(self) -> str:
+        """Which kind of mistake it is; empty where modlab does not know the error."""
+        return self.record.family
+
+    @property
+    def fixes(self) -> Sequence[Fix]:
+        """Ways out, the likeliest first; each has ``.prose`` and ``.code``."""
+        return self.record.fixes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: besides what every result has, the error, its family, facts and fixes."""
+        record = self.record
+        return {
+            **super().to_dict(), "error": record.error, "message": record.message, "family": record.family,
+            "facts": dict(record.facts), "fixes": [asdict(fix) for fix in record.fixes],
+        }  # fmt: skip
+
+    def _fingerprint(self) -> str:
+        model = self._source() if self._source is not None else None
+        if not self._model and model is not None:
+            with suppress(Exception):  # an unfinished module is among what fails
+                self._model = payload.fingerprint(structure.extract(model))
+        return self._model
+
+    def _sheet(self) -> Sheet:
+        return self._made
+
+    @cached_property
+    def _made(self) -> Sheet:
+        return of_explanation(self.record)

@@ -1,0 +1,137 @@
+"""``modlab.snapshot(model)``: the state as it is now, to compare or to go back to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.errors import ModlabError, NotAnOptimizerError
+from modlab.inspection import checks, optimizers, structure
+from modlab.inspection import snapshot as copying
+from modlab.inspection.inventory import Inventory
+from modlab.records.snapshot import SnapshotRecord
+from modlab.results.rows import RowsResult
+from modlab.results.tree import LISTED
+from modlab.views import payload
+from modlab.views.sheets import snapshot as sheets
+from modlab.views.sheets.layout import Sheet
+
+Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None
+
+
+def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Literal["cpu"] = True) -> Snapshot:
+    """Keep the state of a model as it is now: to compare with later, or to go back to.
+
+    All of it: parameters, buffers (also those that are not in the state_dict), gradients, training flags, ``requires_grad``,
+    the states of the random generators, and with an optimizer its state and hyper-parameters. The model is not touched,
+    and not kept alive.
+
+    Args:
+        model: any ``nn.Module``.
+        optimizer: one or several.
+        values: True keeps a true copy of each tensor, where it lies (memory: once more that of the tensors, tied ones
+            once); "cpu" the same in the CPU's memory; False a fingerprint of 128 bits each (16 bytes), which tells whether
+            a tensor changed and not by how much. Of n changed tensors one passes for unchanged with a chance of n × 2**-128.
+
+    Returns:
+        A `Snapshot`, for `modlab.diff`; ``snapshot.state_dict()`` can be loaded back.
+
+    Raises:
+        NotAModuleError: `model` is something else.
+        NotAnOptimizerError: `optimizer` is.
+
+    >>> from torch import nn
+    >>> net = nn.Linear(2, 1)
+    >>> before = snapshot(net)
+    >>> net.weight.data += 1
+    >>> import modlab
+    >>> modlab.diff(before, net)["weight"].max_abs
+    1.0
+    """
+    given = as_optimizers(optimizer, "snapshot")
+    checks.require_module(model, "snapshot")
+    tree = structure.extract(model)
+    if tree.places() > LISTED:
+        raise ModlabError(
+            f"This model has {tree.places():,} module paths, too many to keep one by one.\n"
+            f"  Take a part: modlab.snapshot(model.get_submodule('...'))"
+        )
+    if values not in (True, False, "cpu"):
+        raise ModlabError(f"snapshot(values=...) got {values!r}, and takes True (copies), 'cpu' (copies there) or False (fingerprints).")
+    found = copying.capture(model, given, values=bool(values), device="cpu" if values == "cpu" else None)
+    return Snapshot(found, model, given, payload.fingerprint(tree), bool(values))
+
+
+def as_optimizers(optimizer: Any, function: str) -> tuple[torch.optim.Optimizer, ...]:
+    """One optimizer, several, or None → a tuple; the error speaks of the function that was called."""
+    try:
+        return optimizers.as_tuple(optimizer)
+    except NotAnOptimizerError as error:
+        raise NotAnOptimizerError(str(error).replace("modlab.state(", f"modlab.{function}(")) from None
+
+
+class Snapshot(RowsResult):
+    """The state of a model at one time. Made by `modlab.snapshot`."""
+
+    kind: ClassVar[str] = "snapshot"
+    code: ClassVar[str] = "modlab.snapshot(model)"
+
+    def __init__(
+        self, found: Inventory, model: Module, given: tuple[torch.optim.Optimizer, ...], fingerprint: str = "", values: bool = True
+    ) -> None:  # fmt: skip
+        super().__init__(model)
+        self._found = found
+        self._structure = fingerprint
+        self._optimizers: tuple[ReferenceType[Any], ...] = tuple(map(ref, given))
+        self.values = values
+
+    @cached_property
+    def records(self) -> Sequence[SnapshotRecord]:
+        """One record for each thing that is kept."""
+        return copying.records(self._found)
+
+    def state_dict(self) -> OrderedDict[str, Tensor]:
+        """Copies of what was kept, as ``model.load_state_dict`` takes them; the snapshot itself stays as it is.
+
+        Raises:
+            SnapshotError: only fingerprints were kept, or a module (a quantized one) writes its part of the state_dict itself.
+        """
+        return copying.state_dict(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found.entries)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled, it holds its copies, and no longer knows which objects they were."""
+        from dataclasses import replace
+
+        entries = [replace(entry, origin=None) for entry in self._found.entries]
+        return {**super().__getstate__(), "_optimizers": (), "_found": replace(self._found, entries=entries)}
+
+    def _inventory(self) -> Inventory:
+        """For a comparison."""
+        return self._found
+
+    def _is_of(self, model: Any) -> bool:
+        return self._source is not None and self._source() is model
+
+    def _living_optimizers(self) -> tuple[Any, ...]:
+        alive = tuple(one() for one in self._optimizers)
+        return alive if None not in alive else ()
+
+    def _fingerprint(self) -> str:
+        return self._structure
+
+    def _sheet(self) -> Sheet:
+        modes = self._found.modes or {}
+        return sheets.of_snapshot(self._found.title, self.records, len(modes), sum(mode is True for mode in modes.values()), self.values)

@@ -1,0 +1,637 @@
+"""`modlab.compare`: what it says is what PyTorch does, and the model is afterwards what it was, bit for bit."""
+
+import copy
+import gc
+import random
+import re
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils import fusion
+
+import modlab
+from modlab.errors import LazyModelError, MatchError, NotAModuleError, PathNotFoundError, QuestionError, UnrepeatableInputError
+from modlab.lessons import note
+from tests import zoo
+from tests.test_identity import bits, everything
+
+
+class Modal(nn.Module):
+    def forward(self, x):
+        return x + 1.0 if self.training else x
+
+
+class Careless(nn.Module):
+    """Its dropout does not ask for the mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.l(F.dropout(x))
+
+
+class Made(nn.Module):
+    """What a function makes of it."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.function = function
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def chain():
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.5), Modal(), nn.Linear(8, 2))
+
+
+# ---- one model: what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_a_mix_of_everything():
+    comparison = modlab.compare(chain())(torch.randn(16, 4))
+    assert comparison.first == "1" and comparison.differs
+    assert [row.path for row in comparison.records if row.acts_by_mode] == ["1", "3", "4"]
+    assert [row.path for row in comparison.records if row.ignores_mode] == []
+    assert [row.path for row in comparison.records if row.draws] == ["3"]
+    assert [row.path for row in comparison.records if row.random] == ["", "3", "4", "5"]
+    assert comparison["0"].equal and comparison["0"].max_abs == 0
+    assert [move.name for move in comparison["1"].moved] == ["running_mean", "running_var", "num_batches_tracked"]
+    assert {move.side for move in comparison["1"].moved} == {"train"}
+    assert comparison.headline.startswith("Train and eval differ from 1 (BatchNorm1d) on: by up to ")
+    assert comparison.headline.endswith("; it moved 3 buffers in training mode.")
+
+
+def test_numbers_are_those_of_torch():
+    net, x = chain(), torch.randn(16, 4)
+    state, start = copy.deepcopy(net.state_dict()), torch.get_rng_state()
+    outputs = []
+    for mode in (True, False):
+        net.load_state_dict(state)
+        torch.set_rng_state(start)
+        outputs.append(net.train(mode)(x).detach().double())
+    net.load_state_dict(state)
+    torch.set_rng_state(start)
+    row = modlab.compare(net)(x)[""]
+    left, right = outputs
+    assert row.max_abs == pytest.approx((left - right).abs().max().item())
+    assert row.relative_l2 == pytest.approx(((left - right).norm() / left.norm()).item())
+    assert row.cosine == pytest.approx(F.cosine_similarity(left.flatten(), right.flatten(), 0).item())
+    assert row.count == 32 and row.changed == int((left != right).sum())
+
+
+def test_each_module_alone():
+    x = torch.randn(8, 4)
+    assert modlab.compare(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))(x).headline == "The same in both modes, to the bit."
+    assert modlab.compare(nn.Dropout(0.0))(x).first is None
+    assert modlab.compare(nn.Dropout())(x).first == ""
+    assert modlab.compare(Modal())(x)[""].max_abs == pytest.approx(1)
+    assert modlab.compare(Modal())(x)[""].random == ()
+    unsure = modlab.compare(nn.BatchNorm1d(4, track_running_stats=False))(x)
+    assert not unsure.differs and "takes the batch's own in both modes" in str(unsure)
+
+
+def test_functional_dropout_is_random_in_eval_mode_too():
+    comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), Careless()))(torch.randn(8, 4))
+    row = comparison["1"]
+    assert row.ignores_mode and row.random == ("train", "eval") and row.draws == ("train: torch", "eval: torch")
+    assert not comparison["1.l"].draws
+    assert comparison.headline.startswith("Still random in eval mode: 1 (Careless) draws random numbers there too.")
+
+
+def test_random_numbers_shifted_by_others_are_no_difference():
+    """A layer that samples in both modes gets other numbers in eval mode where a dropout before it draws none."""
+    noisy = Made(lambda self, x: x + torch.randn_like(x))
+    both = Made(lambda self, x: self.drop(x) + self.noise(x), drop=nn.Dropout(), noise=noisy)
+    comparison = modlab.compare(both)(torch.randn(8, 4))
+    assert comparison.first == "drop" and not comparison["noise"].starts_here and not comparison["noise"].acts_by_mode
+
+
+def test_the_running_mean_goes_on_in_eval_mode():
+    comparison = modlab.compare(note.RunningMean(4))(torch.ones(4))
+    row = comparison[""]
+    assert not comparison.differs and row.ignores_mode and not row.acts_by_mode
+    assert [(move.name, move.kind, move.side, move.max_abs) for move in row.moved] == [
+        ("mean", "buffer", side, pytest.approx(0.1)) for side in ("train", "eval")
+    ]
+    assert comparison.headline == "State goes on moving in eval mode: mean. The same in both modes, to the bit."
+
+
+def test_the_graph_that_a_buffer_joins_is_seen():
+    net = note.RunningMean(4)
+    comparison = modlab.compare(net)(torch.ones(4, requires_grad=True))
+    assert "in the autograd graph" in comparison[""].moved[0].after
+    assert net.mean.grad_fn is None
+
+
+@pytest.mark.parametrize("kind", ["python", "numpy", "torch"])
+def test_who_draws(kind):
+    source = {"python": random.random, "numpy": np.random.rand, "torch": lambda: torch.rand(()).item()}[kind]
+    child = Made(lambda self, x: x * source() if self.training else x)
+    comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), child))(torch.randn(4))
+    names = {"python": "Python's random", "numpy": "numpy", "torch": "torch"}
+    assert comparison["1"].draws == (f"train: {names[kind]}",) and comparison["1"].random == ("train",)
+    assert comparison[""].draws == ()
+
+
+def test_what_no_random_number_explains_is_not_repeatable():
+    counter = iter(range(1000))
+    comparison = modlab.compare(Made(lambda self, x: x + next(counter)))(torch.zeros(2))
+    assert comparison[""].unsteady == ("train", "eval") and not comparison[""].acts_by_mode
+    assert comparison.headline.startswith("Not repeatable")
+
+
+def test_where_it_starts_is_innermost():
+    inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+    comparison = modlab.compare(nn.Sequential(nn.Identity(), nn.Sequential(inner)))(torch.randn(4))
+    assert comparison.first == "1.0.1" and [row.path for row in comparison.records if row.starts_here] == ["1.0.1"]
+    own = Made(lambda self, x: self.l(F.dropout(x, training=self.training)), l=nn.Linear(4, 4))
+    comparison = modlab.compare(nn.Sequential(own))(torch.randn(4))
+    assert comparison.first == "0" and comparison["0.l"].inputs_equal is False
+
+
+def test_calls_are_compared_one_by_one():
+    twice = Made(lambda self, x: self.l(self.drop(self.l(x))), l=nn.Linear(4, 4), drop=nn.Dropout())
+    comparison = modlab.compare(twice)(torch.randn(3, 4))
+    row = comparison["l"]
+    assert (row.called_left, row.called_right) == (2, 2) and row.differs and not row.starts_here and row.count == 24
+    assert comparison.first == "drop"
+
+
+def test_called_in_one_mode_alone():
+    auxiliary = Made(lambda self, x: (x, self.aux(x)) if self.training else (x, None), aux=nn.Linear(4, 4))
+    comparison = modlab.compare(auxiliary)(torch.randn(3, 4))
+    assert (comparison["aux"].called_left, comparison["aux"].called_right) == (1, 0)
+    assert comparison.first == "" and comparison[""].acts_by_mode and "called 1 and 0 times" in str(comparison)
+
+
+def test_two_modes_and_what_autograd_does():
+    runs = {(run.side, run.grad): run.requires_grad for run in modlab.compare(chain())(torch.randn(8, 4))[""].runs}
+    assert runs == {(side, grad): grad == "normal" for side in ("train", "eval") for grad in ("normal", "no_grad", "inference_mode")}
+    text = str(modlab.compare(chain())(torch.randn(8, 4)))
+    assert "Eval mode does not turn them off" in text and "It is the optimizer's" in text
+
+
+def test_frozen_flags_and_hidden_modules_are_said():
+    frozen = nn.Sequential(nn.BatchNorm1d(4))
+    frozen.train = lambda mode=True: (nn.Module.train(frozen, mode) and frozen[0].eval()) or frozen
+    comparison = modlab.compare(frozen)(torch.randn(8, 4))
+    assert not comparison.differs and "stays in eval mode under train()" in comparison["0"].notes
+    hiding = Made(lambda self, x: self.parts[0](x))
+    hiding.parts = [nn.Dropout()]
+    comparison = modlab.compare(hiding)(torch.randn(8, 4))
+    assert comparison[""].ignores_mode and "calls a Dropout that is not registered, so that eval() does not reach it" in str(comparison)
+
+
+def test_a_fused_path_is_said():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+    mask = torch.zeros(3, 5, dtype=torch.bool)
+    mask[0, 3:] = True
+    comparison = modlab.compare(encoder)(torch.randn(3, 5, 8), src_key_padding_mask=mask)
+    assert any("not called in eval mode under no_grad and inference_mode" in one for one in comparison["layers.0.linear1"].notes)
+    assert "autograd changes the output: By up to" in str(comparison)
+    assert comparison["layers.0.self_attn.out_proj"].notes == ("layers.0.self_attn uses its weights without calling it",)
+
+
+def test_scripted_parts_are_said():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+    before = [bits(t) for t in scripted.state_dict().values()]
+    comparison = modlab.compare(nn.Sequential(scripted, nn.Dropout()))(torch.randn(8, 4))
+    assert "runs inside 0, which is scripted: what happens there cannot be seen" in comparison["0.1"].notes
+    assert [bits(t) for t in scripted.state_dict().values()] == before and scripted.training
+
+
+def test_a_compiled_model_runs_as_written_and_is_not_compiled_again():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    for compiled in (torch.compile(chain(), backend="eager"), chain()):
+        compiled.compile(backend="eager")
+        before = everything(compiled)
+        comparison = modlab.compare(compiled)(torch.randn(8, 4))
+        assert comparison.first.endswith("1") and "runs here as it is written" in str(comparison)
+        assert everything(compiled)[:2] == before[:2] and not torch._dynamo.utils.counters
+
+
+def test_a_compiled_model_beside_its_original():
+    torch._dynamo.reset()
+    net = chain().eval()
+    comparison = modlab.compare(net, torch.compile(net, backend="eager"))(torch.randn(8, 4))
+    assert not comparison.differs and comparison[""].equal and not comparison[""].other
+    assert comparison["0"].notes == ("in the right model it runs inside (root), which is compiled: what happens there cannot be seen",)
+    torch._dynamo.reset()
+
+
+def test_what_no_grad_breaks_is_told_and_not_raised():
+    scores = Made(lambda self, x: torch.autograd.grad(self.l(x).sum(), x)[0], l=nn.Linear(4, 1))
+    comparison = modlab.compare(scores)(torch.randn(3, 4, requires_grad=True))
+    errors = {run.grad: run.error for run in comparison[""].runs}
+    assert not errors["normal"] and errors["no_grad"].startswith("RuntimeError: element 0 of tensors does not require grad")
+
+
+@pytest.mark.parametrize(
+    ("made", "equal"),
+    [
+        (lambda x: {"a": x, "b": [x, None, "text"]}, True),
+        (lambda x: (x, x.shape[0]), True),
+        (lambda x: torch.distributions.Normal(x, x.exp()), True),
+        (lambda x: nn.utils.rnn.pack_sequence([x, x[:2]]), True),
+        (lambda x: x.to_sparse(), True),
+        (lambda x: torch.complex(x, x), True),
+        (lambda x: x.bool(), True),
+        (lambda x: torch.empty(0), True),
+        (lambda x: "text", True),
+        (lambda x: None, True),
+        (lambda x: object(), None),
+        (lambda x: (one for one in x), None),
+    ],
+)
+def test_outputs_of_every_kind(made, equal):
+    comparison = modlab.compare(Made(lambda self, x: made(x)))(torch.randn(3, 4))
+    assert comparison[""].equal is equal
+    assert str(comparison) and comparison.html() and comparison.to_dict()
+
+
+def test_nan_in_one_mode():
+    comparison = modlab.compare(Made(lambda self, x: x / 0 if self.training else x))(torch.ones(3))
+    assert comparison[""].max_abs == float("inf") and "one output is not finite where the other is" in comparison.headline
+    assert not modlab.compare(Made(lambda self, x: x * float("nan")))(torch.ones(3)).differs
+
+
+def test_what_is_too_large_is_sampled_and_said(monkeypatch):
+    from modlab.instrumentation import shelf
+
+    monkeypatch.setattr(shelf, "LARGE", 1000)
+    comparison = modlab.compare(nn.Sequential(nn.Identity(), nn.Dropout()))(torch.randn(100, 1000))
+    assert comparison["0"].equal is True and comparison["1"].sampled and comparison["1"].max_abs > 0
+    assert comparison["1"].relative_l2 == pytest.approx(0.5**0.5, rel=0.05)  # doubled or gone: as long as the half of it that is left
+    assert "too large to be kept whole" in str(comparison)
+
+
+# ---- one model: nothing stays --------------------------------------------------------------------------------------------------
+
+
+def fingerprint(model, *inputs):
+    return everything(model), [(id(t), t._version, bits(t), id(t.grad), id(t.grad_fn), t.requires_grad) for t in inputs]
+
+
+def passes(case):
+    """The inputs that the model of a case can run on, of a few that are tried."""
+    shapes = (2, 4), (2, 8), (2, 3), (2, 2), (4,), (2, 16), (2, 5), (2, 1, 8, 8), (2, 3, 8, 8), (2, 5, 8)
+    tried = [torch.randn(*sizes) for sizes in shapes]
+    tried += [torch.randint(0, 5, (2, 3)), torch.randint(0, 5, (6,))]
+    for x in tried:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            try:
+                case.build()(x)
+            except Exception:  # noqa: BLE001 - an odd module raises what it likes
+                continue
+        return x
+    return None
+
+
+@pytest.mark.parametrize("case", [case for case in zoo.CASES if case.listed and not case.large], ids=str)
+def test_nothing_of_the_zoo_changes(case):
+    """Whether the model can run on it or raises."""
+    x = passes(case)
+    x = torch.randn(2, 4) if x is None else x
+    model = case.build()
+    before = fingerprint(model, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            comparison = modlab.compare(model)(x)
+        except Exception:  # noqa: BLE001 - as above
+            comparison = None
+    assert fingerprint(model, x) == before
+    if comparison is not None:
+        text = str(comparison)
+        assert text.startswith(comparison.headline) and not re.search(r"0x[0-9a-f]{6,}", text)
+
+
+def test_some_of_the_zoo_can_run():
+    assert sum(passes(case) is not None for case in zoo.CASES if case.listed and not case.large) >= 25
+
+
+class Restless(nn.Module):
+    """Changes whatever a forward can change."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("replaced", torch.zeros(4))
+        self.register_buffer("gone", torch.zeros(4))
+        self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
+        self.embed = nn.Embedding(5, 4, max_norm=0.1)
+        self.calls, self.history, self.nested = 0, [], {"a": [1]}
+        self.loose = torch.zeros(3)
+        self.generator = torch.Generator().manual_seed(3)
+        self.own_random = random.Random(4)
+        self.hidden = [nn.BatchNorm1d(4)]
+
+    def forward(self, x, fail=False):
+        self.calls += 1
+        self.history.append(x)
+        self.nested["a"].append(2)
+        self.nested["b"] = 1
+        self.replaced = 0.9 * self.replaced + 0.1 * x.mean(0)
+        self.gone = None
+        self.loose += 1
+        self.l.weight.data.mul_(0.5)
+        self.l.bias.data = torch.renorm(self.l.bias.data[None], 2, 0, 0.1)[0]
+        self.frozen.requires_grad_(True)
+        self.extra = torch.ones(2)
+        self.train(not self.training)
+        self.late = nn.Dropout()
+        x = self.norm(self.l(x)) + self.hidden[0](x) + self.embed(torch.tensor([1])) + torch.rand((), generator=self.generator)
+        x = x + self.own_random.random() + random.random() + np.random.rand() + torch.rand(())
+        if fail:
+            raise ZeroDivisionError("in the model")
+        return x
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_restless_model_is_put_back(fail):
+    model = Restless()
+    model.norm.eval()
+    (model.l(torch.randn(4)).sum()).backward()
+    x = torch.randn(8, 4, requires_grad=True)
+    before = fingerprint(model, x), fingerprint(model.hidden[0]), dict(model.nested), list(model.history), model.own_random.getstate()
+    generator = model.generator.get_state()
+    if fail:
+        with pytest.raises(ZeroDivisionError, match="in the model"):
+            modlab.compare(model)(x, fail=True)
+    else:
+        comparison = modlab.compare(model)(x)
+        moved = {move.name for move in comparison[""].moved}
+        assert moved >= {"replaced", "gone", "calls", "loose"} and "weight" in {move.name for move in comparison["l"].moved}
+    after = fingerprint(model, x), fingerprint(model.hidden[0]), dict(model.nested), list(model.history), model.own_random.getstate()
+    assert after == before and model.nested == {"a": [1]} and torch.equal(model.generator.get_state(), generator)
+    assert bits(model.l.weight.grad) is not None and torch.is_grad_enabled()
+
+
+def test_a_graph_at_hand_stays_good():
+    """Buffers that it saved have their version back."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval()
+    x = torch.randn(8, 4)
+    loss = net(x).sum()
+    modlab.compare(net)(x)
+    loss.backward()
+    expected = [bits(p.grad) for p in net.parameters()]
+    net.zero_grad()
+    net(x).sum().backward()
+    assert [bits(p.grad) for p in net.parameters()] == expected
+
+
+def test_training_goes_on_as_it_would_have():
+    def train(look):
+        torch.manual_seed(1)
+        net, x = chain(), torch.randn(16, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(3):
+            if look:
+                modlab.compare(net)(x)
+            optimizer.zero_grad()
+            net(x).square().sum().backward()
+            optimizer.step()
+        return [bits(t) for t in net.state_dict().values()], bits(torch.rand(3))
+
+    assert train(look=True) == train(look=False)
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_autograd_outside_does_not_matter(context):
+    net, x = chain(), torch.randn(8, 4)
+    expected = str(modlab.compare(net)(x))
+    with context():
+        enabled = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        assert str(modlab.compare(net)(x)) == expected
+        assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == enabled
+
+
+def test_inputs_changed_in_place_stay():
+    x = torch.randn(4, requires_grad=True) * 1
+    nest = {"a": [x], "b": torch.zeros(4)}
+    before = bits(x), x._version, id(x.grad_fn), bits(nest["b"])
+    modlab.compare(Made(lambda self, nest: nest["a"][0].relu_() + nest["b"].add_(1)))(nest)
+    assert (bits(x), x._version, id(x.grad_fn), bits(nest["b"])) == before and nest["a"][0] is x
+
+
+def test_hooks_run_and_the_model_is_called_as_it_would_be():
+    seen = []
+    net = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+    net[0].register_forward_hook(lambda module, args, output: seen.append(torch.is_grad_enabled()))
+    modlab.compare(net)(torch.randn(4))
+    assert len(seen) == 10 and sum(seen) == 6
+
+
+def test_nothing_is_kept_alive():
+    net = chain()
+    comparison = modlab.compare(net)(torch.randn(8, 4))
+    watched = [weakref.ref(one) for one in (*net.modules(), *net.parameters(), *net.buffers())]
+    text = str(comparison)
+    del net
+    gc.collect()
+    assert not [one for one in watched if one() is not None]
+    assert str(comparison) == text and comparison.html() and len(comparison.to_dict()["records"]) == 7
+
+
+def test_a_failure_of_our_own_is_told_after_the_model_is_put_back(monkeypatch):
+    from modlab.instrumentation import passes as module
+
+    def broken(*_):
+        raise KeyError("ours")
+
+    net, x = chain(), torch.randn(8, 4)
+    before = fingerprint(net, x)
+    monkeypatch.setattr(module, "measure_tensor", lambda *_, **__: broken())
+    with pytest.raises(KeyError, match="ours"):
+        modlab.compare(net)(x)
+    assert fingerprint(net, x) == before
+
+
+# ---- two models ----------------------------------------------------------------------------------------------------------------
+
+
+def cnn():
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).eval()
+    net[1].running_mean.normal_()
+    net[1].running_var.uniform_(0.5, 2)
+    return net
+
+
+def test_a_copy_is_the_same():
+    net, x = cnn(), torch.randn(2, 1, 8, 8)
+    comparison = modlab.compare(net, copy.deepcopy(net))(x)
+    assert comparison.headline == "The same to the bit: 6 modules compared." and comparison.first is None and not comparison.differs
+
+
+def test_one_weight_that_is_wrong():
+    net, x = cnn(), torch.randn(2, 1, 8, 8)
+    other = copy.deepcopy(net)
+    other[1].bias.data[2] += 0.25
+    comparison = modlab.compare(net, other)(x)
+    assert comparison.first == "1" and comparison["1"].max_abs == pytest.approx(0.25, abs=1e-6) and comparison["0"].equal
+    assert comparison.headline.startswith("The two models part at 1 (BatchNorm2d): by up to ")
+    assert [row.path for row in comparison.find(differs=True)] == ["", "1", "2", "3", "4"]
+
+
+def test_fusion_is_the_same_to_rounding():
+    net, x = cnn(), torch.randn(2, 1, 8, 8)
+    fused = copy.deepcopy(net)
+    fused[0], fused[1] = fusion.fuse_conv_bn_eval(fused[0], fused[1]), nn.Identity()
+    comparison = modlab.compare(net, fused)(x)
+    assert comparison.headline.startswith("The same to rounding: by up to ") and comparison.first == "0"
+    assert comparison["1"].relative_l2 < 1e-6 and comparison["1"].other_type == "Identity"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_another_dtype(dtype):
+    net, x = cnn(), torch.randn(2, 1, 8, 8)
+    other = copy.deepcopy(net).to(dtype)
+    before = fingerprint(net, x), fingerprint(other)
+    comparison = modlab.compare(net, other)(x)
+    assert (fingerprint(net, x), fingerprint(other)) == before
+    expected = (net(x).double() - other(x.to(dtype)).double()).abs().max().item()
+    assert comparison[""].max_abs == pytest.approx(expected)
+    assert f"got its input as {str(dtype)[6:]}" in str(comparison)
+    assert comparison["0"].relative_l2 < (1e-6 if dtype is torch.float64 else 0.02)
+
+
+def test_dynamic_quantization():
+    net, x = cnn(), torch.randn(2, 1, 8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantized = torch.ao.quantization.quantize_dynamic(copy.deepcopy(net), {nn.Linear})
+        comparison = modlab.compare(net, quantized)(x)
+    assert comparison.first == "4" and 0 < comparison["4"].relative_l2 < 0.1 and comparison["4"].cosine > 0.99
+
+
+def test_wrappers_do_not_count():
+    net, x = cnn(), torch.randn(2, 1, 8, 8)
+    wrapped = torch.optim.swa_utils.AveragedModel(net).eval()
+    for left, right in ((net, wrapped), (wrapped, net)):
+        comparison = modlab.compare(left, right)(x)
+        assert comparison.headline.startswith("The same to the bit: 6 modules") and not comparison.find("*only*")
+
+
+def test_paths_that_differ():
+    net, x = nn.Sequential(nn.Linear(4, 3), nn.ReLU()), torch.randn(2, 4)
+    port = Made(lambda self, x: self.act(self.fc(x)), fc=copy.deepcopy(net[0]), act=nn.ReLU())
+    for match in ({"0": "fc", "1": "act"}, {"0": "fc", "1": "act"}.get):
+        comparison = modlab.compare(net, port, match=match)(x)
+        assert comparison["0"].other == "fc" and comparison["0"].equal and comparison.paths == ["", "0", "1"]
+    unmatched = modlab.compare(net, port)(x)
+    assert unmatched.paths == ["", "0", "1", "fc", "act"] and unmatched["fc"].called_left is None
+    assert unmatched["0"].called_right is None and unmatched["0"].notes == ("only in the left model",)
+
+
+@pytest.mark.parametrize(
+    ("match", "words"),
+    [
+        ({"0": "fd"}, "Nearest: 'fc'"),
+        ({"9": "fc"}, "the left model has no such module"),
+        (3, "got an int"),
+        ({"0": "fc", "1": "fc"}, "several"),
+    ],
+)
+def test_a_match_that_cannot_be(match, words):
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    port = Made(lambda self, x: self.act(self.fc(x)), fc=nn.Linear(4, 3), act=nn.ReLU())
+    with pytest.raises(MatchError, match=re.escape(words)):
+        modlab.compare(net, port, match=match)(torch.randn(2, 4))
+
+
+def test_other_shapes():
+    comparison = modlab.compare(nn.Linear(4, 3), nn.Linear(4, 2))(torch.randn(2, 4))
+    assert comparison.headline == "The two models give different things: (2, 3) float32 and (2, 2) float32."
+    assert comparison.differs and comparison[""].max_abs is None
+
+
+def test_other_modes_are_said():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+    text = str(modlab.compare(net, copy.deepcopy(net).eval())(torch.randn(2, 4)))
+    assert "1: in training mode in the left model alone. Write .eval() for both, and compare again." in text
+
+
+def test_calls_of_two_models_one_by_one():
+    def twice():
+        return Made(lambda self, x: self.l(self.l(x).relu()), l=nn.Linear(4, 4))
+
+    left = twice()
+    comparison = modlab.compare(left, copy.deepcopy(left))(torch.randn(2, 4))
+    assert comparison["l"].called_left == comparison["l"].called_right == 2 and comparison["l"].count == 16
+
+
+def test_an_exception_of_either_comes_out():
+    good, bad = nn.Linear(4, 4), Made(lambda self, x: 1 / 0, l=nn.Linear(4, 4))
+    x = torch.randn(2, 4)
+    for pair in ((good, bad), (bad, good)):
+        before = [fingerprint(one, x) for one in pair]
+        with pytest.raises(ZeroDivisionError):
+            modlab.compare(*pair)(x)
+        assert [fingerprint(one, x) for one in pair] == before
+
+
+# ---- the door ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_forgotten_second_call():
+    net = nn.Linear(1, 1)
+    assert str(modlab.compare(net)) == "nothing has run yet: modlab.compare(net)(x)"
+    assert str(modlab.compare(net, net)) == "nothing has run yet: modlab.compare(left, right)(x)"
+
+
+def test_wrong_questions_teach():
+    net = nn.Linear(4, 4)
+    with pytest.raises(NotAModuleError, match=r"modlab\.compare"):
+        modlab.compare(torch.zeros(3))
+    with pytest.raises(NotAModuleError):
+        modlab.compare(net, "net")
+    with pytest.raises(QuestionError, match="two models"):
+        modlab.compare(net, match={})
+    with pytest.raises(UnrepeatableInputError, match="read only once"):
+        modlab.compare(net)(one for one in [1])
+    with pytest.raises(LazyModelError, match="Run the model once before"):
+        modlab.compare(nn.LazyLinear(3))(torch.randn(2, 4))
+    with pytest.raises(PathNotFoundError, match="Nearest"):
+        modlab.compare(nn.Sequential(net))(torch.randn(4))["00"]
+
+
+def test_names_that_are_hostile():
+    net = nn.Sequential()
+    for name in ("<script>alert(1)</script>", "a\nb", "‮x", "$x^2$", "l" * 300):
+        net.add_module(name, nn.Linear(4, 4))
+    comparison = modlab.compare(net)(torch.randn(4))
+    assert len(str(comparison).splitlines()) < 25 and "<script>alert" not in comparison.html(bundle=False)
+
+
+def test_text_is_stable():
+    net, x = chain(), torch.randn(16, 4)
+    first, second = (modlab.compare(net)(x) for _ in range(2))
+    assert str(first) == str(second) and first.html() == second.html() and repr(first) == str(first)
+
+
+def test_tables_and_data():
+    comparison = modlab.compare(chain())(torch.randn(16, 4))
+    table = comparison.to_pandas()
+    assert list(table["path"]) == comparison.paths and table["max_abs"].max() > 0
+    assert [row.path for row in comparison.find(type=nn.Linear)] == ["0", "5"] and len(comparison) == 7
+    assert [row.path for row in comparison.find("?", differs=False)] == ["0"]

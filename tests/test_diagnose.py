@@ -1,0 +1,517 @@
+"""What `diagnose` finds in a model at rest: each mistake once, where it is, with a fix that works; and nothing where there is none."""
+
+import gc
+import inspect
+import re
+import warnings
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import modlab
+from modlab.errors import BatchError, GoneError, NotAModuleError, NotAnOptimizerError
+from modlab.inspection.findings import catalogue
+from tests import test_identity as identity
+from tests import zoo
+from tests.architectures import ARCHITECTURES
+
+
+def net():
+    return nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+
+
+def sgd(model, **options):
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.1, **options})
+
+
+def kinds(model, *arguments):
+    return [(one.path, one.kind) for one in modlab.diagnose(model, *arguments).findings]
+
+
+def only(model, *arguments):
+    (found,) = modlab.diagnose(model, *arguments).findings
+    return found
+
+
+def notes(model, *arguments):
+    return {(one.path, one.kind): one for one in modlab.diagnose(model, *arguments).notes}
+
+
+# ---- registration --------------------------------------------------------------------------------------------------------------
+
+
+def test_hidden_modules_are_found_and_the_fix_registers_them():
+    model = net()
+    model.adapters = [nn.Linear(2, 2) for _ in range(3)]
+    found = only(model)
+    assert (found.path, found.module, found.severity, found.certain) == ("adapters", "", "broken", True)
+    assert found.sentence == "adapters (3 Linear) are hidden in a list, so they do not train, and are neither moved nor saved"
+    exec(found.fix, {"self": model, "nn": nn})
+    assert modlab.diagnose(model).findings == () and len(list(model.parameters())) == 10
+
+
+def test_hidden_weights_that_an_optimizer_holds_do_train():
+    model = net()
+    model.adapters = [nn.Linear(2, 2)]
+    found = only(model, torch.optim.SGD([*model.parameters(), *model.adapters[0].parameters()], lr=0.1))
+    assert found.severity == "careful" and "trained by SGD #0, but not moved" in found.what
+
+
+def test_what_hides_without_weights_is_less():
+    model = net()
+    model.activations, model.drop = [nn.ReLU()], [nn.Dropout()]
+    assert kinds(model) == [("drop", "hidden in a list")]
+    assert ("activations", "hidden in a list") in notes(model)
+
+
+def test_plain_tensors_should_be_buffers():
+    model = net()
+    model.scale, model.lost = torch.ones(3), nn.Parameter(torch.ones(3)).to(torch.float64)
+    found = modlab.diagnose(model).findings
+    assert [(one.path, one.kind, one.severity) for one in found] == [
+        ("lost", "no longer a parameter", "broken"),
+        ("scale", "should be a buffer", "careful"),
+    ]
+    for one in found:
+        exec(one.fix, {"self": model, "nn": nn})
+    assert modlab.diagnose(model).findings == () and "scale" in model.state_dict() and isinstance(model.lost, nn.Parameter)
+
+
+def test_a_switch_that_is_none():
+    model = net()
+    model[0].requires_grad = False
+    found = only(model)
+    assert found.path == "0" and "freezes nothing: 2 of 2 parameters are trained" in found.what
+    exec(found.fix, {"model": model})
+    assert not model[0].weight.requires_grad and modlab.diagnose(model).findings == ()
+    model[2].weight.require_grad = False
+    found = only(model)
+    assert (found.path, found.kind) == ("2.weight", "misspelt requires_grad")
+    exec(found.fix, {"model": model})
+    assert not model[2].weight.requires_grad and modlab.diagnose(model).findings == ()
+
+
+def test_a_switch_that_says_what_is_so_is_no_finding():
+    model = net().requires_grad_(False)
+    model[0].requires_grad = False
+    assert modlab.diagnose(model).findings == ()
+
+
+def test_a_misspelt_constructor():
+    class Typo(nn.Module):
+        def _init_(self):
+            self.fc = nn.Linear(2, 2)
+
+    assert kinds(Typo()) == [("", "misspelt constructor")]
+
+
+def test_super_forgotten_below():
+    assert ("forgot", "never initialised") in kinds(zoo.named("forgot_super_below").build())
+
+
+# ---- optimizers ----------------------------------------------------------------------------------------------------------------
+
+
+def test_missing_parameters_are_told_by_module():
+    model = nn.ModuleDict({"backbone": net(), "head": nn.Linear(2, 2), "norm": nn.LayerNorm(2)})
+    optimizer = torch.optim.AdamW([*model["head"].parameters(), model["norm"].weight])
+    found = modlab.diagnose(model, optimizer).findings
+    assert [one.path for one in found] == ["backbone", "norm.bias"]
+    assert found[0].places == ("backbone.0.weight", "backbone.0.bias", "backbone.2.weight", "backbone.2.bias")
+    assert found[0].sentence == "backbone (4 parameters) is in no group of AdamW, so no step changes it"
+    for one in found:
+        exec(one.fix, {"model": model, "optimizer": optimizer})
+    assert modlab.diagnose(model, optimizer).findings == ()
+
+
+def test_frozen_ones_need_no_optimizer():
+    model = net()
+    model[0].requires_grad_(False)
+    assert kinds(model, torch.optim.SGD(model[2].parameters(), lr=0.1)) == []
+
+
+def test_one_of_several_optimizers_is_enough():
+    model = net()
+    assert kinds(model, [torch.optim.SGD(model[0].parameters(), lr=0.1), torch.optim.Adam(model[2].parameters())]) == []
+
+
+def test_one_name_in_many_modules_is_one_finding():
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(6)))
+    found = only(model, torch.optim.SGD([layer.weight for layer in model], lr=0.1))
+    assert found.subject == "6 parameters named bias" and found.path == "" and len(found.places) == 6
+
+
+def test_old_copies():
+    model = net()
+    optimizer = sgd(model)
+    model[2] = nn.Linear(3, 2)
+    found = only(model, optimizer)
+    assert (found.path, found.kind) == ("2", "replaced since") and found.fix.startswith("optimizer = torch.optim.SGD(")
+    assert kinds(model, eval(found.fix.partition(" = ")[2], {"torch": torch, "model": model})) == []
+
+
+def test_another_models_parameters_are_a_note_alone():
+    model, other = net(), nn.Linear(7, 7)
+    optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+    assert kinds(model, optimizer) == [] and ("", "not of this model") in notes(model, optimizer)
+
+
+def test_held_twice():
+    model = net()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        twice = torch.optim.SGD([*model.parameters(), model[0].weight], lr=0.1)
+    found = only(model, twice)
+    assert (found.path, found.severity) == ("0.weight", "broken") and "2 times in SGD #0" in found.what
+    found = only(model, [sgd(model), torch.optim.Adam(model[0].parameters())])
+    assert (found.path, found.severity) == ("0", "careful") and "in SGD #0 and in Adam #0" in found.what
+
+
+APART = ("Optimizer", "SparseAdam", "LBFGS")
+OPTIMIZERS = [name for name in dir(torch.optim) if inspect.isclass(getattr(torch.optim, name)) and name not in APART]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("gradient", ["none", "zero", "left"])
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_frozen_but_moved_is_said_just_when_a_step_moves_it(name, decay, gradient, warm):
+    """The oracle is the step itself, of each of torch's optimizers."""
+    make = getattr(torch.optim, name)
+    if decay and "weight_decay" not in inspect.signature(make).parameters:
+        pytest.skip("knows no weight decay")
+    torch.manual_seed(0)
+    model = nn.ParameterDict({"frozen": nn.Parameter(torch.randn(3, 3)), "free": nn.Parameter(torch.randn(3, 3))})
+    options = {"weight_decay": decay} if "weight_decay" in inspect.signature(make).parameters else {}
+    optimizer = make(model.parameters(), lr=0.1, **options)
+    for _ in range(2 * warm):
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(3, 3)
+        optimizer.step()
+    model.frozen.requires_grad_(False)
+    model.frozen.grad = {"none": None, "zero": torch.zeros(3, 3), "left": torch.ones(3, 3)}[gradient]
+    model.free.grad = torch.randn(3, 3)
+    said = [one.path for one in modlab.diagnose(model, optimizer).findings]
+    before = model.frozen.clone()
+    optimizer.step()
+    assert said == ([] if torch.equal(before, model.frozen) else ["frozen"])
+
+
+def test_the_fix_of_a_frozen_one_keeps_it_still():
+    model = net()
+    optimizer = sgd(model, weight_decay=0.1)
+    model(torch.ones(2, 4)).sum().backward()
+    model[0].requires_grad_(False)
+    found = only(model, optimizer)
+    assert found.path == "0" and found.sentence.startswith("0 (2 parameters) is frozen, and the next step of SGD #0 moves it all the same")
+    exec(found.fix, {"model": model})
+    assert kinds(model, optimizer) == [] and ("0", "frozen, in an optimizer") in notes(model, optimizer)
+
+
+def test_state_left_on_another_device():
+    model = net()
+    optimizer = sgd(model, momentum=0.9)
+    optimizer.state[model[0].weight]["momentum_buffer"] = torch.zeros(3, 4, device="meta")
+    assert kinds(model, optimizer) == [("0.weight", "state left behind")]
+
+
+def test_learning_rates_are_notes():
+    model = net()
+    groups = [{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters()}]
+    found = notes(model, torch.optim.SGD(groups, lr=0.1))
+    assert {("", "several learning rates"), ("", "learning rate 0")} <= found.keys()
+
+
+# ---- values, modes, devices, graphs, hooks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_not_finite(value):
+    model = net()
+    with torch.no_grad():
+        model[2].weight[0, 1] = value
+    found = only(model)
+    assert (found.path, found.kind, found.severity) == ("2.weight", "not finite", "broken")
+    assert f"1 {'NaN' if value != value else 'Inf'} among 6 numbers" in found.what
+
+
+def test_a_mask_may_hold_infinities_and_no_nan():
+    model = net()
+    model.register_buffer("mask", torch.full((3, 3), -float("inf")).triu(1))
+    assert kinds(model) == []
+    model.mask[0, 0] = float("nan")
+    assert kinds(model) == [("mask", "not finite")]
+
+
+def test_zero_weights():
+    model = net()
+    nn.init.zeros_(model[2].weight)
+    found = only(model)
+    assert (found.path, found.severity) == ("2.weight", "careful")
+    exec(found.fix, {"model": model, "nn": nn})
+    assert kinds(model) == []
+    nn.init.zeros_(model[0].weight), nn.init.zeros_(model[2].weight)
+    assert only(model).severity == "broken"
+
+
+MEANT = [nn.LayerNorm(4).requires_grad_(False), nn.Embedding(5, 1), nn.ParameterDict({"pos_embed": torch.zeros(1, 4, 8)})]
+
+
+@pytest.mark.parametrize("zero", MEANT)
+def test_zeros_that_are_meant(zero):
+    for parameter in zero.parameters():
+        nn.init.zeros_(parameter)
+    assert kinds(zero) == []
+
+
+def test_frozen_batch_norm_that_moves():
+    body = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.BatchNorm2d(4)).requires_grad_(False)
+    model = nn.ModuleDict({"body": body, "tail": nn.BatchNorm2d(4)})
+    found = only(model)
+    assert found.path == "body" and found.sentence.startswith("body (2 BatchNorm2d) has frozen weights, but is in training mode")
+    before = body[1].running_mean.clone()
+    body(torch.randn(2, 1, 5, 5))
+    assert not torch.equal(before, body[1].running_mean)
+    exec(found.fix, {"model": model, "nn": nn})
+    assert kinds(model) == [] and model["tail"].training and not body[1].training
+
+
+STILL = [nn.BatchNorm1d(3, track_running_stats=False), nn.BatchNorm1d(3, momentum=0.0), nn.BatchNorm1d(3).eval(), nn.InstanceNorm1d(3)]
+
+
+@pytest.mark.parametrize("norm", STILL)
+def test_frozen_norms_that_stay(norm):
+    assert kinds(norm.requires_grad_(False)) == []
+
+
+def test_mixed_devices():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3), nn.Linear(3, 2, device="meta"))
+    assert kinds(model) == [("2", "no values yet")]
+    assert kinds(net().to("meta")) == []
+
+
+def test_a_buffer_with_a_graph():
+    from modlab.lessons.note import RunningMean
+
+    model = RunningMean(4)
+    model(torch.ones(4))
+    assert kinds(model) == []
+    model(torch.ones(4, requires_grad=True))
+    found = only(model)
+    assert (found.path, found.kind, found.severity) == ("mean", "carries a graph", "broken")
+    exec(found.fix, {"model": model})
+    assert kinds(model) == [] and model.mean.grad_fn is None
+
+
+def hook(*_):
+    return None
+
+
+def test_doubled_hooks_and_the_fix():
+    model = net()
+    model[0].register_forward_hook(hook)
+    assert kinds(model) == []
+    model[0].register_forward_hook(hook)
+    found = only(model)
+    assert found.path == "0" and "forward hook hook twice" in found.what
+    exec(found.fix, {"modlab": modlab, "model": model})
+    assert kinds(model) == [] and not model[0]._forward_hooks
+
+
+def test_hooks_left_by_an_earlier_run_of_a_cell():
+    model = net()
+    cell = compile("def probe(*_): ...\nmodel[2].register_forward_hook(probe)", "<ipython-input-3-0a1b2c>", "exec")
+    room = {"model": model, "__name__": "__main__"}
+    exec(cell, room)
+    assert kinds(model) == []
+    exec(compile("def probe(*_): ...\nmodel[2].register_forward_hook(probe)", "<ipython-input-3-0a1b2c>", "exec"), room)
+    found = modlab.diagnose(model).findings
+    assert [one.path for one in found] == ["2"] and found[0].kind in ("left-over hook", "doubled hook")
+
+
+# ---- notes ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_notes_are_asked_for_and_change_no_verdict():
+    model = nn.Sequential(
+        nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(1.0), nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4), nn.Linear(4, 4)
+    )
+    model[3].register_full_backward_hook(hook)
+    nn.init.normal_(model[5].weight, std=100.0)
+    model[1].eval()
+    result = modlab.diagnose(model)
+    assert result.findings == () and result.verdict == "fine" and result.headline.startswith("Nothing found in Sequential")
+    assert {(one.path, one.kind) for one in result.notes} == {
+        ("0", "bias before a norm"), ("2", "dropout 1"), ("4", "in place after a hook"), ("6", "nothing between"),
+        ("5.weight", "wild scale"), ("1", "mixed modes"),
+    }  # fmt: skip
+    assert not any(one.certain for one in result.notes)
+
+
+def test_many_notes_of_a_kind_are_one():
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)) for _ in range(9)))
+    (note,) = modlab.diagnose(model).notes
+    assert note.what.endswith("; and 8 more places like it") and len(note.places) == 9
+
+
+# ---- no false alarm ------------------------------------------------------------------------------------------------------------
+
+_GIVEN = {
+    "in_features": 4, "out_features": 4, "in_channels": 4, "out_channels": 4, "kernel_size": 3, "num_features": 4, "normalized_shape": 4,
+    "num_groups": 2, "num_channels": 4, "embed_dim": 4, "num_heads": 2, "d_model": 4, "nhead": 2, "num_embeddings": 5,
+    "embedding_dim": 4, "input_size": 4, "hidden_size": 4, "in1_features": 4, "in2_features": 4, "n_classes": 20, "cutoffs": [5, 10],
+    "padding": 1, "num_layers": 2, "output_size": 2, "upscale_factor": 2, "downscale_factor": 2, "size": 4, "min_val": 0, "lower": 0,
+    "threshold": 0.1, "value": 0.2, "groups": 2, "dim": 1, "unflattened_size": (2, 2), "num_parameters": 4, "output_ratio": 0.5,
+}  # fmt: skip
+
+
+def torchs_own():
+    for name, cls in inspect.getmembers(nn, inspect.isclass):
+        if not issubclass(cls, nn.Module) or name in ("Module", "Container", "DataParallel", "RNN", "GRU", "LSTM") or "Transformer" in name:
+            continue
+        needed = [p.name for p in inspect.signature(cls).parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+        needed += ["output_size"] if name.startswith("Fractional") else []
+        if set(needed) <= _GIVEN.keys():
+            yield pytest.param(cls, {key: _GIVEN[key] for key in needed}, id=name)
+
+
+LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.RNN, nn.GRU, nn.LSTM)
+OWN = [
+    *torchs_own(),
+    *(pytest.param(lambda cls=cls: cls(8, 2), {}, id=cls.__name__) for cls in LAYERS),
+    pytest.param(lambda: nn.Transformer(8, 2, 2, 2, 16), {}, id="Transformer"),
+]
+
+
+def test_most_of_torchs_own_are_tried():
+    assert len(OWN) > 100
+
+
+@pytest.mark.parametrize(("make", "options"), OWN)
+def test_torchs_own_modules_raise_no_alarm(make, options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = nn.Sequential(make(**options))
+    optimizer = [sgd(model)] if list(model.parameters()) else None
+    assert modlab.diagnose(model, optimizer).findings == () and modlab.diagnose(model.eval()).findings == ()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_known_architectures_raise_no_alarm(name):
+    torch.manual_seed(0)
+    model = ARCHITECTURES[name][0]()
+    result = modlab.diagnose(model, torch.optim.AdamW(model.parameters()))
+    assert result.findings == () and result.verdict == "fine", str(result)
+
+
+QUIET = ["mlp", "cnn", "lstm", "tied_weight", "reused_module", "meta", "lazy", "tied_blocks", "parametrized", "weight_norm_legacy",
+         "spectral_norm_legacy", "pruned", "pruned_for_good", "quantized_dynamic", "quantized_static", "observed", "scripted", "traced",
+         "compiled", "fx_graph", "averaged", "data_parallel", "distributed_like", "sparse", "nested", "dtypes"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_odd_but_healthy_modules_raise_no_alarm(name):
+    assert modlab.diagnose(zoo.named(name).build()).findings == ()
+
+
+# ---- look, don't touch ---------------------------------------------------------------------------------------------------------
+
+
+def faces(result):
+    return str(result), result.headline, result.html(), result.html(bundle=False), result.to_dict(), repr(result.records)
+
+
+@pytest.mark.parametrize("case", zoo.CASES, ids=str)
+def test_looking_changes_nothing_and_says_the_same_twice(case):
+    model = case.build()
+    before = identity.everything(model)
+    first, second = faces(modlab.diagnose(model)), faces(modlab.diagnose(model))
+    assert identity.everything(model) == before
+    assert first == second
+    assert not re.search(r"0x[0-9a-f]{6,}", first[0]) and first[0].startswith(first[1])
+    assert "<img src=x" not in first[3] and "<script>alert" not in first[3]
+
+
+def test_looking_takes_no_gradient_and_no_optimizer_state():
+    model = net()
+    optimizer = sgd(model, momentum=0.9)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    state = {id(key): {name: (id(value), value.clone()) for name, value in entry.items()} for key, entry in optimizer.state.items()}
+    grads = [id(p.grad) for p in model.parameters()]
+    modlab.diagnose(model, optimizer)
+    assert [id(p.grad) for p in model.parameters()] == grads
+    for key, entry in optimizer.state.items():
+        assert all(id(value) == state[id(key)][name][0] and torch.equal(value, state[id(key)][name][1]) for name, value in entry.items())
+
+
+def test_the_model_is_freed():
+    model = net()
+    model.adapters = [nn.Linear(2, 2)]
+    optimizer = sgd(model)
+    result = modlab.diagnose(model, optimizer)
+    watched = [weakref.ref(thing) for thing in (model, model.adapters[0], model[0].weight)]
+    del model, optimizer
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * 3
+    assert str(result).startswith("1 finding: adapters") and result.html()
+    with pytest.raises(GoneError):
+        result._alive("this")
+
+
+# ---- the result ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_worst_comes_first_and_faces_say_the_same():
+    model = net()
+    model.mask = torch.ones(2)
+    model[0].weight.data[0, 0] = float("nan")
+    result = modlab.diagnose(model)
+    assert [one.severity for one in result.findings] == ["broken", "careful"] and result.verdict == "broken"
+    assert result.headline.startswith("2 findings: 0.weight holds 1 NaN among 12 numbers")
+    assert str(result).splitlines()[2].startswith("0.weight  not finite")
+    page = result.html(bundle=False)
+    assert all(one.path in page and one.kind in page for one in result.findings) and "register_buffer" in page
+    assert [row["path"] for row in result.to_dict()["records"]] == ["0.weight", "mask"]
+
+
+def test_nothing_found_says_what_was_looked_at():
+    text = str(modlab.diagnose(net()))
+    assert text.startswith(
+        "Nothing found in Sequential: 10 kinds of mistakes looked for in 4 modules, 4 parameters and 0 buffers."
+    )
+    model = net()
+    assert modlab.diagnose(model, sgd(model)).headline.startswith("Nothing found in Sequential: 14 kinds")
+
+
+def test_a_check_that_cannot_be_made_is_said(monkeypatch):
+    def broken(_):
+        raise RuntimeError("no such kernel\nmore")
+        yield
+
+    monkeypatch.setattr(catalogue, "FINDINGS", (broken,))
+    assert "not seen: broken: not checked, RuntimeError: no such kernel" in str(modlab.diagnose(net()))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"batch": (1, 2)}, BatchError, r"without a loss=.*\n.*loss=nn\.CrossEntropyLoss\(\)"),
+        ({"loss": nn.MSELoss()}, BatchError, "without a batch="),
+        ({"batch": torch.ones(2), "loss": nn.MSELoss()}, BatchError, "batch= got a Tensor, and needs a pair"),
+        ({"batch": (1, 2, 3), "loss": nn.MSELoss()}, BatchError, "a tuple of 3"),
+        ({"batch": (1, 2), "loss": nn.MSELoss}, BatchError, r"the class MSELoss itself.*\n.*nn\.MSELoss\(\)"),
+        ({"batch": (1, 2), "loss": "mse"}, BatchError, "loss= got a str"),
+        ({"optimizer": 3}, NotAnOptimizerError, "an? int"),
+    ],
+)
+def test_bad_arguments_are_told_what_to_do(options, error, text):
+    with pytest.raises(error, match=text):
+        modlab.diagnose(net(), **options)
+
+
+def test_what_is_no_module_is_told_what_to_do():
+    with pytest.raises(NotAModuleError, match=r"modlab\.diagnose\(nn\.ModuleList"):
+        modlab.diagnose([net()])
