@@ -504,6 +504,7 @@ MESSAGES = {
         (RuntimeError, "device"),
     "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same": (RuntimeError, "device"),
     "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.": (TypeError, "device"),
+    "CUDA error: device-side assert triggered\nCUDA kernel errors might be reported later": (RuntimeError, "device"),
     "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.": (RuntimeError, "device"),
 }  # fmt: skip
 
@@ -605,6 +606,30 @@ def test_a_path_in_a_large_model_is_found_quickly():
     start = time.perf_counter()
     explained(lambda: model(x))
     assert time.perf_counter() - start < 5    # a fraction of a second; a busy machine is not the subject
+
+
+def test_errors_of_traced_and_wrapped_models():
+    big = big_net()
+    result = explained(lambda: modlab.trace(big)(R(5)))
+    assert result.headline == "net.l1 got 2 numbers and has weights for 3. BigNet stopped there: input (2,), weight (3, 1)."
+    assert explained(lambda: nn.DataParallel(Net())(R(2, 5))).records[-1].path == "module.l0"
+    graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4)))
+    assert explained(lambda: graph(R(2, 3))).headline.startswith("1 (Linear) got rows of 3 numbers and has weights for 4.")
+
+
+def test_a_branch_before_makes_no_promise():
+    """What ran in a branch is not known, so it is neither listed nor blamed."""
+
+    class Branching(Small):
+        def forward(self, x):
+            if x.sum() > 100:
+                x = self.l0(x)
+            return self.l1(x)
+
+    net = Branching()
+    result = explained(lambda: net(R(4)))
+    assert [step.path for step in result.records] == ["", "l1"]
+    assert [fix.code for fix in result.fixes] == ["self.l1 = MyLinear(4, 1)"]
 
 
 # ---- which error -------------------------------------------------------------------------------------------------------------

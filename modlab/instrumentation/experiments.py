@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection import stores
+from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.subject import Held, Site, Subject
 from modlab.instrumentation import batches, leaks
@@ -77,9 +78,7 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
 def _notes(bench: Bench) -> tuple[FindingRecord, ...]:
     """What is to be said of this batch."""
     first = next((tensor for tensor in batches.tensors(bench.inputs) if tensor.dim()), None)
-    norm = next(
-        (site for site in bench.subject.sites if issubclass(type(site.module), nn.modules.batchnorm._BatchNorm) and site.training), None
-    )
+    norm = next((site for site in bench.subject.sites if issubclass(type(site.module), BATCH_NORMS) and site.training), None)
     if first is None or norm is None or first.shape[0] != 1:
         return ()
     return (
@@ -342,7 +341,7 @@ def leak(bench: Bench) -> ExperimentRecord:
 
 
 def _uses_batch(site: Site) -> bool:
-    return issubclass(type(site.module), nn.modules.batchnorm._BatchNorm) and site.own("_buffers").get("running_mean") is None
+    return issubclass(type(site.module), BATCH_NORMS) and site.own("_buffers").get("running_mean") is None
 
 
 # ---- the same again ------------------------------------------------------------------------------------------------------------

@@ -187,7 +187,9 @@ def _before(call: Call, inner: Call, depth: int) -> Iterator[Step]:
         ran = earlier.before(call, inner)
     except Exception:  # noqa: BLE001 - source code that is not what it seems
         return
-    for name, module, taken, given in ran[-BEFORE:]:
+    left = len(ran) - BEFORE
+    for place, (name, module, taken, given) in enumerate(ran[-BEFORE:]):
+        more = f"{format.plural(left, 'call')} before it are not listed" if left > 0 and place == 0 else ""
         inputs, outputs = (_shaped(shape) for shape in (taken, given))
         if module is None:
             yield Step(
@@ -197,7 +199,7 @@ def _before(call: Call, inner: Call, depth: int) -> Iterator[Step]:
         path = None if call.path is None else calls.join(call.path, name)
         yield Step(
             path, name.rpartition(".")[2] if path is not None else name, type(module).__name__, marks.category(type(module)), depth,
-            inputs, outputs, _tensors(module), stopped=False, said="ran",
+            inputs, outputs, _tensors(module), stopped=False, said="ran", note=more,
         )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def explain(error: BaseException | None = None) -> Explanation:
     ...     net(torch.zeros(5))
     ... except RuntimeError as error:
     ...     print(explain(error).headline)
-    0 got 5 numbers and has weights for 4. Sequential stopped there: input (5,), weight (3, 4).
+    0 (Linear) got 5 numbers and has weights for 4. Sequential stopped there: input (5,), weight (3, 4).
     """
     found = _last() if error is None else error
     if not isinstance(found, BaseException):

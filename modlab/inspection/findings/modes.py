@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
+from torch import nn
 
+from modlab.inspection.findings.families import AVERAGING, DROPOUTS
 from modlab.inspection.findings.grouping import Whole, cover
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.records.finding import FindingRecord
@@ -14,7 +14,7 @@ from modlab.records.finding import FindingRecord
 
 def _keeps_averages(site: Site) -> bool:
     """Whether a forward pass in training mode would move its running statistics."""
-    if not issubclass(type(site.module), _NormBase):
+    if not issubclass(type(site.module), AVERAGING):
         return False
     return site.own("_buffers").get("running_mean") is not None and site.held.get("momentum") != 0.0
 
@@ -23,9 +23,9 @@ def frozen_norms(subject: Subject) -> Iterator[FindingRecord]:
     """BatchNorm whose weights are frozen, and whose running statistics go on moving."""
     norms = [site for site in subject.sites if _keeps_averages(site)]
     flagged = [site for site in norms if site.training and _is_frozen(site)]
-    types = {site.type for site in flagged}
-    for group in cover([Whole(site) for site in flagged], [Whole(site) for site in norms], types.pop() if len(types) == 1 else "norm"):
-        each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model")
+    types = sorted({site.type for site in flagged})
+    for group in cover([Whole(site) for site in flagged], [Whole(site) for site in norms], types[0] if len(types) == 1 else "norm"):
+        each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model", types)
         yield FindingRecord(
             group.path, group.site.path, "frozen, but moves", "careful", group.words,
             f"{group.verb('has', 'have')} frozen weights, but {group.verb('is', 'are')} in training mode: running_mean and running_var "
@@ -37,10 +37,12 @@ def frozen_norms(subject: Subject) -> Iterator[FindingRecord]:
         )  # fmt: skip
 
 
-def _each(root: str) -> str:
+def _each(root: str, types: list[str]) -> str:
+    names = [f"nn.{name}" for name in types if hasattr(nn, name)] or ["nn.BatchNorm1d", "nn.BatchNorm2d", "nn.BatchNorm3d"]
+    classes = names[0] if len(names) == 1 else f"({', '.join(names)})"
     return (
         f"for module in {root}.modules():\n"
-        f"    if isinstance(module, nn.modules.batchnorm._NormBase) and not any(p.requires_grad for p in module.parameters()):\n"
+        f"    if isinstance(module, {classes}) and not any(p.requires_grad for p in module.parameters()):\n"
         f"        module.eval()"
     )
 
@@ -74,7 +76,7 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
 def dropouts(subject: Subject) -> Iterator[FindingRecord]:
     """Dropout that drops nothing, or everything."""
     for site in subject.sites:
-        if not issubclass(type(site.module), _DropoutNd):
+        if not issubclass(type(site.module), DROPOUTS):
             continue
         p = site.held.get("p")
         if type(p) in (int, float) and p in (0, 1):

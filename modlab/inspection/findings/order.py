@@ -7,15 +7,14 @@ from itertools import pairwise
 
 from torch import nn
 from torch.nn import Module
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd
 
 from modlab.inspection import stores
+from modlab.inspection.findings.families import AVERAGING, CONVOLUTIONS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.records.finding import FindingRecord
 
 Pair = tuple[Site, str, Module, str, Module]
-_AFFINE = (nn.Linear, _ConvNd)
+_AFFINE = (nn.Linear, *CONVOLUTIONS)
 
 
 def pairs(subject: Subject) -> Iterator[Pair]:
@@ -37,7 +36,7 @@ def _path(site: Site, name: str) -> str:
 def bias_before_norm(subject: Subject) -> Iterator[FindingRecord]:
     """A bias that the norm behind it takes out again."""
     for site, a, first, b, second in pairs(subject):
-        if not (issubclass(type(first), _AFFINE) and issubclass(type(second), _NormBase)):
+        if not (issubclass(type(first), _AFFINE) and issubclass(type(second), AVERAGING)):
             continue
         if stores.contents(first).get("_parameters", {}).get("bias") is not None:
             path = _path(site, a)

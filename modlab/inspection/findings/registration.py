@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn import Module, Parameter
-from torch.nn.modules.dropout import _DropoutNd
 
 from modlab import format
 from modlab.inspection import stores
+from modlab.inspection.findings.families import DROPOUTS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
 from modlab.records.finding import FindingRecord, Severity
@@ -89,7 +89,7 @@ def _of_weights(subject: Subject, hidden: list[Any], ghost: Ghost) -> tuple[Seve
         return "broken", f"so {'they do' if many else 'it does'} not train, and {'are' if many else 'is'} neither moved nor saved"
     if tensors:
         return "careful", "neither moved nor saved"
-    if any(issubclass(type(module), _DropoutNd) for module in modules):
+    if any(issubclass(type(module), DROPOUTS) for module in modules):
         return "broken", "eval() does not reach it, so it goes on dropping"
     return "note", "train() and eval() do not reach it, and the tree does not show it"
 

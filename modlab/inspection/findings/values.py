@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import Module
 
 from modlab import format
-from modlab.inspection import marks
+from modlab.inspection import marks, stores
+from modlab.inspection.findings.families import TRANSPOSED
 from modlab.inspection.findings.grouping import cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
@@ -101,7 +102,9 @@ def _in_a_row(members: tuple[object, ...]) -> bool:
     for parent in {id(site.parent): site.parent for site in sites if site.parent is not None}.values():
         if not issubclass(type(parent.module), nn.Sequential):
             continue
-        with_weights = [child for child in parent.own("_modules").values() if child is not None and child._parameters]
+        with_weights = [
+            child for child in parent.own("_modules").values() if child is not None and stores.contents(child).get("_parameters")
+        ]
         if any(id(a) in zero and id(b) in zero for a, b in pairwise(with_weights)):
             return True
     return False
@@ -144,6 +147,6 @@ def _inputs(held: Held) -> int:
     shape = [int(size) for size in held.tensor.shape]
     if marks.category(type(held.site.module)) == "own" and not issubclass(type(held.site.module), _MATRICES):
         return max(1, min(shape))
-    if issubclass(type(held.site.module), (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+    if issubclass(type(held.site.module), TRANSPOSED):
         return max(1, shape[0] * math.prod(shape[2:]))
     return max(1, math.prod(shape[1:]))

@@ -247,7 +247,7 @@ def _followed(node: ast.expr, module: Module) -> Any:
 def forward_of(cls: type) -> ast.FunctionDef | None:
     """The source of a class's ``forward`` as a tree, if it can be had."""
     forward = next((vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)), None)
-    if not inspect.isfunction(forward) or forward.__module__.startswith("torch.nn.modules.module"):
+    if not inspect.isfunction(forward) or str(forward.__module__).startswith("torch.nn.modules.module"):
         return None
     code = forward.__code__
     source, first = linecache.getlines(code.co_filename), code.co_firstlineno

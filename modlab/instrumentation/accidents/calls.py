@@ -49,6 +49,11 @@ class Call:
         return type(self.module).__name__
 
     @property
+    def label(self) -> str:
+        """How a sentence calls the module: its place, with the class where that is a bare number; or its class."""
+        return f"{self.place} ({self.type})" if self.place.isdigit() else self.place or self.type
+
+    @property
     def code_frame(self) -> Frame | None:
         """The innermost frame of this call that is the module's own method, and not the machinery of calling."""
         own = [frame for frame in self.frames if frame.owner is self.module and frame.function not in (*_CALLS, "inner")]

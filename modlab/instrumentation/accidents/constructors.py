@@ -38,7 +38,7 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
         (("line", frame.text),) if frame is not None else (),
         (Fix("Put it first in the constructor:",
             f"class {name}(nn.Module):\n    def __init__(self, ...):\n        super().__init__()\n        "
-            f"{'...' if frame is None else frame.text}"),),
+            f"{'...' if frame is None or late else frame.text}"),),
     )  # fmt: skip
 
 

@@ -35,8 +35,7 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
             end = f", in {owner}" if owner else ""
             fixes.append(
                 Fix(
-                    f"{'Or let' if fixes else 'Let'} {scene.failing.place or scene.failing.type} take "
-                    f"{format.plural(given, 'channel')}{end}:",
+                    f"{'Or let' if fixes else 'Let'} {scene.failing.label} take {format.plural(given, 'channel')}{end}:",
                     line,
                 )
             )

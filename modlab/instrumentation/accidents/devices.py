@@ -154,6 +154,19 @@ def _saved_elsewhere(scene: Scene, match: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+def _assertion(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"A check on the GPU failed{scene.within}: nearly always an index or a class number out of range.",
+        "The GPU reports late, so the line in the traceback may be a later one; and the process can use it no more.",
+        "a check on the GPU failed",
+        (),
+        (
+            Fix("Run the same on the CPU, after a restart of the kernel; there the error says what and where:", "model.cpu()(x.cpu())"),
+            Fix("Or have each step waited for, set before torch is imported:", "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'"),
+        ),
+    )
+
+
 def _to_numpy(scene: Scene, match: re.Match[str]) -> Verdict:
     device = match[1]
     name = scene.tensors[0].text if scene.tensors else "x"
@@ -199,6 +212,7 @@ FAMILIES = (
         _no_data),
     Family("lazy", (RuntimeError, ValueError), r"uninitialized parameter|UninitializedParameter", _lazy),
     Family("device", (AssertionError,), r"Torch not compiled with CUDA enabled", _no_cuda),
+    Family("device", _R, r"device-side assert triggered", _assertion),
     Family("device", _R, r"Found no NVIDIA driver|No CUDA GPUs are available", _no_driver),
     Family("device", _R, r"Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False", _saved_elsewhere),
     Family("device", (TypeError,), rf"can't convert {_D} device type tensor to numpy", _to_numpy),

@@ -82,11 +82,11 @@ def before(call: Call, inner: Call) -> list[tuple[str, Module | None, _Shape | N
 
 def _read(call: Call, inner: Call) -> Source:
     source = Source(call, inner)
-    if type(call.module) is nn.Sequential:
-        _sequence(source)
-    else:
-        _forward(source)
-    _infer(source)
+    try:
+        _sequence(source) if type(call.module) is nn.Sequential else _forward(source)
+        _infer(source)
+    except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
+        return Source(call, inner, certain=False)
     return source
 
 

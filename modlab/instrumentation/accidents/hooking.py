@@ -69,10 +69,10 @@ def _forward_caller(frame: Frame) -> tuple[Frame, str, Any, Module] | None:
     if hook is None or module is None:
         return None
     held = stores.contents(module)
-    ran = frame.names.get("result") is not None
+    ran, given = frame.names.get("result") is not None, callables.given(hook)[0]
     order = ("_forward_hooks", "_forward_pre_hooks") if ran else ("_forward_pre_hooks", "_forward_hooks")
     for store in order:
-        if any(known is hook for known in (held.get(store) or {}).values()):
+        if any(callables.given(known)[0] is given for known in (held.get(store) or {}).values()):
             return frame, _KINDS[store], hook, module
     return frame, "global hook", hook, module
 
@@ -128,7 +128,8 @@ def raised_in(scene: Scene) -> Verdict | None:
             (Fix("Leave None as it is:", "return tuple(None if g is None else ... for g in grad_inputs)"),),
         )  # fmt: skip
     return Verdict(
-        f"The {kind} {name} on {on} raised the {type(scene.error).__name__}: {format.cut(scene.message, 200)}", f"It stands at {where}.",
+        f"The {kind} {name} on {on} raised the {type(scene.error).__name__}: {format.cut(scene.message, 200).rstrip('.')}.",
+        f"It stands at {where}.",
         f"{kind} {name} raised", (("hook", f"{name}, {where}"), ("raised", error)), (),
     )  # fmt: skip
 

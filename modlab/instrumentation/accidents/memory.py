@@ -92,7 +92,7 @@ def _by_module(scene: Scene) -> list[tuple[str, str]]:
             sizes.append(
                 (
                     sum(map(_bytes, own)),
-                    call.place or call.type,
+                    call.label,
                     f"{format.plural(len(own), 'tensor')}, the largest {shown(tuple(largest.shape))}",
                 )
             )

@@ -35,7 +35,7 @@ def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[in
         owner, line = advice.assignment(scene, call.path, advice.constructor(call.module, expected, given))
         if line:
             end = f", in {owner}" if owner else ""
-            fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.place or call.type} take {format.plural(given, word)}{end}:", line))
+            fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.label} take {format.plural(given, word)}{end}:", line))
     return tuple(fixes)
 
 

@@ -104,10 +104,7 @@ class Scene:
     @property
     def subject(self) -> str:
         """How a sentence calls the innermost module: its path, or its class if it is the outermost one."""
-        call = self.failing
-        if call is None:
-            return ""
-        return f"{call.place} ({call.type})" if call.place.isdigit() else call.place or call.type
+        return self.failing.label if self.failing is not None else ""
 
     @property
     def stopped(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from modlab import format
@@ -19,6 +20,16 @@ COLUMNS = (
 MARKS: dict[str, Mark] = {
     "broken": "broken", "careful": "careful", "note": "", "passed": "fine", "failed": "broken", "unclear": "careful", "not run": "absent",
 }  # fmt: skip
+CHECKS = {
+    "gradients": "gradients arrive",
+    "leak": "samples stay apart",
+    "first loss": "first loss fits",
+    "repeat": "eval repeats itself",
+    "round trip": "state_dict suffices",
+    "overfit": "one batch is learnt",
+}
+"""Short names of checks, each true where it passes."""
+
 NAMED = 3  # findings in the headline
 TOLD = 240  # characters of each
 PLACES = 40  # dotted names in the details
@@ -28,9 +39,7 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
     """The whole sheet."""
     rows = [_finding(one) for one in record.findings]
     if record.experiments:
-        rows.append(
-            _heading("checks with the batch", _tally(record.experiments), all(one.outcome == "passed" for one in record.experiments))
-        )
+        rows.append(_heading("with the batch", _tally(record.experiments), all(one.outcome == "passed" for one in record.experiments)))
         rows += [_experiment(one) for one in record.experiments]
     if record.notes:
         rows.append(_heading("notes", f"{format.plural(len(record.notes), 'thing')} worth a look, none certain to be wrong", False))
@@ -86,28 +95,28 @@ def _foot(record: DiagnosisRecord) -> str:
 
 def _finding(one: FindingRecord, depth: int = 0) -> Row:
     return Row(
-        path=one.module, place=one.path or ROOT, name=one.kind, symbol=_symbol(one), mark=MARKS[one.severity], depth=depth,
+        path=one.module, place=one.path or ROOT, name=one.kind, mark=MARKS[one.severity], depth=depth,
         cells=_cells(one.path, one.severity, one.sentence if one.subject != (one.path or ROOT) else one.what, one.fix),
-        details=tuple(_details(one.reason, one.fix, one.places)),
+        details=tuple(_details(f"{one.sentence}.", one.reason, one.fix, one.places)),
     )  # fmt: skip
-
-
-def _symbol(one: FindingRecord) -> str:
-    if one.kind.startswith("hidden") or one.kind in ("should be a buffer", "no longer a parameter"):
-        return "ghost"
-    if one.kind.endswith("hook"):
-        return "hook"
-    return "tensor" if one.path != one.module else ""
 
 
 def _experiment(one: ExperimentRecord) -> Row:
-    numbers = tuple((name, format.number(value if value != int(value) else int(value)) if value == value and abs(value) != float("inf")
-                     else format.number(value)) for name, value in one.numbers)  # fmt: skip
+    numbers = tuple((name, _rounded(value)) for name, value in one.numbers)
+    details = [Block("checked", one.title), *_details(one.what, one.reason, one.fix, one.places)]
+    if numbers:
+        details.append(Block("numbers", rows=numbers))
     return Row(
-        path=one.module, place=one.path or ROOT, name=one.title, mark=MARKS[one.outcome], depth=1,
-        cells=_cells(one.path, one.outcome, one.what, one.fix),
-        details=(*_details(one.reason, one.fix, one.places), *((Block("numbers", rows=numbers),) if numbers else ())),
+        path=one.module, place=one.path or ROOT, name=CHECKS.get(one.kind, one.kind), mark=MARKS[one.outcome], depth=1,
+        cells=_cells(one.path, one.outcome, one.what, one.fix), details=tuple(details),
     )  # fmt: skip
+
+
+def _rounded(value: float) -> str:
+    """Two digits: further ones differ from machine to machine."""
+    if not math.isfinite(value):
+        return format.number(value)
+    return format.number(int(value) if value == int(value) else float(f"{value:.2g}"))
 
 
 def _heading(name: str, what: str, fine: bool) -> Row:
@@ -118,10 +127,12 @@ def _heading(name: str, what: str, fine: bool) -> Row:
 def _cells(path: str, verdict: str, what: str, fix: str) -> tuple[Cell, ...]:
     lines = fix.splitlines()
     line = lines[0].partition("  #")[0] if lines else ""
-    return Cell(path or ROOT), Cell(verdict, mark=MARKS[verdict]), Cell(what), Cell(f"{line} …" if len(lines) > 1 else line)
+    return Cell(path or ROOT), Cell(verdict), Cell(what), Cell(f"{line} …" if len(lines) > 1 else line)
 
 
-def _details(reason: str, fix: str, places: tuple[str, ...]) -> Iterator[Block]:
+def _details(seen: str, reason: str, fix: str, places: tuple[str, ...]) -> Iterator[Block]:
+    if seen:
+        yield Block("seen", seen)
     if reason:
         yield Block("why", reason)
     if fix:
