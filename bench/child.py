@@ -62,13 +62,23 @@ def peak_of(call: Callable[[], Any]) -> tuple[Any, float | None]:
     Pages of files do not count: a forked process maps those of torch's libraries anew as it comes to them, and they
     are no memory of anybody's.
     """
+    before = resident()
     try:
         CLEAR.write_text("5")
-        before = _kib("VmRSS") - _kib("RssFile")
     except OSError:
+        before = None
+    if before is None:
         return call(), None
     answer = call()
-    return answer, max(0, _kib("VmHWM") - _kib("RssFile") - before) * 1024
+    return answer, max(0, (_kib("VmHWM") - _kib("RssFile")) * 1024 - before)
+
+
+def resident() -> int | None:
+    """Bytes of the resident set without pages of files; None where the system does not say."""
+    try:
+        return (_kib("VmRSS") - _kib("RssFile")) * 1024
+    except OSError:
+        return None
 
 
 def traced_peak_of(call: Callable[[], Any]) -> int:

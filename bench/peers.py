@@ -148,4 +148,4 @@ def installed() -> list[Peer]:
 
 def missing() -> list[str]:
     """The names of those that are not installed, as pip takes them."""
-    return [name for name in (*(peer.name for peer in PEERS), "lovely_tensors") if find_spec(name) is None]
+    return [name for name in (*(peer.name for peer in PEERS), "torchlens", "lovely_tensors") if find_spec(name) is None]

@@ -79,6 +79,23 @@ def test_plain_tensors_should_be_buffers():
     assert modlab.diagnose(model).findings == () and "scale" in model.state_dict() and isinstance(model.lost, nn.Parameter)
 
 
+def test_a_plain_tensor_that_requires_a_gradient_should_be_a_parameter():
+    model = net()
+    model.gain = torch.ones(3, requires_grad=True)
+    found = only(model)
+    assert (found.path, found.kind, found.severity) == ("gain", "should be a parameter", "broken")
+    exec(found.fix, {"self": model, "nn": nn})
+    assert kinds(model) == [] and "gain" in dict(model.named_parameters())
+
+
+def test_more_hiding_places_than_are_listed():
+    model = nn.Module()
+    for i in range(30):
+        setattr(model, f"hidden_{i}", [nn.Linear(2, 2)])
+    found = modlab.diagnose(model).findings
+    assert len(found) == 20 and {one.severity for one in found} == {"broken"} and "11 more" in found[-1].sentence
+
+
 def test_a_switch_that_is_none():
     model = net()
     model[0].requires_grad = False
@@ -156,6 +173,12 @@ def test_another_models_parameters_are_a_note_alone():
     model, other = net(), nn.Linear(7, 7)
     optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
     assert kinds(model, optimizer) == [] and ("", "not of this model") in notes(model, optimizer)
+
+
+def test_an_optimizer_of_another_model_holds_no_old_copies():
+    model, other = net(), nn.Sequential(nn.Linear(4, 3), nn.Linear(9, 9))
+    assert kinds(model, sgd(other)) == [("", "in no optimizer")]
+    assert kinds(net(), sgd(net())) == [("", "replaced since")]
 
 
 def test_held_twice():

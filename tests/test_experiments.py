@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modlab
-from modlab.instrumentation import experiments
+from modlab.instrumentation import rehearsals
 from tests import test_identity as identity
 from tests import zoo
 from tests.architectures import ARCHITECTURES
@@ -260,7 +260,7 @@ def test_what_cannot_learn():
 
 
 def test_slow_models_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(experiments, "LIMIT_S", 0.0)
+    monkeypatch.setattr(rehearsals, "LIMIT_S", 0.0)
     assert the(diagnosed(making(Model.forward)), "overfit").outcome == "not run"
 
 
@@ -305,7 +305,7 @@ def test_inputs_by_place_and_by_name():
 
 @pytest.mark.parametrize("name", [name for name, (_, given, _) in ARCHITECTURES.items() if given is not None])
 def test_known_architectures_pass(name, monkeypatch):
-    monkeypatch.setattr(experiments, "STEPS", 8)  # learning by heart is tried with those that are fast
+    monkeypatch.setattr(rehearsals, "STEPS", 8)  # learning by heart is tried with those that are fast
     make, given, loss = ARCHITECTURES[name]
     torch.manual_seed(0)
     model = make()

@@ -414,7 +414,8 @@ def test_what_happened_before_an_exception_stays():
         net(torch.randn(5))
     assert trace["l1"].outputs[0].shape == (4,)
     assert trace["net.l1"].error and trace["net.l1"].inputs[0].shape == (3,)
-    assert "net.l1 stopped" in trace.headline
+    assert trace.headline.startswith("net.l1 got 3 numbers and has weights for 2.")
+    assert "fix: Make net.l0 give 2 numbers" in str(trace)
     assert "RuntimeError" in trace.error
 
 

@@ -6,6 +6,8 @@ hook; no tensor is kept; what fails in modlab ends the recording and not the run
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch.nn import Module
 
 from modlab.instrumentation import reasons
@@ -17,12 +19,13 @@ from modlab.instrumentation.gradients import Gradients
 from modlab.instrumentation.hookruns import HookRuns
 from modlab.instrumentation.modules import ModuleCalls
 from modlab.instrumentation.operations import Operations
+from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.roster import Roster, runs
 from modlab.instrumentation.sightings import Sightings
 from modlab.instrumentation.stages import Stages
 from modlab.instrumentation.steps import Steps
-from modlab.instrumentation.taps import Taps
 from modlab.instrumentation.tape import Tape, one_line
+from modlab.instrumentation.taps import Taps
 from modlab.records.trace import Reason, TraceRecord, Uncalled
 
 _LISTED = 3
@@ -78,7 +81,8 @@ class Recorder:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
         with self.tape.aside():
             self.backward.settle()
-        return self.record("" if error is None else one_line(error))
+        record = self.record("" if error is None else one_line(error))
+        return record if error is None else _explained(record, error)
 
     def record(self, error: str = "") -> TraceRecord:
         """What has happened so far."""
@@ -97,6 +101,14 @@ class Recorder:
             self.measured,
             self.tape.lost,
         )
+
+
+def _explained(record: TraceRecord, error: BaseException) -> TraceRecord:
+    """With the reason for the exception, as far as it is known; nothing of the exception is kept."""
+    found, _ = explain(error)
+    if not found.family:
+        return record
+    return replace(record, explanation=found.sentence, fixes=tuple((fix.prose, fix.code) for fix in found.fixes))
 
 
 def _listed(paths: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -58,9 +59,14 @@ class Grid:
             return math.nan, math.nan
         return _edge(self.first, self.exponent), _edge(self.first + len(self.counts), self.exponent)
 
+    @property
+    def last(self) -> int:
+        """The number of the last bin."""
+        return self.first + len(self.counts) - 1
+
     def coarser(self, steps: int) -> Grid:
         """The same counts in bins ``2**steps`` times as wide."""
-        return self._over(self.first >> steps, (self.first + len(self.counts) - 1) >> steps, steps) if steps else self
+        return self._over(self.first >> steps, self.last >> steps, steps) if steps else self
 
     def _over(self, first: int, last: int, steps: int) -> Grid:
         """The same counts in the coarser bins `first` to `last`."""
@@ -73,7 +79,7 @@ class Grid:
             return self if len(self.counts) else other
         exponent = max(self.exponent, other.exponent)
         left, right = self.coarser(exponent - self.exponent), other.coarser(exponent - other.exponent)
-        first, last = min(left.first, right.first), max(left.first + len(left.counts), right.first + len(right.counts)) - 1
+        first, last = min(left.first, right.first), max(left.last, right.last)
         steps = _steps(first, last, MOST_BINS)
         left, right = (grid._over(first >> steps, last >> steps, steps) for grid in (left, right))
         return Grid(exponent + steps, left.first, left.counts + right.counts)
@@ -167,16 +173,20 @@ class Histogram:
         """How many of the sampled values are NaN or infinite (or too great for float32)."""
         return int(self.counts[1020:1024].sum() + self.counts[2044:].sum())
 
-    def bars(self, most: int = 40) -> tuple[list[int], tuple[float, float]]:
+    def bars(self, most: int = 40, beside: Iterable[Histogram] = ()) -> tuple[list[int], tuple[float, float]]:
         """Counts of finite values over at most `most` equal bins (but at least 2), and the range from first to last edge.
+
+        Histograms that stand `beside` it, and have finite values, share bins and range with it.
 
         No count is split or estimated: bins of the grid are joined two by two until they are few enough. The edges are
         multiples of a power of two, so the range is a little wider than from `min` to `max`.
         """
-        grid = self.grid
-        steps = _steps(grid.first, grid.first + len(grid.counts) - 1, max(most, 2))
-        grid = grid.coarser(steps)
-        return grid.counts.tolist(), grid.range
+        whole = self.grid
+        for other in beside:
+            whole += other.grid
+        whole = whole.coarser(_steps(whole.first, whole.last, max(most, 2)))
+        own = self.grid.coarser(whole.exponent - self.grid.exponent)
+        return own._over(whole.first, whole.last, 0).counts.tolist(), whole.range
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(self.counts + other.counts, self.grid + other.grid, self.sampled + other.sampled, self.exact and other.exact)

@@ -135,6 +135,7 @@ class TraceRecord:
         remarks: what could not be seen, and why.
         error: the exception that ended the trace, one line.
         measured: whether values were measured.
+        explanation: why it ended so, in two halves of a sentence, if that is known; `fixes` are ways out, each in words and code.
         cost: the seconds that modlab took, which are in no event.
     """
 
@@ -147,3 +148,5 @@ class TraceRecord:
     error: str = ""
     measured: bool = True
     cost: float = 0.0
+    explanation: tuple[str, str] = ("", "")
+    fixes: tuple[tuple[str, str], ...] = ()

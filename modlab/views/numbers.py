@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from modlab import format
@@ -35,12 +36,13 @@ def statistics(stats: TensorStats) -> list[tuple[str, str]]:
     return pairs
 
 
-def bars(stats: TensorStats) -> Bars | None:
+def bars(stats: TensorStats, beside: Iterable[TensorStats] = ()) -> Bars | None:
     """The bars of a histogram; None where none was taken or no value is finite."""
     histogram = stats.histogram
     if histogram is None or not stats.finite:
         return None
-    counts, (low, high) = histogram.bars(BARS)
+    others = [other.histogram for other in beside if other.histogram is not None and other.finite]
+    counts, (low, high) = histogram.bars(BARS, others)
     note = "" if histogram.exact else f"of {histogram.sampled:,} sampled values"
     return Bars(counts, low, high, note)
 

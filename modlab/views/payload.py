@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -228,10 +229,10 @@ def _signature(row: StateRecord) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_values(values: ValuesRecord, arrays: Arrays) -> dict[str, Any]:
-    """The values of one tensor; its numbers go to `arrays`."""
+def of_values(values: ValuesRecord, arrays: Arrays, beside: Iterable[ValuesRecord] = ()) -> dict[str, Any]:
+    """The values of one tensor; its numbers go to `arrays`. Histograms of those that stand `beside` it have the same axis."""
     stats, name = values.stats, f"{len(arrays.index)}"
-    histogram = numbers.bars(stats)
+    histogram = numbers.bars(stats, [other.stats for other in beside])
     note = ". ".join(part for part in (stats.note, values.note) if part)
     return {
         "title": values.path,

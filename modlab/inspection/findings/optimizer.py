@@ -75,6 +75,9 @@ def _replaced(subject: Subject, lacking: Sequence[Held]) -> tuple[list[Held], li
     known = {*subject.by_tensor, *subject.hidden}
     held = [one for one in memberships(subject) if id(one.tensor) not in known]
     shapes = Counter(_shape(one.tensor) for one in held)
+    stranger = not any(id(one.tensor) in known for one in memberships(subject))
+    if stranger and shapes != Counter(_shape(one.tensor) for one in lacking):
+        return [], list(lacking)  # an optimizer of another model
     replaced, rest = [], []
     for one in lacking:
         if shapes[_shape(one.tensor)] > 0:

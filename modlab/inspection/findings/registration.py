@@ -32,7 +32,8 @@ def hidden(subject: Subject) -> Iterator[FindingRecord]:
 def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
     path = _joined(site, ghost.name)
     value = site.held.get(ghost.name)
-    hidden = [inner.thing for inner in Members(value) if id(inner.thing) not in subject.finder.registered]
+    looked = [value] if ghost.name in site.held else [site.held[name] for name in site.held.keys() - stores.STANDARD]  # "…" is the rest
+    hidden = [inner.thing for one in looked for inner in Members(one) if id(inner.thing) not in subject.finder.registered]
     where = _where(ghost, value)
     if ghost.modules or ghost.parameters:
         severity, what = _of_weights(subject, hidden, ghost)
@@ -46,6 +47,8 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         )
     if isinstance(value, Tensor) and value.grad_fn is not None:
         return _lost(site, path, ghost, value)
+    if isinstance(value, Tensor) and value.requires_grad:
+        return _unregistered(site, path, ghost)
     fix = f"{ghost.fix}  # in the constructor of {site.type}" if ghost.fix.startswith("self.") else ghost.fix
     what = "is a plain tensor: .to() and .cuda() leave it where it is, and state_dict() does not save it"
     if ghost.tensors > 1:
@@ -126,6 +129,18 @@ def _lost(site: Site, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
     )  # fmt: skip
 
 
+def _unregistered(site: Site, path: str, ghost: Ghost) -> FindingRecord:
+    """A tensor that is meant to be trained, and is no ``nn.Parameter``."""
+    return FindingRecord(
+        path, site.path, "should be a parameter", "broken", path,
+        "requires a gradient, but is a plain tensor: parameters() does not list it, .to() does not move it, state_dict() does not save it",
+        "requires_grad=True makes a tensor trainable, not registered. Only an nn.Parameter is registered by assigning it.",
+        f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())  # in the constructor of {site.type}'
+        if ghost.name.isidentifier()
+        else "",
+    )  # fmt: skip
+
+
 def _joined(site: Site, name: str) -> str:
     path = site.path
     return f"{path}.{name}" if path else name
@@ -146,12 +161,12 @@ def uninitialized(subject: Subject) -> Iterator[FindingRecord]:
 def plain_switches(subject: Subject) -> Iterator[FindingRecord]:
     """``module.requires_grad = False`` makes an attribute of that name, and freezes nothing."""
     for site in subject.sites:
-        for name in SWITCHES & site.held.keys():
+        for name in sorted(SWITCHES & site.held.keys()):
             value = site.held[name]
             if type(value) is bool:
                 yield from _module_switch(subject, site, name, value)
     for held in subject.parameters:
-        for name in SWITCHES & vars(held.tensor).keys() if type(held.tensor) is Parameter else ():
+        for name in sorted(SWITCHES & vars(held.tensor).keys()) if type(held.tensor) is Parameter else ():
             value = vars(held.tensor)[name]
             if type(value) is bool and value is not held.tensor.requires_grad:
                 yield FindingRecord(
@@ -187,7 +202,7 @@ def misspelt_constructors(subject: Subject) -> Iterator[FindingRecord]:
             if cls is Module or id(cls) in told:
                 continue
             told.add(id(cls))
-            for name in CONSTRUCTORS & vars(cls).keys():
+            for name in sorted(CONSTRUCTORS & vars(cls).keys()):
                 if type(vars(cls)[name]) is FunctionType and "__init__" not in vars(cls):
                     yield FindingRecord(
                         site.path, site.path, "misspelt constructor", "broken", site.path or "the model",

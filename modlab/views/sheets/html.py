@@ -25,7 +25,7 @@ def of_sheet(sheet: Sheet) -> str:
         parts.append(f"<p>… and {len(sheet.rows) - ROWS:,} more rows: <code>.records</code></p>")
     marked = [row for row in rows if row.details and row.mark in ("careful", "broken")]
     for row in marked[:EXPLAINED]:
-        title = html.text(row.path or row.name or ROOT)
+        title = html.text(" ".join(dict.fromkeys(part for part in (row.place or row.path or "", row.name, row.kind) if part)))
         body = "".join(part for block in row.details for part in _block(block))
         parts.append(f"<details><summary>{SIGNS[row.mark]}<b>{title}</b></summary>{body}</details>")
     parts += [part for note in sheet.notes for part in _block(note)]

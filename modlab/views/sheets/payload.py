@@ -77,5 +77,5 @@ def _block(block: Block, arrays: payload.Arrays) -> dict[str, Any]:
     return _said(
         caption=block.caption, prose=block.prose, code=block.code, mark=block.mark,
         head=[*block.head], rows=[[*row] for row in block.rows],
-        values=[payload.of_values(values, arrays) for values in block.values],
+        values=[payload.of_values(values, arrays, block.values) for values in block.values],
     )  # fmt: skip

@@ -34,7 +34,7 @@ def sheet(trace: TraceRecord) -> Sheet:
     rows = list(_rows(trace, longest, largest))
     notes = [Block("not seen", prose=remark, mark="careful") for remark in trace.remarks]
     return Sheet(
-        "trace", headline(trace), _COLUMNS, tuple(_opened(rows)), tuple([*_ungraded(trace), *notes]), "call",
+        "trace", headline(trace), _COLUMNS, tuple(_opened(rows)), tuple([*_fixes(trace), *_ungraded(trace), *notes]), "call",
         foot=f"{format.plural(len(trace.events), 'event')} · looking took {format.seconds(trace.cost)}, which is in no figure",
         empty="nothing has run yet",
     )  # fmt: skip
@@ -44,6 +44,8 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
     """What ended it, or how much of the model ran; then the most surprising facts."""
     ran = {event.path for event in trace.events if event.kind == "module" and event.path is not None}
     broken = innermost_error(trace.events)
+    if broken is not None and trace.explanation[0]:
+        return trace.explanation[0], f"{trace.explanation[1]} Everything before it is below.".lstrip()
     if broken is not None:
         where = broken.path or (ROOT if broken.path == "" else broken.name)
         doing = f" in {broken.name}" if broken.kind != "module" else ""
@@ -279,6 +281,11 @@ def _value(value: Value) -> tuple[str, ...]:
     odd += [format.dtype(value.dtype)] * (value.dtype != "float32") + [f"on {value.device}"] * (value.device != "cpu")
     odd += ["requires grad"] * value.requires_grad + [value.note] * bool(value.note)
     return name, format.shape(value.shape), spread, ends, ", ".join(odd)
+
+
+def _fixes(trace: TraceRecord) -> Iterator[Block]:
+    for number, (prose, code) in enumerate(trace.fixes):
+        yield Block("" if number else "fix", prose=prose, code=code, mark="" if number else "fine")
 
 
 def _ungraded(trace: TraceRecord) -> Iterator[Block]:

@@ -1,0 +1,34 @@
+"""How far two passes are apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from modlab.instrumentation.custody import same_bits
+
+ROUNDING = 1e-5
+"""Difference, relative to the greatest output, up to which it is rounding."""
+
+
+def gap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float | None:
+    """The greatest difference; None where they are equal bit by bit."""
+    if len(one) != len(other):
+        return math.inf
+    worst: float | None = None
+    for a, b in zip(one, other, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return math.inf
+        if same_bits(a, b):
+            continue
+        apart = float((a.to(torch.float64) - b.to(torch.float64)).abs().max()) if not a.is_complex() else float((a - b).abs().max())
+        worst = max(worst or 0.0, math.inf if math.isnan(apart) else apart)
+    return worst
+
+
+def scale(tensors: Sequence[Tensor]) -> float:
+    """The greatest magnitude, against which a difference is rounding or not."""
+    return max((float(t.abs().max()) for t in tensors if t.is_floating_point() and t.numel()), default=1.0) or 1.0

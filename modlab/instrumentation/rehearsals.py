@@ -1,0 +1,82 @@
+"""A copy learns one batch by heart."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+
+from modlab import format
+from modlab.inspection import stores
+from modlab.instrumentation.copies import copied
+from modlab.instrumentation.outcomes import NotRunError, record
+from modlab.instrumentation.trials import Bench
+from modlab.records.finding import ExperimentRecord
+
+STEPS = 60
+LIMIT_S = 20.0
+LEARNT = 0.01
+"""Share of the first loss at which a batch is learnt, and no further step is needed."""
+RATES = (1e-2, 1e-1, 1e-3)
+
+
+def overfit(bench: Bench) -> ExperimentRecord:
+    """A copy learns the batch by heart; the model itself takes no step."""
+    best: tuple[float, float] | None = None
+    for rate in RATES:
+        first, least = _learnt(bench, rate)
+        if best is None or not least >= best[1]:
+            best = (first, least)
+        if math.isfinite(least) and least <= 0.5 * first:
+            break
+    assert best is not None
+    first, least = best
+    numbers = (("first", first), ("least", least), ("steps", float(STEPS)))
+    if not math.isfinite(first) or not math.isfinite(least):
+        return record(
+            "overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)}", numbers=numbers
+        )
+    share = least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
+    within = f"within {STEPS} steps of Adam on a copy"
+    if share <= 0.5 or abs(first) < 1e-6:
+        word = next((word for limit, word in ((LEARNT, "a hundredth"), (0.1, "a tenth"), (0.5, "half")) if share <= limit), "what it was")
+        return record("overfit", "passed", f"the loss falls below {word} {within}" if first >= 1e-6 else "the loss is 0", numbers=numbers)
+    if share < 0.99:
+        return record(
+            "overfit", "unclear", f"the loss falls, but not to half, {within}", "Too few steps, too large a batch, or too small a model.",
+            numbers=numbers,
+        )  # fmt: skip
+    return record(
+        "overfit", "failed", f"the loss does not fall {within}",
+        "What cannot learn one batch by heart learns nothing from many: a gradient does not get through, the loss does not depend on the "
+        "output as meant, or targets do not belong to inputs.", "modlab.trace(model)  # where does the gradient end?", numbers=numbers,
+    )  # fmt: skip
+
+
+def _learnt(bench: Bench, rate: float) -> tuple[float, float]:
+    """The first and the least loss of a copy that takes `STEPS` steps."""
+    other = copied(bench)
+    if not stores.mode(other):
+        other.train()
+    parameters = [p for p in other.parameters() if p.requires_grad]
+    if not parameters:
+        raise NotRunError("no parameter requires a gradient")
+    if not all(p.is_leaf for p in parameters):
+        raise NotRunError("the copy of a scripted model cannot be trained")
+    optimizer = torch.optim.Adam(parameters, lr=rate)
+    losses: list[float] = []
+    started = time.perf_counter()
+    for step in range(STEPS + 1):
+        optimizer.zero_grad()
+        value = bench.value(bench.output(other))
+        losses.append(float(value.detach()))
+        if not math.isfinite(losses[-1]) or step == STEPS or losses[-1] <= LEARNT * losses[0] or losses[0] == 0:
+            break
+        if not value.requires_grad:
+            raise NotRunError("the loss has no grad_fn")
+        value.backward()
+        optimizer.step()
+        if time.perf_counter() - started > LIMIT_S:
+            raise NotRunError(f"{STEPS} steps of this model take too long to be tried here")
+    return losses[0], losses[-1] if not math.isfinite(losses[-1]) else min(losses)
