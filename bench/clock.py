@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -27,18 +27,19 @@ def once(call: Call) -> tuple[float, Any]:
     return (time.process_time_ns() - start) * 1e-9, answer
 
 
-def against(calls: dict[str, Call], budget_s: float, least: int = 5) -> dict[str, Timing]:
+def against(calls: dict[str, Call], budget_s: float, least: int = 5, *, warm: Collection[str] = ()) -> dict[str, Timing]:
     """Take the calls in turn, and compare each with the first of them.
 
     Args:
         calls: by name; the first is the yardstick.
         budget_s: CPU seconds for all together.
         least: rounds in any case.
+        warm: the names of calls that have been made before and take longer than a sample: they need no warming up.
 
     Returns:
         One timing for each name; the ratio is to the yardstick in the same round.
     """
-    times = {name: _times(call) for name, call in calls.items()}
+    times = {name: 1 if name in warm else _times(call) for name, call in calls.items()}
     rounds: list[dict[str, float]] = []
     end = time.process_time() + budget_s
     while len(rounds) < least or time.process_time() < end:

@@ -61,12 +61,11 @@ def questions(models: Models) -> dict[str, Callable[[], Question]]:
     for name, (model, x) in models.items():
         if name == "gpt2":
             found["hooks, gpt2"] = lambda model=model: partial(modlab.hooks, model)
-        if name in ("ResNet18", "gpt2"):
+        if name == "ResNet18":
             found[f"snapshot, {name}"] = lambda model=model: partial(modlab.snapshot, model)
             found[f"snapshot(values=False), {name}"] = lambda model=model: partial(modlab.snapshot, model, values=False)
             found[f"diff with a snapshot, nothing changed, {name}"] = lambda model=model: _diff(model, changed=False)
             found[f"diff with a snapshot, all changed, {name}"] = lambda model=model: _diff(model, changed=True)
-        if name == "ResNet18":
             found[f"compare (train and eval), {name}"] = lambda model=model, x=x: partial(modlab.compare(model), x)
     return found
 

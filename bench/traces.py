@@ -21,7 +21,9 @@ from modlab.lessons.note import Net
 
 LIMIT_S = 300
 LEAST = 3  # rounds of a tool that takes its time
-SLOW = 1.5  # CPU seconds of a first call after which a quick run takes one round
+SLOW = 0.3  # CPU seconds of a first call after which a quick run takes one round
+LONG = 0.05  # CPU seconds of a first call that needs no other to warm up
+MOST_S = 25.0  # CPU seconds for the rounds of one model
 LIMITS = {TRACE: 1.5, SHAPES: 1.2}
 Answer = dict[str, Any]
 
@@ -79,24 +81,28 @@ def _forward(network: Network, model: nn.Module, quick: bool) -> Answer:
 def _turns(watchers: list[Watcher], network: Network, model: nn.Module, quick: bool) -> Answer:
     """In a fresh process: by name of the tool, the ratio and the seconds."""
     x = network.input() if network.input else None
-    before = clock.against({PLAIN: lambda: model(x)}, 0.05)[PLAIN].fastest
-    calls, answer = {}, {}
-    slowest = 0.0
+    before = clock.against({PLAIN: lambda: model(x)}, 0, 3)[PLAIN].fastest
+    calls: dict[str, clock.Call] = {}
+    answer: Answer = {}
+    took: dict[str, float] = {}
     for watcher in watchers:
         watcher.load()
         look = partial(watcher.watch, model, x)
         try:
-            slowest = max(slowest, clock.once(look)[0])
+            took[watcher.name] = clock.once(look)[0]
         except Exception as error:  # noqa: BLE001 - a crash of a tool is a result here
             answer[watcher.name] = {"error": type(error).__name__}
         else:
             calls[watcher.name] = look
-    return answer | _measured(calls, slowest, quick) | {"wrapped": clock.against({PLAIN: lambda: model(x)}, 0.05)[PLAIN].fastest / before}
+    wrapped = clock.against({PLAIN: lambda: model(x)}, 0, 3)[PLAIN]
+    return answer | _measured(calls, took, quick) | {"wrapped": wrapped.fastest / before}
 
 
-def _measured(calls: dict[str, clock.Call], slowest: float, quick: bool) -> Answer:
-    budget, least = (0.4, 1 if slowest > SLOW else LEAST) if quick else (min(60.0, 2.0 + 150 * slowest), LEAST)
-    return {name: timing._asdict() for name, timing in clock.against(calls, budget, least).items()}
+def _measured(calls: dict[str, clock.Call], took: dict[str, float], quick: bool) -> Answer:
+    slowest = max(took.values())
+    budget, least = (0.4, 1 if slowest > SLOW else LEAST) if quick else (min(MOST_S, 2.0 + 150 * slowest), LEAST)
+    warm = [name for name, seconds in took.items() if seconds > LONG]
+    return {name: timing._asdict() for name, timing in clock.against(calls, budget, least, warm=warm).items()}
 
 
 def _training(network: Network, model: nn.Module, quick: bool) -> Answer:
@@ -118,7 +124,7 @@ def _training(network: Network, model: nn.Module, quick: bool) -> Answer:
 
     calls = {"plain forward and backward": step, f"with {TRACE}": within(), f"with {SHAPES}": within(values=False)}
     calls["plain, again"] = step
-    return _measured(calls, clock.once(step)[0], quick)
+    return _measured(calls, {name: clock.once(call)[0] for name, call in calls.items()}, quick)
 
 
 def _table(title: str, found: dict[str, Answer]) -> None:

@@ -50,10 +50,10 @@ def written(model: nn.Module, x: Tensor) -> object:
 
 
 def torchinfo(model: nn.Module, x: Tensor) -> object:
-    """In the mode in which the model is; it runs under ``no_grad``."""
+    """It runs the model under ``no_grad``."""
     import torchinfo
 
-    return torchinfo.summary(model, input_data=x, depth=ALL, verbose=0, mode="same")
+    return torchinfo.summary(model, input_data=x, depth=ALL, verbose=0, mode=_mode(model))
 
 
 def torchview(model: nn.Module, x: Tensor) -> object:
@@ -68,13 +68,6 @@ def torchlens(model: nn.Module, x: Tensor) -> object:
     import torchlens
 
     return torchlens.trace(model, x)
-
-
-def torchlens_bare(model: nn.Module, x: Tensor) -> object:
-    """All that it knows of each operation, without the outputs."""
-    import torchlens
-
-    return torchlens.trace(model, x, capture=torchlens.options.CaptureOptions(layers_to_save="none"))
 
 
 def torchlens_record(model: nn.Module, x: Tensor) -> object:
@@ -119,7 +112,6 @@ WATCHERS = (
     Watcher("torchinfo.summary(input_data=)", torchinfo, "torchinfo"),
     Watcher("torchview.draw_graph", torchview, "torchview"),
     Watcher("torchlens.trace", torchlens, "torchlens", intrudes=True),
-    Watcher("torchlens.trace, nothing saved", torchlens_bare, "torchlens", intrudes=True),
     Watcher("torchlens.record, nothing saved", torchlens_record, "torchlens", intrudes=True),
     Watcher(AGAIN, plain),
 )

@@ -111,6 +111,5 @@ def test_the_faces_say_the_same(name):
     for row in sheet.rows:
         for cell, column in zip(row.cells, sheet.columns, strict=True):
             clean = payload.format.clean(cell.text)
-            assert clean in words
-            assert column.measured or any(clean in line for line in told)
+            assert column.measured or (clean in words and any(clean in line for line in told))
     assert all(sheet.empty in face for face in ("\n".join(told), words)) or sheet.rows

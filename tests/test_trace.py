@@ -653,3 +653,11 @@ def test_every_call_of_the_collection_has_a_readable_text():
     assert "args[0].x" in names and "args[0].name" in names and "flag" in names
     assert any("use it up" in value.note for value in trace[""].inputs if value.name == "extra")
     assert "['pair'].first" in [value.name for value in trace[""].outputs]
+
+
+def test_the_picture_without_script_is_the_same_in_each_run():
+    torch.manual_seed(0)
+    net, x = DynamicNet(2), torch.randn(4)
+    first, second = (modlab.trace(net)(x, "relu").html(bundle=False) for _ in range(2))
+    assert first == second
+    assert "µs" not in first

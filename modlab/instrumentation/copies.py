@@ -1,75 +1,107 @@
-"""What a copy of the model gives: one that loads the state_dict."""
+"""The inputs of each pass: copies, so that those of the user's stay as they are, and all passes start from the same."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import Module
+from torch import Tensor
 
+from modlab.compat import without_modes
+from modlab.errors import UnrepeatableInputError
 from modlab.inspection import stores
-from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation import gaps
-from modlab.instrumentation.outcomes import NotRunError, record
-from modlab.instrumentation.trials import Bench, line_of
-from modlab.records.finding import ExperimentRecord
+from modlab.instrumentation.values import arguments
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_DEPTH = 8
+
+Change = Callable[[Tensor], Tensor]
 
 
-def copied(bench: Bench) -> Module:
-    """A copy of the model, hooks and all."""
-    for site in bench.subject.sites:
-        for name, value in site.held.items() if type(site.held) is dict else ():
-            if issubclass(type(value), Tensor) and value.grad_fn is not None:
-                site.held[name] = value.detach()  # what a utility computes before each pass; only leaves can be copied
-    try:
-        return copy.deepcopy(bench.model)
-    except Exception as error:  # noqa: BLE001 - whatever is in the model may refuse in its own way
-        raise NotRunError(f"the model cannot be copied: {line_of(error)}") from None
+def require_repeatable(args: tuple[Any, ...], kwargs: Mapping[str, Any], passes: str) -> None:
+    """Refuse what can be read only once.
+
+    Raises:
+        UnrepeatableInputError: a generator, an iterator or an open file is among the arguments.
+    """
+    for name, thing, _ in arguments((), args, kwargs):
+        if hasattr(type(thing), "__next__"):
+            place = f"Argument {name}" if name else "The argument"
+            kind = type(thing).__name__
+            raise UnrepeatableInputError(
+                f"{place} is a {kind}, which can be read only once, and modlab.compare runs the model {passes}.\n"
+                f"  Give it all at once: list(...), or torch.stack(list(...))"
+            )
 
 
-def round_trip(bench: Bench) -> ExperimentRecord:
-    """A copy whose weights are all overwritten, and that loads the state_dict, gives the same output."""
-    bench.model.eval()
-    other = copied(bench)
-    hidden = _overwrite(Subject(other))
-    other.load_state_dict(bench.model.state_dict())
-    one = bench.outputs()
-    gap = gaps.gap(one, bench.outputs(other))
-    if gap is None or gap <= gaps.ROUNDING * gaps.scale(one):
-        return record("round trip", "passed", "equal bit by bit" if gap is None else "equal up to rounding")
-    numbers = (("max_abs", gap),)
-    if hidden:
-        more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
-        return record(
-            "round trip", "failed", f"a copy that loads the state_dict differs: {hidden[0]}{more} is not in it",
-            "A parameter that is not registered is not saved; the next time it starts with other numbers.", "list(model.state_dict())",
-            path=hidden[0], places=tuple(hidden) if len(hidden) > 1 else (), numbers=numbers,
-        )  # fmt: skip
-    return record(
-        "round trip", "failed", "a copy that loads the state_dict differs: what forward uses is not all in it, or not loaded from it",
-        "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
-        "modlab.state(model)  # what is saved, and what is not", numbers=numbers,
-    )  # fmt: skip
+class Copies:
+    """Makes one set of arguments for each pass.
 
+    Tensors are copied with their values, flags and strides; the same tensor twice stays the same tensor twice. What belongs
+    to the model itself, and what is neither tensor, list, tuple, dict, named tuple nor dataclass nor can be copied, is
+    handed on as it is.
 
-def _overwrite(subject: Subject) -> list[str]:
-    """Other numbers in everything that is saved, and in hidden parameters, whose names are returned."""
-    hidden = []
-    with torch.no_grad():
-        for site in subject.sites:
-            transient = site.held.get("_non_persistent_buffers_set") or ()
-            for name, tensor in stores.named_tensors(site.module):
-                if name not in transient:
-                    _other_numbers(tensor)
-        for site in subject.suspicious:
-            for place, tensor, _ in subject.finder.tensors(site.module):
-                if issubclass(type(tensor), nn.Parameter):
-                    _other_numbers(tensor)
-                    hidden.append(f"{site.path}.{place}" if site.parent else place)
-    return hidden
+    Args:
+        own: ids of tensors that are handed on as they are.
+        change: what else happens to each copy.
+    """
 
+    def __init__(self, own: frozenset[int] = frozenset(), change: Change | None = None) -> None:
+        self._own, self._change = own, change
+        self._made: dict[int, Any] = {}
 
-def _other_numbers(tensor: Tensor) -> None:
-    if tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized:
-        tensor.data = tensor.detach() * 0.5 + 0.25
+    def __call__(self, thing: Any, depth: int = _DEPTH) -> Any:
+        """The same nest with copies of its tensors."""
+        cls = type(thing)
+        if cls in _PLAIN or depth == 0 or stores.is_module(thing):
+            return thing
+        if id(thing) not in self._made:
+            self._made[id(thing)] = self._copied(thing, cls, depth)
+        return self._made[id(thing)]
+
+    def _copied(self, thing: Any, cls: type, depth: int) -> Any:
+        if issubclass(cls, Tensor):
+            return thing if id(thing) in self._own else self._tensor(thing)
+        if cls in (list, tuple):
+            return cls(self(part, depth - 1) for part in thing)
+        if issubclass(cls, tuple) and hasattr(cls, "_make"):
+            return cls(*(self(part, depth - 1) for part in tuple.__iter__(thing)))
+        if cls is dict:
+            return {key: self(part, depth - 1) for key, part in thing.items()}
+        if dataclasses.is_dataclass(cls) and not issubclass(cls, Mapping):
+            return self._dataclass(thing, depth)
+        return self._anything(thing)
+
+    def _dataclass(self, thing: Any, depth: int) -> Any:
+        try:
+            made = copy.copy(thing)
+            for field in dataclasses.fields(thing):
+                if hasattr(thing, field.name):
+                    object.__setattr__(made, field.name, self(getattr(thing, field.name), depth - 1))
+        except Exception:  # noqa: BLE001 - a class of the user's with a mind of its own
+            return thing
+        return made
+
+    def _anything(self, thing: Any) -> Any:
+        """A cache, a batch with methods: a deep copy, in which tensors of this nest are their copies, if it can be had."""
+        try:
+            return copy.deepcopy(thing, {})
+        except Exception:  # noqa: BLE001 - what cannot be copied is handed on
+            return thing
+
+    def _tensor(self, tensor: Tensor) -> Tensor:
+        try:
+            with torch.inference_mode(False), torch.no_grad(), without_modes():
+                made = tensor.detach().clone()
+                if self._change is not None:
+                    made = self._change(made)
+        except (RuntimeError, NotImplementedError, TypeError):  # a kind that cannot be copied
+            return tensor
+        if not tensor.requires_grad or not (made.dtype.is_floating_point or made.dtype.is_complex):
+            return made
+        with torch.inference_mode(False), torch.enable_grad():
+            made.requires_grad_()
+            return made if tensor.is_leaf else made.clone()  # what came out of a graph may be changed in place, a leaf may not

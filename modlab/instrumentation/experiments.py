@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from modlab.compat import without_torch_function
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation import arrivals, batches, copies, guesses, leaks, neighbours, rehearsals, repeats
+from modlab.instrumentation import arrivals, batches, duplicates, guesses, leaks, neighbours, rehearsals, repeats
 from modlab.instrumentation.outcomes import TITLES, NotRunError, not_run
 from modlab.instrumentation.trials import Bench, line_of
 from modlab.records.finding import ExperimentRecord, FindingRecord
@@ -22,7 +22,7 @@ CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "leak": neighbours.leak,
     "first loss": guesses.first_loss,
     "repeat": repeats.repeat,
-    "round trip": copies.round_trip,
+    "round trip": duplicates.round_trip,
     "overfit": rehearsals.overfit,
 }
 

@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from modlab.errors import LazyModelError, NotInitializedError
 from modlab.inspection import marks, stores
-from modlab.instrumentation.copies import Copies, require_repeatable
+from modlab.instrumentation.inputs import Copies, require_repeatable
 from modlab.instrumentation.divergence import Gap
 from modlab.instrumentation.juxtaposition import Juxtaposition
 from modlab.instrumentation.moves import moves

@@ -22,11 +22,13 @@ class NotRunError(Exception):
 
 
 def not_run(kind: str, reason: str) -> ExperimentRecord:
+    """The record of a check that could not be made."""
     return ExperimentRecord("", "", kind, TITLES[kind], "not run", reason)
 
 
 def record(
     kind: str, outcome: Outcome, what: str, reason: str = "", fix: str = "", site: Site | None = None, **more: Any
 ) -> ExperimentRecord:
+    """The record of a check that was made; `site` is the module where it shows, the model itself if there is none."""
     path = site.path if site is not None else ""
     return ExperimentRecord(more.pop("path", path), path, kind, TITLES[kind], outcome, what, reason, fix, **more)

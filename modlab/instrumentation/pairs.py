@@ -14,7 +14,7 @@ from torch.nn import Module
 
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
-from modlab.instrumentation.copies import Change, Copies, require_repeatable
+from modlab.instrumentation.inputs import Change, Copies, require_repeatable
 from modlab.instrumentation.juxtaposition import Juxtaposition
 from modlab.instrumentation.modes import measured, quiet, require_ready
 from modlab.instrumentation.passes import Key, Pass, first_paths

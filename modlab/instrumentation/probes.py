@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.nn import Module
 
-from modlab.instrumentation.copies import Copies
+from modlab.instrumentation.inputs import Copies
 from modlab.instrumentation.divergence import between
 from modlab.instrumentation.passes import Key
 from modlab.instrumentation.randomness import Undo, states

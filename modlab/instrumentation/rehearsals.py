@@ -9,7 +9,7 @@ import torch
 
 from modlab import format
 from modlab.inspection import stores
-from modlab.instrumentation.copies import copied
+from modlab.instrumentation.duplicates import copied
 from modlab.instrumentation.outcomes import NotRunError, record
 from modlab.instrumentation.trials import Bench
 from modlab.records.finding import ExperimentRecord

@@ -17,8 +17,9 @@ _INDENT = 14  # pixels
 def of_sheet(sheet: Sheet) -> str:
     """The table, the details of marked rows, and the notes."""
     rows = sheet.rows[:ROWS]
-    head = [sheet.title, *(column.title for column in sheet.columns)]
-    parts = [html.tabulated([html.text(title) for title in head], [_cells(row) for row in rows])] if rows else []
+    kept = [i for i, column in enumerate(sheet.columns) if not column.measured]
+    head = [sheet.title, *(sheet.columns[i].title for i in kept)]
+    parts = [html.tabulated([html.text(title) for title in head], [_cells(row, kept) for row in rows])] if rows else []
     if not rows and sheet.empty:
         parts.append(f"<p>{html.text(sheet.empty)}</p>")
     if len(sheet.rows) > ROWS:
@@ -32,14 +33,16 @@ def of_sheet(sheet: Sheet) -> str:
     return "\n".join(parts)
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, kept: list[int]) -> list[str]:
     words = [f"<b>{html.text(row.name)}</b>", html.text(row.kind), f"<i>{html.text(row.note)}</i>" if row.note else ""]
     name = f"{SIGNS[row.mark]}{' '.join(word for word in words if word)}"
     indented = f'<span style="padding-left:{row.depth * _INDENT}px">{name}</span>' if row.depth else name
-    return [indented, *(f"{SIGNS[cell.mark]}{html.text(cell.text)}" for cell in row.cells)]
+    return [indented, *(f"{SIGNS[row.cells[i].mark]}{html.text(row.cells[i].text)}" for i in kept)]
 
 
 def _block(block: Block) -> Iterator[str]:
+    if block.measured:
+        return
     title = f"<b>{html.text(block.caption)}</b> " if block.caption else ""
     if title or block.prose:
         yield f"<p>{SIGNS[block.mark]}{title}{html.text(block.prose)}</p>"

@@ -48,7 +48,7 @@ class Column:
         kind: how the page sets it: "words", "code" (what one could type), "number" (to the right), "flow" or "bar".
         width: pixels it needs at least; `grows` is its share of what is left.
         yields: the higher, the earlier it gives way on a narrow page; 0 stays always.
-        measured: it differs from run to run (seconds), so the text face leaves it out.
+        measured: it differs from run to run (seconds), so text and the picture without script leave it out.
     """
 
     title: str
@@ -70,6 +70,7 @@ class Block:
         head, rows: a table; without a head a list of names and values.
         values: one tensor's statistics, histogram and numbers; several are drawn side by side.
         mark: ✓, ⚠ or ✕ before the caption.
+        measured: as of a column.
     """
 
     caption: str = ""
@@ -79,6 +80,7 @@ class Block:
     rows: tuple[tuple[str, ...], ...] = ()
     values: tuple[ValuesRecord, ...] = ()
     mark: Mark = ""
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def of_sheet(sheet: Sheet) -> str:
     elif sheet.empty:
         lines.append(sheet.empty)
     for note in sheet.notes:
-        lines += _note(note)
+        lines += () if note.measured else _note(note)
     return "\n".join(lines)
 
 

@@ -224,13 +224,14 @@ def _details(trace: TraceRecord, event: Event) -> Iterator[Block]:
     facts += [("defined at", event.where)] if event.where and event.kind == "hook" else []
     if event.kind == "module" and event.training is not None:
         facts.append(("mode", "training" if event.training else "evaluation"))
-    if event.kind not in ("gradient",):
-        facts.append(("time", f"{format.seconds(event.seconds)}, of that its own {format.seconds(event.own_seconds)}"))
     if event.bytes:
         facts.append(("new memory", format.size(event.bytes)))
     if event.memory is not None:
         facts.append(("allocator", f"{'+' if event.memory >= 0 else '-'}{format.size(abs(event.memory))}"))
     yield Block(_path(event), rows=tuple(facts))
+    if event.kind != "gradient":
+        spent = f"{format.seconds(event.seconds)}, of that its own {format.seconds(event.own_seconds)}"
+        yield Block(rows=(("time", spent),), measured=True)
     if event.marks:
         yield Block("to be known", prose=". ".join(event.marks) + ".")
     before, after = {"gradient": ("gradient", ""), "hook": ("it saw", "it made of that")}.get(event.kind, ("inputs", "outputs"))

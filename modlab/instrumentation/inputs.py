@@ -1,0 +1,107 @@
+"""The inputs of each pass: copies, so that those of the user's stay as they are, and all passes start from the same."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab.compat import without_modes
+from modlab.errors import UnrepeatableInputError
+from modlab.inspection import stores
+from modlab.instrumentation.values import arguments
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_DEPTH = 8
+
+Change = Callable[[Tensor], Tensor]
+
+
+def require_repeatable(args: tuple[Any, ...], kwargs: Mapping[str, Any], passes: str) -> None:
+    """Refuse what can be read only once.
+
+    Raises:
+        UnrepeatableInputError: a generator, an iterator or an open file is among the arguments.
+    """
+    for name, thing, _ in arguments((), args, kwargs):
+        if hasattr(type(thing), "__next__"):
+            place = f"Argument {name}" if name else "The argument"
+            kind = type(thing).__name__
+            raise UnrepeatableInputError(
+                f"{place} is a {kind}, which can be read only once, and modlab.compare runs the model {passes}.\n"
+                f"  Give it all at once: list(...), or torch.stack(list(...))"
+            )
+
+
+class Copies:
+    """Makes one set of arguments for each pass.
+
+    Tensors are copied with their values, flags and strides; the same tensor twice stays the same tensor twice. What belongs
+    to the model itself, and what is neither tensor, list, tuple, dict, named tuple nor dataclass nor can be copied, is
+    handed on as it is.
+
+    Args:
+        own: ids of tensors that are handed on as they are.
+        change: what else happens to each copy.
+    """
+
+    def __init__(self, own: frozenset[int] = frozenset(), change: Change | None = None) -> None:
+        self._own, self._change = own, change
+        self._made: dict[int, Any] = {}
+
+    def __call__(self, thing: Any, depth: int = _DEPTH) -> Any:
+        """The same nest with copies of its tensors."""
+        cls = type(thing)
+        if cls in _PLAIN or depth == 0 or stores.is_module(thing):
+            return thing
+        if id(thing) not in self._made:
+            self._made[id(thing)] = self._copied(thing, cls, depth)
+        return self._made[id(thing)]
+
+    def _copied(self, thing: Any, cls: type, depth: int) -> Any:
+        if issubclass(cls, Tensor):
+            return thing if id(thing) in self._own else self._tensor(thing)
+        if cls in (list, tuple):
+            return cls(self(part, depth - 1) for part in thing)
+        if issubclass(cls, tuple) and hasattr(cls, "_make"):
+            return cls(*(self(part, depth - 1) for part in tuple.__iter__(thing)))
+        if cls is dict:
+            return {key: self(part, depth - 1) for key, part in thing.items()}
+        if dataclasses.is_dataclass(cls) and not issubclass(cls, Mapping):
+            return self._dataclass(thing, depth)
+        return self._anything(thing)
+
+    def _dataclass(self, thing: Any, depth: int) -> Any:
+        try:
+            made = copy.copy(thing)
+            for field in dataclasses.fields(thing):
+                if hasattr(thing, field.name):
+                    object.__setattr__(made, field.name, self(getattr(thing, field.name), depth - 1))
+        except Exception:  # noqa: BLE001 - a class of the user's with a mind of its own
+            return thing
+        return made
+
+    def _anything(self, thing: Any) -> Any:
+        """A cache, a batch with methods: a deep copy, in which tensors of this nest are their copies, if it can be had."""
+        try:
+            return copy.deepcopy(thing, {})
+        except Exception:  # noqa: BLE001 - what cannot be copied is handed on
+            return thing
+
+    def _tensor(self, tensor: Tensor) -> Tensor:
+        try:
+            with torch.inference_mode(False), torch.no_grad(), without_modes():
+                made = tensor.detach().clone()
+                if self._change is not None:
+                    made = self._change(made)
+        except (RuntimeError, NotImplementedError, TypeError):  # a kind that cannot be copied
+            return tensor
+        if not tensor.requires_grad or not (made.dtype.is_floating_point or made.dtype.is_complex):
+            return made
+        with torch.inference_mode(False), torch.enable_grad():
+            made.requires_grad_()
+            return made if tensor.is_leaf else made.clone()  # what came out of a graph may be changed in place, a leaf may not
