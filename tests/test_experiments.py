@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import modlab
-from modlab.instrumentation import rehearsals
+from modlab.instrumentation.experiments import rehearsals
 from tests import test_identity as identity
 from tests import zoo
 from tests.architectures import ARCHITECTURES

@@ -11,7 +11,7 @@ from torch.nn import Module
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation import batches, experiments
+from modlab.instrumentation.experiments import batches, series
 from modlab.records.finding import DiagnosisRecord, ExperimentRecord, FindingRecord
 from modlab.results.rows import RowsResult
 from modlab.views import payload
@@ -58,7 +58,7 @@ def diagnose(
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)
-    run = experiments.run(subject, *pair, loss) if pair is not None else experiments.Results(())
+    run = series.run(subject, *pair, loss) if pair is not None else series.Results(())
     record = DiagnosisRecord(
         type(model).__name__, catalogue.checks(subject), len(subject.sites), len(subject.parameters), len(subject.buffers),
         (*run.findings, *found), (*run.notes, *notes), run.experiments, subject.labels, pair is not None, tuple(remarks),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from modlab.inspection.findings.subject import Site, Subject
-from modlab.instrumentation import gaps
-from modlab.instrumentation.custody import same_bits
-from modlab.instrumentation.outcomes import record
-from modlab.instrumentation.trials import Bench
+from modlab.instrumentation.experiments import gaps
+from modlab.instrumentation.experiments.custody import same_bits
+from modlab.instrumentation.experiments.outcomes import record
+from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 
 

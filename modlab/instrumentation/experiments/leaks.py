@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from modlab.instrumentation import batches
-from modlab.instrumentation.trials import Bench
+from modlab.instrumentation.experiments import batches
+from modlab.instrumentation.experiments.trials import Bench
 
 ASKED = 3
 """Samples whose outputs are asked: the first, the middle and the last one."""

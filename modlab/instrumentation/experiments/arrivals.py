@@ -9,8 +9,8 @@ import torch
 from modlab import format
 from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.subject import Held
-from modlab.instrumentation.outcomes import NotRunError, record
-from modlab.instrumentation.trials import Bench
+from modlab.instrumentation.experiments.outcomes import NotRunError, record
+from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.statistics import measure_tensor
 

@@ -9,9 +9,9 @@ import torch
 
 from modlab import format
 from modlab.inspection import stores
-from modlab.instrumentation.duplicates import copied
-from modlab.instrumentation.outcomes import NotRunError, record
-from modlab.instrumentation.trials import Bench
+from modlab.instrumentation.experiments.duplicates import copied
+from modlab.instrumentation.experiments.outcomes import NotRunError, record
+from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 
 STEPS = 60

@@ -20,8 +20,8 @@ from modlab import format
 from modlab.inspection import bits, stores
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
-from modlab.instrumentation import batches
-from modlab.instrumentation.custody import custody
+from modlab.instrumentation.experiments import batches
+from modlab.instrumentation.experiments.custody import custody
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 LINE = 200  # characters of an error that are told

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modlab.instrumentation.custody import same_bits
+from modlab.instrumentation.experiments.custody import same_bits
 
 ROUNDING = 1e-5
 """Difference, relative to the greatest output, up to which it is rounding."""

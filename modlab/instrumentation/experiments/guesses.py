@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.instrumentation import batches
-from modlab.instrumentation.outcomes import NotRunError, record
-from modlab.instrumentation.trials import Bench
+from modlab.instrumentation.experiments import batches
+from modlab.instrumentation.experiments.outcomes import NotRunError, record
+from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 
 HIGH, LOW = 1.5, 0.5

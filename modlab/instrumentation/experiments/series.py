@@ -11,9 +11,9 @@ from torch.nn.parameter import is_lazy
 from modlab.compat import without_torch_function
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation import arrivals, batches, duplicates, guesses, leaks, neighbours, rehearsals, repeats
-from modlab.instrumentation.outcomes import TITLES, NotRunError, not_run
-from modlab.instrumentation.trials import Bench, line_of
+from modlab.instrumentation.experiments import arrivals, batches, duplicates, guesses, leaks, neighbours, rehearsals, repeats
+from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
+from modlab.instrumentation.experiments.trials import Bench, line_of
 from modlab.records.finding import ExperimentRecord, FindingRecord
 from modlab.records.structure import ROOT
 

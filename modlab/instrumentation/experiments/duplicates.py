@@ -10,9 +10,9 @@ from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation import gaps
-from modlab.instrumentation.outcomes import NotRunError, record
-from modlab.instrumentation.trials import Bench, line_of
+from modlab.instrumentation.experiments import gaps
+from modlab.instrumentation.experiments.outcomes import NotRunError, record
+from modlab.instrumentation.experiments.trials import Bench, line_of
 from modlab.records.finding import ExperimentRecord
 
 

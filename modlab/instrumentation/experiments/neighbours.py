@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Site
-from modlab.instrumentation import leaks
-from modlab.instrumentation.outcomes import record
-from modlab.instrumentation.trials import Bench
+from modlab.instrumentation.experiments import leaks
+from modlab.instrumentation.experiments.outcomes import record
+from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
 
