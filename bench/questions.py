@@ -41,7 +41,7 @@ def run(quick: bool, models: Models) -> list[Target]:
     rows = []
     for name, ask in questions(models).items():
         model, x = models.get(name.rpartition(" ")[2], (None, None))
-        found = child.run(partial(_costs, ask, model, x, 0.2 if quick else 4.0), 120)
+        found = child.run(partial(_costs, ask, model, x, 0.2 if quick else 2.0), 120)
         if "error" in found:
             rows.append((name, found["error"], "", ""))
             continue
@@ -87,6 +87,7 @@ def _diff(model: nn.Module, *, changed: bool) -> Question:
 
 def _costs(prepare: Callable[[], Question], model: nn.Module | None, x: Tensor | None, budget_s: float) -> dict[str, Any]:
     """In a fresh process: the first time, and the median of later ones; with a model, in turn with its forward pass."""
+    child.keep_memory()
     ask = prepare()
     first, _ = clock.once(ask)
     least, warm = (1, ("it",)) if first > SLOW else (3, ())

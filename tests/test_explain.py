@@ -367,7 +367,7 @@ CASES = {
     "conv channels": (lambda: nn.Conv2d(3, 8, 3)(R(2, 1, 28, 28)), "convolution", "Conv2d got 1 channel and has weights for 3."),
     "conv, channels last": (lambda: nn.Conv2d(3, 8, 3)(R(2, 28, 28, 3)), "convolution", "Conv2d got 28 channels and has weights for 3."),
     "conv dimensions": (lambda: nn.Conv2d(3, 8, 3)(R(28, 28)), "convolution", "Conv2d got 2 dimensions and needs 4"),
-    "conv kernel": (lambda: nn.Conv2d(3, 8, 5)(R(1, 3, 4, 4)), "convolution", "Conv2d slides a 5×5 kernel over 4×4: nothing is left."),
+    "conv kernel": (lambda: nn.Conv2d(3, 8, 5)(R(1, 3, 4, 4)), "convolution", "Conv2d slides a kernel of 5×5 over 4×4: nothing is left."),
     "pool": (lambda: nn.MaxPool2d(4)(R(1, 3, 2, 2)), "convolution", "MaxPool2d got 2×2 with windows of 4×4: nothing is left."),
     "padding": (lambda: nn.ReflectionPad2d(4)(R(1, 3, 2, 2)), "convolution", "ReflectionPad2d pads 4 on each side and got only 2."),
     "batch norm": (lambda: nn.BatchNorm2d(3)(R(2, 4, 5, 5)), "norm", "BatchNorm2d got 4 channels and keeps statistics for 3."),

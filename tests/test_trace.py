@@ -589,7 +589,7 @@ def test_before_the_second_call():
 
 
 def test_wrong_arguments_are_explained():
-    with pytest.raises(NotAModuleError, match="needs an nn.Module"):
+    with pytest.raises(NotAModuleError, match=r"needs an nn\.Module"):
         modlab.trace(lambda x: x)
     with pytest.raises(QuestionError, match="keep"):
         modlab.trace(Net(), keep=3)

@@ -8,6 +8,7 @@ import linecache
 import sys
 import textwrap
 import tokenize
+from difflib import SequenceMatcher
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from modlab.inspection.definitions import place_of
 
 LINES = 30
 DEPTH = 20  # partials of methods of partials, and wrappers around wrappers
+LETTERS = 2_000  # of two cells that are compared
+LIKE = 0.75  # the share that an edited cell has in common with what it was
 CELL = "a cell of this notebook"
 
 # modules of torch's whose functions are put onto modules by a utility → the word for it
@@ -230,7 +233,23 @@ def rewritten(one: Any, other: Any) -> bool:
     if a.__code__ is b.__code__ or a.__qualname__ != b.__qualname__ or a.__globals__ is not b.__globals__:
         return False
     places = [place_of(f.__code__.co_filename, f.__code__.co_firstlineno) for f in (a, b)]
-    return places[0] == places[1] and _alike(a.__code__, b.__code__)
+    return places[0] == places[1] and _alike(a.__code__, b.__code__) and not _beside(a.__code__, b.__code__)
+
+
+def _beside(one: CodeType, other: CodeType) -> bool:
+    """Whether two functions stand in one text at different places: two lambdas of one cell, that one run of it made."""
+    return one.co_filename == other.co_filename and [*one.co_positions()] != [*other.co_positions()]
+
+
+def again(one: Any, other: Any) -> str:
+    """Which run registered the hook again: of the same text, or of a cell that has another (edited, or another cell)."""
+    return f"a later run of its {origin(one)}" if _one_text(one, other) else "a cell that ran later"
+
+
+def _one_text(one: Any, other: Any) -> bool:
+    found = (anchor(one), anchor(other))
+    mine, theirs = ([] if f is None else linecache.getlines(_innermost(f).__code__.co_filename) for f in found)
+    return mine == theirs
 
 
 def _alike(one: CodeType, other: CodeType) -> bool:
@@ -249,7 +268,7 @@ def origin(hook: Any) -> str:
 
 
 def outdated(hook: Any) -> str:
-    """The name that stands for another function by now, where the hook's cell has run again; or nothing."""
+    """That the hook's name stands for another function by now, since its cell, or one like it, has run again; or nothing."""
     function = anchor(hook)
     if function is None:
         return ""
@@ -257,8 +276,24 @@ def outdated(hook: Any) -> str:
     now = _current(mine)
     if now is None or _innermost(now).__code__ is mine.__code__ or now.__qualname__ != mine.__qualname__:
         return ""
-    places = [place_of(f.__code__.co_filename, f.__code__.co_firstlineno) for f in (mine, _innermost(now))]
-    return mine.__qualname__ if places[0] == places[1] else ""
+    codes = [f.__code__ for f in (mine, _innermost(now))]
+    places = [place_of(code.co_filename, code.co_firstlineno) for code in codes]
+    if places[0] != places[1] or _beside(*codes) or not _resemble(*codes):
+        return ""
+    why = (
+        f"since its {origin(mine)} has run again"
+        if _one_text(mine, now) or origin(mine) == "file"
+        else "since its cell, or one like it, has run"
+    )
+    return f"{mine.__qualname__} is another function by now, {why}"
+
+
+def _resemble(one: CodeType, other: CodeType) -> bool:
+    """Whether two cells are likely one that was edited: another cell may well call a hook of its own by the same name."""
+    mine, theirs = (linecache.getlines(code.co_filename) for code in (one, other))
+    if not mine or not theirs or one.co_filename == other.co_filename:
+        return True
+    return SequenceMatcher(None, "".join(mine)[:LETTERS], "".join(theirs)[:LETTERS], autojunk=False).ratio() > LIKE
 
 
 def _current(function: FunctionType) -> FunctionType | None:

@@ -52,6 +52,7 @@ def measure(path: str, name: str) -> ValuesRecord:
 
 
 def existing_file(path: str) -> Path:
+    """The file of a path that a user gave."""
     file = Path(path)
     if not file.exists():  # a file that is really called "~" comes first
         file = Path(os.path.expanduser(path))
@@ -142,6 +143,7 @@ def header_of(file: Path) -> tuple[dict[str, Any], int]:
 
 
 def header_row(name: str, entry: Any) -> StateRecord:
+    """One row, from what the header of a safetensors file says of a tensor."""
     try:
         shape = tuple(map(int, entry["shape"]))
         begin, end = map(int, entry["data_offsets"])
@@ -171,6 +173,7 @@ def _safetensor(file: Path, name: str) -> Tensor | None:
 
 
 def loaded(file: Path, device: str) -> Any:
+    """What a file of torch's holds, without running code that is stored in it."""
     try:
         return _read(file, device)
     except Exception as error:

@@ -21,6 +21,7 @@ def require_module(thing: Any, function: str) -> Module:
 
 
 def described(thing: Any) -> str:
+    """What was given, in a few words: "the class Net itself", "a list"."""
     if issubclass(type(thing), type):
         return f"the class {thing.__name__} itself"
     if issubclass(type(thing), (str, os.PathLike)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -120,14 +120,26 @@ def _length(values: Raw) -> float:
 
 def contrast(before: Tensor, after: Tensor) -> Contrast:
     """Compare two tensors of the same shape; of any kind, on any device. What cannot be compared says why; nothing is raised."""
-    found = Contrast()
+    with quiet():
+        return contrast_of_many(before, after)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No graph, no mode of the user's, no warning of numpy's while tensors are compared."""
     with torch.no_grad(), without_torch_function(), without_modes(), np.errstate(all="ignore"):
-        try:
-            return found if _small(found, before, after) else _any(found, before, after)
-        except NoValuesError as reason:
-            return found.refuse(f"not compared: {reason}")
-        except Exception as error:  # noqa: BLE001 - a comparison of thousands must not end because of one: it is said instead
-            return found.refuse(f"not compared: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        yield
+
+
+def contrast_of_many(before: Tensor, after: Tensor) -> Contrast:
+    """`contrast` for one pair of thousands, where it is `quiet` already."""
+    found = Contrast()
+    try:
+        return found if _small(found, before, after) else _any(found, before, after)
+    except NoValuesError as reason:
+        return found.refuse(f"not compared: {reason}")
+    except Exception as error:  # noqa: BLE001 - a comparison of thousands must not end because of one: it is said instead
+        return found.refuse(f"not compared: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 def _small(found: Contrast, before: Tensor, after: Tensor) -> bool:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 
-from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import loading, renames, weights
 from modlab.inspection.bits import fingerprint
-from modlab.inspection.contrast import Contrast, contrast
+from modlab.inspection.contrast import Contrast, contrast_of_many, quiet
 from modlab.inspection.decay import Cause, cause
 from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Entry, Inventory, Key
+from modlab.inspection.likeness import likeness
 from modlab.inspection.storage import shares_memory
-from modlab.records.difference import DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import IN_EVAL, OBJECT, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.statistics.contents import NoValuesError
 
 LOOSE = ("mapping", "file")
+_REGISTERED = ("parameter", "buffer")
+Told = dict[str, Any]
+"""What is known of a row so far, by the names of a `DifferenceRecord`."""
+
 _NAMES = {GRADIENT: "gradients", OPTIMIZER: "the optimizer", RNG: "random generators", FLAG: "training flags"}
 
 
@@ -47,6 +53,7 @@ class Comparison:
         self.left, self.right = self._side(before, after), self._side(after, before)
         self._known: dict[tuple[int, int], Contrast] = {}
         self.digests = False
+        self.own = any(a.model is not None and a.model() is b.source is not None for a, b in ((before, after), (after, before)))
         self._slopes = tuple({e.key: e for e in side.entries if e.key.section == GRADIENT} for side in (after, before))
         self._buffers = {e.path: e for e in before.entries if e.kind == "optimizer state"}
 
@@ -60,14 +67,15 @@ class Comparison:
     def record(self, same: bool) -> DiffRecord:
         """The whole comparison."""
         pairs, renamings = self._pairs()
-        with without_torch_function(), without_modes():
+        with quiet():
             rows = [self._row(left, right) for left, right in pairs]
         if self._stepped(rows):
             rows = [self._skipped_by_step(row, left) for row, (left, _) in zip(rows, pairs, strict=True)]
         flags = list(self._flags(pairs))
+        rows = list(self._in_eval(rows))
         return DiffRecord(
             self.before.title, self.after.title, self.before.form, self.after.form, (*rows, *flags), same, self.live, self.digests,
-            tuple(renamings), self._loading(), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows),
+            tuple(renamings), self._loading(), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows), self.own,
         )  # fmt: skip
 
     # ---- who stands beside whom ----
@@ -88,58 +96,61 @@ class Comparison:
             return [], []
         backwards = self.after.form in LOOSE and self.before.form not in LOOSE  # the weights are renamed, and not the model
         kept = [key.name for key in self.left if key in self.right and key.section == STATE]
+        loose = self.after if backwards else self.before
+        variable = f"checkpoint[{loose.part!r}]" if loose.part else "state_dict"
         if backwards:
-            found, renamings = renames.match(theirs, ours, kept, "state_dict")
+            found, renamings = renames.match(theirs, ours, kept, variable)
             return [(b, a) for a, b in found], renamings
-        return renames.match(ours, theirs, kept, "state_dict")
+        return renames.match(ours, theirs, kept, variable)
 
     # ---- one row ----
 
     def _row(self, before: Entry | None, after: Entry | None) -> DifferenceRecord:
-        entry = after or before
-        assert entry is not None
         if before is None or after is None:
-            return _alone(before, after)
-        row = _facts(before, after)
+            return self._alone(before, after)
+        told = _facts(before, after)
         if not (before.is_tensor or after.is_tensor):
-            return self._plain_row(row, before, after)
-        if not before.is_tensor or not after.is_tensor:
-            return _filled(row, before, after)
-        row = replace(row, same_object=self._same_object(before, after), shares_memory=self._shared(before, after))
-        if row.shape_before != row.shape_after:
-            return replace(row, status="reshaped")
-        return self._values(row, before, after)
+            told.update(_plain(before, after))
+        elif not before.is_tensor or not after.is_tensor:
+            told.update(_filled(before, after))
+        else:
+            told.update(same_object=self._same_object(before, after), shares_memory=self._shared(before, after))
+            if before.facts.shape != after.facts.shape:
+                told.update(status="reshaped", differs=True, note=_reshaped(before, after))
+            else:
+                self._values(told, before, after)
+            if told["same_object"] is False and after.tensor is not None and id(after.tensor) in self._objects_before:
+                its = f"{OBJECT}{self._objects_before[id(after.tensor)]}"
+                told["note"] = "; ".join(filter(None, [its, told["note"]]))
+        return DifferenceRecord(**told)
 
-    def _plain_row(self, row: DifferenceRecord, before: Entry, after: Entry) -> DifferenceRecord:
-        if before.plain is None or after.plain is None:  # reserved on both sides, or not looked at
-            return replace(row, status="unchanged")
-        if before.plain.digest is None or after.plain.digest is None:
-            return replace(row, status="unchanged", note=f"not compared: a {after.plain.text} cannot be")
-        return replace(row, status="unchanged" if before.plain.digest == after.plain.digest else "changed")
-
-    def _values(self, row: DifferenceRecord, before: Entry, after: Entry) -> DifferenceRecord:
+    def _values(self, told: Told, before: Entry, after: Entry) -> None:
         try:
             left, right = before.read(), after.read()
         except Exception as error:  # noqa: BLE001 - a damaged file: that is said, and the rest compared
-            return self._judged(row, Contrast().refuse(f"not compared: {str(error).partition(chr(10))[0]}"), before, after)
+            _judge(told, Contrast().refuse(f"not compared: {str(error).partition(chr(10))[0]}"), before, after)
+            return
         if before.digest is not None or after.digest is not None:
-            return self._by_digest(row, before, after, left, right)
+            self._by_digest(told, before, after, left, right)
+            return
         if left is None or right is None:
-            return self._judged(row, Contrast().refuse(_why_not(before, after)), before, after)
-        key = (id(left), id(right))
-        tied = before.load is None and after.load is None and bool(before.tied or after.tied)
-        found = self._known.get(key) if tied else None
-        if found is None:
-            found = contrast(left, right)
-            if before.load is None and after.load is None:
-                self._known[key] = found
-        row = self._judged(row, found, before, after)
-        if row.status == "changed" and row.kind == "parameter" and before.group is not None:
+            _judge(told, Contrast().refuse(_why_not(before, after)), before, after)
+            return
+        _judge(told, self._contrast(before, after, left, right), before, after)
+        if told["status"] == "changed" and told["kind"] == "parameter" and before.group is not None:
             why = self._cause(before, after, left, right)
-            row = replace(row, decayed=why.decayed, note="; ".join(filter(None, [row.note, why.note])))
-        return row
+            told.update(decayed=why.decayed, note="; ".join(filter(None, [told["note"], why.note])))
 
-    def _by_digest(self, row: DifferenceRecord, before: Entry, after: Entry, left: Tensor | None, right: Tensor | None) -> DifferenceRecord:
+    def _contrast(self, before: Entry, after: Entry, left: Tensor, right: Tensor) -> Contrast:
+        """Of tied tensors once."""
+        if before.load is not None or after.load is not None:
+            return contrast_of_many(left, right)
+        key = (id(left), id(right))
+        if key not in self._known:
+            self._known[key] = contrast_of_many(left, right)
+        return self._known[key]
+
+    def _by_digest(self, told: Told, before: Entry, after: Entry, left: Tensor | None, right: Tensor | None) -> None:
         self.digests = True
         found = Contrast()
         try:
@@ -148,41 +159,16 @@ class Comparison:
                 after.digest or (fingerprint(right) if right is not None else None),
             )
         except NoValuesError as reason:
-            return self._judged(row, found.refuse(f"not compared: {reason}"), before, after)
-        if ours is None or theirs is None:
-            return self._judged(row, found.refuse(_why_not(before, after)), before, after)
-        if row.dtype_before != row.dtype_after:
-            return self._judged(row, found.refuse("not compared: a fingerprint tells only values of one dtype"), before, after)
-        if ours == theirs:
-            return self._judged(row, found, before, after)
-        return replace(self._judged(row, found.refuse(""), before, after), status="renamed" if row.renamed_from else "changed")
-
-    def _judged(self, row: DifferenceRecord, found: Contrast, before: Entry, after: Entry) -> DifferenceRecord:
-        """The status, by what matters most."""
-        notes = [found.note]
-        kinds = {"parameter", "buffer"}
-        if before.kind != after.kind and {before.kind, after.kind} <= kinds:
-            notes.append(f"was a {before.kind}, is a {after.kind}")
-        if before.facts.note != after.facts.note and {before.facts.note, after.facts.note} & {"sparse_coo", "sparse_csr", "quantized"}:
-            notes.append(f"was {before.facts.note or 'strided'}, is {after.facts.note or 'strided'}")
-        retyped = row.dtype_before != row.dtype_after or len(notes) > 1
-        if row.renamed_from:
-            status = "renamed"
-        elif retyped:
-            status = "retyped"
-        elif found.changed:
-            status = "changed"
+            ours, found = None, found.refuse(f"not compared: {reason}")
         else:
-            status = "moved" if row.device_before != row.device_after else "unchanged"
-        if found.rewritten and not found.changed:
-            notes.append(f"{found.rewritten:,} in other bits of the same value (a sign of zero, or a NaN)")
-        row = replace(row, status=status, note="; ".join(filter(None, notes)))
-        if not found.compared:
-            return row
-        return replace(
-            row, max_abs=found.max_abs, relative_l2=found.relative, changed=found.changed,
-            nan_before=found.nan[0], nan_after=found.nan[1], inf_before=found.inf[0], inf_after=found.inf[1],
-        )  # fmt: skip
+            if ours is None or theirs is None:
+                found.refuse(_why_not(before, after))
+            elif before.facts.dtype != after.facts.dtype:
+                found.refuse("not compared: a fingerprint tells only values of one dtype")
+            elif ours != theirs:
+                found.refuse("")
+                told["differs"] = True
+        _judge(told, found, before, after)
 
     def _cause(self, before: Entry, after: Entry, left: Tensor, right: Tensor) -> Cause:
         """By the gradient that the step used: it is still there afterwards, unless somebody has set it to None."""
@@ -205,8 +191,9 @@ class Comparison:
         return None
 
     def _momentum(self, before: Entry) -> Tensor | None:
-        entry = self._buffers.get(f"{before.path}.momentum_buffer")
-        return entry.tensor if entry is not None else None
+        """SGD's buffer, or Adam's average."""
+        found = (self._buffers.get(f"{before.path}.{name}") for name in ("momentum_buffer", "exp_avg"))
+        return next((entry.tensor for entry in found if entry is not None), None)
 
     def _skipped_by_step(self, row: DifferenceRecord, before: Entry | None) -> DifferenceRecord:
         """Of a parameter without a gradient, a step does not even do the weight decay."""
@@ -216,11 +203,36 @@ class Comparison:
         decay = ", weight decay included" if group.get("weight_decay") else ""
         return replace(row, note="; ".join(filter(None, [row.note, f"no gradient: the step skips it{decay}"])))
 
+    def _alone(self, before: Entry | None, after: Entry | None) -> DifferenceRecord:
+        """What only one side has."""
+        entry = after or before
+        assert entry is not None
+        facts, text, note = entry.facts, _text(entry), ""
+        if entry.key.section == GRADIENT:
+            note = "was None" if after is not None else "is None now"
+        elif after is not None and after.tensor is not None and id(after.tensor) in self._objects_before:
+            note = f"{OBJECT}{self._objects_before[id(after.tensor)]}"
+        side = "before" if after is None else "after"
+        return DifferenceRecord(
+            entry.path, entry.owner, entry.kind, "removed" if after is None else "added", count=facts.count, owner_type=entry.owner_type,
+            note=note, **{f"shape_{side}": facts.shape, f"dtype_{side}": facts.dtype, f"device_{side}": facts.device, f"value_{side}": text},
+        )  # fmt: skip
+
+    @cached_property
+    def _objects_before(self) -> dict[int, str]:
+        """The names before of tensor objects that still live; those of a snapshot if this is its model."""
+        found: dict[int, str] = {}
+        for entry in self.left.values():
+            tensor = entry.tensor if self.live else entry.origin() if self.own and entry.origin is not None else None
+            if tensor is not None and entry.key.section == STATE:
+                found.setdefault(id(tensor), entry.path)
+        return found
+
     def _same_object(self, before: Entry, after: Entry) -> bool | None:
         if self.live and before.tensor is not None and after.tensor is not None:
             return before.tensor is after.tensor
         for origin, now in ((before.origin, after.tensor), (after.origin, before.tensor)):
-            if origin is not None and now is not None and {self.before.form, self.after.form} == {"snapshot", "module"}:
+            if origin is not None and now is not None and self.own:
                 return origin() is now
         return None
 
@@ -231,6 +243,16 @@ class Comparison:
 
     # ---- beside the rows ----
 
+    def _in_eval(self, rows: list[DifferenceRecord]) -> Iterator[DifferenceRecord]:
+        """Where buffers changed and no parameter did, a forward pass moved them; which is a surprise of a module in evaluation mode."""
+        was, now = self.before.modes or {}, self.after.modes or {}
+        passed = self.own and not any(row.kind == "parameter" and row.status != "unchanged" for row in rows)
+        for row in rows:
+            moved = row.kind == "buffer" and row.status in ("changed", "reshaped")
+            if passed and moved and was.get(row.owner) is False is now.get(row.owner):
+                row = replace(row, note="; ".join(filter(None, [row.note, IN_EVAL])))
+            yield row
+
     def _flags(self, pairs: Iterable[tuple[Entry | None, Entry | None]]) -> Iterator[DifferenceRecord]:
         """Flags that are not as they were; those that are have no row."""
         if FLAG not in self.sections:
@@ -240,10 +262,14 @@ class Comparison:
             if path in now and now[path] is not mode and repr(now[path]) != repr(mode):
                 yield _flag(path, "training", repr(mode), repr(now[path]))
         for before, after in pairs:
-            if before is not None and after is not None and before.kind == "parameter" == after.kind:
-                was, is_now = before.facts.trainable, after.facts.trainable
-                if was != is_now:
-                    yield _flag(after.path, "requires_grad", str(was), str(is_now), after.owner)
+            if before is None or after is None or not before.is_tensor or not after.is_tensor or after.kind not in _REGISTERED:
+                continue
+            was, is_now = before.facts.trainable, after.facts.trainable
+            if was != is_now and before.kind == after.kind:
+                how = " (it has a grad_fn)" if after.tensor is not None and not after.tensor.is_leaf else ""
+                yield _flag(after.path, "requires_grad", str(was), f"{is_now}{how}", after.owner)
+            if bool(before.tied) != bool(after.tied) and before.path == after.path:
+                yield _flag(after.path, "tied", *(f"to {e.tied}" if e.tied else "to nothing" for e in (before, after)), after.owner)
 
     def _loading(self) -> Loading | None:
         """Between a model and weights: what loading them would do."""
@@ -274,45 +300,93 @@ class Comparison:
         return any(row.kind == "optimizer state" and row.status in ("changed", "added") for row in rows)
 
 
-def _facts(before: Entry, after: Entry) -> DifferenceRecord:
+def _facts(before: Entry, after: Entry) -> Told:
     """A row without a verdict."""
     named = before if before.key.section == OPTIMIZER and before.owner and not after.owner else after
-    kind = after.kind if after.kind not in ("tensor", "value", "reserved") else before.kind
-    renamed = before.path if before.key.section == STATE and before.key != after.key else ""
-    return DifferenceRecord(
-        named.path, named.owner, kind, "unchanged", count=after.facts.count,
-        shape_before=before.facts.shape, shape_after=after.facts.shape, dtype_before=before.facts.dtype, dtype_after=after.facts.dtype,
-        device_before=before.facts.device, device_after=after.facts.device,
-        value_before=_text(before), value_after=_text(after), renamed_from=renamed,
-        owner_type=after.owner_type or before.owner_type,
-    )  # fmt: skip
+    was, now = before.facts, after.facts
+    return {
+        "path": named.path, "owner": named.owner, "status": "unchanged", "count": now.count, "note": "",
+        "kind": after.kind if after.kind not in ("tensor", "value", "reserved") else before.kind,
+        "shape_before": was.shape, "shape_after": now.shape, "dtype_before": was.dtype, "dtype_after": now.dtype,
+        "device_before": was.device, "device_after": now.device,
+        "value_before": _text(before), "value_after": _text(after),
+        "renamed_from": before.path if before.key.section == STATE and before.key != after.key else "",
+        "owner_type": after.owner_type or before.owner_type,
+    }  # fmt: skip
 
 
 def _text(entry: Entry) -> str:
     return entry.plain.text if entry.plain is not None else ""
 
 
-def _alone(before: Entry | None, after: Entry | None) -> DifferenceRecord:
-    entry = after or before
-    assert entry is not None
-    status = "added" if after is not None else "removed"
-    note = ""
-    if entry.key.section == GRADIENT:
-        note = "was None" if after is not None else "is None now"
-    row = DifferenceRecord(entry.path, entry.owner, entry.kind, status, count=entry.facts.count, owner_type=entry.owner_type, note=note)
-    facts, text = entry.facts, _text(entry)
-    if after is not None:
-        return replace(row, shape_after=facts.shape, dtype_after=facts.dtype, device_after=facts.device, value_after=text)
-    return replace(row, shape_before=facts.shape, dtype_before=facts.dtype, device_before=facts.device, value_before=text)
+def _plain(before: Entry, after: Entry) -> Told:
+    if before.plain is None or after.plain is None:  # reserved on both sides, or not looked at
+        return {}
+    if before.plain.digest is None or after.plain.digest is None:
+        return {"note": f"not compared: a {after.plain.text} cannot be"}
+    differs = before.plain.digest != after.plain.digest
+    return {"status": "changed" if differs else "unchanged", "differs": differs}
 
 
-def _filled(row: DifferenceRecord, before: Entry, after: Entry) -> DifferenceRecord:
+def _filled(before: Entry, after: Entry) -> Told:
     """A tensor where there was None, or the other way round."""
-    if after.is_tensor:
-        was = "was reserved: None" if before.kind == "reserved" else f"was no tensor: {_text(before)}"
-        return replace(row, status="added", kind=after.kind, note=was)
-    note = "is None now: reserved" if after.kind == "reserved" else f"is no tensor now: {_text(after)}"
-    return replace(row, status="removed", kind=before.kind, count=before.facts.count, note=note)
+    if not after.is_tensor:
+        note = "is None now: reserved" if after.kind == "reserved" else f"is no tensor now: {_text(after)}"
+        return {"status": "removed", "kind": before.kind, "count": before.facts.count, "note": note}
+    was = "was reserved: None" if before.kind == "reserved" else f"was no tensor: {_text(before)}"
+    if before.kind == "reserved" and after.kind in _REGISTERED and after.kind not in before.facts.note:
+        was = f"was {before.facts.note}, is a {after.kind}"
+    return {"status": "added", "kind": after.kind, "note": was}
+
+
+def _reshaped(before: Entry, after: Entry) -> str:
+    """What became of the values, as far as both sides have them."""
+    if before.facts.shape is None:
+        return "was lazy, without a shape"
+    try:
+        left, right = before.read(), after.read()
+        return likeness(left, right) if left is not None and right is not None else ""
+    except Exception:  # noqa: BLE001 - a damaged file, or a kind of tensor that has no rows
+        return ""
+
+
+def _judge(told: Told, found: Contrast, before: Entry, after: Entry) -> None:
+    """The status, by what matters most; and the numbers."""
+    turned = _turned(before, after)
+    retyped = before.facts.dtype != after.facts.dtype or (bool(turned) and "attribute" not in (before.kind, after.kind))
+    if told.get("differs") is None and found.compared:
+        told["differs"] = bool(found.changed)
+    if told["renamed_from"]:
+        status = "renamed"
+    elif retyped:
+        status = "retyped"
+    elif told.get("differs"):
+        status = "changed"
+    else:
+        status = "moved" if before.facts.device != after.facts.device else "unchanged"
+    notes = [found.note, turned]
+    if found.rewritten and not found.changed:
+        notes.append(f"{found.rewritten:,} in other bits of the same value (a sign of zero, or a NaN)")
+    if told.get("differs") and told["renamed_from"]:
+        notes.append("and its values changed")
+    told.update(status=status, note="; ".join(filter(None, notes)))
+    if found.compared:
+        told.update(
+            max_abs=found.max_abs, relative_l2=found.relative, changed=found.changed,
+            nan_before=found.nan[0], nan_after=found.nan[1], inf_before=found.inf[0], inf_after=found.inf[1],
+        )  # fmt: skip
+
+
+def _turned(before: Entry, after: Entry) -> str:
+    """What it is now, if it was something else: a buffer that became a parameter, a sparse tensor."""
+    if before.kind != after.kind and {before.kind, after.kind} <= {*_REGISTERED, "attribute"}:
+        left = ", which state_dict() leaves out" if before.saved and not after.saved else ""
+        article = "an" if after.kind == "attribute" else "a"
+        return f"was {'an' if before.kind == 'attribute' else 'a'} {before.kind}, is {article} {after.kind}{left}"
+    was, now = before.facts.note, after.facts.note
+    if was != now and {was, now} & {"sparse_coo", "sparse_csr", "quantized"}:
+        return f"was {was or 'strided'}, is {now or 'strided'}"
+    return ""
 
 
 def _why_not(before: Entry, after: Entry) -> str:

@@ -44,6 +44,7 @@ class Walk:
         self.tensors: set[int] = set()
         self.remarks: list[str] = []
         self.silent: dict[str, str] = {}
+        self.patched: list[str] = []  # modules on which somebody has set a forward
         self.sources: callables.Sources = {}
 
     def book(self) -> HookbookRecord:
@@ -58,6 +59,12 @@ class Walk:
                 places.append(Place(path, type(module).__name__, marks.category(type(module)), also))
                 rows += own
             self._out_of_reach(path, module)
+        if self.patched:
+            more = f" and {len(self.patched) - 3:,} more" if len(self.patched) > 3 else ""
+            self.remarks.append(
+                f"forward was replaced on {', '.join(self.patched[:3])}{more}: what is put around it so (accelerate does) is no hook, "
+                f"runs all the same, and goes with: del module.forward"
+            )
         title = type(self.model).__name__
         return HookbookRecord(title, tuple(rows), tuple(places), len(self.modules), len(self.tensors), tuple(dict.fromkeys(self.remarks)))
 
@@ -102,6 +109,9 @@ class Walk:
 
     def _remark(self, path: str, module: Module) -> None:
         flags, place = marks.of_class(type(module)), path or ROOT
+        if "forward" in stores.contents(module) and "scripted" not in flags:
+            name = callables.describe(stores.contents(module)["forward"]).function
+            self.patched.append(f"{place} ({name})")
         if "scripted" in flags:
             self.remarks.append(f"{place} is scripted: it takes no hooks, and those that it had before are a part of its code")
         if "compiled" in flags or stores.contents(module).get("_compiled_call_impl") is not None:
@@ -164,10 +174,10 @@ def _left(keys: list[Any], hooks: list[Any]) -> list[str]:
     found = []
     for i, hook in enumerate(hooks):
         newer = [other for j, other in enumerate(hooks) if j != i and _later(keys, j, i)]
-        if any(callables.rewritten(hook, other) for other in newer):
-            found.append(f"a later run of its {callables.origin(hook)} registered it again")
-        elif name := callables.outdated(hook):
-            found.append(f"{name} is another function by now, since its {callables.origin(hook)} has run again")
+        if twin := next((other for other in newer if callables.rewritten(hook, other)), None):
+            found.append(f"{callables.again(hook, twin)} registered it again")
+        elif outdated := callables.outdated(hook):
+            found.append(outdated)
         else:
             found.append("")
     return found

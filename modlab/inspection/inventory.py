@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -92,6 +93,7 @@ class Inventory:
     others: tuple[str, ...] = ()
     source: Any = None  # the live object; a snapshot and a file have none
     content: Any = None  # of a mapping, or of a file with shapes instead of values: what the keys stand for
+    model: Callable[[], Any] | None = None  # of a snapshot: what gives the model that it was taken of, while that lives
 
 
 def of_module(model: Module, given: tuple[torch.optim.Optimizer, ...] = ()) -> Inventory:
@@ -111,13 +113,19 @@ def of_module(model: Module, given: tuple[torch.optim.Optimizer, ...] = ()) -> I
     places = list(slots.places(model))
     found.entries = _with_extras(found.entries, places)
     found.entries += gradients
-    found.modes = {path: stores.contents(module).get("training") for path, module in places}
+    found.modes = {path: _mode(module) for path, module in places}
     found.versions = {path: {"version": getattr(type(module), "_version", 1)} for path, module in places}
     found.remarks = walk.remarks
     found.sections = {STATE, GRADIENT, FLAG, RNG}
     found.entries += generators()
     add_optimizers(found, given, names)
     return found
+
+
+def _mode(module: Module) -> Any:
+    """Its training flag; compiled and scripted modules do not keep it themselves."""
+    held = stores.contents(module)
+    return held["training"] if "training" in held else stores.mode(module)
 
 
 def _of_slot(slot: slots.Slot) -> Entry:
@@ -141,7 +149,14 @@ def plain_entry(key: Key, path: str, owner: str, kind: str, value: Any, *, saved
 
 
 def leaf(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> Entry:
-    """The entry of either."""
+    """The entry of either; an array of numpy's counts as a tensor."""
+    if type(value) is np.ndarray and value.dtype.kind in "biufc":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it may be read-only: nothing is written
+            try:
+                value = torch.from_numpy(value)
+            except (TypeError, ValueError):  # a dtype or a stride that torch has not
+                pass
     make = tensor_entry if issubclass(type(value), Tensor) else plain_entry
     return make(key, path, owner, kind, value, saved=saved)
 
@@ -226,6 +241,7 @@ def add_optimizers(found: Inventory, given: tuple[torch.optim.Optimizer, ...], n
     for i, optimizer in enumerate(given):
         front = f"optimizers.{i}." if len(given) > 1 else "optimizer." if names else ""
         index = 0
+        of_all = issubclass(type(optimizer), torch.optim.LBFGS)  # it keeps what it knows of all parameters with the first
         for number, group in enumerate(optimizer.param_groups):
             settings = {name: value for name, value in group.items() if name != "params"}
             for name, value in settings.items():
@@ -234,7 +250,8 @@ def add_optimizers(found: Inventory, given: tuple[torch.optim.Optimizer, ...], n
                 name = names.get(id(parameter), "")
                 if name in by_path and by_path[name].group is None:
                     by_path[name].group = {**settings, "optimizer": type(optimizer).__name__}
-                found.entries += states(i, index, optimizer.state.get(parameter, {}), front, name, by_path.get(name))
+                state = optimizer.state.get(parameter, {})
+                found.entries += states(i, index, state, front, "" if of_all else name, None if of_all else by_path.get(name))
                 index += 1
 
 

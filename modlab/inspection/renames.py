@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from modlab.inspection.bits import fingerprint
+import torch
+
+from modlab.inspection.bits import BLOCK, fingerprint, whole
 from modlab.inspection.contrast import equal_bits
 from modlab.inspection.inventory import Entry
 from modlab.records.difference import Renaming
+from modlab.statistics.contents import blocks_of
 
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """Names that wrappers of torch put between a module and its parts."""
@@ -92,17 +95,25 @@ def match(before: Sequence[Entry], after: Sequence[Entry], kept: Iterable[str], 
 
 
 def _best(left: Side, right: Side) -> Rule | None:
-    """The rule that the most names follow; of two the one whose tensors have the same bits."""
-    best, best_score = None, (0, 0, 0)
+    """The rule that the most names follow; of two the one whose tensors have the same bits. A guess that another equals is none."""
+    found: list[tuple[tuple[int, int, int], Rule, dict[str, str]]] = []
     for rule in _rules(left, right):
         hits = _hits(rule, left, right)
-        alike = sum(_same(left.entries[a], right.entries[b]) for a, b in hits[:PROBED])
-        if not hits or (len(hits) == 1 and not alike and not rule.sure):
-            continue
-        score = (min(alike, 1), len(hits), alike)
-        if score > best_score:
-            best, best_score = rule, score
-    return best
+        probed = sorted(hits, key=lambda pair: -len(left.entries[pair[0]].facts.shape or ()))[:PROBED]
+        alike = sum(_same(left.entries[a], right.entries[b]) and _telling(left.entries[a]) for a, b in probed)
+        guess = len(hits) > 1 and any(_telling(side) for a, b in probed for side in (left.entries[a], right.entries[b]))
+        if hits and (alike or rule.sure or guess):
+            found.append(((min(alike, 1), len(hits), alike), rule, dict(hits)))
+    found.sort(key=lambda one: one[0], reverse=True)
+    return next((rule for score, rule, hits in found if score[0] or rule.sure or not _rivalled(score, hits, found)), None)
+
+
+def _rivalled(score: tuple[int, int, int], hits: dict[str, str], found: list[tuple[tuple[int, int, int], Rule, dict[str, str]]]) -> bool:
+    """Whether another rule, with as good a reason, gives some of these names to others."""
+    for other, _, theirs in found:
+        if other == score and theirs != hits and (theirs.keys() & hits.keys() or set(theirs.values()) & set(hits.values())):
+            return True
+    return False
 
 
 def _hits(rule: Rule, left: Side, right: Side) -> list[tuple[str, str]]:
@@ -126,6 +137,30 @@ def _same(one: Entry, other: Entry) -> bool:
     return left is not None and right is not None and equal_bits(left, right)
 
 
+def _telling(entry: Entry) -> bool:
+    """Whether its bits say which tensor it is; those of zeros, of ones and of single numbers are the bits of many."""
+    facts = entry.facts
+    if facts.count < 2 or facts.shape is None:
+        return False
+    try:
+        if entry.digest is not None:
+            dtype = getattr(torch, facts.dtype)
+            dull = (fingerprint(torch.full((1,), value, dtype=dtype).expand(facts.shape)) for value in (0, 1))
+            return facts.count > BLOCK or entry.digest not in dull
+        tensor = entry.read()
+        if tensor is None or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+            return tensor is not None
+        width = 2 if tensor.is_complex() else 1
+        first = None
+        for block in map(whole, blocks_of(tensor, BLOCK)):
+            first = block[:width] if first is None else first
+            if bool((block.view(-1, width) != first).any()):
+                return True
+        return False
+    except Exception:  # noqa: BLE001 - a kind of tensor that cannot be read so: its bits are no zeros
+        return True
+
+
 def _digest(entry: Entry) -> bytes | None:
     if entry.digest is None:
         tensor = entry.read()
@@ -141,37 +176,56 @@ def _digest(entry: Entry) -> bytes | None:
 
 def _rules(left: Side, right: Side) -> list[Rule]:
     some = list(left.entries)[:: max(1, len(left.entries) // SAMPLE)][:SAMPLE]
-    fronts = [_prefix(old, new) for old, new in _prefixes(some, left, right)]
+    places, middles, ends = _prefixes(some, left, right)
+    fronts = [_prefix(old, new) for old, new in places]
     rules = [rule for rule in fronts if rule.sure]  # of two that explain as much, the first is taken
     rules += [_without(word) for word in WRAPPERS if any(word in name.split(".") for name in some)]
     rules += [rule for rule in fronts if not rule.sure]
+    rules += [_infix(old, new) for old, new in middles]
+    rules += [_suffix(old, new, sure=False) for old, new in ends]
     rules += [_suffix(old, new) for pair in SUFFIXES for old, new in (pair, pair[::-1])]
     rules += [_suffix(old, new, sure=False) for old, new in _endings(some, left, right)]
     return rules
 
 
-def _prefixes(some: list[str], left: Side, right: Side) -> list[tuple[str, str]]:
-    """What stands before the common end of two names, the most frequent first."""
+_Guesses = list[tuple[str, str]]
+
+
+def _prefixes(some: list[str], left: Side, right: Side) -> tuple[_Guesses, _Guesses, _Guesses]:
+    """What stands before the common end of two names; between their common front and end; before their last part, if one has it alone."""
     by_end: dict[str, list[str]] = {}
     for name in right.entries:
         by_end.setdefault(name.rpartition(".")[2], []).append(name)
-    votes: Counter[tuple[str, str]] = Counter()
+    votes: tuple[Counter[tuple[str, str]], ...] = (Counter(), Counter(), Counter())
     for name in some:
         for other in _spread(by_end.get(name.rpartition(".")[2], [])):
             if _alike(left.entries[name], right.entries[other]):
-                votes[_fronts(name, other)] += 1
-    return [pair for pair, _ in votes.most_common(8)]
+                old, new = _fronts(name, other)
+                votes[0][_joined(old), _joined(new)] += 1
+                while old and new and old[0] == new[0]:
+                    del old[0], new[0]
+                last = name.rpartition(".")[2]
+                if old:
+                    votes[1][_joined(old), _joined(new)] += 1
+                else:
+                    votes[2][last, _joined(new) + last] += 1
+    places, middles, ends = ([pair for pair, _ in some.most_common(8)] for some in votes)
+    return places, middles, ends
 
 
 def _spread(names: list[str]) -> list[str]:
     return names[:: max(1, len(names) // 256)][:300]
 
 
-def _fronts(name: str, other: str) -> tuple[str, str]:
+def _fronts(name: str, other: str) -> tuple[list[str], list[str]]:
     ours, theirs = name.split("."), other.split(".")
     while ours and theirs and ours[-1] == theirs[-1]:
         ours.pop(), theirs.pop()
-    return "".join(f"{part}." for part in ours), "".join(f"{part}." for part in theirs)
+    return ours, theirs
+
+
+def _joined(parts: list[str]) -> str:
+    return "".join(f"{part}." for part in parts)
 
 
 def _endings(some: list[str], left: Side, right: Side) -> list[tuple[str, str]]:
@@ -200,6 +254,14 @@ def _prefix(old: str, new: str) -> Rule:
     return Rule(f'"{old}" is called "{new}"', apply, f"{new!r} + k.removeprefix({old!r}) if k.startswith({old!r}) else k")
 
 
+def _infix(old: str, new: str) -> Rule:
+    def apply(name: str) -> str:
+        return f".{name}".replace(f".{old}", f".{new}")[1:]
+
+    reason = f'"{old}" is called "{new}" wherever it stands' if new else f'"{old}" stands in the names'
+    return Rule(reason, apply, f"f'.{{k}}'.replace({'.' + old!r}, {'.' + new!r})[1:]")
+
+
 def _without(word: str) -> Rule:
     def apply(name: str) -> str:
         return ".".join(part for part in name.split(".") if part != word)
@@ -219,10 +281,11 @@ def _suffix(old: str, new: str, *, sure: bool = True) -> Rule:
 
 
 def _by_bits(left: Side, right: Side) -> list[tuple[str, str]]:
-    """Tensors of the same bits; of several equal ones (all zeros) only as many as there are on both sides, in order."""
+    """Tensors of the same bits; of several equal ones only as many as there are on both sides, in order. Zeros and ones tell nothing."""
     sizes = {_size(entry) for entry in left.entries.values()} & {_size(entry) for entry in right.entries.values()}
     ours, theirs = (_grouped(side, sizes) for side in (left, right))
-    return [pair for key, names in ours.items() if len(names) == len(theirs.get(key, ())) for pair in zip(names, theirs[key], strict=True)]
+    groups = [(names, theirs[key]) for key, names in ours.items() if len(names) == len(theirs.get(key, ()))]
+    return [pair for names, others in groups if _telling(left.entries[names[0]]) for pair in zip(names, others, strict=True)]
 
 
 def _size(entry: Entry) -> tuple[object, str]:

@@ -58,7 +58,8 @@ class Route:
             return self._decided()
         except Refusal as refusal:
             left = self.leaves
-            notes = (f"The name has then already left {', '.join(left)}: torch removes first and checks later.",) if left else ()
+            late = [f"The name has then already left {', '.join(left)}: torch removes first and checks later."] if left else []
+            notes = (*late, *self.notes)
             message, kind = refusal.message, refusal.kind.__name__
             return RouteRecord(self.name, shown, "", refusal.reason, kind, message, left, notes=notes)
 
@@ -84,6 +85,8 @@ class Route:
         self._leave("__dict__", "_buffers", "_modules")
         if (other := self._overridden("register_parameter")) is not None:
             return other
+        if self.name == "_parameters":
+            raise Refusal(AttributeError, f"cannot assign parameter {_BEFORE}", "The store itself has gone, and cannot take the parameter.")
         self._checked("_parameters", "parameter")
         with without_torch_function():
             made = self.value.grad_fn is not None

@@ -21,7 +21,7 @@ from modlab.statistics.contents import NoValuesError, require_values
 def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: bool, device: str | None = None) -> Inventory:
     """The inventory of a model in which every tensor is a copy, each once, or a fingerprint of 128 bits."""
     found = of_module(model, given)
-    found.form, found.source = "snapshot", None
+    found.form, found.source, found.model = "snapshot", None, weakref.ref(model)
     copies: dict[int, Tensor | bytes | str] = {}
     with torch.no_grad(), without_torch_function(), without_modes():
         for entry in found.entries:

@@ -43,6 +43,8 @@ def of_file(path: str) -> Inventory:
         else:
             _fill_from(found, file, None)
         return found
+    except (OSError, ValueError) as error:  # a text that can be the name of no file, or a file that may not be read
+        raise CheckpointError(f"modlab.diff() cannot read {path[:60]!r}: {getattr(error, 'strerror', None) or error}.") from error
     except CheckpointError as error:
         message = (
             str(error).replace("modlab.state(path)", "modlab.diff(path, ...)").replace("modlab.state(model)", "modlab.diff(..., model)")

@@ -9,8 +9,8 @@ class Call:
     """What becomes an `Event` when it has ended; the attributes that both have are explained there."""
 
     __slots__ = (
-        "bytes", "call", "category", "depth", "error", "fused", "grad", "index", "inner", "inputs", "kind", "marks", "memory", "module", "name",
-        "outputs", "own", "parent", "path", "popped", "quiet", "seconds", "started", "times", "training", "versions", "where",
+        "bytes", "call", "category", "depth", "error", "fused", "grad", "index", "inner", "inputs", "kind", "marks", "memory", "module",
+        "name", "outputs", "parent", "path", "popped", "quiet", "seconds", "started", "times", "training", "versions", "where",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: str, path: str | None, name: str, parent: Call | None) -> None:

@@ -1,24 +1,27 @@
-"""How far two calls are apart, and the module where a difference starts."""
+"""How far what two calls took, or gave, is apart."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.contrast import contrast
-from modlab.instrumentation.shelf import Kept, sample
+from modlab.instrumentation.shelf import Kept, same_bits, sample
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 
 ROUNDING = 8
 """Units in the last place, relative to the norm, up to which a difference counts as rounding (where rounding is expected)."""
 
-GROWTH = 10
-"""How many times as far apart as its inputs a module's outputs must be, to be where a difference starts, where rounding is
-expected: what goes in is then never quite the same."""
+ROUNDED_ONCE = 2
+"""The same for dtypes of 16 bits and less: there, sums are taken in float32, and only the result is rounded."""
+
+QUANTIZED = 1 / 32
+"""The same for quantized tensors: 8 of 256 steps."""
 
 
 @dataclass(slots=True)
@@ -28,6 +31,8 @@ class Gap:
     Attributes:
         equal: the same values; None where that is not known of all.
         compared: elements whose distance was taken.
+        rounding: the relative distance that rounding alone explains, in the coarser of both dtypes.
+        coarse: one side is quantized.
     """
 
     equal: bool | None = None
@@ -37,7 +42,8 @@ class Gap:
     changed: int = 0
     compared: int = 0
     notes: tuple[str, ...] = ()
-    unit: float = 0.0  # the coarser dtype's last place, relative
+    rounding: float = 0.0
+    coarse: bool = False
     _distance: float = 0.0
     _left: float = 0.0
     _right: float = 0.0
@@ -57,18 +63,15 @@ class Gap:
         """Of the angle between both sides."""
         if not (self._finite and self._left and self._right) or self.max_abs is None:
             return None
-        return max(-1.0, min(1.0, (self._left**2 + self._right**2 - self._distance**2) / (2 * self._left * self._right)))
+        # 1 - (d² - (l - r)²) / 2lr: near 1 it keeps the digits that l² + r² - d² would lose.
+        apart = self._distance**2 - (self._left - self._right) ** 2
+        return max(-1.0, min(1.0, 1 - max(apart, 0.0) / (2 * self._left * self._right)))
 
     def beyond(self, noise: float) -> bool:
         """Whether the two sides are known to be farther apart than this relative distance."""
         if self.equal is not False:
             return False
         return noise == 0 or self.relative is None or self.relative > noise
-
-    @property
-    def rounding(self) -> float:
-        """The relative distance that rounding alone explains."""
-        return ROUNDING * self.unit
 
     def add(self, other: Gap) -> None:
         """Take in another one."""
@@ -81,7 +84,7 @@ class Gap:
             self.max_abs = max(self.max_abs or 0.0, other.max_abs)
         self.changed, self.compared = self.changed + other.changed, self.compared + other.compared
         self.notes = tuple(dict.fromkeys((*self.notes, *other.notes)))
-        self.unit = max(self.unit, other.unit)
+        self.rounding, self.coarse = max(self.rounding, other.rounding), self.coarse or other.coarse
         self._distance = math.hypot(self._distance, other._distance)
         self._left, self._right = math.hypot(self._left, other._left), math.hypot(self._right, other._right)
         self._finite = self._finite and other._finite
@@ -92,45 +95,87 @@ class Gap:
         self.notes = (*self.notes, note)
 
 
-def between(left: Iterable[Kept], right: Iterable[Kept]) -> Gap:
-    """Compare two nests leaf by leaf, by the names of the places."""
+def summed(gaps: Iterable[Gap]) -> Gap:
+    """All as one."""
+    total = Gap()
+    for gap in gaps:
+        total.add(gap)
+    return total
+
+
+class Distances:
+    """Compares what two passes took and gave. What one module gives and the next one takes is measured once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], Gap] = {}
+        self._lengths: dict[int, float] = {}
+
+    def between(self, left: Sequence[Kept], right: Sequence[Kept]) -> Gap:
+        """Compare two nests leaf by leaf, by the names of the places."""
+        total = nests(left, right, self._tensors)
+        if not left and not right:
+            total.equal = True  # nothing went in, and that cannot differ
+        return total
+
+    def _tensors(self, left: Kept, right: Kept) -> Gap:
+        key = id(left.values), id(right.values)
+        if left.values is None or right.values is None:
+            return _tensors(left, right, self._length)
+        if key not in self._known:
+            self._known[key] = _tensors(left, right, self._length)
+        return self._known[key]
+
+    def _length(self, kept: Kept) -> float:
+        """The norm; the passes keep the tensors, so that their ids stay theirs."""
+        if kept.values is None:
+            return 0.0
+        if id(kept.values) not in self._lengths:
+            self._lengths[id(kept.values)] = _length(kept.values)
+        return self._lengths[id(kept.values)] * math.sqrt(kept.stride)
+
+
+def at_once(left: Sequence[Kept], right: Sequence[Kept]) -> Gap:
+    """Compare a nest with one that is there only now. Where all is the same, lengths are not taken."""
+    return nests(left, right, lambda one, other: _tensors(one, other, lambda _: 0.0))
+
+
+def nests(left: Sequence[Kept], right: Sequence[Kept], tensors: Callable[[Kept, Kept], Gap]) -> Gap:
+    """All leaves of two nests together; `tensors` compares two of them."""
     total, theirs = Gap(), {kept.name: kept for kept in right}
     for kept in left:
         other = theirs.pop(kept.name, None)
         if other is None:
             total.differ(f"{kept.name or 'the output'} is on one side alone")
         else:
-            total.add(_leaf(kept, other))
+            total.add(tensors(kept, other) if kept.is_tensor and other.is_tensor else _plain(kept, other))
     for name in theirs:
         total.differ(f"{name or 'the output'} is on one side alone")
     return total
 
 
-def _leaf(left: Kept, right: Kept) -> Gap:
+def _plain(left: Kept, right: Kept) -> Gap:
     gap = Gap()
-    if left.is_tensor and right.is_tensor:
-        return _tensors(left, right)
-    if left.digest is None or right.digest is None:
+    if not (left.is_tensor or right.is_tensor) and (left.digest is None or right.digest is None):
         gap.notes = tuple(filter(None, (f"{left.name} {left.note or right.note}".strip(),)))
-    elif left.digest == right.digest:
+    elif left.digest == right.digest and left.is_tensor is right.is_tensor:
         gap.equal = True
     else:
         gap.differ(f"{left.name or 'output'}: {left.text} and {right.text}")
     return gap
 
 
-def _tensors(left: Kept, right: Kept) -> Gap:
-    gap = Gap(sampled=left.values is None or right.values is None or left.stride > 1 or right.stride > 1)
-    if left.digest is None or right.digest is None:
+def _tensors(left: Kept, right: Kept, length: Callable[[Kept], float]) -> Gap:
+    gap = Gap(sampled=left.whole is None or right.whole is None)
+    if left.note or right.note:
         gap.notes = (left.note or right.note,)
         return gap
     if left.text != right.text:
         gap.notes = (_unlike(left.text, right.text),)
-    if left.digest == right.digest:
+    elif same_bits(left, right):
         gap.equal, gap.max_abs, gap.sampled = True, 0.0, False
         if left.values is not None:
             gap.compared = left.values.numel() * left.stride
-            gap._left = gap._right = _norm(left)
+            gap._left = gap._right = length(left)
         return gap
     gap.exact = False
     if left.values is None or right.values is None:
@@ -160,18 +205,25 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
         return gap
     gap.equal = found.changed == 0 and stride == 1
     gap.changed, gap.compared = found.changed * stride, one.numel() * stride
-    gap._finite = found.nan[0] == found.nan[1] and found.inf[0] == found.inf[1] and not (found.changed and not found.distance)
+    gap._finite = not (found.changed and any((*found.nan, *found.inf)) and _finite_elsewhere(one, other))
     gap.max_abs = float(found.max_abs) if gap._finite else math.inf
     if not gap._finite:
         gap.notes += (f"NaN or infinite: {found.nan[0] + found.inf[0]:,} and {found.nan[1] + found.inf[1]:,} elements",)
     scale = math.sqrt(stride)
     gap._distance, gap._left, gap._right = found.distance * scale, found.length * scale, _length(other) * scale
-    gap.unit = max(_unit(one), _unit(other))
+    gap.rounding, gap.coarse = max(_rounding(one), _rounding(other)), one.is_quantized or other.is_quantized
     return gap
 
 
-def _norm(kept: Kept) -> float:
-    return 0.0 if kept.values is None else _length(kept.values) * math.sqrt(kept.stride)
+def _finite_elsewhere(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether an element is NaN or infinite on one side, and something else on the other."""
+    with torch.no_grad(), without_torch_function(), without_modes():
+        try:
+            left, right = (t.detach().cpu().double() if t.is_floating_point() else t.detach().cpu() for t in (one, other))
+            same = (left == right) | (left.isnan() & right.isnan())
+            return bool((~same & ~(left.isfinite() & right.isfinite())).any())
+        except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: not asked element by element
+            return True
 
 
 def _length(values: torch.Tensor) -> float:
@@ -179,49 +231,10 @@ def _length(values: torch.Tensor) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def _unit(tensor: torch.Tensor) -> float:
-    """The last place of a floating dtype, relative to 1; of a quantized one what a step is at most."""
+def _rounding(tensor: torch.Tensor) -> float:
+    """The relative distance that rounding alone explains, of the output of one module."""
     if tensor.is_quantized:
-        return 1 / 256
-    return torch.finfo(tensor.dtype).eps if tensor.dtype.is_floating_point or tensor.dtype.is_complex else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One call on both sides.
-
-    Attributes:
-        path: the module.
-        inputs, outputs: how far the two are apart.
-        first_inside: how many calls had ended when it began; the ones that ended after that and before it are inside it.
-        noise: the relative distance of two passes of the same kind.
-    """
-
-    path: str
-    inputs: Gap
-    outputs: Gap
-    first_inside: int
-    noise: float = 0.0
-
-
-def starts(links: list[Link], *, rounding: bool) -> list[bool]:
-    """Of each call, in the order in which calls end: whether a difference starts in it, and in no call inside it.
-
-    Args:
-        links: what two runs have in common.
-        rounding: whether results are expected to be the same to rounding only; else to the bit.
-    """
-    found: list[bool] = []
-    for i, link in enumerate(links):
-        here = _starts(link, rounding) and not any(found[link.first_inside : i])
-        found.append(here)
-    return found
-
-
-def _starts(link: Link, rounding: bool) -> bool:
-    if not rounding:
-        return link.inputs.equal is not False and link.outputs.beyond(link.noise)
-    before = link.inputs.relative if link.inputs.equal is False else 0.0
-    if before is None or not math.isfinite(before):
-        return False
-    return link.outputs.beyond(max(link.outputs.rounding, GROWTH * before))
+        return QUANTIZED
+    if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+        return 0.0
+    return torch.finfo(tensor.dtype).eps * (ROUNDING if tensor.element_size() > 2 else ROUNDED_ONCE)

@@ -1,8 +1,9 @@
 """One model in its two modes: the same input and random numbers in training and evaluation, with autograd on and off.
 
-Ten passes, all from the same state: each mode three times (autograd as usual, ``no_grad``, ``inference_mode``), each mode again
-with the same random numbers, and with others; then once more in evaluation for modules whose inputs differ already, if there are
-any. Outputs are kept for one pass of each mode.
+Three passes a mode, all from the same state: autograd as usual, ``no_grad``, ``inference_mode``. Where nothing differs that is
+all. The second one is a repeat as well, and where no random number was seen to be drawn, the third one has others. What differs
+there gets passes of its own, to tell autograd, chance and random numbers apart; and one more, in evaluation, is for modules
+whose inputs differ already. Outputs are kept for one pass of each mode.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from modlab.instrumentation.inputs import Copies, require_repeatable
 from modlab.instrumentation.divergence import Gap
 from modlab.instrumentation.juxtaposition import Juxtaposition
 from modlab.instrumentation.moves import moves
-from modlab.instrumentation.passes import Key, Pass, Probe, first_paths
+from modlab.instrumentation.passes import Key, Pass, Probe, first_paths, hidden_reason
 from modlab.instrumentation.probes import Flips, may_act
 from modlab.instrumentation.randomness import start_elsewhere, states
 from modlab.instrumentation.restoration import Restoration
-from modlab.instrumentation.shelf import Shelf
-from modlab.instrumentation.sightlines import hidden_reason
+from modlab.instrumentation.roster import is_fused
 from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 
@@ -39,7 +39,7 @@ _NOISE = 4  # times the distance of two equal passes is still their noise
 def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
     """Compare a model's two modes on one input; everything is put back, also after an exception of the model's."""
     require_ready(model)
-    require_repeatable(args, kwargs, "ten times")
+    require_repeatable(args, kwargs, "about ten times")
     return Experiment(model, args, kwargs).run()
 
 
@@ -81,7 +81,7 @@ def quiet(silent: bool) -> Iterator[None]:
 
 
 def as_written(compiled: bool) -> AbstractContextManager[Any]:
-    """Compiled modules run as they were written: ten passes would compile them again and again, until torch gives up on it."""
+    """Compiled modules run as they were written: so many passes would compile them again and again, until torch gives up on it."""
     stance: Any = getattr(torch.compiler, "set_stance", None)
     return stance("force_eager") if compiled and stance is not None else nullcontext()
 
@@ -111,10 +111,9 @@ class Experiment:
 
     def run(self) -> ComparisonTable:
         """All passes, and then the record."""
-        self._put_back = states()
-        self._restoration = Restoration()
-        self._restoration.add(self.model)
+        self._put_back, self._restoration = states(), Restoration()
         try:
+            self._restoration.add(self.model)
             for mode in MODES:
                 self._of_mode(mode)
             pair = self._pair()
@@ -127,59 +126,56 @@ class Experiment:
                 self._put_back()
 
     def _of_mode(self, mode: str) -> None:
-        first = self._pass(mode, "normal", shelf=Shelf(), look=True)
-        for kind in ("again", "other"):
-            self._pass(mode, kind, reference=first, thorough=kind == "again")
-        for grad in GRADS[1:]:
-            self._pass(mode, grad, reference=first)
-        again = self.passes[mode, "again"]
-        for path, names in again.draws.items():
-            first.draws[path] |= names
+        first = self._pass(mode, "normal")
+        for key, some in moves(self._restoration.changes(), mode).items():
+            self.moved.setdefault(key, []).extend(some)
+        if self._pass(mode, "no_grad", reference=first).parts_from(first):
+            self._pass(mode, "again", reference=first)
+        if first.drew or self._pass(mode, "inference_mode", reference=first, elsewhere=True).parts_from(first):
+            self._pass(mode, "inference_mode", reference=first)
+            other = self._pass(mode, "other", reference=first, elsewhere=True)
+            source = other.first_apart()
+            if source is not None and not first.drew and not self._differs(mode, "again", source):
+                first.draws[source].add("a generator that is put back")
 
     def _pass(
-        self, mode: str, kind: str, *, shelf: Shelf | None = None, reference: Pass | None = None, look: bool = False,
-        thorough: bool = False, probe: Probe | None = None,
+        self, mode: str, kind: str, *, reference: Pass | None = None, elsewhere: bool = False, probe: Probe | None = None
     ) -> Pass:  # fmt: skip
         """One pass from the state in which the model was given.
 
         Args:
             mode: "train" or "eval".
-            kind: what is special about it.
-            shelf: keeps outputs and inputs.
-            reference: the pass that this one is compared with.
-            look: note what moved.
-            thorough: note who draws from Python's and numpy's generators.
+            kind: autograd's mode, or what else is special about it.
+            reference: the pass that this one is compared with; that one alone may raise.
+            elsewhere: with other random numbers.
             probe: calls some modules again.
         """
-        self._restoration.restore()
+        self._restoration.renew()
         self._put_back()
-        if kind == "other":
+        if elsewhere:
             start_elsewhere()
-        found = Pass(
-            self.paths, shelf=shelf, reference=reference, thorough=thorough, probe=probe, stranger=self._restoration.add
-        )  # fmt: skip
-        with autograd(kind if kind in GRADS else "normal"), quiet(shelf is None), as_written(self._compiled):
-            self.model.train() if mode == "train" else self.model.eval()
-            copies = Copies(self._own)
-            args, kwargs = copies(self._args), copies(self._kwargs)
+        found = Pass(self.paths, reference=reference, probe=probe, stranger=self._restoration.add)
+        first = reference is None and probe is None
+        with autograd(kind if kind in GRADS else "normal"), quiet(not first), as_written(self._compiled):
+            torch.clear_autocast_cache()  # copies of weights from a pass without autograd would have none for good
             try:
+                self.model.train() if mode == "train" else self.model.eval()
+                copies = Copies(self._own)
+                args, kwargs = copies(self._args), copies(self._kwargs)
                 with found:
                     self.model(*args, **kwargs)
             except Exception as error:
-                if kind not in GRADS[1:]:
+                if first:
                     raise
                 found.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         found.check()
-        if look:
-            for key, some in moves(self._restoration.changes(), mode).items():
-                self.moved.setdefault(key, []).extend(some)
         if probe is None:
             self.passes[mode, kind] = found
         return found
 
     def _pair(self) -> Juxtaposition:
         def noise(key: Key) -> float:
-            return _NOISE * max((_relative(self.passes[mode, "again"], key) for mode in MODES), default=0.0)
+            return _NOISE * max(_relative(self.passes.get((mode, "again")), key) for mode in MODES)
 
         left, right = (self.passes[mode, "normal"] for mode in MODES)
         return Juxtaposition(left, right, {path: path for path in self.paths.values()}, noise=noise)
@@ -211,6 +207,9 @@ class Experiment:
 
     def _record(self, pair: Juxtaposition) -> ComparisonTable:
         rows = tuple(self._row(key, path, module, pair) for key, (path, module) in self.places.items())
+        for (mode, kind), one in self.passes.items():
+            if one.error and kind not in GRADS:
+                self.remarks.append(f"A repeat in {mode} mode raised {one.error}: whether it is random there is not known.")
         lost = self._restoration.lost()
         if lost:
             self.remarks.append(
@@ -245,7 +244,8 @@ class Experiment:
         )  # fmt: skip
 
     def _differs(self, mode: str, kind: str, path: str) -> bool:
-        gap = self.passes[mode, kind].gap(path)
+        one = self.passes.get((mode, kind))
+        gap = None if one is None else one.gap(path)
         return gap is not None and gap.equal is False
 
     def _run(self, mode: str, grad: str, path: str) -> RunRecord:
@@ -274,16 +274,21 @@ class Experiment:
         if issubclass(type(module), _BATCH_NORMS) and (stores.contents(module).get("_buffers") or {}).get("running_mean") is None:
             yield "keeps no running statistics, and takes the batch's own in both modes"
         for mode in MODES:
-            skipped = [grad for grad in GRADS[1:] if not self.passes[mode, grad].error]
-            skipped = [grad for grad in skipped if self.passes[mode, "normal"].counts[path] and not self.passes[mode, grad].counts[path]]
-            if skipped:
-                yield f"not called in {mode} mode under {' and '.join(skipped)}: a fused path above it runs instead"
+            yield from self._skipped(mode, path)
         if not train.counts[path] and not evaluation.counts[path]:
             yield from hidden_reason(path, module, self.places.values(), train.counts)
 
+    def _skipped(self, mode: str, path: str) -> Iterator[str]:
+        """A module that runs as long as autograd records, and not without."""
+        skipped = [grad for grad in GRADS[1:] if not self.passes[mode, grad].error and not self.passes[mode, grad].counts[path]]
+        if skipped and self.passes[mode, "normal"].counts[path]:
+            fused = any(is_fused(module) for name, module in self.places.values() if name != path and path.startswith(f"{name}." if name else ""))
+            when = f"in {mode} mode {'without autograd' if len(skipped) == 2 else f'under {skipped[0]}'}"
+            yield f"a fused path skips it {when}" if fused else f"not called {when}"
 
-def _relative(one: Pass, key: Key) -> float:
-    call = one.calls.get(key)
+
+def _relative(one: Pass | None, key: Key) -> float:
+    call = None if one is None else one.calls.get(key)
     gap = None if call is None else call.gap
     if gap is None or gap.equal is not False:
         return 0.0

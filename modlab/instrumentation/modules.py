@@ -25,7 +25,6 @@ from modlab.instrumentation.sightings import Sightings, versions_of
 from modlab.instrumentation.tape import Tape
 from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
 
-
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats
 
 

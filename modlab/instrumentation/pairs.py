@@ -17,12 +17,10 @@ from modlab.inspection import marks, stores
 from modlab.instrumentation.inputs import Change, Copies, require_repeatable
 from modlab.instrumentation.juxtaposition import Juxtaposition
 from modlab.instrumentation.modes import measured, quiet, require_ready
-from modlab.instrumentation.passes import Key, Pass, first_paths
+from modlab.instrumentation.passes import Key, Pass, first_paths, hidden_reason
 from modlab.instrumentation.probes import may_act
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.restoration import Restoration
-from modlab.instrumentation.shelf import Shelf
-from modlab.instrumentation.sightlines import hidden_reason
 from modlab.records.comparison import ComparisonRecord, ComparisonTable, RunRecord
 from modlab.records.structure import ROOT
 
@@ -57,12 +55,11 @@ class Trial:
 
     def run(self) -> ComparisonTable:
         """All passes, and then the record."""
-        self._put_back = states()
-        self._restoration = Restoration()
-        for model in self._models:
-            self._restoration.add(model)
+        self._put_back, self._restoration = states(), Restoration()
         try:
-            left = self._pass(0, shelf=Shelf())
+            for model in self._models:
+                self._restoration.add(model)
+            left = self._pass(0)
             again = self._pass(0, reference=left)
             right = self._right()
             self.pairs = matched(self._names[0], self._names[1], self._told, left.counts, right.counts)
@@ -73,11 +70,11 @@ class Trial:
             finally:
                 self._put_back()
 
-    def _pass(self, side: int, *, shelf: Shelf | None = None, reference: Pass | None = None, change: Change | None = None) -> Pass:
-        self._restoration.restore()
+    def _pass(self, side: int, *, reference: Pass | None = None, change: Change | None = None) -> Pass:
+        self._restoration.renew()
         self._put_back()
         paths = {key: path for key, (path, _) in self.places[side].items()}
-        found = Pass(paths, shelf=shelf, reference=reference, stranger=self._restoration.add)
+        found = Pass(paths, reference=reference, stranger=self._restoration.add)
         copies = Copies(self._own, change)
         args, kwargs = copies(self._args), copies(self._kwargs)
         with quiet(reference is not None), found:
@@ -87,15 +84,14 @@ class Trial:
 
     def _right(self) -> Pass:
         """The right model, which may want its input in another dtype, or elsewhere."""
-        shelf = Shelf()
         try:
-            return self._pass(1, shelf=shelf)
+            return self._pass(1)
         except (RuntimeError, TypeError, ValueError) as error:
             change, words = self._wanted()
             if change is None:
                 raise
             try:
-                found = self._pass(1, shelf=Shelf(), change=change)
+                found = self._pass(1, change=change)
             except Exception:  # noqa: BLE001 - then the first error is the one to be told
                 raise error from None
             self.remarks.append(f"The right model got its input as {words}: as it was, it raised {_line(error)}")
@@ -126,11 +122,11 @@ class Trial:
         ]  # fmt: skip
         rows += [self._right_only(path, module, right) for path, module in self.places[1].values() if not self._known(path)]
         self._remark(left, right)
-        first = None if pair.first is None else self.pairs[pair.first]
+        first, drift = (None if path is None else self.pairs[path] for path in (pair.first, pair.drift))
         names = [type(model).__name__ for model in self._models]
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
         return ComparisonTable(
-            names[0], SIDES, tuple(rows), rows[0].runs, first, self._whole(), other=names[1], tolerance=pair.rounding,
+            names[0], SIDES, tuple(rows), rows[0].runs, first, drift, self._whole(), other=names[1], tolerance=pair.rounding,
             exact=pair.exact and not sampled, remarks=tuple(self.remarks),
         )  # fmt: skip
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, MultiheadAttention
 
-from modlab.inspection import stores
-from modlab.instrumentation.divergence import Gap, between
+from modlab.inspection import marks, stores
+from modlab.instrumentation.divergence import Gap, at_once, summed
 from modlab.instrumentation.randomness import Meter
-from modlab.instrumentation.shelf import Kept, Shelf
+from modlab.instrumentation.shelf import Kept, Shelf, seen
 from modlab.instrumentation.taps import Taps
 from modlab.instrumentation.values import arguments, leaves
+from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
 
 HISTOGRAMS = 1000
 """Modules up to which histograms are taken: one takes 16 kB."""
+
+_HOLDERS = ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 
 Key = tuple[str, int]
 """The path of a module, and which of its calls."""
@@ -77,40 +80,32 @@ class Pass:
 
     Args:
         paths: of modules, by id.
-        shelf: keeps what calls take and give; None: only what they give is looked at, and not kept.
-        reference: an earlier pass that kept it, from which the distance is taken.
-        thorough: also note who draws from Python's and numpy's generators.
+        reference: an earlier pass from which the distance of what calls give is taken, while it is there. Without, what calls
+            take and give is kept and measured, and who draws from Python's and numpy's generators is noted too.
         probe: is told of each call.
         stranger: is told of modules that are not in `paths`, before they run.
     """
 
     def __init__(
-        self,
-        paths: dict[int, str],
-        *,
-        shelf: Shelf | None = None,
-        reference: Pass | None = None,
-        thorough: bool = False,
-        probe: Probe | None = None,
+        self, paths: dict[int, str], *, reference: Pass | None = None, probe: Probe | None = None,
         stranger: Callable[[Module], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.calls: dict[Key, Call] = {}
         self.ended: list[Call] = []  # calls that came to their end, in that order
         self.counts: Counter[str] = Counter()
         self.draws: defaultdict[str, set[str]] = defaultdict(set)
         self.strangers: defaultdict[str, list[Stranger]] = defaultdict(list)
         self.stats: dict[str, TensorStats] = {}
-        self.shelf, self.error = shelf, ""
-        self._paths, self._reference, self._stranger = paths, reference, stranger
-        self._looking = shelf or Shelf(0)
-        self._thorough, self._probe, self._busy = thorough, probe, False
+        self.shelf, self.error = Shelf() if reference is None and probe is None else None, ""
+        self._paths, self._reference, self._probe, self._stranger = paths, reference, probe, stranger
+        self._busy = False
         self._stack: list[Call | Stranger] = []
         self._owners: list[tuple[int, str]] = []  # id of each running module, and the path that draws are put to
         self._trouble: BaseException | None = None
         self._taps = Taps(self._enter, self._leave)
 
     def __enter__(self) -> None:
-        self._meter = Meter(self._thorough)
+        self._meter = Meter(thorough=self.shelf is not None)
         self._taps.open()
 
     def __exit__(self, *_: object) -> None:
@@ -178,23 +173,31 @@ class Pass:
 
     def _finish(self, call: Call, kwargs: dict[str, Any] | None, output: Any) -> None:
         call.finished, call.drew = True, self._meter.state != call.state
+        self.ended.append(call)
         if self.shelf is not None:
             call.inputs += self.shelf.all(arguments((), (), kwargs))
-        if call.number == 0:
-            self._measure(call.path, output)
-        call.outputs = self._looking.all(leaves(output))
-        self.ended.append(call)
-        if self._reference is not None:
-            earlier = self._reference.calls.get(call.key)
-            if earlier is not None and earlier.finished:
-                call.gap = between(earlier.outputs, call.outputs)
-        if self.shelf is None:
-            call.outputs = tuple(_without_values(kept) for kept in call.outputs)
+            call.outputs = self.shelf.all(leaves(output))
+            if call.number == 0:
+                self._measure(call.path, output, histogram=len(self._paths) <= HISTOGRAMS)
+        elif self._reference is not None:
+            self._compare(call, self._reference.calls.get(call.key), output)
 
-    def _measure(self, path: str, output: Any) -> None:
+    def _compare(self, call: Call, earlier: Call | None, output: Any) -> None:
+        """The distance from the same call of the reference; statistics only where they are not known to be the same."""
+        now = seen(leaves(output))
+        call.outputs = tuple(replace(kept, values=None) for kept in now)
+        if earlier is not None and earlier.finished:
+            call.gap = at_once(earlier.outputs, now)
+        if call.number == 0 and self._reference is not None:
+            if call.gap is not None and call.gap.equal is not False and call.path in self._reference.stats:
+                self.stats[call.path] = self._reference.stats[call.path]
+            else:
+                self._measure(call.path, output, histogram=False)
+
+    def _measure(self, path: str, output: Any, *, histogram: bool) -> None:
         for _, thing, _ in leaves(output):
             if issubclass(type(thing), Tensor):
-                self.stats[path] = measure_tensor(thing, histogram=self.shelf is not None and len(self._paths) <= HISTOGRAMS)
+                self.stats[path] = measure_tensor(thing, histogram=histogram)
                 return
 
     def _note_draws(self) -> None:
@@ -212,17 +215,18 @@ class Pass:
         found = [call.gap for call in self.of(path) if call.gap is not None]
         return summed(found) if found else None
 
+    @property
+    def drew(self) -> bool:
+        """Whether a random number was drawn by anybody."""
+        return any(self.draws.values())
 
-def summed(gaps: list[Gap]) -> Gap:
-    """All as one."""
-    total = Gap()
-    for gap in gaps:
-        total.add(gap)
-    return total
+    def first_apart(self) -> str | None:
+        """The path of the first call to end whose output differs from the reference's; None where there is none."""
+        return next((call.path for call in self.ended if call.gap is not None and call.gap.equal is False), None)
 
-
-def _without_values(kept: Kept) -> Kept:
-    return Kept(kept.name, kept.digest, None, kept.stride, kept.text, kept.is_tensor, kept.requires_grad, kept.note)
+    def parts_from(self, other: Pass) -> bool:
+        """Whether it is not the same run as another one: it gave other outputs, made other calls, or raised."""
+        return bool(self.error) or self.counts != other.counts or self.first_apart() is not None
 
 
 def first_paths(model: Module) -> dict[int, tuple[str, Module]]:
@@ -237,3 +241,38 @@ def first_paths(model: Module) -> dict[int, tuple[str, Module]]:
         prefix = path + "." if path else ""
         stack.extend((prefix + name, child) for name, child in reversed(stores.named_children(module)) if child is not None)
     return found
+
+
+def hidden_reason(path: str, module: Module, places: Collection[tuple[str, Module]], counts: Mapping[str, int]) -> Iterator[str]:
+    """The reason, in words; a module that is just not used gets none but that.
+
+    Args:
+        path: of the module that was not called.
+        module: the module.
+        places: all paths and modules.
+        counts: how often each path was called.
+    """
+    by_path = dict(places)
+    for above in _above(path):
+        known = set(marks.of_class(type(by_path[above]))) & {"compiled", "scripted"} if above in by_path else set()
+        if known:
+            yield f"runs inside {above or ROOT}, which is {known.pop()}: what happens there cannot be seen"
+            return
+    if type(module).__name__ in _HOLDERS:
+        yield "holds modules"
+        return
+    prefix = path + "." if path else ""
+    if any(count and one.startswith(prefix) and one != path for one, count in counts.items()):
+        yield "not called itself; modules inside it are"
+        return
+    above = path.rpartition(".")[0]
+    if type(by_path.get(above)) is MultiheadAttention and counts[above]:
+        yield f"{above or ROOT} uses its weights without calling it"
+    else:
+        yield "not called in this pass"
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition(".")[0]
+        yield path

@@ -47,14 +47,19 @@ def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
 
 def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     first: Scene | None = None
+    known: list[tuple[str, BaseException, Scene, str, Verdict]] = []
     for relation, member, scene in _chain(error):
         first = first or scene
         found = _recognised(scene)
         if found is not None:
-            family, verdict = found
-            remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
-            return _record(member, scene, family, verdict, remark), _root(scene)
+            known.append((relation, member, scene, *found))
+        if found is not None and scene.calls:
+            break
     assert first is not None
+    if known:  # the same again with the modules on the way says more: somebody raised it anew with its words
+        relation, member, scene, family, verdict = known[-1] if known[-1][3] == known[0][3] else known[0]
+        remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
+        return _record(member, scene, family, verdict, remark), _root(scene)
     return _record(error, first, UNKNOWN, Verdict(*_unknown(type(error).__name__)), ""), _root(first)
 
 
@@ -84,8 +89,13 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
             todo += [("one of those in", inner, read) for inner in member.exceptions]
         if member.__cause__ is not None:
             todo.append(("the cause of", member.__cause__, read))
-        elif member.__context__ is not None and not member.__suppress_context__:
+        elif member.__context__ is not None and not member.__suppress_context__ and _is_raised(read):
             todo.append(("what came before", member.__context__, read))
+
+
+def _is_raised(read: list[frames.Frame]) -> bool:
+    """Whether an error was raised by a user's ``raise``, for the one that was being handled; else that one is done with."""
+    return bool(read) and read[-1].is_users and read[-1].text.startswith("raise")
 
 
 def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
@@ -133,7 +143,9 @@ def _unseen(scene: Scene) -> Iterator[str]:
     """What the traceback cannot show, and why."""
     if "TorchScript" in scene.message:
         yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
-    if any("_dynamo" in frame.code.co_filename for frame in scene.frames):
+    if "in DataLoader worker process" in scene.message:
+        yield "It happened in a worker of the DataLoader, another process: its code is in the message alone. num_workers=0 shows it here."
+    if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
         yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from torch.nn import Module
 
 from modlab.instrumentation.inputs import Copies
-from modlab.instrumentation.divergence import between
+from modlab.instrumentation.divergence import at_once
 from modlab.instrumentation.passes import Key
 from modlab.instrumentation.randomness import Undo, states
-from modlab.instrumentation.shelf import Shelf
+from modlab.instrumentation.shelf import Shelf, seen
 from modlab.instrumentation.values import leaves
 
 
@@ -43,17 +43,17 @@ class Flips:
         flag, end = held.get("training"), states()
         if type(flag) is not bool:
             return
-        before = Shelf().all(leaves(output))
+        before = Shelf().all(leaves(output))  # a copy: the second call may write into it
         held["training"] = not flag
         start()
         try:
-            after = Shelf(0).all(leaves(module.forward(*args, **kwargs)))
+            after = seen(leaves(module.forward(*args, **kwargs)))
         except Exception:  # noqa: BLE001 - it cannot run like that; then nothing is said of it
             return
         finally:
             held["training"] = flag
             end()
-        gap = between(before, after)
+        gap = at_once(before, after)
         if gap.beyond(gap.rounding):
             self.acting.add(key[0])
 

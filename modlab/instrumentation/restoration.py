@@ -7,8 +7,11 @@ the user has at hand stays good.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import is_dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -26,7 +29,7 @@ from modlab.statistics.contents import NoValuesError, require_values
 KEPT = 2 << 30
 """Bytes of parameters that are copied; of what goes beyond, a fingerprint tells whether it changed. Buffers always are."""
 
-_DICTS = (dict, OrderedDict, defaultdict)
+_DICTS = (dict, OrderedDict, defaultdict, Counter)
 _CONTAINERS = frozenset({*_DICTS, list, set, deque})
 _DEPTH = 3  # containers inside containers of a module's own attributes
 _LONG = 10_000  # entries up to which a container is searched for others
@@ -51,6 +54,7 @@ class Restoration:
         self._modules: dict[int, _ModuleState] = {}
         self._tensors: dict[int, _TensorState] = {}
         self._containers: dict[int, _Container] = {}
+        self._arrays: dict[int, _Array] = {}
         self._generators: dict[int, Undo] = {}
         self._left = KEPT
 
@@ -70,9 +74,9 @@ class Restoration:
         held = object.__getattribute__(module, "__dict__")
         self._containers[id(held)] = _Container(held)
         for name, thing in [*held.items()]:
-            yield from self._held(thing, _DEPTH if name != "_modules" else 0)
+            yield from self._held(thing, _DEPTH if name != "_modules" else 0, _author(type(module)))
 
-    def _held(self, thing: Any, depth: int) -> Iterator[Module]:
+    def _held(self, thing: Any, depth: int, author: str) -> Iterator[Module]:
         if issubclass(type(thing), Tensor):
             self.add_tensor(thing)
         elif stores.is_module(thing):
@@ -81,7 +85,12 @@ class Restoration:
             self._containers[id(thing)] = _Container(thing)
             if depth and len(thing) <= _LONG:
                 for part in [*(thing.values() if type(thing) in _DICTS else thing)]:
-                    yield from self._held(part, depth - 1)
+                    yield from self._held(part, depth - 1, author)
+        elif (inside := _inside(thing, author)) is not None:
+            if depth and id(inside) not in self._containers:
+                yield from self._held(inside, depth, author)
+        elif _is_array(thing):
+            self._arrays.setdefault(id(thing), _Array(thing))
         elif (undo := private_state(thing)) is not None:
             self._generators.setdefault(id(thing), undo)
 
@@ -94,7 +103,7 @@ class Restoration:
         """
         if id(tensor) in self._tensors or is_lazy(tensor):
             return
-        state = self._tensors[id(tensor)] = _TensorState(tensor, copied=not spared or self._left > 0)
+        state = self._tensors[id(tensor)] = _TensorState(tensor, copied=not spared or self._left > 0, calm=spared)
         if spared:
             self._left -= state.bytes
 
@@ -102,23 +111,69 @@ class Restoration:
         """What the modules' tensors and plain attributes are now that they were not."""
         return [change for state in self._modules.values() for change in state.changes(self._tensors)]
 
+    def renew(self) -> None:
+        """Put everything back, but gradients, for the next pass.
+
+        Of parameters that were never seen to change it asks the version counters alone: large models have many bits. (What writes
+        to ``.data`` escapes these counters, so `changes` and `restore` read every bit.)
+        """
+        self._put_back([state.renew for state in self._tensors.values() if not state.rests()])
+
     def restore(self) -> None:
         """Put everything back; what fails does not keep the rest from it, and is raised at the end."""
+        self._put_back([state.restore for state in self._tensors.values()])
+
+    def _put_back(self, tensors: list[Undo]) -> None:
         troubles: list[Exception] = []
-        states: list[_State] = [*self._containers.values(), *self._modules.values(), *self._tensors.values()]
-        for state in states:
+        others: list[_State] = [*self._containers.values(), *self._modules.values(), *self._arrays.values()]
+        for undo in (*(state.restore for state in others), *tensors, *self._generators.values()):
             try:
-                state.restore()
+                undo()
             except Exception as error:  # noqa: BLE001 - all the others are put back first
                 troubles.append(error)
-        for undo in self._generators.values():
-            undo()
         if troubles:
             raise troubles[0]
 
     def lost(self) -> int:
         """How many parameters that were too large to be copied were changed by the model itself, and stay so."""
         return sum(state.lost() for state in self._tensors.values())
+
+
+def _author(cls: type) -> str:
+    """The package that a class comes from."""
+    return cls.__module__.partition(".")[0]
+
+
+def _inside(thing: Any, author: str) -> dict[str, Any] | None:
+    """The attributes of a plain object that a model keeps notes in; None of anything else.
+
+    That is a dataclass, a namespace, or an object of a class by the author of the module: others (files, loggers, threads) live
+    a life of their own.
+    """
+    cls = type(thing)
+    if issubclass(cls, type) or not (is_dataclass(cls) or cls is SimpleNamespace or _author(cls) == author):
+        return None
+    try:
+        held = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return None
+    return held if type(held) is dict else None
+
+
+def _is_array(thing: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(thing) is numpy.ndarray and not thing.dtype.hasobject
+
+
+class _Array:
+    """The numbers of a numpy array."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._before = array, array.copy()
+
+    def restore(self) -> None:
+        if self._array.shape == self._before.shape and self._array.tobytes() != self._before.tobytes():
+            self._array[...] = self._before
 
 
 class _State(Protocol):
@@ -205,9 +260,10 @@ def _same(before: Tensor, after: Tensor) -> bool:
 class _TensorState:
     """A tensor's bits, memory, version, gradient and flag."""
 
-    def __init__(self, tensor: Tensor, *, copied: bool) -> None:
+    def __init__(self, tensor: Tensor, *, copied: bool, calm: bool) -> None:
         self.tensor = tensor
         self.bytes = 0
+        self._calm = calm  # a parameter that was never seen to change
         self._copy: Tensor | None = None
         self._print: bytes | None = None
         with torch.no_grad(), torch.inference_mode(False), without_torch_function(), without_modes():
@@ -215,6 +271,8 @@ class _TensorState:
             self._version = None if self._inference else tensor._version
             self._flag, self._leaf, self._class = tensor.requires_grad, tensor.is_leaf, type(tensor)
             self._grad = tensor.grad if tensor.is_leaf else None
+            if self._grad is not None:
+                tensor.grad = None  # for the time being, so that a backward pass inside a forward adds nothing to it
             self._memory: Tensor = tensor.data
             self._keep(copied)
 
@@ -236,9 +294,18 @@ class _TensorState:
     def changed(self) -> bool:
         """Whether its bits, or the memory it lies in, are others."""
         with torch.no_grad(), without_torch_function(), without_modes():
-            if not self._in_place():
-                return True
-            return self._copy is not None and not _readable_and_equal(self._memory, self._copy)
+            found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._memory, self._copy))
+            self._calm = self._calm and not found
+            return found
+
+    def rests(self) -> bool:
+        """Whether it is a parameter that nothing seems to have touched. What writes to ``.data`` escapes the version counter."""
+        tensor = self.tensor
+        with torch.no_grad(), without_torch_function(), without_modes():
+            return (
+                self._calm and self._leaf and self._version is not None and tensor.grad is None and tensor._version == self._version and self._in_place()
+                and tensor.is_leaf and tensor.requires_grad is self._flag and type(tensor) is self._class
+            )  # fmt: skip
 
     def lost(self) -> bool:
         """Whether it changed and was not copied."""
@@ -254,6 +321,16 @@ class _TensorState:
             return True
 
     def restore(self) -> None:
+        """All of it."""
+        try:
+            self.renew()
+        finally:
+            if self._leaf and self.tensor.grad is not self._grad:
+                with torch.inference_mode(self._inference), torch.no_grad(), without_torch_function(), without_modes():
+                    self.tensor.grad = self._grad
+
+    def renew(self) -> None:
+        """As it was, without a gradient."""
         tensor = self.tensor
         with torch.inference_mode(self._inference), torch.no_grad(), without_torch_function(), without_modes():
             if type(tensor) is not self._class:
@@ -267,8 +344,8 @@ class _TensorState:
                 tensor.detach_()  # it joined the graph of a pass
             if self._leaf and tensor.requires_grad is not self._flag:
                 tensor.requires_grad_(self._flag)
-            if self._leaf and tensor.grad is not self._grad:
-                tensor.grad = self._grad
+            if self._leaf and tensor.grad is not None:
+                tensor.grad = None
             if self._version is not None and tensor._version != self._version:
                 set_version(tensor, self._version)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
@@ -12,14 +12,15 @@ from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.bits import digest_of, fingerprint
+from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.values import Leaf, said
 from modlab.statistics.contents import NoValuesError, require_values, sizes_of
 from modlab.statistics.sampling import stride_of
 
-WHOLE = 128 << 20
-"""Bytes that one pass may keep of whole tensors; equal ones (what one module gives and the next one takes) are kept once."""
+WHOLE = 256 << 20
+"""Bytes that one pass may keep of whole tensors; what one module gives and the next one takes is kept once."""
 
-LARGE = 32 << 20
+LARGE = 64 << 20
 """Bytes from which a single tensor is kept as a sample."""
 
 SAMPLED = 32 << 20
@@ -33,92 +34,87 @@ class Kept:
     """One leaf of what a call took or gave.
 
     Attributes:
-        digest: of every bit; None where there are no values, or nothing to compare by.
         values: the tensor, or `stride`-th elements of it; None where it was not kept.
         stride: 1 for the whole tensor.
+        digest: of every bit: of a tensor that is not kept whole, and of what is no tensor; None where there is nothing to compare.
         text: shape and dtype, or what it is in words.
         note: why it is not compared.
     """
 
     name: str
-    digest: bytes | None
     values: Tensor | None
     stride: int
+    digest: bytes | None
     text: str
     is_tensor: bool
     requires_grad: bool = False
     note: str = ""
 
+    @property
+    def whole(self) -> Tensor | None:
+        """All of the tensor, if it is at hand."""
+        return self.values if self.stride == 1 else None
+
 
 class Shelf:
-    """The kept tensors of one pass.
+    """The kept tensors of one pass."""
 
-    Args:
-        whole: bytes for whole tensors; 0 keeps nothing: leaves are only looked at, while they are there.
-    """
-
-    def __init__(self, whole: int = WHOLE) -> None:
-        self._keeps = whole > 0
-        self._whole, self._sampled = whole, SAMPLED
-        self._known: dict[bytes, tuple[Tensor, int]] = {}
-        self._digests: dict[int, tuple[ReferenceType[Tensor], int | None, bytes]] = {}
+    def __init__(self) -> None:
+        self._whole, self._sampled = WHOLE, SAMPLED
+        self._kept: dict[int, tuple[ReferenceType[Tensor], int, _Content]] = {}
         self.sampled = 0  # tensors that were not kept whole
 
     def all(self, leaves: Iterable[Leaf]) -> tuple[Kept, ...]:
         """Keep each leaf of a nest."""
-        return tuple(self.keep(name, thing, reason) for name, thing, reason in leaves)
+        return tuple(_leaf(*leaf, self._content) for leaf in leaves)
 
-    def keep(self, name: str, thing: Any, reason: str) -> Kept:
-        """Keep one leaf; never raises."""
-        if not issubclass(type(thing), Tensor):
-            digest = digest_of(f"{type(thing).__name__} {thing!r}".encode()) if type(thing) in _PLAIN and not reason else None
-            return Kept(name, digest, None, 1, said(thing), False, note="" if digest else reason or "not compared")
-        with torch.no_grad(), without_torch_function(), without_modes():
-            try:
-                return self._tensor(name, thing)
-            except NoValuesError as error:
-                return Kept(name, None, None, 1, _text(thing), True, thing.requires_grad, f"not compared: {error}")
-            except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
-                return Kept(name, None, None, 1, type(thing).__name__, True, note=f"not compared: {type(error).__name__}")
-
-    def _tensor(self, name: str, tensor: Tensor) -> Kept:
-        require_values(tensor)
-        digest = self._digest(tensor)
-        values, stride = self._values(tensor, digest) if self._keeps else (tensor.detach(), 1)
-        return Kept(name, digest, values, stride, _text(tensor), True, tensor.requires_grad)
-
-    def _digest(self, tensor: Tensor) -> bytes:
-        """The fingerprint; what was asked just before (of what a module gave, and the next one takes) is remembered."""
+    def _content(self, tensor: Tensor) -> _Content:
+        """What is kept of a tensor; of one that was kept just before, and was not written to since, the same."""
         version = None if tensor.is_inference() else tensor._version
-        known = self._digests.get(id(tensor))
-        if known is not None and known[0]() is tensor and version is not None and known[1] == version:
+        known = self._kept.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == version:
             return known[2]
-        digest = fingerprint(tensor)
-        if len(self._digests) > 10_000:
-            self._digests.clear()
-        self._digests[id(tensor)] = ref(tensor), version, digest
-        return digest
+        made = self._copy(tensor)
+        if version is not None:
+            self._kept[id(tensor)] = ref(tensor), version, made
+        return made
 
-    def _values(self, tensor: Tensor, digest: bytes) -> tuple[Tensor | None, int]:
-        if digest not in self._known:
-            made = self._copy(tensor)
-            if made is None:
-                return None, 1
-            self._known[digest] = made
-        return self._known[digest]
-
-    def _copy(self, tensor: Tensor) -> tuple[Tensor, int] | None:
+    def _copy(self, tensor: Tensor) -> _Content:
         size = tensor.numel() * tensor.element_size()
         if size <= min(self._whole, LARGE):
             self._whole -= size
-            return tensor.detach().clone(), 1
+            return tensor.detach().clone(), 1, None
         self.sampled += 1
-        stride = stride_of(tensor.numel())
+        stride, digest = stride_of(tensor.numel()), fingerprint(tensor)
         some = sample(tensor, stride)
         if some is None or some.numel() * some.element_size() > self._sampled:
-            return None
+            return None, stride, digest
         self._sampled -= some.numel() * some.element_size()
-        return some, stride
+        return some, stride, digest
+
+
+_Content = tuple[Tensor | None, int, bytes | None]
+
+
+def seen(leaves: Iterable[Leaf]) -> tuple[Kept, ...]:
+    """Each leaf of a nest, to be compared while it is there: nothing is copied."""
+    return tuple(_leaf(*leaf, lambda tensor: (tensor.detach(), 1, None)) for leaf in leaves)
+
+
+def _leaf(name: str, thing: Any, reason: str, content: Callable[[Tensor], _Content]) -> Kept:
+    """One leaf; never raises."""
+    if not issubclass(type(thing), Tensor):
+        plain = type(thing) in _PLAIN and not reason
+        digest = digest_of(f"{type(thing).__name__} {thing!r}".encode()) if plain else digest_of(b"") if reason == "empty" else None
+        return Kept(name, None, 1, digest, said(thing), False, note="" if digest else reason or "not compared")
+    with torch.no_grad(), without_torch_function(), without_modes():
+        try:
+            require_values(thing)
+            return Kept(name, *content(thing), _text(thing), True, thing.requires_grad)
+        except NoValuesError as error:
+            return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, f"not compared: {error}")
+        except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
+            return Kept(name, None, 1, None, type(thing).__name__, True, note=f"not compared: {type(error).__name__}")
 
 
 def sample(tensor: Tensor, stride: int) -> Tensor | None:
@@ -128,6 +124,33 @@ def sample(tensor: Tensor, stride: int) -> Tensor | None:
     if tensor.is_nested or tensor.is_quantized or tensor.layout is not torch.strided:
         return None
     return tensor.detach().reshape(-1)[::stride].clone()
+
+
+def same_bits(left: Kept, right: Kept) -> bool:
+    """Whether two tensors of one shape and dtype store the same."""
+    one, other = left.whole, right.whole
+    if one is None or other is None:
+        return _digest(left) == _digest(right)
+    if one is other:
+        return True
+    pair = _as_words(one), _as_words(other)
+    return torch.equal(*pair) if pair[0] is not None and pair[1] is not None else equal_bits(one, other)  # type: ignore[arg-type]
+
+
+def _as_words(tensor: Tensor) -> Tensor | None:
+    """The bits of a plain tensor as 64-bit words, which are compared twice as fast."""
+    if type(tensor) is not Tensor or tensor.is_complex() or tensor.is_quantized or tensor.layout is not torch.strided:
+        return None
+    if tensor.is_nested or not tensor.is_contiguous() or tensor.is_neg() or tensor.device.type == "mps":
+        return None
+    size = tensor.element_size()
+    if not tensor.numel() or tensor.numel() * size % 8 or tensor.storage_offset() * size % 8:
+        return None
+    return tensor.view(-1).view(torch.int64)
+
+
+def _digest(kept: Kept) -> bytes | None:
+    return fingerprint(kept.values) if kept.digest is None and kept.whole is not None else kept.digest
 
 
 def _text(tensor: Tensor) -> str:

@@ -140,6 +140,7 @@ class ComparisonTable:
         rows: in the order of the tree; then what only the right model has.
         runs: the whole model in each run.
         first: the path where the difference starts; None where there is none.
+        drift: of two models, the path of the first module to end whose output differs at all, be it by rounding.
         whole: the path of the row that is about the whole model's output.
         tolerance: relative distance up to which two outputs count as the same; 0 means to the bit.
         exact: nothing was sampled, and what is equal is equal in every bit.
@@ -151,6 +152,7 @@ class ComparisonTable:
     rows: tuple[ComparisonRecord, ...]
     runs: tuple[RunRecord, ...] = ()
     first: str | None = None
+    drift: str | None = None
     whole: str = ""
     other: str = ""
     tolerance: float = 0.0

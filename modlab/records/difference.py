@@ -8,6 +8,12 @@ STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "
 TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "reserved")
 """The kinds that are a model's state itself; the others are about it (gradients, flags, an optimizer's state)."""
 
+OBJECT = "the tensor object that was "
+"""How the note begins of what bore another name before."""
+
+IN_EVAL = "in evaluation mode all the while"
+"""The note of a buffer that changed although its module is in evaluation mode."""
+
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRecord:
@@ -22,7 +28,8 @@ class DifferenceRecord:
             "reshaped", "retyped" or "moved" (to another device, its values as they were).
         max_abs: the greatest distance between two finite elements, in the tensor's units; None where no values were compared.
         relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before.
-        changed: elements that differ.
+        differs: whether its values are others than before; None where they could not be compared.
+        changed: elements that differ; 0 where only fingerprints were compared.
         count: elements, after (before, where it is removed).
         decayed: changed elements of which weight decay alone explains the change, to the last digit.
         renamed_from: the name before, where that is another.
@@ -57,6 +64,7 @@ class DifferenceRecord:
     shares_memory: bool | None = None
     owner_type: str = ""
     note: str = ""
+    differs: bool | None = None
 
     def __repr__(self) -> str:
         distance = "" if self.max_abs is None or self.status == "unchanged" else f" by at most {self.max_abs:.4g}"
@@ -126,6 +134,7 @@ class DiffRecord:
         skipped: what only one side has and is therefore not compared, in words.
         remarks: what cannot be known, with the reason.
         stepped: an optimizer made a step in between, as far as its state tells.
+        own: one side is the very model that the other is a snapshot of.
     """
 
     before: str
@@ -141,3 +150,4 @@ class DiffRecord:
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     stepped: bool = False
+    own: bool = False

@@ -57,7 +57,7 @@ def diff(before: Any, after: Any) -> Diff:
     [('weight', 'retyped', 'float64'), ('bias', 'retyped', 'float64')]
     """
     model = after if stores.is_module(after) else before if stores.is_module(before) else None
-    if before is after:
+    if before is after and _comparable(before):
         return Diff(_same(before), model)
     left, right = (_inventory(side, other) for side, other in ((before, after), (after, before)))
     tree = payload.fingerprint(structure.extract(model)) if model is not None else ""
@@ -86,9 +86,15 @@ def _inventory(side: Any, other: Any) -> Inventory:
         return weights.of_file(os.fspath(side))
     if issubclass(type(side), Mapping):
         return weights.of_mapping(side)
-    if not issubclass(type(side), (Tensor, Result, type)) and side is not None and _optimizers(side):
+    if _comparable(side):
         return inventory.of_optimizers(as_optimizers(side, "diff"))
     raise NotComparableError(f"modlab.diff() got {checks.described(side)}, and compares states.\n  {_advice(side)}")
+
+
+def _comparable(side: Any) -> bool:
+    """Whether it is a state of any kind."""
+    known = issubclass(type(side), (Snapshot, str, os.PathLike, Mapping)) or stores.is_module(side)
+    return known or (not issubclass(type(side), (Tensor, Result, type)) and side is not None and _optimizers(side))
 
 
 def _optimizers(side: Any) -> bool:
@@ -104,6 +110,8 @@ def _advice(side: Any) -> str:
         return "For two tensors: modlab.diff({'x': before}, {'x': after})"
     if issubclass(type(side), Result):
         return f"A {side.kind} holds no values. Before the change: before = modlab.snapshot(model); after it: modlab.diff(before, model)"
+    if issubclass(type(side), (list, tuple)) or (hasattr(type(side), "__iter__") and hasattr(type(side), "__next__")):
+        return "Values without names find no counterpart. Pass a module, or dict(model.named_parameters())."
     if issubclass(type(side), type):
         return f"Make an instance first: {side.__name__}(...)"
     return "Pass a modlab.snapshot(model), a module, an optimizer, a state_dict, or the path of a checkpoint file."

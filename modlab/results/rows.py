@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from modlab.errors import ModlabError
 from modlab.results.result import Result
@@ -10,6 +10,10 @@ from modlab.version import __version__
 from modlab.views import html as pages
 from modlab.views.sheets import html, payload, text
 from modlab.views.sheets.layout import Sheet
+
+
+SHOWN = 4000
+"""Rows that an output at rest may hold; the widget has all."""
 
 
 class RowsResult(Result):
@@ -25,20 +29,34 @@ class RowsResult(Result):
         """Of the model's structure, so that views on one page share a selection; empty where there is no one model."""
         return ""
 
+    def _drawn(self) -> Sheet:
+        """The sheet, made once for each record."""
+        record = getattr(self, "record", None)
+        if record is None:
+            return self._sheet()
+        known = self.__dict__.get("_known")
+        if known is None or known[0] is not record:
+            known = self._known = record, self._sheet()
+        sheet: Sheet = known[1]
+        return sheet
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_known"}
+
     def _sentence(self) -> tuple[str, str]:
-        return self._sheet().sentence
+        return self._drawn().sentence
 
     def _text(self) -> str:
-        return text.of_sheet(self._sheet())
+        return text.of_sheet(self._drawn())
 
     def _static(self) -> str:
-        return html.of_sheet(self._sheet())
+        return html.of_sheet(self._drawn())
 
     def _fitting_payload(self) -> bytes:
-        return pages.within_budget(lambda rows: self._payload(limit=rows), len(self._sheet().rows))
+        return pages.within_budget(lambda rows: self._payload(limit=rows), min(len(self._drawn().rows), SHOWN))
 
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
-        return payload.of_sheet(self._sheet(), self._fingerprint(), self.code, __version__, live=live, limit=limit)
+        return payload.of_sheet(self._drawn(), self._fingerprint(), self.code, __version__, live=live, limit=limit)
 
     def _answer(self, path: str) -> bytes:
         raise ModlabError(f"This view holds no values of {path!r}: modlab.state(model) has those of tensors.")

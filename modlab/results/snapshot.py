@@ -116,7 +116,7 @@ class Snapshot(RowsResult):
         from dataclasses import replace
 
         entries = [replace(entry, origin=None) for entry in self._found.entries]
-        return {**super().__getstate__(), "_optimizers": (), "_found": replace(self._found, entries=entries)}
+        return {**super().__getstate__(), "_optimizers": (), "_found": replace(self._found, entries=entries, model=None)}
 
     def _inventory(self) -> Inventory:
         """For a comparison."""

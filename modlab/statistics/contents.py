@@ -141,7 +141,14 @@ def sizes_of(tensor: Tensor) -> tuple[tuple[int, ...], int]:
     if torch.nn.parameter.is_lazy(tensor):
         return (), 0
     count = tensor.numel()
-    return tuple(_size(tensor, dim) for dim in range(tensor.dim())), count if isinstance(count, int) else 0
+    try:
+        shape = tuple(tensor.shape)
+        known = all(type(size) is int for size in shape)
+    except RuntimeError:  # a nested tensor
+        known = False
+    if not known:
+        shape = tuple(_size(tensor, dim) for dim in range(tensor.dim()))
+    return shape, count if isinstance(count, int) else 0
 
 
 def _size(tensor: Tensor, dim: int) -> int:

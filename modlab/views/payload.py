@@ -155,15 +155,19 @@ def of_answer(values: ValuesRecord) -> bytes:
 
 
 def fingerprint(tree: TreeRecord) -> str:
-    """The same for every view of one model's structure, so that views on one page can share a selection."""
-    digest = hashlib.blake2b(digest_size=6)
-    number: dict[int, int] = {}
+    """The same for every view of one model's structure, so that views on one page can share a selection.
+
+    Of names, types and shapes alone, name by name: how a tree is folded depends on flags and hooks, which come and go.
+    """
+    known: dict[int, bytes] = {}
     for subtree in tree.subtrees():
-        number[id(subtree)] = len(number)
-        runs = [(_names(run.names), -1 if run.subtree is None else number[id(run.subtree)]) for run in subtree.runs]
         shapes = [(entry.name, entry.shape) for entry in subtree.tensors]
-        digest.update(repr((subtree.type, shapes, runs)).encode("utf-8", "backslashreplace"))
-    return digest.hexdigest()
+        digest = hashlib.blake2b(repr((subtree.type, shapes)).encode("utf-8", "backslashreplace"), digest_size=16)
+        for run in subtree.runs:
+            below = b"-" if run.subtree is None else known[id(run.subtree)]
+            digest.update(b"".join([repr(str(name)).encode("utf-8", "backslashreplace") + below for name in run.names]))
+        known[id(subtree)] = digest.digest()
+    return known[id(tree.root)].hex()[:12]
 
 
 def common(view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool) -> dict[str, Any]:

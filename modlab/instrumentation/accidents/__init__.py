@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modlab.instrumentation.accidents import (
     arguments,
+    attention,
     checkpoints,
     constructors,
     convolutions,
@@ -22,6 +23,7 @@ from modlab.instrumentation.accidents.scene import Family
 FAMILIES: tuple[Family, ...] = (
     *memory.FAMILIES,
     *products.FAMILIES,
+    *attention.FAMILIES,
     *convolutions.FAMILIES,
     *normalizations.FAMILIES,
     *losses.FAMILIES,  # before what fails in the same way elsewhere

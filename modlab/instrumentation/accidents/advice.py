@@ -6,6 +6,7 @@ import ast
 import inspect
 import linecache
 import re
+import sys
 from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any
@@ -27,6 +28,12 @@ def is_torchs(module: Module) -> bool:
     return type(module).__module__.startswith("torch.nn.modules.")
 
 
+def is_installed(cls: type) -> bool:
+    """Whether a class is a library's, which a user does not edit."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
 def constructor(module: Module, old: int, new: int, place: int = 0) -> str:
     """The call that makes a module like this one, with one size changed; nothing where that is not known.
 
@@ -38,7 +45,7 @@ def constructor(module: Module, old: int, new: int, place: int = 0) -> str:
     """
     if is_torchs(module):
         return _of_torch(module, new, place)
-    names = _parameters(type(module))
+    names = parameters(type(module))
     weight = own(module, "weight")
     shape = shape_of(weight)
     if len(names) != 2 or shape is None or len(shape) != 2 or old not in shape:
@@ -59,26 +66,47 @@ def _of_torch(module: Module, new: int, place: int) -> str:
     if type(module) in (nn.LayerNorm, nn.RMSNorm) and len(held["normalized_shape"]) == 1:
         return f"nn.{type(module).__name__}({new})"
     if type(module) is nn.MultiheadAttention:
-        return f"nn.MultiheadAttention({new}, {held['num_heads']})" if new % held["num_heads"] == 0 else ""
-    try:
-        extra = module.extra_repr()
-    except Exception:  # noqa: BLE001 - a subclass's, or one whose attributes were taken away
-        return ""
-    parts = re.split(r", (?![^(]*\))", extra)
+        first = ", batch_first=True" if held.get("batch_first") else ""
+        return f"nn.MultiheadAttention({new}, {held['num_heads']}{first})" if new % held["num_heads"] == 0 else ""
+    parts = re.split(r", (?![^(]*\))", _extra(module))
     if len(parts) <= place or not re.search(r"\d+$", parts[place]):
         return ""
     parts[place] = re.sub(r"\d+$", str(new), parts[place])
-    shown = ", ".join(part for part in parts if not re.fullmatch(_DEFAULTS, part))
-    return f"nn.{type(module).__name__}({shown})"
+    defaults = {name: parameter.default for name, parameter in inspect.signature(type(module)).parameters.items()}
+    shown = [written for part in parts if (written := _argument(part, held, defaults))]
+    return f"nn.{type(module).__name__}({', '.join(shown)})"
 
 
-_DEFAULTS = r"stride=\((1, )*1,?\)|eps=1e-05|momentum=0\.1|affine=True|track_running_stats=True|elementwise_affine=True|bias=True"
-
-
-def _parameters(cls: type) -> list[str]:
-    """The names of what a constructor needs."""
+def _extra(module: Module) -> str:
+    """What a module's ``repr`` says of its arguments."""
     try:
-        given = list(inspect.signature(cls).parameters.values())
+        return module.extra_repr()
+    except Exception:  # noqa: BLE001 - a subclass's, or one whose attributes were taken away
+        return ""
+
+
+def _argument(part: str, held: dict[str, Any], defaults: dict[str, Any]) -> str:
+    """One argument as one would write it: nothing for a default, ``kernel_size=5`` for ``kernel_size=(5, 5)``."""
+    name, _, text = part.partition("=")
+    if not text:
+        return part
+    value = held.get(name)
+    if re.fullmatch(r"\((\d+)(?:, \1)*,?\)", text):  # one size for all dimensions
+        text = text.strip("()").partition(",")[0]
+    elif type(value) is str:
+        text = repr(value)
+    return "" if text == repr(defaults.get(name, inspect.Parameter.empty)) else f"{name}={text}"
+
+
+def parameters(cls: type) -> list[str]:
+    """The names of what a constructor needs."""
+    return parameters_of(cls)
+
+
+def parameters_of(function: Any) -> list[str]:
+    """The names of what a function needs."""
+    try:
+        given = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return []
     return [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -97,7 +125,7 @@ def target(scene: Scene, path: str) -> tuple[str, str]:
     owner = calls.at(scene.root.module, ".".join(parts[: end - 1]))
     if owner is None:
         return "", ""
-    if parts[end - 1].isdigit() or is_torchs(owner):
+    if parts[end - 1].isdigit() or is_torchs(owner) or is_installed(type(owner)):
         written = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
         return "", f"{name_of_root(scene)}{written}"
     return type(owner).__name__, "self." + parts[end - 1] + "".join(f"[{part}]" for part in parts[end:])
@@ -134,24 +162,26 @@ def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:
     return (owner, f"{name} = {made}") if name and made else (owner, "")
 
 
-def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None) -> str:
+def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None,
+                 named: bool = False) -> str:  # fmt: skip
     """The call of the outermost module as it is written, with a first argument of another shape, or with further arguments.
 
+    `named`: these are given by their names.
     Nothing where the call is not known.
     """
     call = scene.call_expression()
     if call is None:
         return ""
     arguments = [ast.unparse(argument) for argument in call.args]
-    named = [f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in call.keywords]
+    keywords = [f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in call.keywords]
     if shape is not None:
         made = f"torch.randn({', '.join(map(str, shape))})"
         if call.args:
             arguments[0] = _with_shape(call.args[0], made)
         elif call.keywords and call.keywords[0].arg:
-            named[0] = f"{call.keywords[0].arg}={_with_shape(call.keywords[0].value, made)}"
-    added = [f"{name}={value}" if named else value for name, value in (more or {}).items()]
-    return f"{ast.unparse(call.func)}({', '.join([*arguments, *named, *added])})"
+            keywords[0] = f"{call.keywords[0].arg}={_with_shape(call.keywords[0].value, made)}"
+    added = [f"{name}={value}" if named or keywords else value for name, value in (more or {}).items()]
+    return f"{ast.unparse(call.func)}({', '.join([*arguments, *keywords, *added])})"
 
 
 def _with_shape(node: ast.expr, made: str) -> str:
@@ -247,8 +277,8 @@ def _followed(node: ast.expr, module: Module) -> Any:
 def forward_of(cls: type) -> ast.FunctionDef | None:
     """The source of a class's ``forward`` as a tree, if it can be had."""
     forward = next((vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)), None)
-    if not inspect.isfunction(forward) or str(forward.__module__).startswith("torch.nn.modules.module"):
-        return None
+    if not inspect.isfunction(forward) or str(forward.__module__).startswith("torch.nn."):
+        return None  # torch's own: long, and no learner's
     code = forward.__code__
     source, first = linecache.getlines(code.co_filename), code.co_firstlineno
     last = max((line for _, _, line in code.co_lines() if line), default=first)

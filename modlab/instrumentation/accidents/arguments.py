@@ -6,14 +6,14 @@ import ast
 import re
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import advice, calls, earlier, hooking
+from modlab.instrumentation.accidents import advice, calls, earlier, hooking, sources
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of
 from modlab.records.explanation import Fix
@@ -36,6 +36,9 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
     assert call is not None and call.args is not None
     names = re.findall(r"'(\w+)'", match[3])
     taken = [name for name in values.argument_names(type(call.module)) if not name.startswith("*")]
+    needed = advice.parameters_of(type(call.module).forward)
+    named = "keyword-only" in match[0]
+    taken += [name for name in names if name not in taken]
     given = [*taken[: len(call.args)], *call.kwargs]
     choices = {name: _choices(call.module, name) for name in names}
     first_known = tuple(_first(choices[name]) or "..." for name in names)
@@ -47,12 +50,14 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
         wanted: tuple[int, ...] | None = (*shape[:-1], number)
     else:
         wanted = None
-    written = advice.written_call(scene, shape=wanted, more=dict(zip(names, first_known, strict=True))) if scene.calls[0] is call else ""
+    more_given = dict(zip(names, first_known, strict=True))
+    written = advice.written_call(scene, shape=wanted, more=more_given, named=named) if scene.calls[0] is call else ""
     if not written:
-        written = f"{_self_name(scene, call)}({', '.join([*given, *first_known])})"
+        added = [f"{name}={value}" if named or call.kwargs else value for name, value in more_given.items()]
+        written = f"{_self_name(scene, call)}({', '.join([*taken[: len(call.args)], *(f'{k}={k}' for k in call.kwargs), *added])})"
     said = f"{', '.join(given)}" if given else "nothing"
     return Verdict(
-        f"{scene.subject}'s forward takes {_and(taken)}; {_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
+        f"{scene.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; {_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
         f"It was given {said}{' alone' if len(given) == 1 else ''}" + (f"; {'; '.join(more)}." if more else "."),
         f"{_and(names)} missing",
         (("given", ", ".join(f"{n} {described(v)}" for n,
@@ -181,7 +186,8 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return verdict
     before = next(earlier.last(scene), None)
     subject = scene.subject or function
-    more, fixes = "", [_mended(kind, argument)]
+    thing = call.args[0] if call is not None and call.args and type(call.args[0]).__name__ == kind else None
+    more, fixes = "", _mended(scene, kind, argument, thing)
     remarks: tuple[str, ...] = ()
     if before is not None:
         place, module = before
@@ -193,7 +199,12 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
             remarks = (f"What a forward hook returns takes the place of {place}'s output.",)
         elif type(module).__name__ in _GIVES:
             more = f"{place} ({type(module).__name__}) gives {_GIVES[type(module).__name__]}."
-            fixes = [Fix("Take the first of them:", "x, _ = self.rnn(x)")]
+            fixes = [Fix("Take the first of them:", f"x, _ = self.{place.rpartition('.')[2]}(x)")]
+            if place.isdigit():
+                fixes = [Fix("A Sequential cannot take the first of them; a forward of your own can:", "x, _ = self.rnn(x)")]
+        elif kind == "NoneType" and sources.returns_nothing(type(module)):
+            more = f"{place} ({type(module).__name__}) gave it: its forward has no return."
+            fixes = [Fix(f"At the end of {type(module).__name__}'s forward:", "return x")]
     if not more and call is not None and scene.calls[0] is not call:
         hooked = hooking.anywhere(scene, "_forward_hooks")
         if hooked:
@@ -204,12 +215,63 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )  # fmt: skip
 
 
+def _combination(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """Functions that list all their forms say in another way that the first argument is no tensor."""
+    call, kind = scene.failing, match[2]
+    if call is None or not advice.is_torchs(call.module) or not call.args or type(call.args[0]).__name__ != kind.rpartition(".")[2]:
+        return None
+    if issubclass(type(call.args[0]), Tensor):
+        return None
+    again = re.match(r"(\w+) (\w+) ([\w.]+)", f"{match[1]} input {kind}")
+    return _no_tensor(scene, again) if again is not None else None
+
+
+def _of_none(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """Something is None because it was assigned from a call of a module whose ``forward`` gives nothing."""
+    user = scene.user
+    expression = user.expression() if user is not None else None
+    for node in ast.walk(expression) if expression is not None and user is not None else ():
+        module = sources.assigned_from(user, node.id) if isinstance(node, ast.Name) and user.names.get(node.id, "") is None else None
+        if isinstance(node, ast.Name) and module is not None and sources.returns_nothing(type(module)):
+            cls = type(module).__name__
+            return Verdict(
+                f"{node.id} is None: {cls}'s forward has no return.", "What a forward does not return is lost.", "None",
+                ((node.id, "None"), ("expected", "Tensor")), (Fix(f"At the end of {cls}'s forward:", "return x"),),
+            )  # fmt: skip
+    return None
+
+
 def _said(kind: str, *, bare: bool = False) -> str:
     name = {"NoneType": "None", "ndarray": "NumPy array"}.get(kind, kind)
     return name if bare or name == "None" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _mended(kind: str, argument: str) -> Fix:
+def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
+    """What makes a tensor of a thing of this kind; of one that is at hand, what it holds decides."""
+    root = scene.root
+    whole = root is not None and bool(root.args) and root.args[0] is thing and thing is not None
+    written = _first_written(scene) if whole else "x"
+    if stores.is_module(thing):
+        return [Fix(f"A module stands where what it computes belongs; nn.{kind}(x) makes one, nn.{kind}()(x) calls it:", f"x = nn.{kind}()(x)")]
+    if type(thing) is dict and thing:
+        key = next((k for k, v in thing.items() if issubclass(type(v), Tensor)), next(iter(thing)))
+        return [Fix(f"Take the part that is meant, of {', '.join(map(repr, list(thing)[:6]))}:", f"{written} = {written}[{key!r}]")]
+    if type(thing) in (list, tuple) and thing and all(issubclass(type(part), Tensor) for part in thing):
+        shapes = {shape_of(part) for part in thing}
+        fixes = [Fix("If it is a batch of a DataLoader, take it apart first:", f"x, y = {written}\n{advice.name_of_root(scene)}(x)")]
+        if not whole or len(thing) != 2:
+            fixes = [Fix("Take the part that is meant:", f"{written} = {written}[0]")]
+        return [*fixes, Fix("Or make one tensor of all:", f"{written} = torch.stack({written})")] if len(shapes) == 1 else fixes
+    return [_by_kind(kind, argument)]
+
+
+def _first_written(scene: Scene) -> str:
+    call = scene.call_expression()
+    first = call.args[0] if call is not None and call.args else None
+    return first.id if isinstance(first, ast.Name) else "x"
+
+
+def _by_kind(kind: str, argument: str) -> Fix:
     return {
         "ndarray": Fix("Make a tensor of it (NumPy's numbers are float64):", "x = torch.from_numpy(x).float()"),
         "list": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
@@ -225,7 +287,7 @@ def _list_member(scene: Scene, match: re.Match[str]) -> Verdict:
     kind = match[2].rpartition(".")[2]
     return Verdict(
         f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{scene.within}.", "", f"{_said(kind, bare=True)} ≠ Tensor",
-        (("given", _said(kind, bare=True)), ("expected", "Tensor")), (_mended(kind, "x"),),
+        (("given", _said(kind, bare=True)), ("expected", "Tensor")), (_by_kind(kind, "x"),),
     )  # fmt: skip
 
 
@@ -235,13 +297,15 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if call is None:
         return None
     name = call.type
+    maker = getattr(vars(type(call.module)).get("__init__"), "__code__", None)
+    inside = maker is not None and any(getattr(constant, "co_name", "") == "forward" for constant in maker.co_consts)
     held: dict[str, Any] = {n: c for n, c in stores.named_children(call.module) if c is not None}
     facts = (("class", name), ("children", format.plural(len(held), "module")))
     if issubclass(type(call.module), (nn.ModuleList, nn.ModuleDict)):
         return Verdict(
             f"{scene.subject if scene.failing.path else f'A {name}'} holds modules, and runs none." if scene.failing is not None else "",
             f"{name} has no forward.", "no forward", facts,
-            (Fix("Run them yourself:", "for layer in layers:\n    x = layer(x)"),
+            (Fix("Run them yourself:", f"for layer in {_layers(call)}:\n    x = layer(x)"),
                 Fix("Or take what runs them in order:", "nn.Sequential(*layers)")),
         )  # fmt: skip
     near = [attr for cls in type(call.module).__mro__[:-1] for attr in vars(cls) if cls.__module__ != "torch.nn.modules.module"]
@@ -251,15 +315,26 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
         "",
     )
     more = f"It has {typo!r}, which PyTorch does not look for." if typo else "Calling a module runs its forward."
+    fix = Fix("Write it, in the class and not inside of __init__:", "def forward(self, x):\n    return ...")
+    if typo:
+        fix = Fix("Rename it:", f"def forward(self, ...):  # not {typo}")
+    elif inside:
+        more = "It is defined inside of __init__, where it is a name of that function alone."
+        fix = Fix("Move it to the left, so that it stands beside __init__:", "def forward(self, x):\n    return ...")
     return Verdict(
         f"{scene.subject} has no forward: {'it' if scene.subject == name else name} does not say what it computes.", more, "no forward",
-        facts,
-        (Fix("Write it, in the class and not inside of __init__:", "def forward(self, x):\n    return ..."),),
+        facts, (fix,),
     )  # fmt: skip
+
+
+def _layers(call: Call) -> str:
+    return f"self.{call.place}" if call.place and "[" not in call.place else "layers"
 
 
 _T = (TypeError,)
 FAMILIES = (
+    Family("argument", _T, r"(\w+)\(\) received an invalid combination of arguments - got \(([\w.]+)[,)]", _combination),
+    Family("argument", (AttributeError, TypeError), r"^'?NoneType'? object (?:has no attribute '\w+'|is not subscriptable)", _of_none),
     Family("argument", _T, rf"{_FORWARD} missing (\d+) required (?:positional|keyword-only) arguments?: (.+)", _missing),
     Family("argument", _T, rf"{_FORWARD} takes .*?(\d+) positional arguments? but (\d+) (?:were|was) given", _too_many),
     Family("argument", _T, rf"{_FORWARD} got an unexpected keyword argument '(\w+)'", _unexpected),

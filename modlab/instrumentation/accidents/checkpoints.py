@@ -11,8 +11,9 @@ from torch import Tensor
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shown, tuple_of
+from modlab.instrumentation.accidents import advice, sources
+from modlab.instrumentation.accidents.calls import join
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
 _WRAPPERS = {
@@ -53,12 +54,14 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     facts += [(f"shape of {key}", f"file ({old}), model ({new})") for key, old, new in sizes[:LISTED]]
     name = advice.name_of_root(scene)
     prefix = _prefix(missing, unexpected)
-    if prefix is not None:
+    if prefix is not None and not sizes:
         wrapper = _WRAPPERS.get(prefix[1], "a class around the model")
+        if prefix[0] == "model" and not _wraps(scene.module, prefix[1]):
+            wrapper = "a class around the model"
         more = f"in {'the file' if prefix[0] == 'file' else 'the model'}: {wrapper} put it there"
         return Verdict(
             f"Only the prefix {prefix[1]!r} differs, {more}.",
-            f"{'The name fits' if len(missing) == 1 else f'All {len(missing):,} names fit'} without it.", "",
+            f"{'The name fits' if len(missing) == 1 else f'All {len(missing):,} names fit'} {'without' if prefix[0] == 'file' else 'with'} it.", "",
             tuple(fact for fact in facts if fact[1]), (_renaming(name, prefix),),
         )  # fmt: skip
     nested = next((key for key in _NESTED if key in unexpected and _is_mapping(given, key)), None)
@@ -70,21 +73,44 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
             f"{model} knows none of {_some(unexpected)}.", "",
             tuple(fact for fact in facts if fact[1]), (Fix("", f"{name}.load_state_dict(checkpoint[{nested!r}])"),),
         )  # fmt: skip
-    return _names(model, name, missing, unexpected, sizes, facts)
+    return _names(scene, model, missing, unexpected, sizes, facts)
 
 
-def _names(model: str, name: str, missing: list[str], unexpected: list[str], sizes: list[Any], facts: list[tuple[str, str]]) -> Verdict:
-    pairs = [(key, close[0]) for key in missing[:LISTED] if (close := nearest(key, unexpected, 1))]
+def _wraps(module: Any, prefix: str) -> bool:
+    """Whether a model is a wrapper that is known for this prefix."""
+    known = {"module.": ("DataParallel", "DistributedDataParallel"), "_orig_mod.": ("OptimizedModule",)}
+    return type(module).__name__ in known.get(prefix, ())
+
+
+def _renamed(scene: Scene, missing: list[str], unexpected: list[str]) -> list[tuple[str, str]]:
+    """The model's names with the nearest of the file's that has the same shape, if that gives each one another."""
+    given, module = scene.local("state_dict"), scene.module
+    if not missing or len(missing) > LISTED or len(unexpected) < len(missing) or module is None or not issubclass(type(given), dict):
+        return []
+    own = {join(path, key): shape_of(tensor) for path, inner in sources.walk(module) for key, tensor in stores.named_tensors(inner)}
+    pairs = []
+    for key in missing:
+        fitting = [old for old in unexpected if shape_of(dict.get(given, old)) == own.get(key) is not None]
+        left = [old for old in fitting if old not in {old for _, old in pairs}]
+        pairs.append((key, next(iter(nearest(key, left, 1) or left), "")))
+    return pairs if all(old for _, old in pairs) else []
+
+
+def _names(scene: Scene, model: str, missing: list[str], unexpected: list[str], sizes: list[Any],
+        facts: list[tuple[str, str]]) -> Verdict:  # fmt: skip
+    name = advice.name_of_root(scene)
+    pairs = _renamed(scene, missing, unexpected)
     words = []
     if missing:
-        words.append(f"{len(missing):,} of the model's names {'is' if len(missing) == 1 else 'are'} not in the file")
+        words.append(f"{missing[0]} is not in the file" if len(missing) == 1 else f"{len(missing):,} of the model's names are not in the file")
     if unexpected:
-        words.append(f"{len(unexpected):,} of the file's {'is' if len(unexpected) == 1 else 'are'} not in the model")
+        words.append(f"{unexpected[0]} is not in the model" if len(unexpected) == 1
+            else f"{len(unexpected):,} of the file's are not in the model")  # fmt: skip
     if sizes:
         words.append(f"{format.plural(len(sizes), 'shape differs', 'shapes differ')}")
     fixes = []
     if pairs and unexpected:
-        renamed = ", ".join(f"{old!r}: {new!r}" for new, old in pairs[:4])
+        renamed = ", ".join(f"{old!r}: {new!r}" for new, old in pairs)
         fixes.append(
             Fix(
                 "If they are the same under other names:",
@@ -97,7 +123,7 @@ def _names(model: str, name: str, missing: list[str], unexpected: list[str], siz
             f"print({name}.load_state_dict(state, strict=False))",
         )
     )
-    return Verdict(f"{model} and the file differ: {' and '.join(words)}.", "Nothing is left unsaid by strict=True: it refuses.", "",
+    return Verdict(f"{model} and the file differ: {' and '.join(words)}.", "With strict=True, the default, every name must fit.", "",
                    (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in pairs[:4])),
                    tuple(fixes))  # fmt: skip
 
@@ -106,7 +132,7 @@ def _sizes(scene: Scene, model: str, sizes: list[tuple[str, str, str]]) -> Verdi
     key, old, new = sizes[0]
     before, after = tuple_of(old), tuple_of(new)
     name = advice.name_of_root(scene)
-    more = f", and {len(sizes) - 1:,} more differ" if len(sizes) > 1 else ""
+    more = f", and {len(sizes) - 1:,} more {'differs' if len(sizes) == 2 else 'differ'}" if len(sizes) > 1 else ""
     return Verdict(
         f"{key} is {before} in the file and {after} in {model}{more}.",
         "The names fit, the sizes do not; strict=False does not forgive that.",

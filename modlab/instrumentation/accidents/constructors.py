@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import ghosts, stores
-from modlab.instrumentation.accidents import operands, sources
+from modlab.instrumentation.accidents import advice, operands, sources
 from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
@@ -28,18 +29,47 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
     module = scene.module
     if module is None or stores.initialized(module):
         return None
-    name = type(module).__name__
     frame = _constructor(scene, module)
-    late = frame is not None and any(number > frame.line and "__init__(" in line for number, line in frame.lines())
     what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
+    if frame is None:
+        return None
+    owner = next((cls for cls in type(module).__mro__ if getattr(vars(cls).get("__init__"), "__code__", None) is frame.code), type(module))
+    name, own_line = owner.__name__, re.sub(r"^def .*?\).*?:", "", frame.text).strip()
+    before, after = _around(frame)
+    fix = Fix("Put it first in the constructor:", f"class {name}({', '.join('nn.Module' if base is Module else base.__name__ for base in owner.__bases__)}):\n"
+        f"    def __init__(self, ...):\n        super().__init__()\n        {own_line if not _CALLED.search(own_line) else '...'}")  # fmt: skip
+    if _CALLED.search(before):
+        other = _between(type(module), owner)
+        return None if other is None else Verdict(
+            f"{name}'s super().__init__() is that of {other.__name__}, which does not call nn.Module's.",
+            f"{type(module).__name__} has {other.__name__} before nn.Module among its bases.", "", (("line", frame.text),),
+            (Fix(f"Let {other.__name__} pass it on:", "def __init__(self, ...):\n    super().__init__()"),),
+        )  # fmt: skip
+    late = _CALLED.search(after) is not None
     said = f"{name} assigns {what} before super().__init__() has run" if late else f"{name}'s constructor never calls super().__init__()"
     return Verdict(
         f"{said}.", f"{'Until then' if late else 'Without it'} there is no store to register {what} in.", "",
-        (("line", frame.text),) if frame is not None else (),
-        (Fix("Put it first in the constructor:",
-            f"class {name}(nn.Module):\n    def __init__(self, ...):\n        super().__init__()\n        "
-            f"{'...' if frame is None or late else frame.text}"),),
+        (("line", frame.text),), (fix,),
     )  # fmt: skip
+
+
+_CALLED = re.compile(r"(?:super\(.*?\)|\bModule)\.__init__\(")
+
+
+def _around(frame: Frame) -> tuple[str, str]:
+    """The code of a constructor before the expression that failed, and after it, without comments."""
+    lines = [(number, line.partition("#")[0]) for number, line in frame.lines()]
+    here = next((line for number, line in lines if number == frame.line), "")
+    start, _, end = here.partition(frame.segment() or "\0")
+    before = "".join(line for number, line in lines if number < frame.line)
+    return before + start, end + "".join(line for number, line in lines if number > frame.line)
+
+
+def _between(cls: type, owner: type) -> type | None:
+    """The class whose constructor ``super().__init__()`` of `owner` runs, if that is not nn.Module's."""
+    mro = cls.__mro__
+    later = [base for base in mro[mro.index(owner) + 1 :] if "__init__" in vars(base)]
+    return later[0] if later and later[0] not in (Module, object) else None
 
 
 def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -85,7 +115,8 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
         (
             name
             for name, child in inside
-            if len(inside) == 1 and (wanted in (stores.contents(child).get("_modules") or {}) or hasattr(type(child), wanted))
+            if len(inside) == 1 and (hasattr(type(child), wanted) or any(wanted in (stores.contents(child).get(store) or {})
+                                     for store in ("_modules", "_parameters", "_buffers")))  # fmt: skip
         ),
         "",
     )
@@ -94,7 +125,7 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if typo:
         fixes.append(Fix(f"{typo} is not Python's constructor, so nothing in it has run:", "def __init__(self, ...):"))
     elif wrapped:
-        fixes.append(Fix("The module inside it has one:", f"model.{wrapped}.{wanted}"))
+        fixes.append(Fix("The module inside it has one:", f"model[{wrapped}].{wanted}" if wrapped.isdigit() else f"model.{wrapped}.{wanted}"))
     elif wanted in _OF_TENSORS and wanted not in own:
         fixes.append(
             Fix("Tensors have that, modules have not; each of its parameters can have another:", _OF_TENSORS[wanted].format("model"))
@@ -216,6 +247,72 @@ def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+# ---- classes for models ------------------------------------------------------------------------------------------------------
+
+
+def _class(scene: Scene, frame: Frame) -> tuple[type, ast.Call] | None:
+    """The class of modules that an expression calls, or has a method of called."""
+    call = frame.expression()
+    if not isinstance(call, ast.Call):
+        return None
+    node = call.func
+    found = operands.follow(node, frame)
+    if not isinstance(found, type) and isinstance(node, ast.Attribute):
+        found = operands.follow(node.value, frame)
+    if found is nn or not (isinstance(found, type) and issubclass(found, Module)):
+        found = getattr(nn, node.attr, None) if isinstance(node, ast.Attribute) and operands.follow(node.value, frame) is nn else None
+    return (found, call) if isinstance(found, type) and issubclass(found, Module) else None
+
+
+def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """``Net(x)``: the constructor got what the model was to be called with."""
+    for place, frame in enumerate(scene.frames):
+        if not frame.is_users or [one.function for one in scene.frames[place + 1 : place + 2]] not in ([], ["__init__"]):
+            continue
+        found = _class(scene, frame)
+        if found is None:
+            continue
+        cls, call = found
+        tensors = [ast.unparse(argument) for argument in call.args if _is_tensor(argument, frame)]
+        if not tensors or issubclass(cls, nn.ParameterList):
+            continue
+        written, name = ast.unparse(call.func), cls.__name__
+        given = ", ".join(map(ast.unparse, call.args))
+        needed = [one for one in advice.parameters(cls) if one != "self"]
+        maker = f"{written if '.' in written else name}({'...' if needed else ''})"
+        return Verdict(
+            f"{written}({given}) makes a new {name}, and calls none: {tensors[0]} went to its constructor.",
+            f"The constructor takes {', '.join(needed) or 'sizes and options'}; the model made by it takes the tensors.", "",
+            (("given to the constructor", given),), (Fix("Make it first, then call it:", f"model = {maker}\nmodel({given})"),),
+        )  # fmt: skip
+    return None
+
+
+def _is_tensor(node: ast.expr, frame: Frame) -> bool:
+    """Whether an argument is a tensor: by its name, or made by one of torch's own functions that give one."""
+    if isinstance(node, ast.Call):
+        return bool(re.fullmatch(r"torch\.(?:randn?|zeros|ones|tensor|rand|full|arange)", ast.unparse(node.func)))
+    found = operands.follow(node, frame)
+    return issubclass(type(found), Tensor) and not issubclass(type(found), nn.Parameter)
+
+
+def _of_class(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """``Net.forward(x)`` and ``Net.parameters()``: a method of the class, called without a model."""
+    frame = scene.inner
+    found = _class(scene, frame) if frame is not None and frame.is_users else None
+    if found is None or not isinstance(found[1].func, ast.Attribute) or found[1].func.attr != match[1]:
+        return None
+    cls, call = found
+    given = ", ".join(map(ast.unparse, call.args))
+    written = f"model({given})" if match[1] == "forward" else f"model.{match[1]}({given})"
+    needed = advice.parameters(cls)
+    return Verdict(
+        f"{ast.unparse(call.func)} is called on the class, and not on a model.", f"{cls.__name__} is what models are made by.", "",
+        (("class", cls.__name__), ("method", match[1])),
+        (Fix("Make one first:", f"model = {cls.__name__}({'...' if needed else ''})\n{written}"),),
+    )  # fmt: skip
+
+
 # ---- optimizers --------------------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +345,13 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     cls = type(model).__name__
     modules = list(sources.walk(model, _ASKED))
     own = sum(1 for _, module in modules for _, tensor in stores.named_tensors(module) if issubclass(type(tensor), nn.Parameter))
+    frozen = own and not any(tensor.requires_grad for _, module in modules for _, tensor in stores.named_tensors(module))
+    if frozen:
+        return Verdict(
+            f"The optimizer got an empty list: all {format.plural(own, 'parameter')} of {name} are frozen.",
+            "A filter for what requires a gradient lets none through.", "", ((f"{name}: parameters that require a gradient", "0"),),
+            (Fix("Let those be trained that are meant, before the optimizer is made:", f"{name}.requires_grad_(True)"),),
+        )  # fmt: skip
     if own:
         return Verdict(
             f"The optimizer got an empty list, though {name} has {format.plural(own, 'parameter')}.",
@@ -277,7 +381,9 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     more = (
         "Layers made inside forward are new at each call, and nobody owns them."
         if made
-        else "Nothing was assigned to self in its constructor."
+        else f"It has {format.plural(len(modules) - 1, 'module')}, none of which has any."
+        if len(modules) > 1
+        else ""
     )
     return Verdict(
         f"{cls} has no parameter: there is nothing to train.", more, "", (("model", name), ("modules", str(len(modules))), *made),
@@ -288,6 +394,13 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
 def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
     frame = _optimizer(scene)
     given: Any = scene.local("params")
+    holder = getattr(given, "__self__", None) if inspect.ismethod(given) else None
+    if frame is not None and stores.is_module(holder):
+        name = next((n for n, m in scene.models if m is holder), "model")
+        return Verdict(
+            f"The optimizer got the method {given.__name__} itself: it was not called.", "", "",
+            (("given", "a method"), ("expected", "an iterable of tensors")), (Fix("Call it:", f"{name}.{given.__name__}()"),),
+        )  # fmt: skip
     if frame is None or not (stores.is_module(given) or issubclass(type(given), Tensor)):
         return None
     what = type(given).__name__
@@ -320,6 +433,9 @@ def _non_leaf(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 _A, _T, _K, _V = (AttributeError,), (TypeError,), (KeyError,), (ValueError,)
 FAMILIES = (
+    Family("class called", (TypeError, RuntimeError, ValueError),
+        r"__init__\(\) (?:takes|missing)|argument 'size'|Boolean value of Tensor|must be (?:int|bool|an? int)", _made_of_tensors),
+    Family("class called", _T, r"\w+\.(\w+)\(\) missing \d+ required positional arguments?", _of_class),
     Family("super().__init__", _A, r"cannot assign (\w+) before Module\.__init__\(\) call", _before_super),
     Family("super().__init__", _A, r"^'([^']+)' object has no attribute '(_[^']+)'", _no_store),
     Family("attribute", _A, r"^'([^']+)' object has no attribute '([^']+)'", _no_attribute),

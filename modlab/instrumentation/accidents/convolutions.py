@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from torch import nn
+
 from modlab import format
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice
@@ -23,13 +25,21 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     if taken[-1] == expected and len(taken) > 2:
         order = (0, len(taken) - 1, *range(1, len(taken) - 1))[0 if not unbatched else 1 :]
         order = order if not unbatched else tuple(place - 1 for place in order)
-        fixes.append(Fix("The channels stand last; PyTorch wants them before height and width:", f"x = x.permute{order}"))
+        fixes.append(Fix(f"The channels stand last; PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
+            f"x = x.permute{order}"))  # fmt: skip
     elif unbatched and expected == 1:
-        remarks = (f"With {len(seen)} dimensions the input counts as one without a batch: its first size, {given}, is taken for channels.",)
         fixes.append(Fix("If the first size is the batch, put the channel behind it:", "x = x.unsqueeze(1)"))
+    elif unbatched and len(seen) > 1 and seen[1] == expected:
+        kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", scene.failing.type) if scene.failing is not None else ""
+        fixes.append(Fix(f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
+            "x = x.unsqueeze(2)"))  # fmt: skip
     elif given == 1 and expected == 3:
         fixes.append(Fix("A grey image can stand for its three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
-    if scene.failing is not None and scene.failing.path is not None and "groups=1" in match[0]:
+    if unbatched:
+        remarks = (f"With {len(seen)} dimensions the input counts as one without a batch: its first size, {given}, is taken for channels.",)
+    module = scene.module
+    grouped = module is None or stores.contents(module).get("groups") != 1
+    if scene.failing is not None and scene.failing.path is not None and not grouped and not (fixes and _certain(seen, expected)):
         owner, line = advice.assignment(scene, scene.failing.path, advice.constructor(scene.failing.module, expected, given))
         if line:
             end = f", in {owner}" if owner else ""
@@ -49,12 +59,30 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
+_SPACE = {3: "the length", 4: "height and width", 5: "depth, height and width"}
+
+
+def _certain(seen: tuple[int, ...], expected: int) -> bool:
+    """Whether the order of the sizes is wrong, and the layer right: the channels are there, in another place."""
+    return expected > 1 and expected in seen[1:]
+
+
+def _flatter(kind: str) -> str:
+    return f" (or the layer is to be a {kind})" if hasattr(nn, kind) else ""
+
+
 def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     plain, batched, function, taken = int(match[1]), int(match[2]), match[3], tuple_of(match[4])
     layout = _LAYOUTS.get(plain - 1, "")
     fixes = []
-    if len(taken) == plain - 1:
-        fixes.append(Fix("One image without channel and batch: put both in front:", "x = x[None, None]"))
+    channels = stores.contents(scene.module).get("in_channels") if scene.module is not None else None
+    if taken and taken[-1] == channels and channels != 1 and len(taken) <= 2 and plain > 2:
+        more = ", ".join(["None"] * (plain - 1))
+        fixes.append(Fix(f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:", f"x = x[..., {more}]"))
+    elif len(taken) == plain - 1 and channels not in (None, 1):
+        fixes.append(Fix(f"It needs all of {layout}, here with {channels} channels."))
+    elif len(taken) == plain - 1:
+        fixes.append(Fix("One sample without channel and batch: put both in front:", "x = x[None, None]"))
     elif len(taken) > batched:
         fixes.append(Fix(f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some, or use the layer for"
                          f" more dimensions ({_wider(function, len(taken) - batched)})."))  # fmt: skip
@@ -76,12 +104,12 @@ def _wider(function: str, more: int) -> str:
 def _kernel(scene: Scene, match: re.Match[str]) -> Verdict:
     size, kernel = tuple_of(match[1]), tuple_of(match[2])
     return Verdict(
-        f"{scene.subject or 'the convolution'} slides a {shown(kernel)} kernel over {shown(size)}: nothing is left.",
+        f"{scene.subject or 'the convolution'} slides a kernel of {shown(kernel)} over {shown(size)}: nothing is left.",
         f"{scene.stopped}input {next(iter(scene.taken), size)}, padding counted.",
         f"kernel {shown(kernel)} > {shown(size)}",
         (("input with padding", shown(size)), ("kernel", shown(kernel))),
         (
-            Fix("Earlier layers have made the picture this small: stride or pool less there, or start with a larger one."),
+            Fix("Start with a larger input, or stride and pool less in the layers before."),
             Fix("Or pad here:", f"padding={max(k // 2 for k in kernel)}"),
         ),
     )

@@ -212,12 +212,12 @@ def _module(node: ast.expr, owner: Module) -> Module | None:
 
 def _loop(source: Source, loop: ast.For, here: bool) -> None:
     """A loop over a list of modules that passes one value through all of them."""
-    listed = _module(loop.iter, source.call.module)
+    listed, name = _looped(loop, source.call.module)
     body = loop.body[0]
     passing = (
-        isinstance(loop.target, ast.Name) and isinstance(body, ast.Assign) and isinstance(body.value,
+        name and isinstance(body, ast.Assign) and isinstance(body.value,
             ast.Call) and isinstance(body.value.func, ast.Name)
-        and body.value.func.id == loop.target.id and len(body.value.args) > 0 and isinstance(body.value.args[0],
+        and body.value.func.id == name and len(body.value.args) > 0 and isinstance(body.value.args[0],
             ast.Name) and isinstance(body.targets[0], ast.Name)
     )  # fmt: skip
     if listed is None or not passing:
@@ -238,6 +238,15 @@ def _loop(source: Source, loop: ast.For, here: bool) -> None:
         source.names[target.id] = given
     if here or len(loop.body) > 1:
         _forget(source, loop)
+
+
+def _looped(loop: ast.For, owner: Module) -> tuple[Module | None, str]:
+    """The list that a loop goes through, and its name for each member; also through ``enumerate``."""
+    iterated, target = loop.iter, loop.target
+    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id == "enumerate" and len(iterated.args) == 1:
+        iterated = iterated.args[0]
+        target = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
+    return _module(iterated, owner), target.id if isinstance(target, ast.Name) else ""
 
 
 def _infer(source: Source) -> None:

@@ -49,9 +49,9 @@ class Frame:
 
     @property
     def is_layer(self) -> bool:
-        """Whether the code is that of ``torch.nn``'s modules and functions, or of ``torch.functional``."""
+        """Whether the code is that of ``torch.nn``'s modules and functions, whose names a learner knows."""
         inner = self.code.co_filename[len(_TORCH) :].replace(os.sep, "/")
-        return self.is_torch and inner.startswith(("nn/", "functional.py", "_tensor.py")) and not inner.startswith("nn/modules/module.py")
+        return self.is_torch and inner.startswith("nn/") and not inner.startswith("nn/modules/module.py")
 
     @property
     def is_users(self) -> bool:

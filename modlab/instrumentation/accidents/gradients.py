@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import sources
+from modlab.instrumentation.accidents.calls import join
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -32,12 +34,13 @@ def _suspects(found: list[sources.Suspect]) -> tuple[tuple[str, str], ...]:
 
 def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
     shape, function, version, expected = tuple_of(match[2]), match[3] or "", int(match[4]), int(match[5])
-    owner = "" if function not in ("", "AccumulateGrad") else _changed_parameter(scene, shape, version)
-    if owner:
+    owners = _changed_parameters(scene, shape, version) if function in _LIKE_PARAMETERS else []
+    if owners:
+        owner = owners[0] if len(owners) == 1 else f"A parameter of shape {shape} ({', '.join(owners[:3])}{', …' if owners[3:] else ''})"
         return Verdict(
             f"{owner} was changed after the forward pass, and this backward still needs what it was.",
             f"Shape {shape}, changed {_times(version - expected)} since: an optimizer's step, or a line that writes to it.", "",
-            ((owner, str(shape)), ("changes since it was used", str(version - expected)),
+            (*((name, str(shape)) for name in owners[:4]), ("changes since it was used", str(version - expected)),
                 *_suspects(sources.lines(scene, sources.IN_PLACE))),
             (Fix("Run the model again after each step, and call backward before it:",
                 "loss = criterion(model(x), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()"),),
@@ -78,7 +81,11 @@ def _times(number: int) -> str:
 
 
 def _plain(function: str) -> str:
-    return re.sub(r"Backward\d*$", "", function).lower() or "a function"
+    """``leaky_relu`` for ``LeakyReluBackward0``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"Backward\d*$", "", function)).lower() or "a function"
+
+
+_LIKE_PARAMETERS = ("", "AccumulateGrad", "AsStrided", "T", "Transpose", "Permute", "View")  # a parameter itself, or a view of one
 
 
 def _out_of_place(line: str) -> str:
@@ -90,8 +97,9 @@ def _out_of_place(line: str) -> str:
     return f"{method[1]} = {method[1]}.{method[2]}({method[3]})" if method else ""
 
 
-def _changed_parameter(scene: Scene, shape: tuple[int, ...], version: int) -> str:
-    """The parameter of this shape that has been changed this often."""
+def _changed_parameters(scene: Scene, shape: tuple[int, ...], version: int) -> list[str]:
+    """The parameters of this shape that have been changed this often."""
+    found: dict[int, str] = {}
     for name, model in scene.models[:4]:
         for path, module in sources.walk(model):
             for own, tensor in stores.named_tensors(module):
@@ -102,12 +110,9 @@ def _changed_parameter(scene: Scene, shape: tuple[int, ...], version: int) -> st
                         and not tensor.is_inference()
                         and tensor._version == version
                     ):
-                        return (
-                            ".".join(part for part in (path, own) if part)
-                            if len(scene.models) == 1
-                            else f"{name}.{path + '.' if path else ''}{own}"
-                        )
-    return ""
+                        known = join(path, own) if len(scene.models) == 1 else join(name, join(path, own))
+                        found.setdefault(id(tensor), known)
+    return list(found.values())
 
 
 def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -121,20 +126,41 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
             tuple((buffer, "has a grad_fn") for buffer in buffers[:4]),
             (Fix("Cut it off where it is updated:", f"self.{buffers[0].rpartition('.')[2]} = (...).detach()"),),
         )  # fmt: skip
-    carried = [key for key, thing in _locals(scene) if issubclass(type(thing), Tensor) and thing.grad_fn is not None and key != name][:3]
+    carried = _carried(scene)
+    again = Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()")
+    both = Fix("For two losses on one graph, go back once from their sum, or keep the graph the first time:",
+        "(loss1 + loss2).backward()\nloss1.backward(retain_graph=True)")  # fmt: skip
+    if name in carried:
+        fixes = [Fix(f"{name} takes along the graph of each round: go back from this round's loss alone, and add up numbers.",
+            f"loss.backward()\n{name} += loss.item()")]  # fmt: skip
+    elif carried:
+        key, thing = next(iter(carried.items()))
+        cut = f"{key}.detach()" if issubclass(type(thing), Tensor) else f"tuple(one.detach() for one in {key})"
+        fixes = [Fix(f"{key} is handed on from round to round, with its graph: cut it off after each.", f"{key} = {cut}")]
+    elif _backwards(scene) > 1:
+        fixes = [both, again]
+    else:
+        fixes = [again, Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", "state = state.detach()"), both]
     return Verdict(
         f"backward ran a second time through the same graph, from {name}: the first time freed it.",
-        "Each forward pass makes a graph for one backward.", "", tuple((key, "has a grad_fn") for key in carried),
-        (Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()"),
-         Fix("What is carried from step to step (a hidden state, a running sum) must be cut off:",
-             f"{carried[0] if carried else 'state'} = {carried[0] if carried else 'state'}.detach()"),
-         Fix("For two losses on one graph, add them first, or keep it once:", "loss.backward(retain_graph=True)")),
+        "Each forward pass makes a graph for one backward.", "", tuple((key, "handed on from round to round") for key in carried),
+        tuple(fixes),
     )  # fmt: skip
 
 
-def _locals(scene: Scene) -> list[tuple[str, Any]]:
+def _carried(scene: Scene) -> dict[str, Any]:
+    """What the user's loop hands on from round to round, if it holds a graph."""
+    if scene.user is None:
+        return {}
+    named = {name: scene.user.names.get(name) for name in sources.carried(scene.user)}
+    return {name: thing for name, thing in named.items() if any(
+        issubclass(type(part), Tensor) and part.grad_fn is not None for part in (thing if type(thing) is tuple else (thing,)))}  # fmt: skip
+
+
+def _backwards(scene: Scene) -> int:
+    """How often the user's code says ``backward``, up to the line that failed."""
     user = scene.user
-    return [] if user is None else [(name, thing) for name, thing in list(user.names.items()) if not name.startswith("_")]
+    return 0 if user is None else sum(line.count(".backward(") for number, line in user.lines() if number <= user.line)
 
 
 def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -148,8 +174,11 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
     if models and tensors and not trainable:
         why = f"All parameters of {models[0][0]} are frozen."
         fixes.append(Fix("Let them be trained:", f"{models[0][0]}.requires_grad_(True)"))
+    elif _of_gradient(scene):
+        why = "A gradient has a graph of its own only with create_graph=True."
+        fixes.append(Fix("To differentiate a gradient once more:", "torch.autograd.grad(y, x, create_graph=True)"))
     elif lines:
-        why = f"{'The graph ends' if len(lines) == 1 else 'The graph may end'} at {lines[-1][0]}: {lines[-1][1]}"
+        why = f"The graph may end at {lines[-1][0]}: {lines[-1][1]}"
         fixes.append(Fix("Leave out what cuts it off (no_grad, detach, item, numpy, argmax), or do that after backward."))
     elif models:
         why = "Nothing that it was computed from requires a gradient, or it was computed under no_grad."
@@ -157,7 +186,7 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
             Fix("Compute the loss from the model's output, outside of torch.no_grad():", f"loss = criterion({models[0][0]}(x), y)")
         )
     else:
-        why = "Nothing that it was computed from requires a gradient."
+        why = "Nothing that it was computed from requires a gradient, or the way there was cut."
         fixes.append(Fix("Say which tensor's gradient is wanted, before the computation:", "x.requires_grad_()"))
     if models:
         facts.append((f"{models[0][0]}: parameters with gradient", str(trainable)))
@@ -168,6 +197,29 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
         (*facts, *_suspects(lines)),
         tuple(fixes),
     )
+
+
+def _of_gradient(scene: Scene) -> bool:
+    """Whether the user's code asks for gradients as tensors, without a graph of their own."""
+    text = "".join(line for _, line in scene.user.lines()) if scene.user is not None else ""
+    return bool(re.search(r"\bgrad\.grad\(|autograd\.grad\(", text)) and "create_graph" not in text
+
+
+def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """``backward`` on what ``item`` or NumPy has made a plain number of."""
+    user = scene.user
+    expression = user.expression() if user is not None and scene.inner is user else None
+    if not isinstance(expression, (ast.Attribute, ast.Call)):
+        return None
+    owner = expression if isinstance(expression, ast.Attribute) else expression.func
+    name = ast.unparse(owner.value) if isinstance(owner, ast.Attribute) else "loss"
+    lines = sources.lines(scene, sources.DETACHED)
+    fix = Fix("Go back from the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
+    return Verdict(
+        f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
+        f"It may have lost it at {lines[-1][0]}: {lines[-1][1]}." if lines else "item, tolist and NumPy give numbers without a graph.", "",
+        ((name, match[1]), *_suspects(lines)), (fix,),
+    )  # fmt: skip
 
 
 def _not_scalar(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -297,6 +349,7 @@ def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
 
 _R = (RuntimeError,)
 FAMILIES = (
+    Family("no gradient", (AttributeError,), r"^'(float|int|ndarray|numpy\.\w+)' object has no attribute 'backward'", _number),
     Family("in-place", _R,
         r"modified by an inplace operation: \[torch\.(?:cuda\.)?(\w+?)Tensor \[([\d, ]*)\]\](?:, which is output \d+ of (\w+),)? is at "
         r"version (\d+); expected version (\d+)", _in_place),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -211,7 +212,8 @@ def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"The {kind} {name} on {place(scene, module)} is called with {wanted}, and takes something else.", f"It stands at {where}.",
         f"{kind} {name} cannot be called so",
         (("hook", f"{name}, {where}"), ("called with", wanted), ("raised", format.cut(message_of(scene.error), 200))),
-        (Fix("", f"def {name.rpartition('.')[2] if name.rpartition('.')[2].isidentifier() else 'hook'}{wanted}: ..."),),
+        (Fix("", f"def {name.rpartition('.')[2] if name.rpartition('.')[2].isidentifier() else 'hook'}"
+                 f"{wanted.replace('(', '(self, ', 1) if inspect.ismethod(hook) else wanted}: ..."),),
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from modlab import format
 from modlab.compat import without_modes, without_torch_function
-from modlab.instrumentation.accidents import advice
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import advice, operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, own, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -66,17 +67,21 @@ def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
     name = _names(scene)[1]
     ends = _ends(targets)
     fixes = []
-    if ends is not None and count is not None and ends[0] == 1 and ends[1] == count:
-        fixes.append(Fix("The classes are counted from 1; PyTorch counts from 0:", f"{name} = {name} - 1"))
-    elif target == -1:
-        fixes.append(Fix("If -1 means that there is no class, say so:", "nn.CrossEntropyLoss(ignore_index=-1)"))
-    if ends is not None and ends[0] >= 0 and count is not None and ends[1] >= count:
+    ignored = target < 0 or (target == 255 and ends is not None and ends[1] == 255 and count is not None and count < 255)
+    if ends is not None and ends[0] == 1 and ends[1] == count:
+        fixes.append(Fix("The classes seem to be counted from 1; PyTorch counts from 0:", f"{name} = {name} - 1"))
+    elif ignored:
+        fixes.append(Fix(f"If {target} means that there is no class, say so:", f"nn.CrossEntropyLoss(ignore_index={target})"))
+    if count == 1:
+        fixes.append(Fix("For yes and no with one score, take the loss for that:", "nn.BCEWithLogitsLoss()  # targets like the scores"))
+    if ends is not None and ends[0] >= 0 and count is not None and ends[1] >= count and not ignored:
         fixes.append(
             Fix(f"{'Or give' if fixes else 'Give'} the last layer one output for each class:", f"nn.Linear(..., {int(ends[1]) + 1})")
         )
     return Verdict(
-        f"The target holds class {target}, and the model gives scores for {count if count is not None else 'fewer'} classes.",
-        f"Valid are 0 to {count - 1}." if count else "",
+        f"The target holds class {target}, and the model gives scores for "
+        f"{'fewer classes' if count is None else format.plural(count, 'class', 'classes')}.",
+        (f"Valid are 0 to {count - 1}." if count > 1 else "Only 0 is valid.") if count else "",
         f"class {target} of {count}", _facts(scene), tuple(fixes),
     )  # fmt: skip
 
@@ -106,6 +111,12 @@ def _multi(scene: Scene, _: re.Match[str]) -> Verdict:
     given, target = _pair(scene)
     name, shapes = _names(scene)[1], (shape_of(given) or (), shape_of(target) or ())
     floating = issubclass(type(target), Tensor) and target.is_floating_point()
+    if floating and len(shapes[1]) == len(shapes[0]) == 2 and shapes[1][1] not in (1, shapes[0][1]):
+        return Verdict(
+            f"The target has {shapes[1][1]} columns, and the model gives scores for {shapes[0][1]} classes.",
+            f"The input is {shapes[0]}, the target {shapes[1]}.", f"{shapes[1][1]} ≠ {shapes[0][1]} classes", _facts(scene),
+            (Fix("Give the last layer one output for each column:", f"nn.Linear(..., {shapes[1][1]})"),),
+        )  # fmt: skip
     if len(shapes[1]) == 2 and shapes[1][1] == 1:
         fix = Fix("Leave out the dimension of 1:", f"{name} = {name}.squeeze(1)")
     elif floating:
@@ -115,6 +126,56 @@ def _multi(scene: Scene, _: re.Match[str]) -> Verdict:
     return Verdict(
         f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number a sample.",
         f"The input is {shapes[0]}.", f"target {shown(shapes[1])}", _facts(scene), (fix,),
+    )  # fmt: skip
+
+
+def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
+    name = _names(scene)[1]
+    return Verdict(
+        f"The target has the shape of the scores, so it holds probabilities; those cannot be {_dtypes(match[1])}.",
+        "A class number is one a sample.", f"{_dtypes(match[1])} ≠ float", _facts(scene),
+        (Fix("If it is one-hot, class numbers say the same in less:", f"{name} = {name}.argmax(dim=1)"),
+         Fix("Or make probabilities of it:", f"{name} = {name}.float()")),
+    )  # fmt: skip
+
+
+def _dtypes(word: str) -> str:
+    return {"long": "int64", "int": "int32", "bool": "bool"}.get(word.lower(), word.lower())
+
+
+def _spatial(scene: Scene, match: re.Match[str]) -> Verdict:
+    given, target = (shape_of(tensor) or () for tensor in _pair(scene))
+    name, wanted = _names(scene)[1], (*given[:1], *given[2:])
+    fix = Fix("The target must have the sizes of the input without its channels.")
+    if len(target) == 4 and (target[0], *target[2:]) == wanted:
+        code = f"{name} = {name}.squeeze(1)" if target[1] == 1 else f"{name} = {name}.argmax(dim=1)  # if it is one-hot"
+        fix = Fix("Leave out the dimension of channels:", code)
+    return Verdict(
+        f"The target is {target} and should be {wanted}: one class number a place.", f"The input is {given}.", f"target {shown(target)}",
+        _facts(scene), (fix,),
+    )  # fmt: skip
+
+
+def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """Whole numbers where the scores belong, and floating-point ones where the classes do."""
+    given, target = _pair(scene)
+    if not all(issubclass(type(tensor), Tensor) for tensor in (given, target)) or given.is_floating_point():
+        return None
+    if not any(frame.function in ("cross_entropy", "nll_loss") for frame in scene.frames) or not target.is_floating_point():
+        return None
+    names = _names(scene)
+    return Verdict(
+        f"The loss got {_dtype(given)} as predictions and {_dtype(target)} as targets: they are swapped.", "The predictions come first.",
+        "swapped", _facts(scene), (Fix("", f"loss({names[1]}, {names[0]})"),),
+    )  # fmt: skip
+
+
+def _target_range(scene: Scene, _: re.Match[str]) -> Verdict:
+    ends = _ends(_pair(scene)[1])
+    where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
+    return Verdict(
+        f"BCELoss needs targets between 0 and 1; {where}.", "Each is the probability of a yes.", "outside 0 to 1", _facts(scene),
+        (Fix("For classes 0, 1, 2, … there is another loss:", "loss = nn.CrossEntropyLoss()"),) if ends is not None and ends[1] > 1 else (),
     )  # fmt: skip
 
 
@@ -163,14 +224,16 @@ def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """Losses that compare elements broadcast first, and fail there."""
     if not any(frame.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div") for frame in scene.frames):
         return None
-    given, target = _pair(scene)
-    shapes = shape_of(given), shape_of(target)
-    if None in shapes:
+    given, target = (shape_of(tensor) or () for tensor in _pair(scene))
+    if not operands.conflict([("input", given), ("target", target)], (int(match[1]), int(match[2])), int(match[3])):
         return None
+    fix = Fix("Both need one shape: look at the size of the last layer.")
+    if len(target) < len(given) == 2 and given[0] == target[0]:
+        fix = Fix(f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
+            f"{_names(scene)[0]}.squeeze(-1)")  # fmt: skip
     return Verdict(
-        f"The predictions are {shapes[0]} and the targets {shapes[1]}.", f"In dimension {match[3]} they differ.",
-        f"{shown(shapes[0] or ())} ≠ {shown(shapes[1] or ())}", _facts(scene),
-        (Fix("Both need one shape: look at the size of the last layer."),),
+        f"The predictions are {given} and the targets {target}.", f"In dimension {match[3]} they differ.",
+        f"{shown(given)} ≠ {shown(target)}", _facts(scene), (fix,),
     )  # fmt: skip
 
 
@@ -222,12 +285,13 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
     asked = "an index that it does not have" if ends is None else f"index {int(ends[0] if ends[0] < 0 else ends[1])}"
     fixes = []
     if ends is not None and ends[0] < 0:
-        fixes.append(
-            Fix(
-                "Negative indices are no places counted from the end here. If they mean padding, give that a row of its own:",
-                f"ids = ids.masked_fill(ids < 0, {rows - 1})",
-            )
-        )
+        padding = stores.contents(module).get("padding_idx") if module is not None else None
+        said = "Negative indices are no places counted from the end here. If they mean padding, "
+        if type(padding) is int:
+            fixes.append(Fix(said + "take its row:", f"ids = ids.masked_fill(ids < 0, {padding})"))
+        else:
+            made = f"nn.Embedding({rows + 1}, {shape[1]}, padding_idx={rows})"
+            fixes.append(Fix(said + "give that a row of its own:", f"{made}\nids = ids.masked_fill(ids < 0, {rows})"))
     elif ends is not None:
         call = scene.failing
         owner, line = (
@@ -245,17 +309,31 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{scene.subject or 'The embedding'} has {format.plural(rows, 'row')} and was asked for {asked}.",
         f"Valid are 0 to {rows - 1}; weight {shape}.",
-        f"index of {rows} rows",
+        f"{asked} of {rows} rows" if ends is not None else f"no such row of {rows}",
         (("weight", str(shape)), *((("indices", f"{shape_of(indices)}, {ends[0]:g} to {ends[1]:g}"),) if ends else ())),
         tuple(fixes),
     )  # fmt: skip
 
 
 def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
+    given = scene.local("input")
+    dtype = _dtype(given) if issubclass(type(given), Tensor) else match[1].lower()
+    fix = Fix("If they are whole numbers all the same:", "x = x.long()")
+    if _fractions(given):
+        fix = Fix("They are no whole numbers: measured values go through a linear layer, not through a table.", "nn.Linear(...)")
     return Verdict(
-        f"{scene.subject or 'The embedding'} got numbers of dtype {match[1].lower()}, and needs whole ones: they are rows of a table.", "",
-        f"{match[1].lower()} ≠ int64", (("dtype", match[1].lower()),), (Fix("", "x = x.long()"),),
+        f"{scene.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.", "",
+        f"{dtype} ≠ int64", (("dtype", dtype),), (fix,),
     )  # fmt: skip
+
+
+def _fractions(tensor: Any) -> bool:
+    """Whether a tensor holds a number that is not whole."""
+    try:
+        with without_torch_function(), without_modes(), torch.no_grad():
+            return bool(tensor.numel() <= READ and (tensor != tensor.trunc()).any())
+    except Exception:  # noqa: BLE001 - as above
+        return False
 
 
 def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -273,7 +351,10 @@ FAMILIES = (
     Family("loss", _I, r"^Target (-?\d+) is out of bounds", _classes),
     Family("loss", _V, r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", _batch),
     Family("loss", _R, r"expected target dtype to be Long or Byte, but got (\w+)", _long),
-    Family("loss", _R, r"expected scalar type Long but found (\w+)", _long),
+    Family("loss", _R, r"Expected floating point type for target with class probabilities, got (\w+)", _one_hot_target),
+    Family("loss", _R, r"only batches of spatial targets supported \(3D tensors\)", _spatial),
+    Family("loss", (RuntimeError, NotImplementedError), r'"log_softmax\w+" not implemented for', _swapped),
+    Family("loss", _R, r"all elements of target should be between 0 and 1", _target_range),
     Family("loss", _R, r"0D or 1D target tensor expected, multi-target not supported", _multi),
     Family("loss", _R, r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]", _places),
     Family("loss", _R, r"weight tensor should be defined either for all (\d+) classes or no classes but got weight tensor of shape: "

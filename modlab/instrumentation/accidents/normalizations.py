@@ -31,11 +31,11 @@ def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[in
         order.insert(1, place)
         fixes.append(Fix(f"The {word}s stand in place {place}: put them into place 1.", f"x = x.permute({', '.join(map(str, order))})"))
     call = scene.failing
-    if call is not None and call.path is not None:
+    if call is not None and call.path is not None and not fixes:  # else the layer is right, and the order of the sizes is not
         owner, line = advice.assignment(scene, call.path, advice.constructor(call.module, expected, given))
         if line:
             end = f", in {owner}" if owner else ""
-            fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.label} take {format.plural(given, word)}{end}:", line))
+            fixes.append(Fix(f"Let {call.label} take {format.plural(given, word)}{end}:", line))
     return tuple(fixes)
 
 
@@ -84,7 +84,9 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes = _resized(scene, expected[0], given[0], "number", ())
         if expected[0] in taken[:-1]:
             place = taken.index(expected[0])
-            fixes = (Fix(f"The size {expected[0]} stands in place {place}: put it last.", f"x = x.transpose({place}, -1)"), *fixes)
+            fixes = (Fix(f"The size {expected[0]} stands in place {place}: put it last.", f"x = x.transpose({place}, -1)"),)
+            if place == 1 and len(taken) > 2:
+                fixes += (Fix("Or take the layer that normalises over channels where they stand:", f"nn.GroupNorm(1, {expected[0]})"),)
     return Verdict(
         f"{scene.subject or 'the normalisation'} got a last size of {shown(given)} and has weights for {shown(expected)}.",
         f"{scene.stopped}input {taken}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -11,6 +12,8 @@ from modlab.inspection import stores
 from modlab.instrumentation.accidents.frames import Frame
 
 _MISSING = object()
+_LONG = 60  # characters of an expression that serves as a name
+Sizes = tuple[int, ...]
 
 
 class Operand(NamedTuple):
@@ -29,6 +32,26 @@ def of_frame(frame: Frame) -> list[Operand]:
 def tensors(operands: list[Operand]) -> list[Operand]:
     """Those that are tensors."""
     return [operand for operand in operands if issubclass(type(operand.thing), Tensor)]
+
+
+def sides(frame: Frame | None) -> list[str]:
+    """How both sides of an operation are written (of a method's call: what it is called on, and its first argument)."""
+    expression = frame.expression() if frame is not None else None
+    parts = [] if expression is None else [part for part in _parts(expression) if not isinstance(part, ast.Constant)]
+    if len(parts) < 2 or (len(parts) > 2 and not (isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute))):
+        return []
+    texts = [ast.unparse(part) for part in parts[:2]]
+    return texts if all(len(text) <= _LONG for text in texts) else []
+
+
+def conflict(pairs: list[tuple[str, Sizes]], sizes: tuple[int, int], place: int) -> list[tuple[str, Sizes]]:
+    """The two of several tensors that cannot be broadcast, as a message of torch says: these sizes in this dimension of the result."""
+    for one, other in combinations(pairs, 2):
+        most = max(len(one[1]), len(other[1]))
+        found = [shape[place - most + len(shape)] if place >= most - len(shape) else 1 for _, shape in (one, other) if place < most]
+        if tuple(found) in (sizes, sizes[::-1]):
+            return [one, other]
+    return []
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from itertools import combinations
 from math import prod
 
+from torch import nn
+
 from modlab import format
-from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, earlier
+from modlab.inspection import marks, stores
+from modlab.instrumentation.accidents import advice, earlier, hooking
+from modlab.instrumentation.accidents.operands import Operand
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -16,49 +21,58 @@ _Shape = tuple[int, ...]
 
 def _matrices(scene: Scene, match: re.Match[str]) -> Verdict | None:
     rows, given, expected, columns = (int(match[i]) for i in (1, 2, 3, 4))
-    left, right = _sides(scene)
-    shown_left = left or (rows, given)
-    shown_right = right or (expected, columns)
-    if _is_weight(scene):
-        return _layer(scene, given, expected, shown_left, shown_right)
-    return _bare(scene, given, expected, shown_left, shown_right)
+    return _product(scene, (rows, given), (expected, columns))
 
 
-def _sides(scene: Scene) -> tuple[_Shape | None, _Shape | None]:
-    """The shapes of the two factors as the user knows them, of which the message shows a flattened form."""
-    shapes = [shape_of(operand.thing) for operand in scene.tensors[:2]]
-    if len(shapes) < 2 or None in shapes:
-        call = scene.failing
-        taken = shape_of(call.args[0]) if call is not None and call.args else None
-        return taken, None
-    return shapes[0], shapes[1]
+def _product(scene: Scene, left: _Shape, right: _Shape) -> Verdict:
+    """Two factors, of which a message shows a flattened form; their own shapes stand in the code, where that can be followed."""
+    given, expected = left[-1], right[-2] if len(right) > 1 else right[0]
+    factors = _factors(scene, given, expected, len(right))
+    if factors:
+        left, right = (shape_of(factor.thing) or () for factor in factors)
+    weight = _weight(scene, factors, expected, right)
+    if weight is None:
+        return _bare(scene, factors, given, expected, left, right)
+    call = scene.failing
+    taken = shape_of(call.args[0]) if call is not None and call.args else None
+    return _layer(scene, factors, given, expected, taken if taken and not factors and taken[-1] == given else left, weight)
 
 
-def _is_weight(scene: Scene) -> bool:
-    """Whether the second factor is a parameter of the module that failed (or no operand is known, and the module has parameters)."""
+def _factors(scene: Scene, given: int, expected: int, least: int) -> list[Operand]:
+    """The two of the tensors in the expression whose sizes are those of the message."""
+    for left, right in combinations(scene.tensors, 2):
+        first, second = shape_of(left.thing), shape_of(right.thing)
+        if first and second and len(second) >= least and first[-1] == given and expected in second[-2:]:
+            return [left, right]
+    return []
+
+
+def _weight(scene: Scene, factors: list[Operand], expected: int, right: _Shape) -> _Shape | None:
+    """The shape of the second factor, if it is a parameter of the module that failed."""
     if scene.module is None:
-        return False
-    parameters = {id(tensor) for _, tensor in stores.named_tensors(scene.module)}
-    factors = scene.tensors[:2]
-    return id(factors[1].thing) in parameters if len(factors) > 1 else bool(parameters)
+        return None
+    held = stores.contents(scene.module)
+    tensors = [tensor for _, tensor in stores.named_tensors(scene.module)]
+    if factors:
+        return right if any(tensor is factors[1].thing for tensor in tensors) else None
+    if issubclass(type(scene.module), nn.Linear) and (held.get("in_features"), held.get("out_features")) == right:
+        return right[::-1]  # parametrized: the weight itself is computed
+    return next((shape for tensor in tensors if (shape := shape_of(tensor)) in (right, right[::-1])), None)
 
 
 def _numbers(given: int, shape: _Shape) -> str:
     return format.plural(given, "number") if len(shape) < 2 else f"rows of {format.plural(given, 'number')}"
 
 
-def _layer(scene: Scene, given: int, expected: int, left: _Shape, right: _Shape) -> Verdict:
-    names = [operand.text.removeprefix("self.") for operand in scene.tensors[:2]]
-    input_name, weight_name = names if len(names) == 2 else ("input", "weight")
-    weight = right
+def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Verdict:
+    input_name, weight_name = [factor.text.removeprefix("self.") for factor in factors] or ["input", "weight"]
     return Verdict(
         f"{scene.subject} got {_numbers(given, left)} and has weights for {expected}.",
         f"{scene.stopped}{input_name} {left}, {weight_name} {weight}.",
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
         ((f"{scene.subject}: {input_name}", str(left)), (f"{scene.subject}: {weight_name}", str(weight)),
          ("numbers given", str(given)), ("numbers expected", str(expected))),
-        tuple(_layer_fixes(scene, given, expected, left)),
-        _flat(scene, left),
+        tuple(_layer_fixes(scene, given, expected, left, weight)), (*_flat(scene, left), *_hooked(scene)),
     )  # fmt: skip
 
 
@@ -71,10 +85,29 @@ def _flat(scene: Scene, left: _Shape) -> tuple[str, ...]:
     return ("The message of torch shows the input with all leading sizes multiplied into one.",) if len(left) > 2 else ()
 
 
-def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape) -> list[Fix]:
+def _hooked(scene: Scene) -> tuple[str, ...]:
+    """That the input came through a hook of the user's, which may have changed it."""
+    place, module = next(earlier.last(scene), ("", None))
+    hooks = hooking.of_kind(module, "_forward_hooks") if module is not None else []
+    return tuple(f"{place} has the forward hook {name} ({where}), which may have changed its output." for name, where in hooks[:1])
+
+
+def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
     call, root = scene.failing, scene.root
     assert call is not None and root is not None
     fixes: list[Fix] = []
+    if _turned(scene, given, weight):
+        expression = scene.user.expression() if scene.user is not None else None
+        assert isinstance(expression, ast.Call)
+        name = ast.unparse(expression.args[1])
+        return [Fix("F.linear wants the weight as (out, in), and this one is (in, out): turn it.", f"{name} = nn.Parameter({name}.T)"),
+                Fix("Or multiply without it, where nothing is turned:", f"{ast.unparse(expression.args[0])} @ {name}")]  # fmt: skip
+    whole = shape_of(root.args[0]) if root.args else None
+    if 1 < len(left) < 4 and prod(left) == expected and whole and (whole == left or whole[0] != left[0]):
+        fixes.append(
+            Fix(f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front.",
+                "x = x.reshape(1, -1)" if whole == left else "x = x.unsqueeze(0)  # what the model is given")
+        )  # fmt: skip
     if len(left) > 2 and expected == prod(left[1:]):
         return [Fix(f"Make each of the {left[0]} inputs one row of {expected} numbers first:", "x = torch.flatten(x, 1)")]
     if len(left) > 2 and expected in left[:-1]:
@@ -97,17 +130,26 @@ def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape) -> list[
     return fixes
 
 
+def _turned(scene: Scene, given: int, weight: _Shape) -> bool:
+    """Whether a weight of the user's own stands as (in, out) in ``F.linear``, and all else fits that."""
+    if scene.module is None or advice.is_torchs(scene.module) or len(weight) != 2 or weight[0] != given or scene.user is None:
+        return False
+    expression = scene.user.expression()
+    named = isinstance(expression, ast.Call) and len(expression.args) > 1 and ast.unparse(expression.func).endswith("linear")
+    vectors = [shape for _, tensor in stores.named_tensors(scene.module) if len(shape := shape_of(tensor) or ()) == 1]
+    return named and all(shape[0] == weight[1] for shape in vectors)
+
+
 def _in(owner: str) -> str:
     return f", in {owner}" if owner else ""
 
 
-def _bare(scene: Scene, given: int, expected: int, left: _Shape, right: _Shape) -> Verdict:
-    texts = [operand.text for operand in scene.tensors[:2]]
-    first, second = texts if len(texts) == 2 else ("a", "b")
+def _bare(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, right: _Shape) -> Verdict:
+    first, second = [factor.text for factor in factors] or ["a", "b"]
     fixes = []
-    if len(right) == 2 and right[1] == given:
+    if factors and len(right) == 2 and right[1] == given:
         fixes.append(Fix(f"Transposed, {second} fits:", f"{first} @ {second}.T"))
-    elif len(left) == 2 and left[0] == expected:
+    elif factors and len(left) == 2 and left[0] == expected:
         fixes.append(Fix(f"Transposed, {first} fits:", f"{first}.T @ {second}"))
     else:
         fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal.", ""))
@@ -122,42 +164,67 @@ def _bare(scene: Scene, given: int, expected: int, left: _Shape, right: _Shape) 
 
 def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
-    texts = [operand.text for operand in scene.tensors[:2]]
-    first, second = texts if len(texts) == 2 else ("a", "b")
-    what = "the numbers of matrices" if expected[0] != got[0] else "the inner sizes"
-    a, b = (expected[0], got[0]) if expected[0] != got[0] else (expected[1], got[1])
-    shapes = [str(shape_of(operand.thing)) for operand in scene.tensors[:2]]
+    inner = expected[0] == got[0]
+    factors = next(
+        ([one, other] for one, other in combinations(scene.tensors, 2)
+         if (left := shape_of(one.thing)) and (right := shape_of(other.thing)) and len(left) > 2 < len(right)
+         and left[-1] == expected[1] and right[-2] == got[1]), [],
+    )  # fmt: skip
+    first, second = [factor.text for factor in factors] or ["a", "b"]
+    shapes = [shape_of(factor.thing) or () for factor in factors]
+    what = "the inner sizes" if inner else "the numbers of matrices"
+    a, b = (expected[1], got[1]) if inner else (expected[0], got[0])
+    fixes = [Fix("For (b, n, m) @ (b, m, p) the b must be equal, and the m.")]
+    if shapes and inner and shapes[0][-1] == shapes[1][-1]:
+        fixes = [Fix(f"Turned round, {second} fits:", f"{first} @ {second}.transpose(-1, -2)")]
     return Verdict(
         f"{first} @ {second}: {what} {a} and {b} differ{scene.within}.",
-        f"{first} is {shapes[0]}, {second} is {shapes[1]}." if len(shapes) == 2 else "",
-        f"{what} {a} ≠ {b}",
-        tuple(zip((first, second), shapes, strict=False)),
-        (
-            Fix(
-                "For (b, n, m) @ (b, m, p) the b and the m must be equal; to turn the second round:",
-                f"{first} @ {second}.transpose(-1, -2)",
-            ),
-        ),
-    )
+        f"{first} is {shapes[0]}, {second} is {shapes[1]}." if shapes else "",
+        f"{what} {a} ≠ {b}", tuple(zip((first, second), map(str, shapes), strict=False)), tuple(fixes),
+    )  # fmt: skip
 
 
 def _vector(scene: Scene, match: re.Match[str]) -> Verdict:
     rows, columns, length = (int(match[i]) for i in (1, 2, 3))
-    return _bare(scene, columns, length, (rows, columns), (length,))
+    return _product(scene, (rows, columns), (length,))
 
 
 def _dot(scene: Scene, match: re.Match[str]) -> Verdict:
-    return _bare(scene, int(match[1]), int(match[2]), (int(match[1]),), (int(match[2]),))
+    return _product(scene, (int(match[1]),), (int(match[2]),))
 
 
 def _reduced(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """The same mistake, met with tensors that have no values: on the meta device, or while torch.compile looks at the code."""
-    left, right = tuple_of(match[1]), tuple_of(match[2])
-    if scene.tensors and _is_weight(scene):
-        shown = [shape_of(operand.thing) or () for operand in scene.tensors[:2]]
-        return _layer(scene, left[-1], right[0], *(shown if len(shown) == 2 else (left, right)))
-    verdict = _bare(scene, left[-1], right[0], left, right)
-    return verdict._replace(fixes=()) if not scene.tensors else verdict
+    verdict = _product(scene, tuple_of(match[1]), tuple_of(match[2]))
+    return verdict if scene.tensors else verdict._replace(fixes=())
+
+
+def _not_a_matrix(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """``mm`` and ``bmm`` take tensors of just so many dimensions."""
+    wanted = 3 if match["three"] else 2
+    function = "bmm" if wanted == 3 else "mm"
+    pairs = [(operand.text, shape) for operand in scene.tensors[:2] if (shape := shape_of(operand.thing)) is not None]
+    odd = next(((name, shape) for name, shape in pairs if len(shape) != wanted), None)
+    if odd is None or f"{function}(" not in (scene.user.segment() if scene.user is not None else ""):
+        return None
+    return Verdict(
+        f"{function} takes two tensors of {wanted} dimensions, and {odd[0]} has {len(odd[1])}{scene.within}.",
+        " ".join(f"{name} is {shape}." for name, shape in pairs),
+        f"{format.plural(len(odd[1]), 'dimension')} ≠ {wanted}", tuple((name, str(shape)) for name, shape in pairs),
+        (Fix("matmul takes any number of them, and multiplies the last two:", f"{pairs[0][0]} @ {pairs[-1][0]}"),),
+    )  # fmt: skip
+
+
+def _letters(scene: Scene, match: re.Match[str]) -> Verdict:
+    letters, dimensions, operand = int(match[1]), int(match[2]), int(match[3])
+    name = scene.tensors[operand].text if operand < len(scene.tensors) else f"operand {operand}"
+    return Verdict(
+        f"einsum: {format.plural(letters, 'letter')} for {name}, which has {format.plural(dimensions, 'dimension')}{scene.within}.",
+        "Each dimension has one letter.", f"{letters} letters ≠ {dimensions} dimensions",
+        tuple((one.text, str(shape_of(one.thing))) for one in scene.tensors),
+        (Fix("Look at it, and write one letter for each; ... stands for any number of them:", f"print({name}.shape)"),)
+        if name.isidentifier() else (),
+    )  # fmt: skip
 
 
 def _einsum(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -176,11 +243,15 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """LSTM, GRU, RNN and MultiheadAttention check the last size themselves."""
     if scene.failing is None:
         return None
-    expected, given = int(match[1]), int(match[2])
+    expected, given = (int(match[i]) for i in ((1, 2) if match.re.groupindex.get("given") is None else ("expected", "given")))
     taken = next((shape_of(a) for a in scene.failing.args or () if shape_of(a)), None) or (given,)
     fixes = []
+    above = scene.calls[-2].module if len(scene.calls) > 1 else None
     owner, line = advice.renewed(scene, scene.failing, advice.constructor(scene.failing.module, expected, given))
-    if line:
+    if above is not None and advice.is_torchs(above) and not marks.category(type(above)) == "container":
+        cls = type(above).__name__  # one of torch's own blocks: its parts have their sizes from it
+        fixes.append(Fix(f"All layers of a {cls} have the width that it was made with:", f"nn.{cls}(d_model={given}, nhead=...)"))
+    elif line:
         fixes.append(Fix(f"Let {scene.subject} take {given}{_in(owner)}:", line))
     if expected in taken[:-1]:
         fixes.insert(0, Fix(f"The size {expected} stands in place {taken.index(expected)}: put it last."))
@@ -196,12 +267,23 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
 def _hidden_state(scene: Scene, match: re.Match[str]) -> Verdict | None:
     expected, got = tuple_of(match[2]), tuple_of(match[3])
     layout = "(layers × directions, batch, hidden_size)" if len(expected) == 3 else "(layers × directions, hidden_size)"
+    fixes = [Fix("A state that fits:", f"torch.zeros({', '.join(map(str, expected))})")]
+    taken, module = (scene.taken[0] if scene.taken else ()), scene.module
+    first = module is not None and stores.contents(module).get("batch_first") is True
+    if module is not None and len(expected) == len(got) == len(taken) == 3 and expected[1] != got[1] == taken[1 if first else 0]:
+        name = type(module).__name__
+        said = "(batch, length, features), as it was made with" if first else "(length, batch, features), as it was made without"
+        more = f"; {got[1]}, the batch of the state, is the input's size {1 if first else 0}"
+        made = advice.constructor(module, taken[2], taken[2])
+        made = made.replace(", batch_first=True", "") if first else made.removesuffix(")") + ", batch_first=True)"
+        line = advice.assignment(scene, scene.failing.path, made)[1] if scene.failing is not None and scene.failing.path else made
+        fixes.insert(0, Fix(f"This {name} reads its input as {said} batch_first{more}. If that is meant:", line))
     return Verdict(
         f"{scene.subject} got a {match[1] or 'hidden'} state of shape {got} and needs {expected}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {shown(got)} ≠ {shown(expected)}",
         (("given", str(got)), ("expected", str(expected))),
-        (Fix("A state that fits:", f"torch.zeros({', '.join(map(str, expected))})"),),
+        tuple(fixes),
     )
 
 
@@ -227,6 +309,10 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 _R = (RuntimeError,)
 FAMILIES = (
+    Family("product", _R, r"(?P<three>batch[12] must be a 3D tensor)|(?:self|mat2) must be a matrix", _not_a_matrix),
+    Family("product", _R, r"number of subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\) for "
+                          r"operand (\d+)", _letters),
+    Family("product", _R, r"input has inconsistent input_size: got (?P<given>\d+) expected (?P<expected>\d+)", _declared),
     Family("product", _R, r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _matrices),
     Family("product", _R, r"Expected size for first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]", _batches),
     Family("product", _R, r"size mismatch, got input \(\d+\), mat \((\d+)x(\d+)\), vec \((\d+)\)", _vector),

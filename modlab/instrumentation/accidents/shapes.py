@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from math import prod
 
 from torch import Tensor
 
 from modlab.inspection import stores
+from modlab.instrumentation.accidents import operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -62,7 +64,7 @@ def _cat_dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
 
 def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
     first, number, other = tuple_of(match[1]), int(match[3]), tuple_of(match[2])
-    collating = any(frame.function == "default_collate" for frame in scene.frames)
+    collating = any("collate" in frame.function for frame in scene.frames) or "in default_collate" in scene.message  # in a worker
     pairs = _joined(scene)
     name = pairs[number][0] if number < len(pairs) else f"number {number}"
     if collating:
@@ -90,8 +92,9 @@ def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
 
 def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
     a, b, place = int(match[1]), int(match[2]), int(match[3])
-    pairs = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None][:2]
-    names = [name for name, _ in pairs] if len(pairs) == 2 else ["a", "b"]
+    known = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None]
+    pairs = operands.conflict(known, (a, b), place)
+    names = [name for name, _ in pairs] or operands.sides(scene.user)
     fixes = []
     if len(pairs) == 2:
         (_, left), (_, right) = pairs
@@ -104,14 +107,14 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
         owned = _own_parameter(scene, pairs)
         if owned:
             fixes.append(Fix(f"Or give {owned[0]} the size {owned[1]}."))
-    fixes.append(
-        Fix("Sizes are compared from the right: equal, or one of them 1. Look at both:", f"print({names[0]}.shape, {names[1]}.shape)")
-    )
+    look = ", ".join(f"{name if name.replace('.', '').isidentifier() else f'({name})'}.shape" for name in names)
+    fixes.append(Fix("Sizes are compared from the right: equal, or one of them 1." + (" Look at both:" if look else ""),
+        f"print({look})" if look else ""))  # fmt: skip
     return Verdict(
-        f"{names[0]} and {names[1]} do not fit{scene.within}: {a} and {b} in dimension {place}.",
+        f"{' and '.join(names) or 'Two tensors'} do not fit{scene.within}: {a} and {b} in dimension {place}.",
         f"{names[0]} is {pairs[0][1]}, {names[1]} is {pairs[1][1]}." if len(pairs) == 2 else "",
         (f"({shown(pairs[0][1])}) and ({shown(pairs[1][1])}): " if len(pairs) == 2 else "") + f"{a} ≠ {b}",
-        _facts(pairs), tuple(fixes),
+        _facts(pairs or known), tuple(fixes),
     )  # fmt: skip
 
 
@@ -123,9 +126,10 @@ def _own_parameter(scene: Scene, pairs: list[tuple[str, _Shape]]) -> tuple[str, 
     if scene.module is None:
         return None
     own = {id(tensor): name for name, tensor in stores.named_tensors(scene.module)}
-    for operand, other in ((scene.tensors[0], pairs[1][1]), (scene.tensors[1], pairs[0][1])):
-        if id(operand.thing) in own and other and len(shape_of(operand.thing) or ()) == 1:
-            return f"{scene.subject}.{own[id(operand.thing)]}", other[-1]
+    tensors = {operand.text: operand.thing for operand in scene.tensors}
+    for (name, shape), (_, other) in (pairs, pairs[::-1]):
+        if id(tensors[name]) in own and other and len(shape) == 1:
+            return f"{scene.subject}.{own[id(tensors[name])]}", other[-1]
     return None
 
 
@@ -177,8 +181,11 @@ def _strides(scene: Scene, _: re.Match[str]) -> Verdict:
 
 def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
     wanted, place, taken, target = int(match[1]), int(match[3]), tuple_of(match[5]), tuple_of(match[4])
+    written = scene.user.segment() if scene.user is not None else ""
     return Verdict(
-        f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}.", "Only a size of 1 can be expanded.",
+        f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}." if ".expand(" in written
+            else f"A tensor of {taken} does not fit where {target} is needed{scene.within}: {match[2]} and {wanted} in dimension {place}.",
+        "Only a size of 1 can be expanded.",
         f"{shown(taken)} → {shown(target)}", (("tensor", str(taken)), ("target", str(target))),
     )  # fmt: skip
 
@@ -186,7 +193,8 @@ def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
 def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     index, place, size = int(match[1]), match[2], int(match[3])
     name = scene.tensors[0].text if scene.tensors else "the tensor"
-    by_tensor = any(issubclass(type(operand.thing), Tensor) for operand in scene.operands[1:])
+    expression = scene.user.expression() if scene.user is not None else None
+    by_tensor = not isinstance(expression, ast.Subscript) or any(issubclass(type(o.thing), Tensor) for o in scene.operands[1:])
     last = f"{name if scene.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
     return Verdict(
         f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",

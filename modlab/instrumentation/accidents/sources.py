@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import re
 from collections.abc import Iterator
+from textwrap import dedent
 
 from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.inspection.definitions import place_of
+from modlab.instrumentation.accidents import advice, operands
 from modlab.instrumentation.accidents.calls import join
+from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Scene
 
 MODULES = 5_000  # of a model, looked at
 FOUND = 6
+LINES = 600  # of a function or cell that is parsed
 
 IN_PLACE = re.compile(
     r"(?:^|;)\s*[\w.\[\]]*[\w\])]\s*(?:\+|-|\*|/|//|@|\*\*|%|&|\|)=(?!=)|\.(?!requires_grad_|zero_grad)[a-z]\w*[a-z0-9]_\("
@@ -74,6 +79,61 @@ def walk(model: Module, limit: int = MODULES) -> Iterator[tuple[str, Module]]:
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 stack.append((join(path, name), child))
+
+
+def carried(frame: Frame) -> list[str]:
+    """The names that a loop hands on from round to round: in the loop that was running, read before they are written there."""
+    lines = frame.lines()
+    if not lines or len(lines) > LINES:
+        return []
+    try:
+        tree = ast.parse(dedent("".join(line for _, line in lines)))
+    except (SyntaxError, ValueError):
+        return []
+    line = frame.line - lines[0][0] + 1
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While)) and node.lineno <= line <= (node.end_lineno or 0)]
+    if not loops:
+        return []
+    loop = max(loops, key=lambda one: one.lineno)
+    written: set[str] = set()
+    read: dict[str, None] = {}
+    _order(loop.body, written if isinstance(loop, ast.While) else written | set(_names(loop.target, ast.Store)), written, read)
+    return [name for name in read if name in written]
+
+
+def _order(body: list[ast.stmt], known: set[str], written: set[str], read: dict[str, None]) -> None:
+    for statement in body:
+        inner = [part for name in ("body", "orelse", "finalbody") for part in getattr(statement, name, [])]
+        if inner:
+            _order(inner, known, written, read)
+            continue
+        loads = [*_names(statement, ast.Load), *(_names(statement.target, ast.Store) if isinstance(statement, ast.AugAssign) else ())]
+        read.update(dict.fromkeys(name for name in loads if name not in written and name not in known))
+        written.update(_names(statement, ast.Store))
+
+
+def _names(node: ast.AST, context: type) -> list[str]:
+    return [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)]
+
+
+def assigned_from(frame: Frame, name: str) -> Module | None:
+    """The module whose call a name was last assigned from, in the code of a frame (``out = self.model(x)``)."""
+    for _, line in reversed([one for one in frame.lines() if one[0] <= frame.line]):
+        found = re.search(rf"(?:^|;)\s*{re.escape(name)}\s*=(?!=)\s*(.*)", line.rstrip())
+        if found:
+            call = re.match(r"[\w.]+(?=\()", found[1])
+            module = operands.follow(ast.parse(call[0], mode="eval").body, frame) if call else None
+            return module if stores.is_module(module) else None
+    return None
+
+
+def returns_nothing(cls: type) -> bool:
+    """Whether a class's ``forward``, as its source says, gives None whatever happens."""
+    tree = advice.forward_of(cls)
+    if tree is None or isinstance(tree.body[-1], ast.Raise):
+        return False
+    return not any(isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value is not None)
+                   for node in ast.walk(tree))  # fmt: skip
 
 
 def in_place_modules(scene: Scene) -> list[Suspect]:

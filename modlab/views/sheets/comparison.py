@@ -20,10 +20,10 @@ _OUTCOMES = {"normal": "as usual", "no_grad": "no_grad", "inference_mode": "infe
 def of_comparison(table: ComparisonTable) -> Sheet:
     """The whole view."""
     columns = (
-        Column(table.sides[0], "number", 100, yields=1),
-        Column(table.sides[1], "number", 100, yields=1),
+        Column(table.sides[0], "number", 132, yields=1),  # "-0.0091 ± 0.24"
+        Column(table.sides[1], "number", 132, yields=1),
         Column("apart by", "bar", 92, yields=0),
-        Column("relative", "number", 64, yields=4),
+        Column("relative", "number", 92, yields=4),
         Column("what it does", "words", 190, 3, yields=2),
     )
     rows = tuple(_row(row, table, len(table.rows) <= OPENED) for row in table.rows)
@@ -65,12 +65,16 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
     others = [row for row in table.rows if row.differs]
     if whole is None or whole.equal is None:
         if not others:
-            return "What the model gives cannot be compared:", whole.notes[0] if whole is not None and whole.notes else ""
+            why = whole.notes[0] if whole is not None and whole.notes else ""
+            return "What the model gives cannot be compared:", why.removeprefix("not compared: ")
         return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} give something else"
     if whole.differs:
         return f"Train and eval differ{_from(table)}:", _by(whole)
     if others:
-        return "The output is the same in both modes", f"but not inside: {_place(others[-1].path, table)} differs"
+        return "The output is the same in both modes,", f"but not inside: {_place(others[-1].path, table)} differs"
+    acting = [row for row in table.rows if row.acts_by_mode]
+    if acting:
+        return "The same in both modes this time,", f"although {_several(acting, table, 'acts', 'act')} by mode"
     return f"The same in both modes{', to the bit' if table.exact else ''}", ""
 
 
@@ -90,7 +94,8 @@ def _surprise(table: ComparisonTable) -> str:
     """What one would not expect of eval mode, or of two equal runs."""
     drawing = [row for row in table.rows if any(one.startswith("eval") for one in row.draws)]
     if drawing:
-        return f"Still random in eval mode: {_several(drawing, table, 'draws', 'draw')} random numbers there too."
+        same = "" if any("eval" in row.random for row in table.rows) else "; with others, all outputs were the same"
+        return f"Still random in eval mode: {_several(drawing, table, 'draws', 'draw')} random numbers there too{same}."
     moving = [(row, _names(row, "eval")) for row in table.rows if _names(row, "eval")]
     if moving:
         what = _list([_joined(row.path, name) for row, names in moving for name in names])
@@ -136,12 +141,25 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
         return f"The same{' to the bit' if table.exact else ''}:", f"{format.plural(len(common), 'module')} compared."
     if whole.relative_l2 is not None and whole.relative_l2 <= table.tolerance:
         place = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
-        return "The same to rounding:", f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2)}{place}."
+        return "The same to rounding:", f"{_below(table)} in the output, relatively{place}."
+    if math.isinf(whole.max_abs):
+        place = "The two models differ" if table.first is None else f"The two models part at {_place(table.first, table)}"
+        return f"{place}:", "one output is not finite where the other is."
     cosine = "" if whole.cosine is None else f", cosine {_cosine(whole.cosine)}"
     amount = f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2 or 0.0)}{cosine}."
     if table.first is None:
-        return "The two models drift apart:", f"{amount[:-1]}; no one module is where it starts."
+        return f"The two models drift apart from {_place(table.drift, table)} on:", f"{amount[:-1]}; no one module is to blame."
     return f"The two models part at {_place(table.first, table)}:", amount
+
+
+def _below(table: ComparisonTable) -> str:
+    """What rounding explains: the digits below it are not the same on all machines."""
+    return f"below {table.tolerance:.0e}"
+
+
+def _near(row: ComparisonRecord, table: ComparisonTable) -> bool:
+    """Whether rounding explains the whole difference."""
+    return not row.equal and row.relative_l2 is not None and row.relative_l2 <= table.tolerance
 
 
 def _most(table: ComparisonTable) -> str:
@@ -179,8 +197,9 @@ def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool) -> Row:
         row.path, row.path.rpartition(".")[2] or ROOT, _kind(row), note=_note(row, first), symbol=row.category, mark=_mark(row, first),
         depth=row.path.count(".") + 1 if row.path else 0,
         cells=(
-            Cell(_spread(row.left)), Cell(_spread(row.right)), Cell(_distance(row), share=_share(row)),
-            Cell(_relative(row)), Cell("; ".join(words)),
+            Cell(_spread(row.left)), Cell(_spread(row.right)),
+            Cell("rounding", share=0.02) if _near(row, table) else Cell(_distance(row), share=_share(row)),
+            Cell(_below(table) if _near(row, table) else _relative(row)), Cell("; ".join(words)),
         ),
         details=tuple(_details(row, table, words)) if detailed else (),
     )  # fmt: skip
@@ -273,10 +292,9 @@ def _side(row: ComparisonRecord, move: Move) -> str:
 
 
 def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
-    near = row.relative_l2 is not None and row.relative_l2 <= table.tolerance
     if row.equal:
         yield "equal" if row.inputs_equal is not False else "equal again"
-    elif row.differs and near:
+    elif row.differs and _near(row, table):
         yield "the same to rounding"
     elif row.differs and not row.starts_here:
         inside = row.inputs_equal is not False
@@ -332,11 +350,22 @@ def _runs(caption: str, runs: tuple[RunRecord, ...]) -> Block:
     rows = tuple(
         (
             run.side, _OUTCOMES.get(run.grad, run.grad), said[run.requires_grad], "" if run.l2 is None else short(run.l2),
-            run.error or ("not called" if not run.calls else "" if run.max_abs is None else short(run.max_abs)),
+            _apart(run),
         )
         for run in runs
     )  # fmt: skip
     return Block(caption, head=("mode", "autograd", "output requires grad", "norm", "apart from autograd as usual"), rows=rows)
+
+
+def _apart(run: RunRecord) -> str:
+    if run.error or not run.calls:
+        return run.error or "not called"
+    return "" if run.max_abs is None else "rounding" if _is_rounding(run) else short(run.max_abs)
+
+
+def _is_rounding(run: RunRecord) -> bool:
+    """Whether it is no more than another order of the same sums."""
+    return bool(run.max_abs) and run.max_abs is not None and run.max_abs <= 1e-6 * (run.l2 or 1.0)
 
 
 # ---- below the table -----------------------------------------------------------------------------------------------------------
@@ -359,9 +388,9 @@ def _notes(table: ComparisonTable) -> Iterator[Block]:
 def _by_autograd(table: ComparisonTable) -> Iterator[Block]:
     """Where the output depends on autograd's mode, by more than rounding."""
     for mode in MODES:
-        apart = {run.grad: run.max_abs for run in table.runs if run.side == mode and run.max_abs and run.max_abs > 1e-6 * (run.l2 or 1.0)}
+        apart = {run.grad: run.max_abs for run in table.runs if run.side == mode and run.max_abs and not _is_rounding(run)}
         if apart and not any(row.unsteady for row in table.rows):
-            fused = any("a fused path above it" in note for row in table.rows for note in row.notes)
+            fused = any(note.startswith("a fused path") for row in table.rows for note in row.notes)
             why = ": a fused path runs there, which also fills padded places otherwise" if fused else ""
             yield Block(
                 "autograd changes the output",

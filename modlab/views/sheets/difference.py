@@ -68,6 +68,8 @@ def of_diff(diff: DiffRecord) -> Sheet:
     rows: tuple[Row, ...] = () if diff.same else tuple(_rows(diff))
     notes = tuple(_notes(diff))
     empty = "" if diff.same else "Nothing that both sides hold could be compared."
+    if {diff.before_form, diff.after_form} == {"optimizer", "module"}:
+        empty += " Whether an optimizer fits a model: modlab.diagnose(model, optimizer)"
     return Sheet("diff", verdict.of_diff(diff), COLUMNS, rows, notes, foot=_foot(diff), empty=empty)
 
 
@@ -147,16 +149,28 @@ def _branch(root: Branch, depth: int, limit: int, scale: float) -> Iterator[Row]
         left = len(branch.own) - len(spoken)
         yield from (_tensor(record, branch, depth + 1, scale) for record in spoken)
         if left and spoken:
-            yield Row(branch.path, "others", symbol="tensor", place=_at(branch, "*"), depth=depth + 1, cells=_cells(f"{left:,} unchanged"))
+            yield Row(
+                branch.path, "others", symbol="tensor", place=_at(branch, "*"), depth=depth + 1, cells=_cells(_unspoken(branch, spoken))
+            )
         stack += [(below, depth + 1) for below in reversed(branch.below.values())]
 
 
 def _spoken(branch: Branch) -> list[DifferenceRecord]:
     """What has a row of its own: all that is not as it was; in a small module where something changed also the tensors that are."""
     loud = [record for record in branch.own if record.status != "unchanged" or _speaks(record)]
+    states = [record for record in loud if record.kind == "optimizer state"]
+    if len(states) > 2 * NAMED:  # LBFGS keeps a hundred directions and steps
+        loud = [record for record in loud if record.kind != "optimizer state"] + states[:NAMED]
     if not loud or len(branch.own) > NAMED:
         return loud
     return [record for record in branch.own if record in loud or record.kind in TENSORS]
+
+
+def _unspoken(branch: Branch, spoken: list[DifferenceRecord]) -> str:
+    """How many of each status have no row."""
+    left = Counter(record.status for record in branch.own)
+    left.subtract(record.status for record in spoken)
+    return ", ".join(f"{left[status]:,} {status}" for status in ORDER if left[status])
 
 
 def _speaks(record: DifferenceRecord) -> bool:
@@ -185,7 +199,7 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
     still = record.max_abs is None or not record.changed
     cells = _cells(
         record.status,
-        _turned(_shape(record.shape_before), _shape(record.shape_after)),
+        _turned(_shape(record.shape_before) or "lazy" * (record.status == "reshaped"), _shape(record.shape_after)),
         _turned(record.dtype_before, record.dtype_after),
         _turned(record.device_before, record.device_after) if {record.device_before, record.device_after} - {"cpu", ""} else "",
         elements,
@@ -231,6 +245,8 @@ def _remarks(record: DifferenceRecord) -> Iterator[str]:
         yield f"was {record.renamed_from}"
     if record.value_before != record.value_after and record.value_before and record.value_after:
         yield f"{record.value_before} → {record.value_after}"
+    elif record.kind == "hyper-parameter" and record.status in ("added", "removed"):
+        yield record.value_after or record.value_before
     elif record.kind == "RNG" and record.status == "changed":
         yield "numbers were drawn, or it was seeded"
     for name, was, now in (("NaN", record.nan_before, record.nan_after), ("infinite", record.inf_before, record.inf_after)):
@@ -288,7 +304,8 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
     yield from _objects(diff)
     yield from _most(diff)
     if diff.digests:
-        yield Block("chance", f"Compared by fingerprints, so only whether values changed is known, and not by how much. {CHANCE}")
+        text = "so only whether values changed is known, and not by how much; they are of bits, to which 0.0 and -0.0 are two"
+        yield Block("chance", f"Compared by fingerprints, {text}. {CHANCE}")
     for remark in diff.remarks:
         yield Block("not known", remark)
     for skipped in diff.skipped:
@@ -301,15 +318,13 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
 
 def _sharing(diff: DiffRecord) -> Iterator[Block]:
     shared = verdict.shared(diff)
-    if shared and not diff.same:
-        code = "best = {k: v.clone() for k, v in model.state_dict().items()}" if "mapping" in (diff.before_form, diff.after_form) else ""
-        if not code:
-            return
+    if shared and not diff.same and {diff.before_form, diff.after_form} == {"mapping", "module"}:
+        code = "best = {k: v.clone() for k, v in model.state_dict().items()}"
         all_of_them = len(shared) == len(verdict.tensors(diff))
         prose = (
             "What state_dict() gives is the live memory and no copy"
             if all_of_them
-            else f"{len(shared):,} tensors are the live memory and no copy"
+            else f"{format.plural(len(shared), 'tensor is', 'tensors are')} the live memory and no copy"
         )
         yield Block("clone it", f"{prose}: training goes on in it.", code, mark="careful")
 
@@ -334,7 +349,7 @@ def _loading(loading: Loading) -> Iterator[Block]:
         doubt = f" {names} {verb} {whose} part by code of {whose} own: only loading tells."
     yield Block(
         "load_state_dict",
-        f"{_outcome(loading)}{doubt}",
+        f"{_outcome(loading)}{doubt}".strip(),
         loading.code,
         ("what", "key", "why") if rows else (),
         tuple(rows),
@@ -347,6 +362,8 @@ def _grade(loading: Loading) -> Mark:
 
 
 def _outcome(loading: Loading) -> str:
+    if not loading.fails and not loading.loads and loading.doubts:
+        return ""
     if not loading.fails:
         silent = f"; {format.plural(len(loading.converted), 'tensor is', 'tensors are')} converted in silence" if loading.converted else ""
         return f"It would load all {format.plural(loading.loads, 'tensor')}{silent}."
@@ -358,8 +375,7 @@ def _outcome(loading: Loading) -> str:
 
 def _objects(diff: DiffRecord) -> Iterator[Block]:
     """That a model holds other tensor objects than before, and an optimizer therefore the old ones."""
-    parameters = [r for r in diff.records if r.kind == "parameter" and r.same_object is not None and r.shares_memory is None]
-    others = [r for r in parameters if not r.same_object]
+    others = verdict.replaced(diff)
     if others:
         names = ", ".join(r.path for r in others[:4]) + (", ..." if len(others) > 4 else "")
         yield Block(

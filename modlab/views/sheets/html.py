@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modlab.records.structure import ROOT
 from modlab.views import html
 from modlab.views.sheets.layout import Block, Row, Sheet
 
@@ -24,10 +23,10 @@ def of_sheet(sheet: Sheet) -> str:
         parts.append(f"<p>{html.text(sheet.empty)}</p>")
     if len(sheet.rows) > ROWS:
         parts.append(f"<p>… and {len(sheet.rows) - ROWS:,} more rows: <code>.records</code></p>")
-    marked = [row for row in rows if row.details and row.mark in ("careful", "broken")]
+    marked = [row for row in rows if row.mark in ("careful", "broken") and row.details]
     for row in marked[:EXPLAINED]:
         title = html.text(" ".join(dict.fromkeys(part for part in (row.place or row.path or "", row.name, row.kind) if part)))
-        body = "".join(part for block in row.details for part in _block(block))
+        body = "".join(part for block in row.blocks() for part in _block(block))
         parts.append(f"<details><summary>{SIGNS[row.mark]}<b>{title}</b></summary>{body}</details>")
     parts += [part for note in sheet.notes for part in _block(note)]
     return "\n".join(parts)

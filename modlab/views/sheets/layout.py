@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,7 +98,7 @@ class Row:
             "activation", "dropout", "embedding", "own"), "function", "hook", "gradient", "step", "store", "tensor" or "ghost".
         cells: one for each column.
         opened: whether its children are shown at first.
-        details: what is shown when it is selected.
+        details: what is shown when it is selected; or what makes it, where there may be very many rows.
     """
 
     path: str | None
@@ -110,7 +111,11 @@ class Row:
     depth: int = 0
     cells: tuple[Cell, ...] = ()
     opened: bool = True
-    details: tuple[Block, ...] = ()
+    details: tuple[Block, ...] | Callable[[], Iterable[Block]] = ()
+
+    def blocks(self) -> tuple[Block, ...]:
+        """The details."""
+        return tuple(self.details()) if callable(self.details) else self.details
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def _row(row: Row, arrays: payload.Arrays) -> dict[str, Any]:
         **({} if row.path is None else {"path": row.path}),
         **_said(
             kind=row.kind, note=row.note, symbol=row.symbol, mark=row.mark,
-            closed=not row.opened, details=[_block(block, arrays) for block in row.details],
+            closed=not row.opened, details=[_block(block, arrays) for block in row.blocks()],
         ),
     }  # fmt: skip
 

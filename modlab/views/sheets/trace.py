@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from modlab import format
 from modlab.records.structure import ROOT
@@ -165,7 +166,7 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
             Cell(format.seconds(event.seconds), event.seconds / longest if longest else 0.0) if event.kind != "gradient" else Cell(),
             Cell(format.size(event.bytes), event.bytes / largest) if event.bytes else Cell(),
         ),
-        details=tuple(_details(trace, event)),
+        details=partial(_details, trace, event),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from modlab import format
-from modlab.records.difference import TENSORS, DifferenceRecord, DiffRecord, Loading
+from modlab.records.difference import IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
 
 
 def tensors(diff: DiffRecord) -> list[DifferenceRecord]:
@@ -19,6 +19,12 @@ def shared(diff: DiffRecord) -> list[DifferenceRecord]:
     return [r for r in diff.records if r.shares_memory]
 
 
+def replaced(diff: DiffRecord) -> list[DifferenceRecord]:
+    """Parameters of one model that are other tensor objects than before, and no old ones under another name."""
+    own = [r for r in diff.records if diff.own and r.kind == "parameter" and r.same_object is False]
+    return [r for r in own if not r.note.startswith(OBJECT)]
+
+
 def of_diff(diff: DiffRecord) -> tuple[str, str]:
     """Two halves; the first is printed bold."""
     name = format.clean(_name(diff))
@@ -29,8 +35,8 @@ def of_diff(diff: DiffRecord) -> tuple[str, str]:
         )
     if not diff.records:
         return f"{name}: nothing to compare.", ""
-    facts = [*_memory(diff), *_loading(diff), *_broken(diff), *_values(diff), *_about(diff)]
-    first, *rest = facts or ["nothing changed, and no tensor was compared"]
+    facts = [*_memory(diff), *_loading(diff), *_broken(diff), *_odd(diff), *_values(diff), *_about(diff)]
+    first, *rest = facts or [f"nothing changed; {format.plural(len(diff.records), 'entry', 'entries')} compared, and no tensor among them"]
     return (f"{name}: {first};", "; ".join(rest) + ".") if rest else (f"{name}: {first}.", "")
 
 
@@ -38,7 +44,7 @@ def _name(diff: DiffRecord) -> str:
     before, after = diff.before, diff.after
     if diff.before_form == diff.after_form == "file" or before == after:
         return before if before == after else f"{before} → {after}"
-    return before if diff.before_form == "snapshot" and diff.after_form != "file" else f"{before} → {after}"
+    return before if diff.before_form == "snapshot" and diff.after_form == "mapping" else f"{before} → {after}"
 
 
 def _memory(diff: DiffRecord) -> Iterator[str]:
@@ -84,6 +90,33 @@ def _broken(diff: DiffRecord) -> Iterator[str]:
             yield f"{name} appeared in {first}{more}"
 
 
+def _odd(diff: DiffRecord) -> Iterator[str]:
+    """What hardly anybody means to do: ties that broke, buffers in the graph or become parameters, state that moves in evaluation mode."""
+    kinds = {r.path: r.kind for r in diff.records}
+    flags = [r for r in diff.records if r.kind == "flag"]
+    for word, its in (
+        ("no longer tied", [r for r in flags if r.path.endswith(".tied") and r.value_after == "to nothing"]),
+        ("tied now", [r for r in flags if r.path.endswith(".tied") and r.value_before == "to nothing"]),
+    ):
+        if its:
+            others = {r.value_before if r.value_after == "to nothing" else r.value_after for r in its}
+            other = f" {format.clean(others.pop())}" if len(others) == 1 else ""
+            yield f"{_named([r.path.removesuffix('.tied') for r in its])} {'is' if len(its) == 1 else 'are'} {word}{other}"
+    graphs = [r.path.removesuffix(".requires_grad") for r in flags if "grad_fn" in r.value_after]
+    graphs = [path for path in graphs if kinds.get(path) == "buffer"]
+    if graphs:
+        many = len(graphs) > 1
+        yield f"{_named(graphs)} {'are buffers' if many else 'is a buffer'} in the autograd graph now, which {'grow' if many else 'grows'} with every call"
+    yield from (f"{format.clean(r.path)} {r.note}" for r in diff.records if r.note.startswith("was ") and ", is a parameter" in r.note)
+    others = replaced(diff)
+    if others:
+        what = "is another tensor object" if len(others) == 1 else "are other tensor objects"
+        yield f"{_listed(others)} {what} than before, which an optimizer made before does not hold"
+    moved = [r for r in diff.records if IN_EVAL in r.note]
+    if moved:
+        yield f"{_listed(moved)} changed although {'its module is' if len(moved) == 1 else 'their modules are'} in evaluation mode"
+
+
 def _values(diff: DiffRecord) -> Iterator[str]:
     its = tensors(diff)
     if not its:
@@ -98,20 +131,34 @@ def _values(diff: DiffRecord) -> Iterator[str]:
         yield f"{_listed(alone)} by weight decay alone"
     elif decayed:
         yield f"{_listed(decayed)} in part by weight decay alone"
+    coasted = [r for r in both if "its gradient is zero" in r.note]
+    if coasted:
+        how = "by momentum and weight decay" if all("weight decay" in r.note for r in coasted) else "by momentum"
+        yield f"{_listed(coasted)} moved {how} where the gradient is zero"
     yield from _kinds(its)
-    yield from (f"{tally[status]:,} {status}" for status in ("reshaped", "added", "removed") if tally[status])
+    yield from (f"{tally[status]:,} {status}{_how(its, status)}" for status in ("reshaped", "added", "removed") if tally[status])
     names = [r for r in its if r.renamed_from]
     if names:
         reason = f" ({diff.renamings[0].reason})" if len(diff.renamings) == 1 else ""
-        yield f"{len(names):,} renamed{format.clean(reason)}"
-    blank = sum(r.max_abs is None and r.status in ("unchanged", "moved", "retyped", "renamed") and r.count > 0 for r in both)
-    if blank and not diff.digests:
+        guessed = {renaming.evidence for renaming in diff.renamings} == {"same shapes"}
+        yield f"{len(names):,} renamed{', by their shapes alone' if guessed else ''}{format.clean(reason)}"
+    blank = sum(r.differs is None and r.count > 0 for r in both)
+    if blank:
         yield f"{format.plural(blank, 'tensor has', 'tensors have')} no values to compare"
 
 
 def _changed(record: DifferenceRecord) -> bool:
     """Whether its values are others than before, be it under another name or in another dtype."""
-    return record.status in ("changed", "reshaped") or bool(record.changed)
+    return bool(record.differs)
+
+
+def _how(its: list[DifferenceRecord], status: str) -> str:
+    """What became of the values of what is reshaped, if it is the same for all."""
+    found = [r for r in its if r.status == status] if status == "reshaped" else []
+    notes = {r.note for r in found}
+    if len(found) == 1 and "" in notes:
+        return f": {format.clean(found[0].path)} from {found[0].shape_before} to {found[0].shape_after}"
+    return f" ({notes.pop()})" if len(notes) == 1 and "" not in notes else ""
 
 
 def _kinds(its: list[DifferenceRecord]) -> Iterator[str]:
@@ -133,21 +180,40 @@ def _about(diff: DiffRecord) -> Iterator[str]:
     changed = [r for r in diff.records if r.status not in ("unchanged", "moved")]
     flags = [r for r in changed if r.kind == "flag"]
     modes = [r for r in flags if r.path.rpartition(".")[2] == "training"]
+    frozen = [r for r in flags if r.path.endswith("requires_grad") and "grad_fn" not in r.value_after]
     if modes:
         yield f"{format.plural(len(modes), 'module')} {_turned(modes, 'in training mode', 'in evaluation mode')}"
-    if len(flags) > len(modes):
-        frozen = [r for r in flags if r not in modes]
+    if frozen:
         yield f"{format.plural(len(frozen), 'parameter')} {_turned(frozen, 'trainable', 'frozen')}"
     grads = Counter(r.status for r in changed if r.kind == "gradient")
     yield from (f"{format.plural(n, 'gradient')} {status}" for status, n in sorted(grads.items()))
-    settings = [r for r in changed if r.kind == "hyper-parameter"]
-    if settings:
-        yield f"{_listed(settings)} changed"
+    yield from _settings(changed)
+    values = [r for r in changed if r.kind == "value"]
+    if values:
+        yield f"{_listed(values)} {values[0].status if len({r.status for r in values}) == 1 else 'changed'}"
     if diff.stepped:
         yield "the optimizer stepped"
     generators = [r.path.partition(".")[2] for r in changed if r.kind == "RNG"]
     if generators:
         yield f"random numbers were drawn ({', '.join(generators)})"
+
+
+def _settings(changed: list[DifferenceRecord]) -> Iterator[str]:
+    """Hyper-parameters, and whole groups of parameters that came or went."""
+    settings = [r for r in changed if r.kind == "hyper-parameter"]
+    turned = [r for r in settings if r.status == "changed"]
+    if len(turned) == 1 and turned[0].value_after:
+        yield f"{format.clean(turned[0].path)} is {format.clean(turned[0].value_after)} and was {format.clean(turned[0].value_before)}"
+    elif turned:
+        yield f"{_listed(turned)} changed"
+    for status in ("added", "removed"):
+        its = [r for r in settings if r.status == status]
+        groups = {r.path.rpartition(".")[0] for r in its if r.path.endswith(".lr")}
+        alone = [r for r in its if r.path.rpartition(".")[0] not in groups]
+        if groups:
+            yield f"{format.plural(len(groups), 'parameter group')} {status}"
+        if alone:
+            yield f"{_listed(alone)} {status}"
 
 
 def _turned(records: list[DifferenceRecord], on: str, off: str) -> str:
@@ -157,7 +223,11 @@ def _turned(records: list[DifferenceRecord], on: str, off: str) -> str:
 
 
 def _listed(records: list[DifferenceRecord]) -> str:
-    names = [format.clean(r.path) for r in records[:3]]
-    if len(records) > 3:
-        return f"{len(records):,} ({', '.join(names)}, ...)"
+    return _named([r.path for r in records])
+
+
+def _named(paths: list[str]) -> str:
+    names = [format.clean(path) for path in paths[:3]]
+    if len(paths) > 3:
+        return f"{len(paths):,} ({', '.join(names)}, ...)"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

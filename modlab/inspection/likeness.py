@@ -1,0 +1,30 @@
+"""Two tensors of different shapes: whether one is the other turned round, cut, or read in other rows."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from modlab.inspection.contrast import equal_bits
+
+
+def likeness(before: Tensor, after: Tensor) -> str:
+    """What became of the values, in words; nothing where they are others.
+
+    Args:
+        before: any shape.
+        after: another shape.
+    """
+    if before.is_meta or after.is_meta or before.is_nested or after.is_nested or before.dtype is not after.dtype:
+        return ""
+    if before.dim() == 2 == after.dim() and before.shape == after.shape[::-1] and equal_bits(before.t(), after):
+        return "the same values, transposed"
+    if before.numel() == after.numel():
+        return "the same values in another shape" if equal_bits(before.reshape(-1), after.reshape(-1)) else ""
+    if before.dim() != after.dim() or not before.dim() or before.shape[1:] != after.shape[1:]:
+        return ""
+    rows = min(len(before), len(after))
+    if not rows or not equal_bits(before[:rows], after[:rows]):
+        return ""
+    more = abs(len(before) - len(after))
+    kept = f"the first {rows:,} rows are as they were" if rows > 1 else "the first row is as it was"
+    return f"{kept}, {more:,} {'more' if len(after) > rows else 'fewer'}"

@@ -1,0 +1,89 @@
+"""Attention: masks of another shape or kind than the scores, and sources and targets that do not fit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch import Tensor
+
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
+from modlab.records.explanation import Fix
+
+_PADDING = "(batch, length of the source): True where there is padding"
+
+
+def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
+    given, expected = tuple_of(match[2]), tuple_of(match[3])
+    fixes = [Fix("A mask that fits and hides nothing:", f"torch.zeros({', '.join(map(str, expected))}, dtype=torch.bool)")]
+    if len(given) == 2:
+        fixes.append(Fix("What says which tokens are padding is another argument:", "key_padding_mask=..."))
+    layout = "(length of the target, length of the source)" if len(expected) == 2 else "(batch × heads, target, source)"
+    return Verdict(
+        f"{scene.subject or 'attention'} got an attn_mask of {given} and needs {expected}.", f"It is {layout}.",
+        f"mask {shown(given)} ≠ {shown(expected)}", (("attn_mask", str(given)), ("expected", str(expected))), tuple(fixes),
+    )  # fmt: skip
+
+
+def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
+    place, expected, given = (int(match[i]) for i in (1, 2, 3))
+    shape = shape_of(_local(scene, "key_padding_mask")) or ()
+    fixes = []
+    if len(shape) == 2 and shape[1 - place] == expected:
+        fixes.append(Fix("The batch comes first in it, whatever batch_first says:", "key_padding_mask = key_padding_mask.T"))
+    return Verdict(
+        f"{scene.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
+        f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.", f"mask: {given} ≠ {expected}",
+        (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))), tuple(fixes),
+    )  # fmt: skip
+
+
+def _local(scene: Scene, name: str) -> Any:
+    found = scene.local(name)
+    return found if issubclass(type(found), Tensor) else None
+
+
+def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
+    name = match[1]
+    mask = _local(scene, name)
+    kind = str(mask.dtype).removeprefix("torch.") if mask is not None else "whole numbers"
+    return Verdict(
+        f"{scene.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
+        "In a bool mask True hides a place; a floating-point one is added to the scores.", f"{name}: {kind}", ((name, kind),),
+        (Fix("If 1 marks what is to be hidden:", f"{name} = {name}.bool()"), Fix("If 1 marks what is to be seen:", f"{name} = {name} == 0")),
+    )  # fmt: skip
+
+
+def _batches(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    source, target = shape_of(_local(scene, "src")), shape_of(_local(scene, "tgt"))
+    if source is None or target is None:
+        return None
+    return Verdict(
+        f"{scene.subject} got a source of {source} and a target of {target}: their batches differ.",
+        "Without batch_first=True the batch is dimension 1.", "batches differ", (("src", str(source)), ("tgt", str(target))),
+        (Fix("If the batch comes first in both:", "nn.Transformer(..., batch_first=True)"),)
+        if source[0] == target[0] else (),
+    )  # fmt: skip
+
+
+def _width(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    width = getattr(scene.module, "d_model", None)
+    pairs = [(name, shape) for name in ("src", "tgt") if (shape := shape_of(_local(scene, name)))]
+    odd = [(name, shape) for name, shape in pairs if shape[-1] != width]
+    if type(width) is not int or not odd:
+        return None
+    return Verdict(
+        f"{scene.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.", f"{odd[0][0]} is {odd[0][1]}.",
+        f"{odd[0][1][-1]} ≠ d_model {width}", tuple((name, described(_local(scene, name))) for name, _ in pairs),
+        (Fix("Make it that wide, by an embedding or a projection before it:", f"nn.Linear({odd[0][1][-1]}, {width})"),),
+    )  # fmt: skip
+
+
+_R, _A = (RuntimeError,), (AssertionError,)
+FAMILIES = (
+    Family("attention", _R, r"The shape of the (2D|3D) attn_mask is torch\.Size\(\[([\d, ]+)\]\), but should be \(([\d, ]+)\)", _mask),
+    Family("attention", _A, r"Expected key_padded_mask\.shape\[(\d)\] to be (\d+), but got (\d+)", _padding),
+    Family("attention", (AssertionError, RuntimeError), r"only bool and floating types of (\w+) are supported", _kind),
+    Family("attention", _R, r"the batch number of src and tgt must be equal", _batches),
+    Family("attention", _R, r"the feature number of src and tgt must be equal to d_model", _width),
+)
