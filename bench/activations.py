@@ -10,7 +10,7 @@ from torch import nn
 
 from bench import child, report
 from bench.report import Target
-from bench.watchers import PLAIN, SHAPES, TRACE, WATCHERS, Watcher
+from bench.watchers import PLAIN, SHAPES, TRACE, Watcher, installed
 
 CHANNELS, BLOCKS = 16, 4
 SIDES = {"1 MB": 128, "10 MB": 400, "100 MB": 1264}  # pixels, by the size of one activation in float32
@@ -26,7 +26,7 @@ def run(quick: bool) -> list[Target]:
     """Each figure from a process of its own."""
     torch.manual_seed(0)
     model = network()
-    watchers = [watcher for watcher in WATCHERS if watcher.installed and watcher.name in (PLAIN, TRACE, SHAPES, *SHOWN)]
+    watchers = [watcher for watcher in installed(quick) if watcher.name in (PLAIN, TRACE, SHAPES, *SHOWN)]
     sides = {size: side for size, side in SIDES.items() if not (quick and size == "10 MB")}
     found = {watcher.name: {size: _once(watcher, model, side) for size, side in sides.items()} for watcher in watchers}
     report.note(f"Peak of the resident set in one forward pass under no_grad, {2 * BLOCKS} activations of one size each:")
@@ -53,8 +53,10 @@ def _peak(watcher: Watcher, model: nn.Module, side: int) -> tuple[float | None, 
     with torch.no_grad():
         watcher.watch(model, torch.zeros(1, CHANNELS, 8, 8))
         x = torch.randn(1, CHANNELS, side, side)
+        child.trim()
         before = child.resident()
         result, peak = child.peak_of(lambda: watcher.watch(model, x))
+        child.trim()
         held = child.resident()
     del result
     return peak, None if held is None or before is None else max(0, held - before)

@@ -76,17 +76,18 @@ def peak_of(call: Callable[[], Any]) -> tuple[Any, float | None]:
 
 
 def resident() -> int | None:
-    """Bytes of the resident set without pages of files; None where the system does not say.
-
-    What the allocator of C keeps of freed memory is given back first, where that is glibc's.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    """Bytes of the resident set without pages of files; None where the system does not say."""
     try:
         return (_kib("VmRSS") - _kib("RssFile")) * 1024
     except OSError:
         return None
+
+
+def trim() -> None:
+    """Let glibc give back what it keeps of freed memory."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
 
 
 def keep_memory() -> None:

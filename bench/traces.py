@@ -15,7 +15,7 @@ import modlab
 from bench import activations, child, clock, events, questions, report
 from bench.networks import Network, floats, gpt2, mlp, tokens
 from bench.report import Target
-from bench.watchers import SHAPES, TRACE, WATCHERS, Watcher, missing
+from bench.watchers import SHAPES, TRACE, Watcher, installed, missing
 from modlab.lessons.networks import ResNet18
 from modlab.lessons.note import Net
 
@@ -67,7 +67,7 @@ def _built() -> list[tuple[Network, nn.Module]]:
 
 def _forward(network: Network, model: nn.Module, quick: bool) -> Answer:
     """All tools that leave torch alone in turn in one process, and each of the others in turn with the plain pass in its own."""
-    here = [watcher for watcher in WATCHERS if watcher.installed]
+    here = installed(quick)
     together = [watcher for watcher in here if not watcher.intrudes]
     answer = child.run(partial(_turns, together, network, model, quick), LIMIT_S)
     for watcher in here:
@@ -129,6 +129,9 @@ def _training(network: Network, model: nn.Module, quick: bool) -> Answer:
 def _table(title: str, found: dict[str, Answer]) -> None:
     names = list(dict.fromkeys(name for column in found.values() for name in column if name != "error"))
     report.note(title)
+    if not names:
+        report.note(", ".join(f"{name}: {column['error']}" for name, column in found.items()))
+        return
     report.table(("", *found), [(name, *(_cell(column.get(name, column)) for column in found.values())) for name in names])
     first = names[0]
     seconds = (f"{name} {report.seconds(column[first]['seconds'])}" for name, column in found.items() if first in column)

@@ -88,12 +88,14 @@ class Watcher:
     Attributes:
         package: what has to be installed for it.
         intrudes: it leaves torch's functions wrapped, so it is measured in a process without the others.
+        thorough: a quick run leaves it out.
     """
 
     name: str
     watch: Watch
     package: str = "torch"
     intrudes: bool = False
+    thorough: bool = False
 
     @property
     def installed(self) -> bool:
@@ -112,9 +114,13 @@ WATCHERS = (
     Watcher("torchinfo.summary(input_data=)", torchinfo, "torchinfo"),
     Watcher("torchview.draw_graph", torchview, "torchview"),
     Watcher("torchlens.trace", torchlens, "torchlens", intrudes=True),
-    Watcher("torchlens.record, nothing saved", torchlens_record, "torchlens", intrudes=True),
+    Watcher("torchlens.record, nothing saved", torchlens_record, "torchlens", intrudes=True, thorough=True),
     Watcher(AGAIN, plain),
 )
+
+
+def installed(quick: bool) -> list[Watcher]:
+    return [watcher for watcher in WATCHERS if watcher.installed and not (quick and watcher.thorough)]
 
 
 def missing() -> list[str]:

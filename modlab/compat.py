@@ -110,3 +110,6 @@ norms: tuple[type, ...] = tuple(
     if hasattr(getattr(torch.nn.modules, room, None), name)
 )
 """The bases of batch and instance norms, whose way to load a state_dict is the usual one but for files from before they counted batches."""
+
+being_traced: Callable[[], bool] = getattr(torch.jit, "is_tracing", lambda: False)
+"""Whether ``torch.jit.trace`` is taking down what is called."""

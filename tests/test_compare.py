@@ -275,7 +275,7 @@ def test_nan_in_one_mode():
 
 
 def test_what_is_too_large_is_sampled_and_said(monkeypatch):
-    from modlab.instrumentation import shelf
+    from modlab.instrumentation.comparison import shelf
 
     monkeypatch.setattr(shelf, "LARGE", 1000)
     comparison = modlab.compare(nn.Sequential(nn.Identity(), nn.Dropout()))(torch.randn(100, 1000))
@@ -455,7 +455,7 @@ def test_nothing_is_kept_alive():
 
 
 def test_a_failure_of_our_own_is_told_after_the_model_is_put_back(monkeypatch):
-    from modlab.instrumentation import passes as module
+    from modlab.instrumentation.comparison import passes as module
 
     def broken(*_):
         raise KeyError("ours")
@@ -499,7 +499,7 @@ def test_fusion_is_the_same_to_rounding():
     fused = copy.deepcopy(net)
     fused[0], fused[1] = fusion.fuse_conv_bn_eval(fused[0], fused[1]), nn.Identity()
     comparison = modlab.compare(net, fused)(x)
-    assert comparison.headline.startswith("The same to rounding: below 1e-06 in the output, relatively; inside, 0 (Conv2d) differs by up to ")
+    assert comparison.headline.startswith("The same to rounding: below 1e-06 in the output, relatively; inside, 0 (Conv2d) differs by up")
     assert comparison.first == "0" and "rounding  below 1e-06  the same to rounding" in str(comparison)
     assert comparison["1"].relative_l2 < 1e-6 and comparison["1"].other_type == "Identity"
 
@@ -778,18 +778,21 @@ def test_what_comes_in_an_unknown_object_starts_nothing():
     assert comparison.first == "0.d" and [row.path for row in comparison.records if row.starts_here] == ["0.d"]
 
 
+POWER = "parametrizations.weight.0"
+
+
 @pytest.mark.parametrize(
-    ("net", "acting", "moved"),
+    ("made", "acting", "moved"),
     [
-        (nn.Sequential(nn.Linear(4, 4), nn.RReLU()), ["1"], {}),
-        (nn.Sequential(nn.AlphaDropout(), nn.LSTM(4, 4, 2, dropout=0.5)), ["0", "1"], {}),
-        (nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.LayerNorm(4)), [], {}),
-        (nn.Sequential(nn.BatchNorm1d(4, momentum=None)), ["0"], {"0": {"running_mean", "running_var", "num_batches_tracked"}}),
-        (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), ["parametrizations.weight.0"], {"parametrizations.weight.0": {"_u", "_v"}}),
+        (lambda: nn.Sequential(nn.Linear(4, 4), nn.RReLU()), ["1"], {}),
+        (lambda: nn.Sequential(nn.AlphaDropout(), nn.LSTM(4, 4, 2, dropout=0.5)), ["0", "1"], {}),
+        (lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.LayerNorm(4)), [], {}),
+        (lambda: nn.Sequential(nn.BatchNorm1d(4, momentum=None)), ["0"], {"0": {"running_mean", "running_var", "num_batches_tracked"}}),
+        (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), [POWER], {POWER: {"_u", "_v"}}),
     ],
 )  # fmt: skip
-def test_modules_of_torch(net, acting, moved):
-    comparison = modlab.compare(net)(torch.randn(8, 4))
+def test_modules_of_torch(made, acting, moved):
+    comparison = modlab.compare(made())(torch.randn(8, 4))
     assert [row.path for row in comparison.records if row.acts_by_mode] == acting
     found = {row.path: {move.name for move in row.moved if move.side == "train"} for row in comparison.records if row.moved}
     assert found == moved and not any(move.side == "eval" for row in comparison.records for move in row.moved)
@@ -834,7 +837,7 @@ def test_nan_in_one_model():
     other[4].weight.data[0] = float("nan")
     comparison = modlab.compare(net, other)(x)
     assert comparison.headline == "The two models part at 4 (Linear): one output is not finite where the other is."
-    moved = Made(lambda self, x: torch.where(torch.arange(4) == (1 if self.training else 2), float("nan"), x + (0.1 if self.training else 0)))
+    moved = Made(lambda self, x: torch.where(torch.arange(4) == 1 + self.training, float("nan"), x + 0.1 * self.training))
     assert modlab.compare(moved)(torch.ones(4))[""].max_abs == float("inf")  # as many NaN, in other places
 
 
@@ -844,3 +847,40 @@ def test_a_cosine_near_one_keeps_its_digits():
     row = modlab.compare(Made(lambda self, x: x), Made(lambda self, x: x + noise))(x)[""]
     exact = F.cosine_similarity(x.double(), (x + noise).double(), 0).item()
     assert 1 - row.cosine == pytest.approx(1 - exact, rel=1e-2)
+
+
+@pytest.mark.parametrize("make", [lambda: torch.Generator().manual_seed(1), lambda: random.Random(1), lambda: np.random.default_rng(1)])
+def test_a_generator_of_its_own_is_seen(make):
+    def forward(self, x):
+        own = self.own
+        return x + (torch.rand((), generator=own) if type(own) is torch.Generator else own.random())
+
+    comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), Made(forward, own=make())))(torch.randn(4))
+    row = comparison["1"]
+    assert row.draws == ("train: its own generator", "eval: its own generator") and row.random == ("train", "eval") and row.equal
+    assert comparison.headline.startswith("Still random in eval mode: 1 (Made) draws")
+
+
+def test_what_eval_itself_changes_is_not_moved_by_the_forward():
+    class Merging(nn.Linear):
+        def train(self, mode=True):
+            if self.training is not mode:
+                self.weight.data.mul_(0.5 if mode else 2)
+            return super().train(mode)
+
+    net, x = nn.Sequential(Merging(4, 4)), torch.randn(3, 4)
+    before = fingerprint(net, x)
+    comparison = modlab.compare(net)(x)
+    assert not comparison["0"].moved and comparison.first == "0" and comparison["0"].acts_by_mode
+    assert fingerprint(net, x) == before
+
+
+def test_a_generator_among_the_inputs_is_put_back():
+    net = Made(lambda self, x, generator: x + torch.rand(4, generator=generator) + generator.initial_seed())
+    generator, own = torch.Generator().manual_seed(3), random.Random(2)
+    before = bits(generator.get_state()), own.getstate()
+    x = torch.randn(4)
+    assert modlab.compare(net)(x, generator=generator)[""].draws == ("train: its own generator", "eval: its own generator")
+    modlab.compare(Made(lambda self, x, own: x + own.random()))(x, own)
+    assert modlab.compare(net, copy.deepcopy(net))(x, generator)[""].equal
+    assert (bits(generator.get_state()), own.getstate()) == before

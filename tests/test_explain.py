@@ -632,6 +632,483 @@ def test_a_branch_before_makes_no_promise():
     assert [fix.code for fix in result.fixes] == ["self.l1 = MyLinear(4, 1)"]
 
 
+# ---- certainty: what is said is checked against the tensors, or is not said ---------------------------------------------------
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.square = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(4, 4))
+
+    def forward(self, q, k):
+        return torch.relu(q) @ torch.relu(k) * self.scale
+
+
+def loss_of_three():
+    anchor, positive, negative = R(2, 3), R(2, 3), R(2, 4)
+    return nn.TripletMarginLoss()(anchor, positive, negative)
+
+
+def flattened_by_torch():
+    a, b = R(2, 3, 4), R(3)
+    return a @ b
+
+
+def functional():
+    torch.func.functional_call(nn.Linear(3, 2), {"weight": torch.zeros(2, 4)}, (R(1, 3),))
+
+
+def again_in_its_words():
+    try:
+        Net()(R(5))
+    except RuntimeError as error:
+        raise TrainingError(str(error))  # noqa: B904
+
+
+class TrainingError(RuntimeError):
+    pass
+
+
+def unpacked_state():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.fc = nn.LSTM(3, 4, batch_first=True), nn.Linear(8, 1)
+
+        def forward(self, x):
+            _, (h, _c) = self.rnn(x)
+            return self.fc(h[-1])
+
+    Last()(R(2, 5, 3))
+
+
+CERTAIN = {
+    "factors that cannot be followed": (lambda: Normed()(R(2, 3), R(5, 4)), "a @ b: the inner sizes 3 and 5 differ in Normed."),
+    "a vector among the operands": (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))(R(2, 5)), "weight (4, 4)."),
+    "a computed weight": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))(R(2, 5)), "weight (3, 4)."),
+    "another weight at the time": (functional, "a @ b: the inner sizes 3 and 4 differ in Linear."),
+    "the shape before torch flattens it": (flattened_by_torch, "a is (2, 3, 4), b is (3,)."),
+    "two of three": (loss_of_three, "anchor and negative do not fit in TripletMarginLoss: 3 and 4 in dimension 1."),
+    "none of three": (lambda: nn.CosineEmbeddingLoss()(R(2, 3), R(2, 3), torch.ones(3)), "Two tensors do not fit in CosineEmbeddingLoss:"),
+    "raised again": (again_in_its_words, "l0 got 5 numbers and has weights for 4."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CERTAIN)
+def test_only_what_is_certain(name):
+    cause, words = CERTAIN[name]
+    assert words in explained(cause).headline
+
+
+def test_a_handled_error_is_done_with():
+    def cause():
+        try:
+            Net()(R(5))
+        except RuntimeError:
+            open("none/of/these")  # noqa: SIM115
+
+    assert explained(cause).family == ""
+
+
+def test_none_is_blamed_on_the_module_that_gave_it():
+    class Silent(nn.Module):
+        def forward(self, x):
+            x.relu()
+
+    def given():
+        net = Silent()
+        out = net(R(2, 3))
+        return out.shape
+
+    def to_a_loss():
+        net = Silent()
+        out = net(R(2, 3))
+        F.mse_loss(out, R(2, 3))
+
+    def of_another():
+        net, w = Silent(), nn.Parameter(R(2))    # noqa: F841 - in sight, and innocent
+        return w.grad.norm()
+
+    for cause in (given, to_a_loss):
+        assert explained(cause).headline.startswith("out is None: Silent's forward has no return.")
+    assert explained(of_another).family == ""
+    assert "0 (Silent) gave it: its forward has no return." in explained(lambda: nn.Sequential(Silent(), nn.Linear(3, 3))(R(2, 3))).headline
+
+
+def test_parameters_of_one_shape_are_all_named():
+    def cause():
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        loss = net(R(2, 4)).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        loss.backward()
+
+    assert explained(cause).headline.startswith("A parameter of shape (4, 4) (0.weight, 2.weight) was changed after the forward pass")
+
+
+def test_a_loop_that_goes_on_otherwise_promises_no_shapes():
+    class Cut(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(3, 4), nn.Linear(5, 4)])
+
+        def forward(self, x):
+            for _i, layer in enumerate(self.layers):
+                x = layer(x)
+                x = x[:, :3]
+            return x
+
+    steps = explained(lambda: Cut()(R(2, 4))).records
+    assert [step.path for step in steps] == ["", "layers.0", "layers.1", "layers.2"]
+    assert not steps[2].inputs    # it was (2, 3): not what layers.0 gave
+
+
+def test_a_constructor_may_take_tensors():
+    """What it is given is no mistake where something else failed."""
+
+    class Table(nn.Module):
+        def __init__(self, rows, n):
+            super().__init__()
+            self.rows, self.fc = nn.Embedding.from_pretrained(rows), nn.Linear(n / 2, 3)
+
+    assert explained(lambda: Table(torch.zeros(3, 2), 5)).family == ""
+    assert explained(lambda: Table(torch.zeros(3, 2))).family == ""
+    x = R(2)
+    assert explained(lambda: Sized(x)).headline.startswith("Sized(x) makes a new Sized, and calls none: a tensor became its n.")
+
+
+def test_a_state_that_a_model_keeps():
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.state, self.fc = torch.zeros(2), nn.Linear(2, 2)
+
+        def forward(self, x):
+            self.state = torch.tanh(self.fc(x) * self.state + 1)
+            return self.state
+
+    def cause():
+        net = Keeping()
+        net(R(2)).sum().backward()
+        net(R(2)).sum().backward()
+
+    assert "net.state = net.state.detach()" in [fix.code for fix in explained(cause).fixes]
+
+
+def test_sizes_that_are_equal_by_chance_are_not_blamed():
+    """A picture of 8×8 for a layer of 8 channels: its channels do not stand last."""
+    for layer, x in ((nn.Conv2d(8, 3, 3), R(2, 4, 8, 8)), (nn.BatchNorm2d(8), R(2, 4, 8, 8)), (nn.LayerNorm(16), R(16, 8)),
+                     (nn.Linear(16, 2), R(16, 3, 8))):  # fmt: skip
+        codes = [fix.code for fix in explained(lambda layer=layer, x=x: layer(x)).fixes]
+        assert codes and all("nn." in code or "(torch.randn(" in code or "layer(" in code for code in codes), codes
+
+
+# ---- what is proposed is tried -----------------------------------------------------------------------------------------------
+
+
+class Picture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3), nn.Linear(4 * 6 * 6, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(self.conv(x), 1))
+
+
+class ByHand(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w, self.b = nn.Parameter(R(4, 2)), nn.Parameter(R(2))
+
+    def forward(self, x):
+        return F.linear(x, self.w, self.b)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(3, 4, num_layers=2)
+
+    def forward(self, x):
+        return self.gru(x, torch.zeros(2, x.shape[0], 4))[0]
+
+
+def turned_state():
+    state = {"conv.weight": torch.zeros(3, 3), "conv.bias": torch.zeros(3), "fc.weight": torch.zeros(2, 3), "fc.bias": torch.zeros(2)}
+    net = nn.ModuleDict({"layer": nn.Linear(3, 3), "head": nn.Linear(3, 2)})
+    return net, state
+
+
+def scored(target):
+    return lambda: nn.CrossEntropyLoss()(R(4, 3), target)
+
+
+def tried(cause, number=0, **names):
+    code = explained(cause).fixes[number].code
+    scope = {"torch": torch, "nn": nn, "F": F, **names}
+    exec(code, scope)
+    return scope
+
+
+def test_the_fixes_run():
+    x = R(1, 8, 8)
+    assert Picture()(tried(lambda: Picture()(x), x=x)["x"]).shape == (1, 10)
+    net = ByHand()
+    tried(lambda: net(R(3, 4)), self=net)
+    assert net(R(3, 4)).shape == (3, 2)
+    net = Recurrent()
+    tried(lambda: net(R(5, 7, 3)), self=net)
+    assert net(R(5, 7, 3)).shape == (5, 7, 4)
+    net, state = turned_state()
+    tried(lambda: net.load_state_dict(state), net=net, state=state)
+    assert torch.equal(net.layer.weight, torch.zeros(3, 3))
+    x = R(8, 100)
+    up = nn.ConvTranspose2d(100, 4, 4)
+    assert up(tried(lambda: up(x), x=x)["x"]).shape == (8, 4, 4, 4)
+    video = R(2, 3, 8, 8)
+    assert nn.Conv3d(3, 4, 1)(tried(lambda: nn.Conv3d(3, 4, 1)(video), x=video)["x"]).shape == (2, 4, 1, 8, 8)
+    q = k = R(2, 5, 4)
+    assert eval(explained(lambda: q @ k).fixes[0].code, {"q": q, "k": k}).shape == (2, 5, 5)
+    ids = torch.tensor([3, -1])
+    table, _, line = explained(lambda: nn.Embedding(4, 2)(ids)).fixes[0].code.partition("\n")
+    scope = {"ids": ids}
+    exec(line, scope)
+    assert eval(table, {"nn": nn})(scope["ids"])[1].tolist() == [0, 0]    # the padding's own row
+    target = torch.tensor([0, 2, 255, 1])
+    assert eval(explained(scored(target)).fixes[0].code, {"nn": nn})(R(4, 3), target).isfinite()
+    one_hot = F.one_hot(torch.tensor([0, 1, 2, 1]), 3)
+    y = tried(scored(one_hot), target=one_hot)["target"]
+    assert y.tolist() == [0, 1, 2, 1]
+
+
+LAYERS = [
+    (nn.Conv2d(3, 8, 3, padding="same", padding_mode="circular"), R(2, 1, 8, 8)),
+    (nn.InstanceNorm2d(4, affine=True), R(2, 3, 8, 8)),
+    (nn.ConvTranspose2d(8, 3, 4, 2, 1), R(2, 4, 8, 8)),
+    (nn.Conv2d(3, 8, (3, 1), stride=2, bias=False), R(2, 4, 8, 8)),
+    (nn.LSTMCell(8, 16), R(4, 9)),
+    (nn.MultiheadAttention(8, 2, batch_first=True), R(3, 5, 6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "x"), LAYERS, ids=lambda thing: type(thing).__name__)
+def test_a_proposed_layer_is_like_the_old_one(layer, x):
+    inputs = [x] * 3 if isinstance(layer, nn.MultiheadAttention) else [x]
+    made = eval(explained(lambda: layer(*inputs)).fixes[-1].code.rpartition(" = ")[2] or "None", {"nn": nn})
+    made(*inputs)
+    for name in ("stride", "padding", "padding_mode", "kernel_size", "affine", "batch_first", "hidden_size"):
+        assert getattr(made, name, None) == getattr(layer, name, None)
+    assert (getattr(made, "bias", None) is None) == (getattr(layer, "bias", None) is None)
+
+
+# ---- more programs, as they are asked about ----------------------------------------------------------------------------------
+
+
+def item():
+    loss = nn.Linear(2, 1)(R(3, 2)).mean().item()
+    loss.backward()
+
+
+def carried_state():
+    rnn, h = nn.RNN(4, 8), torch.zeros(1, 2, 8)
+    for _ in range(2):
+        out, h = rnn(R(5, 2, 4), h)
+        out.sum().backward()
+
+
+def growing_total():
+    net, total = nn.Linear(4, 1), 0
+    for _ in range(3):
+        total = total + net(R(2, 4)).pow(2).mean()
+        total.backward()
+
+
+def two_losses():
+    out = torch.sigmoid(nn.Linear(4, 2)(R(3, 4)))
+    first, second = out[:, 0].mean(), out[:, 1].mean()
+    first.backward()
+    second.backward()
+
+
+def gradient_of_a_gradient():
+    x = R(3, requires_grad=True)
+    (g,) = torch.autograd.grad((x**3).sum(), x)
+    g.sum().backward()
+
+
+def two_networks():
+    left, right = nn.Linear(2, 2), nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(right.parameters(), 0.1)
+    score = right(left(R(4, 2))).mean()
+    score.backward(retain_graph=True)
+    optimizer.step()
+    (-score).backward()
+
+
+class Sized(nn.Module):
+    def __init__(self, n=2):
+        super().__init__()
+        self.fc = nn.Linear(n, 2)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class Plain:
+    def __init__(self):
+        self.k = 1
+
+
+class Mixed(Plain, nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+
+
+class Careless(nn.Module):
+    def __init__(self):
+        self.fc = nn.Linear(2, 2)    # super().__init__() is only a comment here
+
+
+class Heir(Careless):
+    def __init__(self):
+        super().__init__()
+        self.more = 1
+
+
+class Foward(Sized):
+    forward = nn.Module.forward
+
+    def foward(self, x):
+        return self.fc(x)
+
+
+class Inside(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+        def forward(self, x):
+            return x
+
+
+class Chosen(nn.Module):
+    def forward(self, x, *, mask):
+        return x * mask
+
+
+def loader(batch):
+    def cause():
+        net = Sized()
+        net(batch)
+
+    return cause
+
+
+def filtered():
+    net = Sized().requires_grad_(False)
+    torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+
+
+def unequal_in_a_worker():
+    raise RuntimeError("Caught RuntimeError in DataLoader worker process 0.\nOriginal Traceback:\n  in default_collate\n"
+        "RuntimeError: stack expects each tensor to be equal size, but got [1] at entry 0 and [2] at entry 1")  # fmt: skip
+
+
+def attention(**more):
+    x = R(3, 7, 16)
+    return lambda: nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x, **more)
+
+
+def translated(source, target):
+    def cause():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = nn.Transformer(16, 4, 1, 1)
+        model(source, target)
+
+    return cause
+
+
+def mask_of_scores():
+    s, mask = R(3, 7, 7), torch.ones(3, 6)
+    return s.masked_fill(mask == 0, 0.0)
+
+
+def given_a_module():
+    class Wrong(nn.Module):
+        def forward(self, x):
+            return nn.ReLU(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nn.Sequential(Wrong(), nn.Linear(2, 2))(R(1, 2))
+
+
+PROGRAMS = {
+    "item": (item, "no gradient", "loss is a plain float, and has no graph to go back through.", "loss.backward()"),
+    "state": (carried_state, "backward twice", "backward ran a second time", "h = h.detach()"),
+    "total": (growing_total, "backward twice", "from total", "total += loss.item()"),
+    "two losses": (two_losses, "backward twice", "from second", "(loss1 + loss2).backward()"),
+    "create_graph": (gradient_of_a_gradient, "no gradient", "only with create_graph=True.", "create_graph=True"),
+    "another's step": (two_networks, "in-place", "right.weight was changed after the forward pass", "optimizer.step()"),
+    "a class called": (lambda: Sized(R(1, 2)), "class called", "makes a new Sized, and calls none", "model = Sized()"),
+    "a loss class called": (lambda: nn.CrossEntropyLoss(torch.zeros(4, 3), torch.zeros(4).long()), "class called",
+        "makes a new CrossEntropyLoss", "model = nn.CrossEntropyLoss()"),
+    "a method of a class": (lambda: torch.optim.SGD(Sized.parameters(), lr=0.1), "class called",
+        "Sized.parameters is called on the class, and not on a model.", "model.parameters()"),
+    "a mixin": (Mixed, "super().__init__", "Mixed's super().__init__() is that of Plain", "super().__init__()"),
+    "an heir": (Heir, "super().__init__", "Careless's constructor never calls super().__init__().", "class Careless(nn.Module):"),
+    "forward inside": (lambda: Inside()(R(2)), "no forward", "It is defined inside of __init__", "def forward"),
+    "keyword-only": (lambda: Chosen()(R(2)), "argument", "Chosen's forward takes x and mask; mask is missing.", "mask=..."),
+    "a batch": (loader([R(2, 2), R(2)]), "argument", "fc got a list where a tensor belongs", "x, y = batch\nnet(x)"),
+    "a batch of names": (loader({"pixels": R(2, 2), "label": 1}), "argument", "fc got a dict", "batch = batch['pixels']"),
+    "a tuple for conv": (lambda: nn.Conv2d(3, 3, 1)((R(1, 3, 2, 2), 1)), "argument", "Conv2d got a tuple where", "x = x[0]"),
+    "a module for a tensor": (given_a_module, "argument", "1 (Linear) got a ReLU", "x = nn.ReLU()(x)"),
+    "all frozen": (filtered, "optimizer", "all 2 parameters of net are frozen.", "net.requires_grad_(True)"),
+    "not called": (lambda: torch.optim.SGD(Sized().parameters, lr=0.1), "optimizer", "the method parameters itself", ".parameters()"),
+    "no parameters": (lambda: torch.optim.SGD(nn.Sequential(nn.ReLU()).parameters(), lr=0.1), "optimizer", "The optimizer got no", ""),
+    "in a worker": (unequal_in_a_worker, "join", "The DataLoader cannot make a batch", "collate_fn"),
+    "mask": (attention(attn_mask=torch.zeros(6, 6)), "attention", "got an attn_mask of (6, 6) and needs (7, 7).", "torch.zeros(7, 7"),
+    "padding": (attention(key_padding_mask=torch.zeros(7, 3).bool()), "attention", "with 7 in dimension 0, and needs 3.", ".T"),
+    "whole numbers": (lambda: nn.TransformerEncoderLayer(16, 4)(R(7, 3, 16), src_key_padding_mask=torch.zeros(3, 7).long()), "attention",
+        "got a src_key_padding_mask of int64", ".bool()"),
+    "widths": (translated(R(5, 2, 8), R(5, 2, 16)), "attention", "Transformer is 16 wide (d_model), and src has 8",
+        "nn.Linear(8, 16)"),
+    "batches": (translated(R(5, 2, 16), R(5, 3, 16)), "attention", "their batches differ", "batch_first=True"),
+    "scores": (mask_of_scores, "broadcast", "s and mask == 0 do not fit: 6 and 7 in dimension 2.", "print(s.shape, (mask == 0).shape)"),
+    "bmm": (lambda: torch.bmm(*[R(3, 4)] * 2), "", "", ""),
+    "swapped": (lambda: nn.CrossEntropyLoss()(torch.zeros(4).long(), R(4, 3)), "loss", "they are swapped", "loss("),
+    "segmentation": (lambda: F.cross_entropy(R(2, 5, 8, 8), torch.zeros(2, 1, 8, 8).long()), "loss", "should be (2, 8, 8)", ".squeeze(1)"),
+    "targets of BCE": (lambda: nn.BCELoss()(torch.ones(3), torch.tensor([0.0, 1, 2])), "loss", "go from 0 to 2", "nn.CrossEntropyLoss()"),
+    "one score": (lambda: nn.CrossEntropyLoss()(R(2, 1), torch.tensor([0, 1])), "loss", "scores for 1 class. Only 0 is valid.",
+        "nn.BCEWithLogitsLoss()"),
+    "measured values": (lambda: nn.Embedding(4, 2)(torch.tensor([0.5])), "embedding", "got numbers of dtype float32", "nn.Linear(...)"),
+    "rows written": (lambda: R(3, 4).__setitem__(0, torch.zeros(5)), "broadcast", "A tensor of (5,) does not fit where (4,) is needed", ""),
+    "letters": (lambda: torch.einsum("ij,jk->ik", R(2, 3), R(3)), "product", "einsum: 2 letters for", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(name):
+    cause, family, words, code = PROGRAMS[name]
+    result = explained(cause)
+    assert result.family == family
+    assert not words or words in result.headline
+    assert not code or code in result.fixes[0].code or any(code in fix.code for fix in result.fixes)
+    assert "torch.compile was looking" not in str(result)
+
+
+def test_renamed_forward():
+    assert explained(lambda: Foward()(R(1, 2))).headline.endswith("It has 'foward', which PyTorch does not look for.")
+
+
+def test_what_is_not_known_is_passed_over():
+    for cause in (lambda: bool(R(3) > 0), lambda: [].append(R(2).nothing), lambda: Sized()({}), lambda: {}["fc"]):
+        result = explained(cause)
+        assert result.family in ("", "argument") and str(result)
+
+
 # ---- which error -------------------------------------------------------------------------------------------------------------
 
 

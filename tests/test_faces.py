@@ -252,6 +252,42 @@ def test_an_output_that_does_not_fold_is_small_too(name):
     assert content["headline"] == list(modlab.tree(model)._sentence())
 
 
+def marked(model):
+    """What may come and go and leaves the structure as it is: hooks, flags, ties, dtypes, attributes."""
+    yield "as built", model
+    yield "a hook", (model[3].register_forward_hook(print), model)[1]
+    yield "a flag", (model[5].eval(), model)[1]
+    yield "frozen", (model[7].weight.requires_grad_(False), model)[1]
+    yield "an attribute", (setattr(model[8], "note", [nn.Linear(1, 1)]), model)[1]
+    yield "a dtype", model.double()
+    model[2].weight = model[1].weight
+    yield "a tie", model
+    model[4] = model[6]
+    yield "one module in two places", model
+
+
+def test_views_of_one_structure_share_a_selection():
+    """However it is folded; and views of two structures do not."""
+
+    def told(model):
+        return payload.fingerprint(structure.extract(model))
+
+    def build(*sizes):
+        return nn.Sequential(*(nn.Linear(size, 2) for size in sizes))
+
+    first = told(build(*[2] * 12))
+    assert {what: told(model) for what, model in marked(build(*[2] * 12)) if told(model) != first} == {}
+    others = [build(*[2] * 11), build(*[2] * 11, 3), nn.ModuleList(build(*[2] * 12)), nn.Sequential(build(*[2] * 12))]
+    renamed = nn.Sequential()
+    for i, child in enumerate(build(*[2] * 12)):
+        renamed.add_module(f"layer{i}", child)
+    assert len({first, *map(told, [*others, renamed])}) == 6
+    model = build(*[2] * 12)
+    before = modlab.tree(model)
+    model[3].register_forward_hook(print)
+    assert modlab.hooks(model)._fingerprint() == modlab.snapshot(model)._fingerprint() == payload.fingerprint(before.record)
+
+
 def test_an_output_carries_no_time():
     page = modlab.tree(zoo.Net()).html()
     for data in re.findall(r'"([A-Za-z0-9+/=]{200,})"', page):

@@ -20,7 +20,7 @@ from torch.optim import optimizer as torch_optimizer
 import modlab
 from modlab.errors import GoneError, NotAModuleError, NotInitializedError, PathNotFoundError, QuestionError
 from modlab.inspection import shelves, stores
-from modlab.instrumentation.stages import Stages
+from modlab.instrumentation.recording.stages import Stages
 from modlab.views.sheets.hooks import KINDS
 from tests import zoo
 from tests.test_identity import everything
@@ -282,7 +282,7 @@ def test_a_hook_that_is_staged_by_a_trace_is_shown_as_itself():
     assert net._forward_hooks[row(net).number] is not quiet
     assert str(modlab.hooks(net)) == expected and row(net).form == "function"
     assert modlab.hooks(net).remove(function=quiet) == 1
-    inner.close(), outer.close()
+    inner.close([net]), outer.close([net])
     assert not net._forward_hooks
 
 
@@ -293,8 +293,8 @@ def test_off_and_a_trace_that_end_in_any_order(first):
     before, stages, off = snapshot(net), Stages(Observer()), modlab.hooks(net).off()
     for one in (stages.open, off.__enter__) if first == "trace" else (off.__enter__, stages.open):
         one([net]) if one == stages.open else one()
-    stages.close() if first == "trace" else off.__exit__(None, None, None)
-    off.__exit__(None, None, None) if first == "trace" else stages.close()
+    stages.close([net]) if first == "trace" else off.__exit__(None, None, None)
+    off.__exit__(None, None, None) if first == "trace" else stages.close([net])
     assert snapshot(net) == before
 
 
@@ -838,7 +838,8 @@ def test_text():
     net.l0.register_full_backward_hook(forty_two)
     lines = [re.sub(r" +", " ", re.sub(r"py:\d+", "py:N", line)).rstrip() for line in str(modlab.hooks(net)).splitlines()]
     assert lines == [
-        "Net: 3 hooks on 1 of 3 modules: 1 forward pre-hook, 1 forward hook, 1 full backward hook.",
+        "Net: 3 hooks on 1 of 3 modules: 1 forward pre-hook, 1 forward hook, 1 full backward hook; "
+        "the forward hook gets the input as pre-hooks have left it.",
         "path hook order a returned value options defined in",
         "l0 Linear",
         "l0 add_one forward pre-hook 1 replaces the input tests/test_hooks.py:N",
@@ -921,3 +922,69 @@ def test_the_code_that_a_row_gives_does_what_it_says():
         assert names["during"] == left and record in gone
         assert {(r.path, r.function) for r in gone} == {(record.path, record.function)}
         assert {r.kind for r in gone} == {record.kind}
+
+
+# ---- in a real shell ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell():
+    """An IPython shell of its own, with a model of two layers."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    found = InteractiveShell()
+    found.user_ns.update(net=nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), partial=functools.partial)
+    return found
+
+
+def seen_in(shell, *cells):
+    """What is said of the hooks after some cells have run: of each, whether it is left over, and how often it is there."""
+    for cell in cells:
+        shell.run_cell(cell, store_history=True).raise_error()
+    return [(bool(r.left), r.times) for r in modlab.hooks(shell.user_ns["net"])]
+
+
+ONCE = {
+    "one function on many modules": "def probe(m, i, o): pass\nfor layer in net: layer.register_forward_hook(probe)",
+    "a factory": "def make(n):\n    def hook(m, i, o): print(n)\n    return hook\nfor n in 'ab': net[0].register_forward_hook(make(n))",
+    "two lambdas": "net[0].register_forward_hook(lambda m, i, o: None); net[0].register_forward_hook(lambda m, i, o: o)",
+    "two equal lambdas": "net[0].register_forward_hook(lambda m, i, o: None); net[0].register_forward_hook(lambda m, i, o: None)",
+    "partials": "def p(m, i, o, tag): pass\nfor tag in 'ab': net[0].register_forward_hook(partial(p, tag=tag))",
+    "methods of two objects": "class Rec:\n    def hook(self, *_): pass\na, b = Rec(), Rec()\n"
+                              "net[0].register_forward_hook(a.hook), net[0].register_forward_hook(b.hook)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ONCE.values(), ids=ONCE)
+def test_no_false_alarm_and_no_missed_one(shell, cell):
+    once = seen_in(shell, cell)
+    assert all(one == (False, 1) for one in once)
+    twice = seen_in(shell, cell)
+    assert sorted(twice) == [(False, 1)] * len(once) + [(True, 1)] * len(once), "run again, all that it left are left"
+
+
+def test_an_edited_cell_and_another_cell(shell):
+    """Which of both it was cannot be known for certain; what hardly resembles is another cell."""
+    cell = "def probe(module, inputs, output):\n    return output + 1\nnet[0].register_forward_hook(probe)"
+    assert seen_in(shell, cell, cell.replace("+ 1", "+ 2")) == [(True, 1), (False, 1)]
+    text = modlab.hooks(shell.user_ns["net"]).records[0].left
+    assert text == "probe is another function by now, since its cell, or one like it, has run"
+    modlab.hooks(shell.user_ns["net"]).remove()
+    other = (
+        "seen = {}\ndef probe(m, args, out):\n    seen[m] = [t.norm().item() for t in args]\n\n"
+        "for m in (net[2],): m.register_forward_hook(probe)"
+    )
+    assert seen_in(shell, cell, other) == [(False, 1), (False, 1)]
+
+
+def test_equal_lambdas_of_two_cells(shell):
+    seen_in(shell, "net[0].register_forward_hook(lambda m, i, o: None)", "x = 1\nnet[0].register_forward_hook(lambda m, i, o: None)")
+    assert modlab.hooks(shell.user_ns["net"]).records[0].left == "a cell that ran later registered it again"
+
+
+def test_a_forward_that_was_replaced_is_said():
+    net = nn.Sequential(nn.Linear(2, 2))
+    net[0].forward = functools.partial(lambda old, x: old(x), net[0].forward)
+    text = str(modlab.hooks(net))
+    assert "forward was replaced on 0 (test_a_forward_that_was_replaced_is_said.<locals>.<lambda>)" in text and "del module.forward" in text
+    assert "replaced" not in str(modlab.hooks(Net()))

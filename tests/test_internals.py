@@ -120,6 +120,7 @@ def test_the_surprising_facts_are_visible():
     result = modlab.internals(norm)
     assert result["_buffers"].note == "both kinds: 3 persistent, 1 not" and "both kinds: 3 persistent, 1 not" in str(result)
     assert result.headline.startswith("BatchNorm1d: _buffers holds both kinds: 3 persistent, 1 not;")
+    assert modlab.internals(StatefulModule())["_buffers"].note == "both kinds: 1 persistent, 1 not, 1 reserved"
     assert (result["_version"].holds, result["_version"].home) == (str(norm.state_dict()._metadata[""]["version"]), "_NormBase")
     assert result["_is_full_backward_hook"].holds == "None" and result["_state_dict_hooks"].holds == "empty"
     assert {result[name].type for name in ("_parameters", "_buffers", "_modules")} == {"dict"}
@@ -464,3 +465,26 @@ def test_hostile_names():
 def test_the_copies_in_these_tests_are_no_zoo():
     assert isinstance(copy.deepcopy(Odd()), Odd) and issubclass(type(nn.Buffer(torch.ones(1))), Tensor)
     assert Route(nn.Linear(1, 1), "w", 3).found().store == "__dict__" and isinstance(nn.Linear(1, 1)._forward_hooks, OrderedDict)
+
+
+def test_what_depends_on_a_getter_says_so():
+    """torch asks ``hasattr``, which runs it; a route does not."""
+
+    class Guarded(nn.Module):
+        @property
+        def inner(self):
+            raise AttributeError("not yet")
+
+    module = Guarded()
+    found = modlab.internals(module).route("inner", nn.Parameter(torch.ones(1)))
+    assert found.error == "KeyError" and any("runs the property's getter" in note for note in found.notes)
+    module.inner = nn.Parameter(torch.ones(1))
+    assert "inner" in module._parameters, "as the note says, torch goes on"
+
+
+def test_a_parameter_in_the_place_of_its_own_store():
+    module = nn.Linear(1, 1)
+    found = modlab.internals(module).route("_parameters", nn.Parameter(torch.ones(1)))
+    with pytest.raises(AttributeError) as error:
+        module._parameters = nn.Parameter(torch.ones(1))
+    assert (found.error, found.message) == ("AttributeError", str(error.value)) and found.leaves == ("__dict__",)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as machinery
 
 import modlab
-from modlab.instrumentation import sightings
+from modlab.instrumentation.recording import sightings
 from modlab.instrumentation.values import leaves
 from tests.calls import CALLS, Call
 

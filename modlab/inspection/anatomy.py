@@ -151,7 +151,9 @@ def _note(name: str, value: Any, held: dict[str, Any]) -> str:
     if name == "_buffers":
         transient = held.get("_non_persistent_buffers_set") or ()
         hidden = sum(key in transient for key, _ in value.items())
-        return f"both kinds: {len(value) - hidden} persistent, {hidden} not" if hidden else ""
+        reserved = sum(one is None and key not in transient for key, one in value.items())
+        more = f", {reserved} reserved" if reserved else ""
+        return f"both kinds: {len(value) - hidden - reserved} persistent, {hidden} not{more}" if hidden else ""
     if name == "_is_full_backward_hook" and value is not None and not held.get("_backward_hooks"):
         return f"stays {value} after remove()"
     return ""

@@ -19,7 +19,7 @@ from modlab.inspection.definitions import place_of
 
 LINES = 30
 DEPTH = 20  # partials of methods of partials, and wrappers around wrappers
-LETTERS = 2_000  # of two cells that are compared
+LETTERS = 500  # of two cells that are compared; more would take as long as the whole view
 LIKE = 0.75  # the share that an edited cell has in common with what it was
 CELL = "a cell of this notebook"
 
@@ -72,7 +72,7 @@ def unstaged(hook: Any) -> Any:
 
 def _is_stage(hook: Any) -> bool:
     """A trace is a layer above, so that its stages are known by name."""
-    return type(hook).__name__ == "Stage" and type(hook).__module__ == "modlab.instrumentation.stages"
+    return type(hook).__name__ == "Stage" and type(hook).__module__ == "modlab.instrumentation.recording.stages"
 
 
 Sources = dict[int, tuple[str, str]]
@@ -102,7 +102,7 @@ def anchor(hook: Any) -> FunctionType | None:
         if cls is MethodType:
             hook = hook.__func__
         elif issubclass(cls, functools.partial):
-            hook = functools.partial.func.__get__(hook)  # type: ignore[attr-defined]
+            hook = functools.partial.func.__get__(hook)
         elif cls.__name__ == "_lru_cache_wrapper":
             hook = hook.__wrapped__
         else:
@@ -142,7 +142,7 @@ def _name(hook: Any) -> str:
     for _ in range(DEPTH):
         if not issubclass(type(hook), functools.partial):
             break
-        hook = functools.partial.func.__get__(hook)  # type: ignore[attr-defined]
+        hook = functools.partial.func.__get__(hook)
     if type(hook) is MethodType:
         hook = hook.__func__
     if type(hook) is FunctionType or _form(hook) == "builtin":
@@ -189,7 +189,7 @@ def same(one: Any, other: Any) -> bool:
     if cls is MethodType:
         return one.__self__ is other.__self__ and one.__func__ is other.__func__
     if issubclass(cls, functools.partial):
-        mine, theirs = functools.partial.__reduce__(one)[2], functools.partial.__reduce__(other)[2]  # type: ignore[arg-type]
+        mine, theirs = functools.partial.__reduce__(one)[2], functools.partial.__reduce__(other)[2]
         return same(mine[0], theirs[0]) and _equal(mine[1], theirs[1]) and _equal(mine[2], theirs[2])
     return False
 
@@ -319,7 +319,7 @@ def answers_to(hook: Any, wanted: Any) -> bool:
         if type(hook) is MethodType:
             hook = hook.__func__
         elif issubclass(type(hook), functools.partial):
-            hook = functools.partial.func.__get__(hook)  # type: ignore[attr-defined]
+            hook = functools.partial.func.__get__(hook)
         else:
             break
         if same(hook, wanted):

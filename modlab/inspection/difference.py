@@ -53,6 +53,7 @@ class Comparison:
         self.left, self.right = self._side(before, after), self._side(after, before)
         self._known: dict[tuple[int, int], Contrast] = {}
         self.digests = False
+        self._loose = before.form in LOOSE or after.form in LOOSE
         self.own = any(a.model is not None and a.model() is b.source is not None for a, b in ((before, after), (after, before)))
         self._slopes = tuple({e.key: e for e in side.entries if e.key.section == GRADIENT} for side in (after, before))
         self._buffers = {e.path: e for e in before.entries if e.kind == "optimizer state"}
@@ -213,10 +214,11 @@ class Comparison:
         elif after is not None and after.tensor is not None and id(after.tensor) in self._objects_before:
             note = f"{OBJECT}{self._objects_before[id(after.tensor)]}"
         side = "before" if after is None else "after"
+        told: Told = {f"shape_{side}": facts.shape, f"dtype_{side}": facts.dtype, f"device_{side}": facts.device, f"value_{side}": text}
+        status = "removed" if after is None else "added"
         return DifferenceRecord(
-            entry.path, entry.owner, entry.kind, "removed" if after is None else "added", count=facts.count, owner_type=entry.owner_type,
-            note=note, **{f"shape_{side}": facts.shape, f"dtype_{side}": facts.dtype, f"device_{side}": facts.device, f"value_{side}": text},
-        )  # fmt: skip
+            entry.path, entry.owner, entry.kind, status, count=facts.count, owner_type=entry.owner_type, note=note, **told
+        )
 
     @cached_property
     def _objects_before(self) -> dict[int, str]:
@@ -268,8 +270,11 @@ class Comparison:
             if was != is_now and before.kind == after.kind:
                 how = " (it has a grad_fn)" if after.tensor is not None and not after.tensor.is_leaf else ""
                 yield _flag(after.path, "requires_grad", str(was), f"{is_now}{how}", after.owner)
+            if before.saved != after.saved and before.kind == "buffer" == after.kind and not self._loose:
+                yield _flag(after.path, "persistent", str(before.saved), str(after.saved), after.owner)
             if bool(before.tied) != bool(after.tied) and before.path == after.path:
-                yield _flag(after.path, "tied", *(f"to {e.tied}" if e.tied else "to nothing" for e in (before, after)), after.owner)
+                once, here = (f"to {entry.tied or 'nothing'}" for entry in (before, after))
+                yield _flag(after.path, "tied", once, here, after.owner)
 
     def _loading(self) -> Loading | None:
         """Between a model and weights: what loading them would do."""

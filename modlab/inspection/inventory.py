@@ -6,6 +6,7 @@ import pickle
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -151,12 +152,9 @@ def plain_entry(key: Key, path: str, owner: str, kind: str, value: Any, *, saved
 def leaf(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> Entry:
     """The entry of either; an array of numpy's counts as a tensor."""
     if type(value) is np.ndarray and value.dtype.kind in "biufc":
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), suppress(TypeError, ValueError):  # a dtype or a stride that torch has not
             warnings.simplefilter("ignore")  # that it may be read-only: nothing is written
-            try:
-                value = torch.from_numpy(value)
-            except (TypeError, ValueError):  # a dtype or a stride that torch has not
-                pass
+            value = torch.from_numpy(value)
     make = tensor_entry if issubclass(type(value), Tensor) else plain_entry
     return make(key, path, owner, kind, value, saved=saved)
 

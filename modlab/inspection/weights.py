@@ -43,13 +43,13 @@ def of_file(path: str) -> Inventory:
         else:
             _fill_from(found, file, None)
         return found
-    except (OSError, ValueError) as error:  # a text that can be the name of no file, or a file that may not be read
-        raise CheckpointError(f"modlab.diff() cannot read {path[:60]!r}: {getattr(error, 'strerror', None) or error}.") from error
     except CheckpointError as error:
         message = (
             str(error).replace("modlab.state(path)", "modlab.diff(path, ...)").replace("modlab.state(model)", "modlab.diff(..., model)")
         )
         raise CheckpointError(message.replace("modlab.state()", "modlab.diff()")) from error
+    except (OSError, ValueError) as error:  # a text that can be the name of no file, or a file that may not be read
+        raise CheckpointError(f"modlab.diff() cannot read {path[:60]!r}: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def _fill_from(found: Inventory, file: Path, names: set[str] | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
@@ -23,7 +23,7 @@ from modlab.compat import set_version, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import equal_bits
-from modlab.instrumentation.randomness import Undo, private_state
+from modlab.instrumentation.randomness import Private, Undo, is_private
 from modlab.statistics.contents import NoValuesError, require_values
 
 KEPT = 2 << 30
@@ -55,7 +55,7 @@ class Restoration:
         self._tensors: dict[int, _TensorState] = {}
         self._containers: dict[int, _Container] = {}
         self._arrays: dict[int, _Array] = {}
-        self._generators: dict[int, Undo] = {}
+        self.generators: dict[int, Private] = {}
         self._left = KEPT
 
     def add(self, root: Module) -> None:
@@ -91,8 +91,14 @@ class Restoration:
                 yield from self._held(inside, depth, author)
         elif _is_array(thing):
             self._arrays.setdefault(id(thing), _Array(thing))
-        elif (undo := private_state(thing)) is not None:
-            self._generators.setdefault(id(thing), undo)
+        else:
+            self.add_arguments((thing,))
+
+    def add_arguments(self, things: Iterable[Any]) -> None:
+        """Take down generators that a call is given: they cannot be copied."""
+        for thing in things:
+            if is_private(thing) and id(thing) not in self.generators:
+                self.generators[id(thing)] = Private(thing)
 
     def add_tensor(self, tensor: Tensor, *, spared: bool = False) -> None:
         """Take down one tensor.
@@ -126,7 +132,7 @@ class Restoration:
     def _put_back(self, tensors: list[Undo]) -> None:
         troubles: list[Exception] = []
         others: list[_State] = [*self._containers.values(), *self._modules.values(), *self._arrays.values()]
-        for undo in (*(state.restore for state in others), *tensors, *self._generators.values()):
+        for undo in (*(state.restore for state in others), *tensors, *(one.put_back for one in self.generators.values())):
             try:
                 undo()
             except Exception as error:  # noqa: BLE001 - all the others are put back first
@@ -301,11 +307,11 @@ class _TensorState:
     def rests(self) -> bool:
         """Whether it is a parameter that nothing seems to have touched. What writes to ``.data`` escapes the version counter."""
         tensor = self.tensor
+        if not (self._calm and self._leaf and self._version is not None):
+            return False
         with torch.no_grad(), without_torch_function(), without_modes():
-            return (
-                self._calm and self._leaf and self._version is not None and tensor.grad is None and tensor._version == self._version and self._in_place()
-                and tensor.is_leaf and tensor.requires_grad is self._flag and type(tensor) is self._class
-            )  # fmt: skip
+            asleep = tensor.grad is None and tensor.is_leaf and tensor.requires_grad is self._flag and type(tensor) is self._class
+            return asleep and tensor._version == self._version and self._in_place()
 
     def lost(self) -> bool:
         """Whether it changed and was not copied."""

@@ -11,7 +11,7 @@ from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from modlab.compat import global_hooks_with_kwargs
+from modlab.compat import being_traced, global_hooks_with_kwargs
 
 Enter = Callable[[Module, tuple[Any, ...]], None]
 Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
@@ -20,17 +20,19 @@ Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
 class Taps:
     """While they are open, `enter` is told of each call before any hook of the user's, and `leave` what ``forward`` returned.
 
-    Calls in other threads, and in a graph that is being compiled, are not told.
+    Calls in other threads, and in a graph that is being compiled or traced, are not told.
 
     Args:
         enter: gets the module and its positional arguments; the keyword ones are known at the end alone.
         leave: gets the module, both kinds of arguments and the output. If an exception came out, ``sys.exception()`` is
             it, the output is None, and the keyword arguments are None as well. Neither of the two may raise.
+        here: whether this thread is one to be told of; by default the one that opened them.
     """
 
-    def __init__(self, enter: Enter, leave: Leave) -> None:
+    def __init__(self, enter: Enter, leave: Leave, here: Callable[[], bool] | None = None) -> None:
         self._enter, self._leave = enter, leave
         self._thread = 0
+        self._here = here or (lambda: get_ident() == self._thread)
         self._handles: list[RemovableHandle] = []
 
     def open(self) -> None:
@@ -51,12 +53,15 @@ class Taps:
         self._handles = []
 
     def _before(self, module: Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling() or get_ident() != self._thread:
-            return
-        self._enter(module, args)
+        if not _captured() and self._here():
+            self._enter(module, args)
 
     def _after(self, module: Module, args: tuple[Any, ...], *rest: Any) -> None:
         """`rest` is keyword arguments and output; after an exception torch leaves the former out."""
-        if torch.compiler.is_compiling() or get_ident() != self._thread:
-            return
-        self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])
+        if not _captured() and self._here():
+            self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])
+
+
+def _captured() -> bool:
+    """Whether a compiler or tracer is taking down what is called: it must not take down the taps."""
+    return torch.compiler.is_compiling() or being_traced()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from types import MemberDescriptorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,8 @@ Leaf = tuple[str, Any, str]
 def leaves(thing: Any, name: str = "") -> Iterator[Leaf]:
     """The leaves of a nest in order: tensors, and whatever cannot be opened. Nothing is consumed.
 
-    Opens lists, tuples, named tuples (packed sequences among them), mappings, sets, dataclasses and distributions.
+    Opens lists, tuples, named tuples (packed sequences among them), dicts, sets, dataclasses and distributions; of other
+    containers their own code would have to be run.
     """
     if issubclass(type(thing), Tensor):  # nearly always
         yield name, thing, ""
@@ -74,7 +76,7 @@ def _opener(cls: type) -> _Opener | None:
 def _make_opener(cls: type) -> _Opener | None:
     if issubclass(cls, Distribution):
         return _of_distribution
-    if issubclass(cls, Mapping):
+    if issubclass(cls, dict):
         return _of_fields if dataclasses.is_dataclass(cls) else _of_mapping
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return lambda thing: [(f".{field}", part) for field, part in zip(cls._fields, tuple.__iter__(thing), strict=False)]
@@ -88,14 +90,14 @@ def _make_opener(cls: type) -> _Opener | None:
     return None
 
 
-def _of_mapping(thing: Mapping[Any, Any]) -> _Parts:
-    return [(f"[{key!r}]" if type(key) in _PLAIN else f"[{type(key).__name__}]", part) for key, part in thing.items()]
+def _of_mapping(thing: dict[Any, Any]) -> _Parts:
+    return [(f"[{key!r}]" if type(key) in _PLAIN else f"[{type(key).__name__}]", part) for key, part in dict.items(thing)]
 
 
 def _of_fields(thing: Any) -> _Parts:
     """A dataclass; of one that is a mapping too (as the outputs of many models are) what is set."""
     parts = [(f".{field.name}", _attribute(thing, field.name)) for field in dataclasses.fields(thing)]
-    return [(place, part) for place, part in parts if part is not None] if isinstance(thing, Mapping) else parts
+    return [(place, part) for place, part in parts if part is not None] if issubclass(type(thing), dict) else parts
 
 
 def _of_distribution(thing: Distribution) -> _Parts:
@@ -105,8 +107,16 @@ def _of_distribution(thing: Distribution) -> _Parts:
 
 
 def _attribute(thing: Any, name: str) -> Any:
+    """A field as it is stored: a property of the user's in its place is not asked."""
     try:
-        return object.__getattribute__(thing, name)
+        held: dict[str, Any] = object.__getattribute__(thing, "__dict__")
+    except AttributeError:  # it has slots alone
+        held = {}
+    if name in held:
+        return held[name]
+    slot = inspect.getattr_static(type(thing), name, None)
+    try:
+        return slot.__get__(thing) if type(slot) is MemberDescriptorType else None
     except AttributeError:
         return None
 

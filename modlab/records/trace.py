@@ -96,8 +96,9 @@ class Reason:
     """Why a parameter has no gradient, or that it has one.
 
     Attributes:
-        kind: one word: "gradient" (it has one), "zero", "frozen", "no_grad", "inference_mode", "detached", "off the path",
-            "not called", "not used", "integer", "overwritten", "set to None", "no backward", "buffer".
+        kind: a word or two: "gradient" (it has one), "zero", "frozen", "no_grad", "inference_mode", "detached", "off the path",
+            "not called", ".forward called", "not used", "integer", "overwritten", "set to None", "not asked for",
+            "stopped on the way", "no backward", "buffer", "cannot be seen".
         text: a sentence.
         event: the number of the event that shows it, or -1.
     """
@@ -136,6 +137,8 @@ class TraceRecord:
         error: the exception that ended the trace, one line.
         measured: whether values were measured.
         explanation: why it ended so, in two halves of a sentence, if that is known; `fixes` are ways out, each in words and code.
+        called: how many modules were.
+        alike: with ``fold=True``, paths whose calls were only counted, each with the event that stands for them.
         cost: the seconds that modlab took, which are in no event.
     """
 
@@ -150,3 +153,5 @@ class TraceRecord:
     cost: float = 0.0
     explanation: tuple[str, str] = ("", "")
     fixes: tuple[tuple[str, str], ...] = ()
+    called: int = 0
+    alike: tuple[tuple[str, int], ...] = ()

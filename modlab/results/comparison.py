@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab.errors import PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks
-from modlab.instrumentation import modes, pairs
+from modlab.instrumentation.comparison import modes, pairs
 from modlab.records.comparison import MODES, ComparisonRecord, ComparisonTable
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+from threading import local
 from typing import Any, ClassVar
 
 from torch.nn import Module
 
 from modlab.errors import ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
-from modlab.instrumentation.recorder import Recorder
+from modlab.instrumentation.recording.recorder import Recorder
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
 from modlab.results.rows import RowsResult
@@ -66,7 +67,7 @@ class Tracer:
 
     def __init__(self, model: Module, keep: tuple[str, ...], values: bool, fold: bool) -> None:
         self._model, self._options = model, {"keep": keep, "values": values, "fold": fold}
-        self._running: list[Trace] = []
+        self._running = local()  # one tracer may be entered in several threads
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Trace:
         """Run the model once.
@@ -81,7 +82,7 @@ class Tracer:
         Raises:
             Exception: whatever the model raises, as it raised it. In a notebook what happened before is shown first.
         """
-        found = Trace(self._model, self._options)
+        found = Trace(self._model, {**self._options, "follow": False})
         found._open()
         try:
             self._model(*args, **kwargs)
@@ -96,12 +97,12 @@ class Tracer:
         """Begin to record what the model does in this thread."""
         found = Trace(self._model, self._options)
         found._open()
-        self._running.append(found)
+        self._running.stack = [*getattr(self._running, "stack", ()), found]
         return found
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Stop; an exception goes on its way."""
-        self._running.pop()._close(error)
+        self._running.stack.pop()._close(error)
 
     def __repr__(self) -> str:
         return "nothing has run yet: modlab.trace(net)(x)"
@@ -143,6 +144,11 @@ class Trace(RowsResult):
     def __init__(self, model: Module, options: dict[str, Any]) -> None:
         super().__init__(model)
         self._recorder: Recorder | None = Recorder(model, **options)
+        unknown = self._recorder.unknown(options["keep"])
+        if unknown:
+            close = nearest(unknown[0], self._recorder.roster.modules)
+            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
+            raise QuestionError(f"trace(keep={unknown[0]!r}) fits no module of {type(model).__name__}.{hint}")
         self._record: TraceRecord | None = None
         self._kept: dict[str, list[Any]] = {}
         self._output: Any = None
@@ -213,6 +219,9 @@ class Trace(RowsResult):
         found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
         if found:
             return found
+        alike = next((index for name, index in self.record.alike if name == path), None)
+        if alike is not None:
+            return Calls([self.events[alike]])
         absent = next((one for one in self.record.uncalled if path == one.path or path.startswith(f"{one.path}.")), None)
         if absent is not None:
             raise PathNotFoundError(f"{path!r} did not run: {absent.reason}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -130,10 +131,17 @@ def real_numbers(block: Tensor) -> Tensor:
 def arrays_of(part: Tensor, size: int) -> Iterator[Values]:
     """The numbers of a part in the CPU's memory, in arrays of at most `size`, shape ``(n,)``."""
     if part.dim() == 1 and part.is_cpu and part.dtype in COMPUTED and not part.is_neg():
-        array = part.numpy(force=True)
+        array = as_array(part)
         yield from (array[start : start + size] for start in range(0, len(array), size))
     else:
-        yield from (real_numbers(block).numpy(force=True).reshape(-1) for block in blocks_of(part, size))
+        yield from (as_array(real_numbers(block)).reshape(-1) for block in blocks_of(part, size))
+
+
+def as_array(tensor: Tensor) -> Values:
+    """The same memory where that is possible; ``.numpy()`` would make a storage one that can never be resized again (FSDP does)."""
+    plain = tensor.is_cpu and not tensor.is_neg()
+    array: Values = np.from_dlpack(tensor.detach()) if plain else tensor.numpy(force=True)
+    return array
 
 
 def sizes_of(tensor: Tensor) -> tuple[tuple[int, ...], int]:

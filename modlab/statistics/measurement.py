@@ -58,8 +58,8 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
     try:
         if is_freed(tensor):
             return None
-        array = tensor.data.numpy()
-    except (RuntimeError, TypeError):  # what numpy cannot read: another device, layout, dtype, a lazy conjugate, vmap …
+        array = np.from_dlpack(tensor.data)  # ``.numpy()`` would make the storage one that can never be resized again
+    except (RuntimeError, TypeError, BufferError):  # what numpy cannot read: another device, layout, dtype, a lazy conjugate, vmap …
         return None
     return array.reshape(-1) if array.size <= BLOCK and array.flags.c_contiguous else None
 

@@ -57,7 +57,8 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
         written = f"{_self_name(scene, call)}({', '.join([*taken[: len(call.args)], *(f'{k}={k}' for k in call.kwargs), *added])})"
     said = f"{', '.join(given)}" if given else "nothing"
     return Verdict(
-        f"{scene.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; {_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
+        f"{scene.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; "
+        f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
         f"It was given {said}{' alone' if len(given) == 1 else ''}" + (f"; {'; '.join(more)}." if more else "."),
         f"{_and(names)} missing",
         (("given", ", ".join(f"{n} {described(v)}" for n,
@@ -230,9 +231,13 @@ def _of_none(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """Something is None because it was assigned from a call of a module whose ``forward`` gives nothing."""
     user = scene.user
     expression = user.expression() if user is not None else None
-    for node in ast.walk(expression) if expression is not None and user is not None else ():
-        module = sources.assigned_from(user, node.id) if isinstance(node, ast.Name) and user.names.get(node.id, "") is None else None
-        if isinstance(node, ast.Name) and module is not None and sources.returns_nothing(type(module)):
+    if user is None or expression is None:
+        return None
+    for node in ast.walk(expression):
+        if not isinstance(node, ast.Name) or user.names.get(node.id, "") is not None:
+            continue
+        module = sources.assigned_from(user, node.id)
+        if module is not None and sources.returns_nothing(type(module)):
             cls = type(module).__name__
             return Verdict(
                 f"{node.id} is None: {cls}'s forward has no return.", "What a forward does not return is lost.", "None",
@@ -249,10 +254,11 @@ def _said(kind: str, *, bare: bool = False) -> str:
 def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
     """What makes a tensor of a thing of this kind; of one that is at hand, what it holds decides."""
     root = scene.root
-    whole = root is not None and bool(root.args) and root.args[0] is thing and thing is not None
+    whole = root is not None and root.args and root.args[0] is thing and thing is not None
     written = _first_written(scene) if whole else "x"
     if stores.is_module(thing):
-        return [Fix(f"A module stands where what it computes belongs; nn.{kind}(x) makes one, nn.{kind}()(x) calls it:", f"x = nn.{kind}()(x)")]
+        made = f"nn.{kind}" if hasattr(nn, kind) else kind
+        return [Fix(f"A module stands where what it computes belongs; {made}(x) makes one, {made}()(x) calls it:", f"x = {made}()(x)")]
     if type(thing) is dict and thing:
         key = next((k for k, v in thing.items() if issubclass(type(v), Tensor)), next(iter(thing)))
         return [Fix(f"Take the part that is meant, of {', '.join(map(repr, list(thing)[:6]))}:", f"{written} = {written}[{key!r}]")]

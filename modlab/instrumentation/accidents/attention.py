@@ -50,7 +50,10 @@ def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"{scene.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
         "In a bool mask True hides a place; a floating-point one is added to the scores.", f"{name}: {kind}", ((name, kind),),
-        (Fix("If 1 marks what is to be hidden:", f"{name} = {name}.bool()"), Fix("If 1 marks what is to be seen:", f"{name} = {name} == 0")),
+        (
+            Fix("If 1 marks what is to be hidden:", f"{name} = {name}.bool()"),
+            Fix("If 1 marks what is to be seen:", f"{name} = {name} == 0"),
+        ),
     )  # fmt: skip
 
 

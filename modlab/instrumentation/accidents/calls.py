@@ -31,6 +31,7 @@ class Call:
         path: its dotted name; None if the model of the traceback does not have it registered.
         place: how it is reached, in words; its path where it has one.
         note: what is special about the place.
+        read: what its code shows of the calls before, once that was read.
     """
 
     def __init__(self, module: Module) -> None:
@@ -42,6 +43,7 @@ class Call:
         self.path: str | None = None
         self.place = ""
         self.note = ""
+        self.read: Any = None
 
     @property
     def type(self) -> str:

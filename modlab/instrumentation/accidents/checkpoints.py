@@ -61,7 +61,8 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
         more = f"in {'the file' if prefix[0] == 'file' else 'the model'}: {wrapper} put it there"
         return Verdict(
             f"Only the prefix {prefix[1]!r} differs, {more}.",
-            f"{'The name fits' if len(missing) == 1 else f'All {len(missing):,} names fit'} {'without' if prefix[0] == 'file' else 'with'} it.", "",
+            f"{'The name fits' if len(missing) == 1 else f'All {len(missing):,} names fit'} "
+            f"{'without' if prefix[0] == 'file' else 'with'} it.", "",
             tuple(fact for fact in facts if fact[1]), (_renaming(name, prefix),),
         )  # fmt: skip
     nested = next((key for key in _NESTED if key in unexpected and _is_mapping(given, key)), None)
@@ -88,7 +89,7 @@ def _renamed(scene: Scene, missing: list[str], unexpected: list[str]) -> list[tu
     if not missing or len(missing) > LISTED or len(unexpected) < len(missing) or module is None or not issubclass(type(given), dict):
         return []
     own = {join(path, key): shape_of(tensor) for path, inner in sources.walk(module) for key, tensor in stores.named_tensors(inner)}
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for key in missing:
         fitting = [old for old in unexpected if shape_of(dict.get(given, old)) == own.get(key) is not None]
         left = [old for old in fitting if old not in {old for _, old in pairs}]
@@ -102,7 +103,9 @@ def _names(scene: Scene, model: str, missing: list[str], unexpected: list[str], 
     pairs = _renamed(scene, missing, unexpected)
     words = []
     if missing:
-        words.append(f"{missing[0]} is not in the file" if len(missing) == 1 else f"{len(missing):,} of the model's names are not in the file")
+        words.append(
+            f"{missing[0]} is not in the file" if len(missing) == 1 else f"{len(missing):,} of the model's names are not in the file"
+        )
     if unexpected:
         words.append(f"{unexpected[0]} is not in the model" if len(unexpected) == 1
             else f"{len(unexpected):,} of the file's are not in the model")  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
@@ -36,8 +37,12 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
     owner = next((cls for cls in type(module).__mro__ if getattr(vars(cls).get("__init__"), "__code__", None) is frame.code), type(module))
     name, own_line = owner.__name__, re.sub(r"^def .*?\).*?:", "", frame.text).strip()
     before, after = _around(frame)
-    fix = Fix("Put it first in the constructor:", f"class {name}({', '.join('nn.Module' if base is Module else base.__name__ for base in owner.__bases__)}):\n"
-        f"    def __init__(self, ...):\n        super().__init__()\n        {own_line if not _CALLED.search(own_line) else '...'}")  # fmt: skip
+    bases = ", ".join("nn.Module" if base is Module else base.__name__ for base in owner.__bases__)
+    rest = "..." if _CALLED.search(own_line) else own_line
+    fix = Fix(
+        "Put it first in the constructor:",
+        f"class {name}({bases}):\n    def __init__(self, ...):\n        super().__init__()\n        {rest}",
+    )
     if _CALLED.search(before):
         other = _between(type(module), owner)
         return None if other is None else Verdict(
@@ -115,8 +120,11 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
         (
             name
             for name, child in inside
-            if len(inside) == 1 and (hasattr(type(child), wanted) or any(wanted in (stores.contents(child).get(store) or {})
-                                     for store in ("_modules", "_parameters", "_buffers")))  # fmt: skip
+            if len(inside) == 1
+            and (
+                hasattr(type(child), wanted)
+                or any(wanted in (stores.contents(child).get(store) or {}) for store in ("_modules", "_parameters", "_buffers"))
+            )
         ),
         "",
     )
@@ -125,7 +133,9 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if typo:
         fixes.append(Fix(f"{typo} is not Python's constructor, so nothing in it has run:", "def __init__(self, ...):"))
     elif wrapped:
-        fixes.append(Fix("The module inside it has one:", f"model[{wrapped}].{wanted}" if wrapped.isdigit() else f"model.{wrapped}.{wanted}"))
+        fixes.append(
+            Fix("The module inside it has one:", f"model[{wrapped}].{wanted}" if wrapped.isdigit() else f"model.{wrapped}.{wanted}")
+        )
     elif wanted in _OF_TENSORS and wanted not in own:
         fixes.append(
             Fix("Tensors have that, modules have not; each of its parameters can have another:", _OF_TENSORS[wanted].format("model"))
@@ -250,7 +260,7 @@ def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
 # ---- classes for models ------------------------------------------------------------------------------------------------------
 
 
-def _class(scene: Scene, frame: Frame) -> tuple[type, ast.Call] | None:
+def _class(frame: Frame) -> tuple[type, ast.Call] | None:
     """The class of modules that an expression calls, or has a method of called."""
     call = frame.expression()
     if not isinstance(call, ast.Call):
@@ -266,40 +276,64 @@ def _class(scene: Scene, frame: Frame) -> tuple[type, ast.Call] | None:
 
 def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
     """``Net(x)``: the constructor got what the model was to be called with."""
-    for place, frame in enumerate(scene.frames):
-        if not frame.is_users or [one.function for one in scene.frames[place + 1 : place + 2]] not in ([], ["__init__"]):
-            continue
-        found = _class(scene, frame)
-        if found is None:
-            continue
-        cls, call = found
-        tensors = [ast.unparse(argument) for argument in call.args if _is_tensor(argument, frame)]
-        if not tensors or issubclass(cls, nn.ParameterList):
-            continue
-        written, name = ast.unparse(call.func), cls.__name__
-        given = ", ".join(map(ast.unparse, call.args))
-        needed = [one for one in advice.parameters(cls) if one != "self"]
-        maker = f"{written if '.' in written else name}({'...' if needed else ''})"
-        return Verdict(
-            f"{written}({given}) makes a new {name}, and calls none: {tensors[0]} went to its constructor.",
-            f"The constructor takes {', '.join(needed) or 'sizes and options'}; the model made by it takes the tensors.", "",
-            (("given to the constructor", given),), (Fix("Make it first, then call it:", f"model = {maker}\nmodel({given})"),),
-        )  # fmt: skip
-    return None
+    found = _constructed(scene)
+    if found is None:
+        return None
+    frame, words = found
+    made = _class(frame)
+    if made is None:
+        return None
+    cls, call = made
+    if re.search(r"Boolean|missing", scene.brief) and not cls.__module__.startswith("torch.nn."):
+        return None  # a class of the user's may well take tensors
+    written, name = ast.unparse(call.func), cls.__name__
+    given = ", ".join(map(ast.unparse, call.args))
+    maker = f"{written if '.' in written else name}({'...' if advice.parameters(cls) else ''})"
+    return Verdict(
+        f"{written}({given}) makes a new {name}, and calls none: {words}.",
+        f"A constructor takes sizes and options; the {name} that it makes takes the tensors.", "", (("given to the constructor", given),),
+        (Fix("Make it first, then call it:", f"model = {maker}\nmodel({given})"),),
+    )  # fmt: skip
 
 
-def _is_tensor(node: ast.expr, frame: Frame) -> bool:
-    """Whether an argument is a tensor: by its name, or made by one of torch's own functions that give one."""
-    if isinstance(node, ast.Call):
-        return bool(re.fullmatch(r"torch\.(?:randn?|zeros|ones|tensor|rand|full|arange)", ast.unparse(node.func)))
-    found = operands.follow(node, frame)
-    return issubclass(type(found), Tensor) and not issubclass(type(found), nn.Parameter)
+def _constructed(scene: Scene) -> tuple[Frame, str] | None:
+    """The code that gave tensors to a constructor of modules, the outermost one; and what became of them."""
+    for caller, frame in pairwise(scene.frames):
+        if frame.function == "__init__" and frame.owner is not None and caller.is_users:
+            names = frame.code.co_varnames[1 : frame.code.co_argcount]
+            tensor = next((name for name in names if _is_plain(frame.names.get(name))), None)
+            if tensor is not None:
+                return caller, f"a tensor became its {tensor}"
+    inner = scene.inner
+    call = inner.expression() if inner is not None and inner.is_users else None
+    if (
+        inner is None
+        or not isinstance(call, ast.Call)
+        or not any(_is_plain(operands.follow(one, inner)) or _is_made(one) for one in call.args)
+    ):
+        return None
+    return inner, "a tensor went to its constructor"
+
+
+def _is_plain(thing: Any) -> bool:
+    return issubclass(type(thing), Tensor) and not issubclass(type(thing), nn.Parameter)
+
+
+def _is_made(node: ast.expr) -> bool:
+    """Whether an argument is one of torch's functions that give a tensor."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in (
+        "torch.randn",
+        "torch.rand",
+        "torch.zeros",
+        "torch.ones",
+        "torch.tensor",
+    )
 
 
 def _of_class(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """``Net.forward(x)`` and ``Net.parameters()``: a method of the class, called without a model."""
     frame = scene.inner
-    found = _class(scene, frame) if frame is not None and frame.is_users else None
+    found = _class(frame) if frame is not None and frame.is_users else None
     if found is None or not isinstance(found[1].func, ast.Attribute) or found[1].func.attr != match[1]:
         return None
     cls, call = found
@@ -433,8 +467,12 @@ def _non_leaf(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 _A, _T, _K, _V = (AttributeError,), (TypeError,), (KeyError,), (ValueError,)
 FAMILIES = (
-    Family("class called", (TypeError, RuntimeError, ValueError),
-        r"__init__\(\) (?:takes|missing)|argument 'size'|Boolean value of Tensor|must be (?:int|bool|an? int)", _made_of_tensors),
+    Family(
+        "class called",
+        (TypeError, RuntimeError, ValueError),
+        r"__init__\(\) (?:takes (?:from )?1 |missing)|argument 'size'.*Tensor|Boolean value of Tensor|must be \w+, not Tensor",
+        _made_of_tensors,
+    ),
     Family("class called", _T, r"\w+\.(\w+)\(\) missing \d+ required positional arguments?", _of_class),
     Family("super().__init__", _A, r"cannot assign (\w+) before Module\.__init__\(\) call", _before_super),
     Family("super().__init__", _A, r"^'([^']+)' object has no attribute '(_[^']+)'", _no_store),

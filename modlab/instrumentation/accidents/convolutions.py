@@ -22,10 +22,10 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     unbatched = len(seen) == len(taken) - 1
     fixes: list[Fix] = []
     remarks: tuple[str, ...] = ()
-    if taken[-1] == expected and len(taken) > 2:
+    if taken[-1] == expected and len(taken) > 2 and taken[-1] not in taken[2:-1]:
         order = (0, len(taken) - 1, *range(1, len(taken) - 1))[0 if not unbatched else 1 :]
         order = order if not unbatched else tuple(place - 1 for place in order)
-        fixes.append(Fix(f"The channels stand last; PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
+        fixes.append(Fix(f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
             f"x = x.permute{order}"))  # fmt: skip
     elif unbatched and expected == 1:
         fixes.append(Fix("If the first size is the batch, put the channel behind it:", "x = x.unsqueeze(1)"))
@@ -59,12 +59,13 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
+_COLOURS = (3, 4)  # few enough not to be a length by chance
 _SPACE = {3: "the length", 4: "height and width", 5: "depth, height and width"}
 
 
 def _certain(seen: tuple[int, ...], expected: int) -> bool:
-    """Whether the order of the sizes is wrong, and the layer right: the channels are there, in another place."""
-    return expected > 1 and expected in seen[1:]
+    """Whether the order of the sizes is wrong, and the layer right: the colours stand last."""
+    return expected in _COLOURS and seen[-1] == expected
 
 
 def _flatter(kind: str) -> str:
@@ -78,7 +79,9 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     channels = stores.contents(scene.module).get("in_channels") if scene.module is not None else None
     if taken and taken[-1] == channels and channels != 1 and len(taken) <= 2 and plain > 2:
         more = ", ".join(["None"] * (plain - 1))
-        fixes.append(Fix(f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:", f"x = x[..., {more}]"))
+        fixes.append(
+            Fix(f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:", f"x = x[..., {more}]")
+        )
     elif len(taken) == plain - 1 and channels not in (None, 1):
         fixes.append(Fix(f"It needs all of {layout}, here with {channels} channels."))
     elif len(taken) == plain - 1:

@@ -81,6 +81,13 @@ def before(call: Call, inner: Call) -> list[tuple[str, Module | None, _Shape | N
 
 
 def _read(call: Call, inner: Call) -> Source:
+    if call.read is None:  # asked for by several
+        call.read = _made(call, inner)
+    found: Source = call.read
+    return found
+
+
+def _made(call: Call, inner: Call) -> Source:
     source = Source(call, inner)
     try:
         _sequence(source) if type(call.module) is nn.Sequential else _forward(source)
@@ -220,7 +227,8 @@ def _loop(source: Source, loop: ast.For, here: bool) -> None:
         and body.value.func.id == name and len(body.value.args) > 0 and isinstance(body.value.args[0],
             ast.Name) and isinstance(body.targets[0], ast.Name)
     )  # fmt: skip
-    if listed is None or not passing:
+    left = any(isinstance(node, (ast.Break, ast.Return)) for statement in loop.body for node in ast.walk(statement))
+    if listed is None or not passing or (left and not here):
         source.certain = False
         _forget(source, loop)
         return
@@ -235,7 +243,7 @@ def _loop(source: Source, loop: ast.For, here: bool) -> None:
             continue
         given = source.value()
         source.ran.append(Ran(calls.path_to(source.call.module, child) or type(child).__name__, child, taken, given))
-        source.names[target.id] = given
+        source.names[target.id] = given if len(loop.body) == 1 else source.value()  # what else stands there may change it
     if here or len(loop.body) > 1:
         _forget(source, loop)
 
@@ -243,7 +251,12 @@ def _loop(source: Source, loop: ast.For, here: bool) -> None:
 def _looped(loop: ast.For, owner: Module) -> tuple[Module | None, str]:
     """The list that a loop goes through, and its name for each member; also through ``enumerate``."""
     iterated, target = loop.iter, loop.target
-    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id == "enumerate" and len(iterated.args) == 1:
+    if (
+        isinstance(iterated, ast.Call)
+        and isinstance(iterated.func, ast.Name)
+        and iterated.func.id == "enumerate"
+        and len(iterated.args) == 1
+    ):
         iterated = iterated.args[0]
         target = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
     return _module(iterated, owner), target.id if isinstance(target, ast.Name) else ""

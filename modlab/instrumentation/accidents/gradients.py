@@ -137,10 +137,10 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
         key, thing = next(iter(carried.items()))
         cut = f"{key}.detach()" if issubclass(type(thing), Tensor) else f"tuple(one.detach() for one in {key})"
         fixes = [Fix(f"{key} is handed on from round to round, with its graph: cut it off after each.", f"{key} = {cut}")]
-    elif _backwards(scene) > 1:
-        fixes = [both, again]
     else:
-        fixes = [again, Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", "state = state.detach()"), both]
+        cut = next(iter(_kept(scene)), "state")
+        keep = Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", f"{cut} = {cut}.detach()")
+        fixes = [both, again, *([keep] if cut != "state" else [])] if _backwards(scene) > 1 else [again, keep, both]
     return Verdict(
         f"backward ran a second time through the same graph, from {name}: the first time freed it.",
         "Each forward pass makes a graph for one backward.", "", tuple((key, "handed on from round to round") for key in carried),
@@ -155,6 +155,17 @@ def _carried(scene: Scene) -> dict[str, Any]:
     named = {name: scene.user.names.get(name) for name in sources.carried(scene.user)}
     return {name: thing for name, thing in named.items() if any(
         issubclass(type(part), Tensor) and part.grad_fn is not None for part in (thing if type(thing) is tuple else (thing,)))}  # fmt: skip
+
+
+def _kept(scene: Scene) -> list[str]:
+    """The plain attributes of models that hold a graph from the last call."""
+    return [
+        f"{join(name, path)}.{key}"
+        for name, model in scene.models[:4]
+        for path, module in sources.walk(model)
+        for key, value in stores.contents(module).items()
+        if key not in stores.STANDARD and issubclass(type(value), Tensor) and value.grad_fn is not None
+    ]
 
 
 def _backwards(scene: Scene) -> int:

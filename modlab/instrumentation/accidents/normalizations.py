@@ -25,17 +25,17 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
 
 def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[int, ...]) -> tuple[Fix, ...]:
     fixes = []
-    if expected in taken[2:]:
+    if taken[2:].count(expected) == 1 and (len(taken) == 3 or taken[-1] == expected):
         place = taken.index(expected, 2)
         order = [i for i in range(len(taken)) if i != place]
         order.insert(1, place)
-        fixes.append(Fix(f"The {word}s stand in place {place}: put them into place 1.", f"x = x.permute({', '.join(map(str, order))})"))
+        fixes.append(Fix(f"If the {word}s stand in place {place}, put them into place 1:", f"x = x.permute({', '.join(map(str, order))})"))
     call = scene.failing
-    if call is not None and call.path is not None and not fixes:  # else the layer is right, and the order of the sizes is not
+    if call is not None and call.path is not None and not (fixes and len(taken) == 3):  # tokens: the layer is right, the order is not
         owner, line = advice.assignment(scene, call.path, advice.constructor(call.module, expected, given))
         if line:
             end = f", in {owner}" if owner else ""
-            fixes.append(Fix(f"Let {call.label} take {format.plural(given, word)}{end}:", line))
+            fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.label} take {format.plural(given, word)}{end}:", line))
     return tuple(fixes)
 
 
@@ -82,8 +82,8 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes: tuple[Fix, ...] = ()
     if len(expected) == 1 and given:
         fixes = _resized(scene, expected[0], given[0], "number", ())
-        if expected[0] in taken[:-1]:
-            place = taken.index(expected[0])
+        if expected[0] in taken[1:-1]:
+            place = taken.index(expected[0], 1)
             fixes = (Fix(f"The size {expected[0]} stands in place {place}: put it last.", f"x = x.transpose({place}, -1)"),)
             if place == 1 and len(taken) > 2:
                 fixes += (Fix("Or take the layer that normalises over channels where they stand:", f"nn.GroupNorm(1, {expected[0]})"),)

@@ -110,8 +110,8 @@ def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape, weight: 
         )  # fmt: skip
     if len(left) > 2 and expected == prod(left[1:]):
         return [Fix(f"Make each of the {left[0]} inputs one row of {expected} numbers first:", "x = torch.flatten(x, 1)")]
-    if len(left) > 2 and expected in left[:-1]:
-        place = left.index(expected)
+    if len(left) > 2 and expected in left[1:-1]:
+        place = left.index(expected, 1)
         fixes.append(Fix(f"The size {expected} stands in place {place}: put it last.", f"x = x.transpose({place}, -1)"))
     taken = shape_of(root.args[0]) if root.args else next((shape_of(v) for v in root.kwargs.values()), None)
     before = earlier.producer(scene, given)
@@ -248,13 +248,15 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
     fixes = []
     above = scene.calls[-2].module if len(scene.calls) > 1 else None
     owner, line = advice.renewed(scene, scene.failing, advice.constructor(scene.failing.module, expected, given))
-    if above is not None and advice.is_torchs(above) and not marks.category(type(above)) == "container":
+    if above is not None and advice.is_torchs(above) and marks.category(type(above)) != "container":
         cls = type(above).__name__  # one of torch's own blocks: its parts have their sizes from it
         fixes.append(Fix(f"All layers of a {cls} have the width that it was made with:", f"nn.{cls}(d_model={given}, nhead=...)"))
     elif line:
         fixes.append(Fix(f"Let {scene.subject} take {given}{_in(owner)}:", line))
-    if expected in taken[:-1]:
-        fixes.insert(0, Fix(f"The size {expected} stands in place {taken.index(expected)}: put it last."))
+    batch = 0 if stores.contents(scene.failing.module).get("batch_first") is True else 1
+    if expected in taken[:-1] and taken.index(expected) != batch:
+        fixes.insert(0, Fix(f"If the {expected} in place {taken.index(expected)} are meant, put them last:",
+            f"x = x.transpose({taken.index(expected)}, -1)"))  # fmt: skip
     return Verdict(
         f"{scene.subject} got {_numbers(given, taken)} and has weights for {expected}.",
         f"{scene.stopped}input {taken}.",
@@ -310,8 +312,13 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
 _R = (RuntimeError,)
 FAMILIES = (
     Family("product", _R, r"(?P<three>batch[12] must be a 3D tensor)|(?:self|mat2) must be a matrix", _not_a_matrix),
-    Family("product", _R, r"number of subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\) for "
-                          r"operand (\d+)", _letters),
+    Family(
+        "product",
+        _R,
+        r"number of subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\) for "
+        r"operand (\d+)",
+        _letters,
+    ),
     Family("product", _R, r"input has inconsistent input_size: got (?P<given>\d+) expected (?P<expected>\d+)", _declared),
     Family("product", _R, r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _matrices),
     Family("product", _R, r"Expected size for first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]", _batches),

@@ -106,7 +106,7 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
             fixes.append(Fix("Transposed it fits:", f"{names[1]}.T"))
         owned = _own_parameter(scene, pairs)
         if owned:
-            fixes.append(Fix(f"Or give {owned[0]} the size {owned[1]}."))
+            fixes.append(Fix(f"{'Or give' if fixes else 'Give'} {owned[0]} the size {owned[1]}."))
     look = ", ".join(f"{name if name.replace('.', '').isidentifier() else f'({name})'}.shape" for name in names)
     fixes.append(Fix("Sizes are compared from the right: equal, or one of them 1." + (" Look at both:" if look else ""),
         f"print({look})" if look else ""))  # fmt: skip

@@ -192,16 +192,15 @@ def _several(rows: list[ComparisonRecord], table: ComparisonTable, one: str, man
 
 def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool) -> Row:
     first = row.path == table.first and (row.differs or row.starts_here)
-    words = list(_doing(row, table))
     return Row(
         row.path, row.path.rpartition(".")[2] or ROOT, _kind(row), note=_note(row, first), symbol=row.category, mark=_mark(row, first),
         depth=row.path.count(".") + 1 if row.path else 0,
         cells=(
             Cell(_spread(row.left)), Cell(_spread(row.right)),
             Cell("rounding", share=0.02) if _near(row, table) else Cell(_distance(row), share=_share(row)),
-            Cell(_below(table) if _near(row, table) else _relative(row)), Cell("; ".join(words)),
+            Cell(_below(table) if _near(row, table) else _relative(row)), Cell("; ".join(_doing(row, table))),
         ),
-        details=tuple(_details(row, table, words)) if detailed else (),
+        details=tuple(_details(row, table)) if detailed else (),
     )  # fmt: skip
 
 
@@ -211,7 +210,7 @@ def _kind(row: ComparisonRecord) -> str:
 
 
 def _note(row: ComparisonRecord, first: bool) -> str:
-    parts = ["starts here"] if first else []
+    parts = ["first"] if first else []  # the column of names is narrow
     if any(one.startswith("eval") for one in row.draws):
         parts.append("random in eval mode")
     elif _names(row, "eval"):
@@ -239,7 +238,7 @@ def _mark(row: ComparisonRecord, first: bool) -> Mark:
 def _spread(stats: TensorStats | None) -> str:
     if stats is None or not stats.measured or not stats.finite:
         return ""
-    mean = stats.mean if abs(stats.mean) > 1e-5 * stats.std else 0.0  # what rounding left of a mean of 0
+    mean = stats.mean if abs(stats.mean) > 1e-3 * stats.std else 0.0  # next to the spread it is nothing, or what rounding left
     return f"{short(mean, 2)} ± {short(stats.std, 2)}"
 
 
@@ -306,8 +305,7 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
         yield "the difference starts here" if row.path == table.first else "a difference starts here too"
 
 
-def _details(row: ComparisonRecord, table: ComparisonTable, words: list[str]) -> Iterator[Block]:
-    yield Block(prose=_end("; ".join(words)) or "Nothing to be said.")
+def _details(row: ComparisonRecord, table: ComparisonTable) -> Iterator[Block]:
     values = tuple(
         ValuesRecord(f"{name}", stats) for name, stats in zip(table.sides, (row.left, row.right), strict=True) if stats is not None
     )
@@ -320,7 +318,7 @@ def _details(row: ComparisonRecord, table: ComparisonTable, words: list[str]) ->
         yield Block(
             "what moved, and was put back", head=("", "kind", "mode", "before", "after", "by up to"), rows=tuple(map(_move, row.moved))
         )
-    if row.runs and _is_modes(table):
+    if row.runs and _is_modes(table) and row.path != table.whole:  # those of the whole model stand below the table
         yield _runs("the six runs", row.runs)
     yield Block(code=f"comparison[{row.path!r}]")
 

@@ -10,7 +10,9 @@ from modlab.records.trace import Value
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Row, Sheet
 
 COLUMNS = (Column("what happened", "flow", width=300, grows=2, yields=0),)
-_OF_SHAPES = frozenset({"product", "attention", "convolution", "norm", "loss", "broadcast", "join", "view", "index"})  # where a box is what does not fit
+_OF_SHAPES = frozenset(
+    {"product", "attention", "convolution", "norm", "loss", "broadcast", "join", "view", "index"}
+)  # where a box is what does not fit
 _SHOWN = 4  # inputs in one row
 
 

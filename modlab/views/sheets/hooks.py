@@ -315,8 +315,19 @@ def _sentence(book: HookbookRecord) -> tuple[str, str]:
         return f"{title}: no hooks", f"{on}, and none for all modules."
     hooks, surprises = format.plural(len(book.rows), "hook"), _surprises(book)
     if not surprises:
-        return f"{title}: {hooks}", f"{_where(book)}."
+        return f"{title}: {hooks}", f"{_where(book)}{_seen(book)}."
     return f"{title}: {surprises[0]};", "; ".join((*surprises[1:], f"{hooks} {_where(book, without_kinds=True)}."))
+
+
+def _seen(book: HookbookRecord) -> str:
+    """That forward hooks do not get the input that was given, where pre-hooks stand before them."""
+    around = Around(book)
+    behind = [row for row in book.rows if not row.machinery and around.before(row)]
+    if not behind:
+        return ""
+    verb = "gets" if len(behind) == 1 else "get"
+    many = "the forward hook" if len(behind) == 1 else f"{len(behind):,} forward hooks"
+    return f"; {many} {verb} the input as pre-hooks have left it"
 
 
 def _surprises(book: HookbookRecord) -> list[str]:

@@ -43,8 +43,7 @@ def sheet(trace: TraceRecord) -> Sheet:
 
 def headline(trace: TraceRecord) -> tuple[str, str]:
     """What ended it, or how much of the model ran; then the most surprising facts."""
-    ran = {event.path for event in trace.events if event.kind == "module" and event.path is not None}
-    broken = innermost_error(trace.events)
+    broken = innermost_error(trace.events) if trace.error else None
     if broken is not None and trace.explanation[0]:
         return trace.explanation[0], f"{trace.explanation[1]} Everything before it is below.".lstrip()
     if broken is not None:
@@ -53,7 +52,7 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
         return f"{where} stopped{doing}: {broken.error}.", f"{_place(broken)}Everything before it is below." if broken.where else ""
     if trace.error:
         return f"{trace.title}: stopped by {trace.error}.", ""
-    strong = f"{trace.title}: {len(ran):,} of {format.plural(trace.modules, 'module')} ran"
+    strong = f"{trace.title}: {trace.called:,} of {format.plural(trace.modules, 'module')} ran"
     facts = list(_facts(trace))
     return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")
 

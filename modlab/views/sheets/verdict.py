@@ -99,14 +99,18 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
         ("tied now", [r for r in flags if r.path.endswith(".tied") and r.value_before == "to nothing"]),
     ):
         if its:
-            others = {r.value_before if r.value_after == "to nothing" else r.value_after for r in its}
-            other = f" {format.clean(others.pop())}" if len(others) == 1 else ""
+            ends = {r.value_before if r.value_after == "to nothing" else r.value_after for r in its}
+            other = f" {format.clean(ends.pop())}" if len(ends) == 1 else ""
             yield f"{_named([r.path.removesuffix('.tied') for r in its])} {'is' if len(its) == 1 else 'are'} {word}{other}"
+    for value, word in (("False", "no longer in the state_dict"), ("True", "in the state_dict now")):
+        its = [r.path.removesuffix(".persistent") for r in flags if r.path.endswith(".persistent") and r.value_after == value]
+        if its:
+            yield f"{_named(its)} {'is' if len(its) == 1 else 'are'} {word}"
     graphs = [r.path.removesuffix(".requires_grad") for r in flags if "grad_fn" in r.value_after]
     graphs = [path for path in graphs if kinds.get(path) == "buffer"]
     if graphs:
-        many = len(graphs) > 1
-        yield f"{_named(graphs)} {'are buffers' if many else 'is a buffer'} in the autograd graph now, which {'grow' if many else 'grows'} with every call"
+        what = "is a buffer" if len(graphs) == 1 else "are buffers"
+        yield f"{_named(graphs)} {what} in the autograd graph now, which grows with every call"
     yield from (f"{format.clean(r.path)} {r.note}" for r in diff.records if r.note.startswith("was ") and ", is a parameter" in r.note)
     others = replaced(diff)
     if others:
@@ -131,6 +135,10 @@ def _values(diff: DiffRecord) -> Iterator[str]:
         yield f"{_listed(alone)} by weight decay alone"
     elif decayed:
         yield f"{_listed(decayed)} in part by weight decay alone"
+    placed = [r for r in both if r.note.startswith(OBJECT)]
+    if placed:
+        old = placed[0].note.removeprefix(OBJECT).partition(";")[0]
+        yield f"{len(placed):,} of them changed places ({format.clean(placed[0].path)} was {format.clean(old)})"
     coasted = [r for r in both if "its gradient is zero" in r.note]
     if coasted:
         how = "by momentum and weight decay" if all("weight decay" in r.note for r in coasted) else "by momentum"

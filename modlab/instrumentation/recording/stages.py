@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch.nn import Module
 
 from modlab.compat import global_hooks
 from modlab.inspection import stores
+from modlab.instrumentation.taps import Taps
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward pre-hook", "forward hook", "full backward pre-hook", "backward hook"
 KINDS = {
@@ -27,7 +28,7 @@ class Observer(Protocol):
 
 
 class Stage:
-    """Stands in for one hook; gives everything on to it, and does nothing more once the trace has ended.
+    """Stands in for one hook, and passes for it: gives everything on, and does nothing more once the trace has ended.
 
     Attributes:
         original: the user's hook.
@@ -47,12 +48,20 @@ class Stage:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)
 
-    def __reduce__(self) -> Any:
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """That of the hook: torch's utilities look for theirs by it (``remove_weight_norm``)."""
+        return type(self.original)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
         """A model that is copied or saved in mid-trace has its own hooks."""
-        return _same, (self.original,)
+        return cast, (None, self.original)
 
 
-def _same(hook: Any) -> Any:
+def innermost(hook: Any) -> Any:
+    """The user's hook behind a stage, or behind several."""
+    while type(hook) is Stage:
+        hook = hook.original
     return hook
 
 
@@ -76,23 +85,33 @@ class Stages:
 
     def _wrap(self, name: str, store: dict[int, Any], everywhere: bool = False) -> None:
         for key, hook in list(store.items()):
+            if type(getattr(hook, "__self__", None)) is Taps:  # of another trace, around this one
+                continue
             stage = Stage(hook, KINDS[name], self._observer, everywhere)
             self._placed.append((store, key, stage))
             store[key] = stage
 
-    def close(self) -> None:
-        """Put back what is still there; a hook that was removed meanwhile stays removed."""
+    def close(self, modules: Iterable[Module]) -> None:
+        """Put back what is still there; a hook that was removed meanwhile stays removed.
+
+        A store that was put into a module's place meanwhile, with stages in it, is found too.
+        """
         for store, key, stage in reversed(self._placed):
             stage.observer = None
-            found = store.get(key)
-            if found is stage:
-                store[key] = innermost(stage)
+            if store.get(key) is stage:
+                store[key] = _active(stage)
+        if self._placed:
+            for module in modules:
+                for name in KINDS:
+                    store = stores.contents(module).get(name) or {}
+                    for key, hook in list(store.items()):
+                        if type(hook) is Stage:
+                            store[key] = _active(hook)
         self._placed = []
 
 
-def innermost(hook: Any) -> Any:
-    """The user's hook behind stages that have ended (of a trace that another one, now over, was opened in)."""
-    hook = hook.original
+def _active(hook: Any) -> Any:
+    """The hook, or the stage of a trace that still runs, behind stages that have ended."""
     while type(hook) is Stage and hook.observer is None:
         hook = hook.original
     return hook

@@ -9,11 +9,13 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import marks, stores
-from modlab.instrumentation.roster import is_fused, is_opaque, runs
+from modlab.instrumentation.recording.roster import is_fused, is_opaque, runs
 from modlab.records.trace import Uncalled
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.recorder import Recorder
+    from modlab.instrumentation.recording.recorder import Recorder
+
+NEVER = "never called in this trace"
 
 
 def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
@@ -38,7 +40,7 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         return f"called through .forward{_at(events[direct].where)}: its hooks were skipped"
     if stores.contents(module).get("_compiled_call_impl") is not None:
         return "compiled: whether it ran cannot be seen"
-    above = _above(recorder, path)
+    above = called_above(recorder, path)
     if above is not None:
         name, outer = above
         opaque = is_opaque(outer)
@@ -49,18 +51,18 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         if is_fused(outer):
             return f"{name} ran as one fused step, without calling its parts"
     for tensor_name, tensor in stores.named_tensors(module):
-        used = recorder.operations.used.get(id(tensor))
+        used = recorder.uses.taken.get(id(tensor))
         if used is not None:
             return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
-    return "not reached: the pass had stopped before" if error else "never called in this trace"
+    return "not reached: the pass had stopped before" if error else NEVER
 
 
-def _above(recorder: Recorder, path: str) -> tuple[str, Module] | None:
-    """The nearest module above that did run."""
+def called_above(recorder: Recorder, path: str) -> tuple[str, Module] | None:
+    """The nearest module above that did run, or that may have run without being seen; with its name."""
     while path:
         path = path.rpartition(".")[0]
         module = recorder.roster.modules[path]
-        if recorder.modules.times[id(module)]:
+        if recorder.modules.times[id(module)] or is_opaque(module):
             return path or "the model", module
     return None
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from modlab import format
-from modlab.compat import without_torch_function
-from modlab.instrumentation.calls import Call
+from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
+from modlab.instrumentation.recording.calls import Call
 from modlab.records.trace import Event
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -27,6 +27,7 @@ class Tape:
         last: by identity of a module its last call, for what comes after it has ended.
         remarks: what could not be seen, and why.
         failed: modlab itself was at fault; nothing is recorded any more, and the model runs on.
+        grad: whether autograd was on when the trace began.
     """
 
     def __init__(self) -> None:
@@ -35,13 +36,14 @@ class Tape:
         self.last: dict[int, Call] = {}
         self.remarks: list[str] = []
         self.failed = False
+        self.grad = torch.is_grad_enabled()
         self.lost = 0.0
         self._origin = perf_counter()
         self._thread = get_ident()
 
     def here(self) -> bool:
-        """Whether this is the thread that is traced."""
-        return get_ident() == self._thread
+        """Whether this is the thread that is traced, or one in which autograd works for it (it has one for each accelerator)."""
+        return get_ident() == self._thread or (graph_task() != -1 and any(call.kind == "backward" for call in self.stack))
 
     def aside(self) -> Aside:
         """A piece of modlab's own work: its time is not the model's, and an error in it is not the model's either."""
@@ -101,9 +103,9 @@ class Tape:
 
 
 class Aside:
-    """See `Tape.aside`; gives the time at which the model was interrupted."""
+    """See `Tape.aside`; gives the time at which the model was interrupted. No mode of the user's sees what is done inside."""
 
-    __slots__ = ("_begun", "_off", "_tape")
+    __slots__ = ("_begun", "_modes", "_off", "_tape")
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -112,9 +114,14 @@ class Aside:
         self._begun = perf_counter()
         self._off = without_torch_function()
         self._off.__enter__()
+        self._modes = without_modes() if dispatch_modes() else None
+        if self._modes is not None:
+            self._modes.__enter__()
         return self._begun - self._tape.lost
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        if self._modes is not None:
+            self._modes.__exit__(None, None, None)
         self._off.__exit__(None, None, None)
         if isinstance(error, Exception):
             self._tape.fail(error)

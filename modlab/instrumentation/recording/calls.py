@@ -9,8 +9,8 @@ class Call:
     """What becomes an `Event` when it has ended; the attributes that both have are explained there."""
 
     __slots__ = (
-        "bytes", "call", "category", "depth", "error", "fused", "grad", "index", "inner", "inputs", "kind", "marks", "memory", "module",
-        "name", "outputs", "parent", "path", "popped", "quiet", "seconds", "started", "times", "training", "versions", "where",
+        "bytes", "call", "category", "depth", "error", "frame", "fused", "grad", "index", "inner", "inputs", "kind", "marks", "memory",
+        "module", "name", "outputs", "parent", "path", "popped", "quiet", "seconds", "started", "times", "training", "versions", "where",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: str, path: str | None, name: str, parent: Call | None) -> None:
@@ -28,6 +28,7 @@ class Call:
         self.marks: list[str] = []
         self.module = 0  # the id of the module called
         self.quiet = False  # the functions inside are not told: they are torch's own way of doing what the module says
+        self.frame = 0  # the one that runs the module, by identity: what was interrupted is found by its absence
         self.fused = False  # its parts may run without being called
         self.popped = False  # functions are not seen inside, since seeing them would change what runs
         self.grad = True  # whether autograd was on

@@ -6,11 +6,11 @@ from typing import Any
 
 from torch.nn import Module
 
-from modlab.instrumentation.inputs import Copies
-from modlab.instrumentation.divergence import at_once
-from modlab.instrumentation.passes import Key
+from modlab.instrumentation.comparison.copies import Copies
+from modlab.instrumentation.comparison.divergence import at_once
+from modlab.instrumentation.comparison.passes import Key
+from modlab.instrumentation.comparison.shelf import Shelf, seen
 from modlab.instrumentation.randomness import Undo, states
-from modlab.instrumentation.shelf import Shelf, seen
 from modlab.instrumentation.values import leaves
 
 

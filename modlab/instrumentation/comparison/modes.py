@@ -20,15 +20,16 @@ from torch.nn.parameter import is_lazy
 
 from modlab.errors import LazyModelError, NotInitializedError
 from modlab.inspection import marks, stores
-from modlab.instrumentation.inputs import Copies, require_repeatable
-from modlab.instrumentation.divergence import Gap
-from modlab.instrumentation.juxtaposition import Juxtaposition
-from modlab.instrumentation.moves import moves
-from modlab.instrumentation.passes import Key, Pass, Probe, first_paths, hidden_reason
-from modlab.instrumentation.probes import Flips, may_act
+from modlab.instrumentation.comparison.copies import Copies, require_repeatable
+from modlab.instrumentation.comparison.divergence import Gap
+from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
+from modlab.instrumentation.comparison.moves import moves
+from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
+from modlab.instrumentation.comparison.probes import Flips, may_act
 from modlab.instrumentation.randomness import start_elsewhere, states
+from modlab.instrumentation.recording.roster import is_fused
 from modlab.instrumentation.restoration import Restoration
-from modlab.instrumentation.roster import is_fused
+from modlab.instrumentation.values import arguments
 from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 
@@ -102,6 +103,7 @@ class Experiment:
         self.passes: dict[tuple[str, str], Pass] = {}  # by mode, and "normal", "no_grad", "inference_mode", "again" or "other"
         self.moved: dict[int, list[Move]] = {}
         self.acting: set[str] = set()
+        self._switched: set[tuple[int, str]] = set()  # owners and names of what train() or eval() itself changed
         self.remarks: list[str] = []
         self._compiled = any(is_compiled(module) for _, module in self.places.values())
         if self._compiled:
@@ -114,6 +116,7 @@ class Experiment:
         self._put_back, self._restoration = states(), Restoration()
         try:
             self._restoration.add(self.model)
+            self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
             for mode in MODES:
                 self._of_mode(mode)
             pair = self._pair()
@@ -127,16 +130,27 @@ class Experiment:
 
     def _of_mode(self, mode: str) -> None:
         first = self._pass(mode, "normal")
-        for key, some in moves(self._restoration.changes(), mode).items():
+        changes = [change for change in self._restoration.changes() if (id(change.owner), change.name) not in self._switched]
+        for key, some in moves(changes, mode).items():
             self.moved.setdefault(key, []).extend(some)
         if self._pass(mode, "no_grad", reference=first).parts_from(first):
             self._pass(mode, "again", reference=first)
-        if first.drew or self._pass(mode, "inference_mode", reference=first, elsewhere=True).parts_from(first):
-            self._pass(mode, "inference_mode", reference=first)
-            other = self._pass(mode, "other", reference=first, elsewhere=True)
-            source = other.first_apart()
-            if source is not None and not first.drew and not self._differs(mode, "again", source):
-                first.draws[source].add("a generator that is put back")
+        mixed = None if first.drew else self._pass(mode, "inference_mode", reference=first, elsewhere=True)
+        if mixed is None or mixed.parts_from(first):
+            alone = self._pass(mode, "inference_mode", reference=first)
+            self._other_numbers(mode, first)
+            if mixed is not None and mixed.error and not alone.error:
+                self._tell(mode, mixed.error)
+
+    def _other_numbers(self, mode: str, first: Pass) -> None:
+        """The same with other random numbers: what differs depends on them."""
+        other = self._pass(mode, "other", reference=first, elsewhere=True)
+        source = other.first_apart()
+        if source is not None and not first.drew and not self._differs(mode, "again", source):
+            first.draws[source].add("a generator that is put back")
+
+    def _tell(self, mode: str, error: str) -> None:
+        self.remarks.append(f"A repeat in {mode} mode raised {error}: what is random there is not known for sure.")
 
     def _pass(
         self, mode: str, kind: str, *, reference: Pass | None = None, elsewhere: bool = False, probe: Probe | None = None
@@ -154,12 +168,16 @@ class Experiment:
         self._put_back()
         if elsewhere:
             start_elsewhere()
-        found = Pass(self.paths, reference=reference, probe=probe, stranger=self._restoration.add)
+            for one in self._restoration.generators.values():
+                one.start_elsewhere()
+        found = Pass(
+            self.paths, reference=reference, probe=probe, stranger=self._restoration.add, private=self._restoration.generators.values()
+        )
         first = reference is None and probe is None
         with autograd(kind if kind in GRADS else "normal"), quiet(not first), as_written(self._compiled):
             torch.clear_autocast_cache()  # copies of weights from a pass without autograd would have none for good
             try:
-                self.model.train() if mode == "train" else self.model.eval()
+                self._switch(mode, look=first)
                 copies = Copies(self._own)
                 args, kwargs = copies(self._args), copies(self._kwargs)
                 with found:
@@ -172,6 +190,14 @@ class Experiment:
         if probe is None:
             self.passes[mode, kind] = found
         return found
+
+    def _switch(self, mode: str, *, look: bool) -> None:
+        """``train()`` or ``eval()``; what a module's own version of them changes (merged weights, say), its forward does not."""
+        self.model.train() if mode == "train" else self.model.eval()
+        if look:
+            self._switched = set()
+            if any(_switches(module) for _, module in self.places.values()):
+                self._switched = {(id(change.owner), change.name) for change in self._restoration.changes()}
 
     def _pair(self) -> Juxtaposition:
         def noise(key: Key) -> float:
@@ -209,7 +235,7 @@ class Experiment:
         rows = tuple(self._row(key, path, module, pair) for key, (path, module) in self.places.items())
         for (mode, kind), one in self.passes.items():
             if one.error and kind not in GRADS:
-                self.remarks.append(f"A repeat in {mode} mode raised {one.error}: whether it is random there is not known.")
+                self._tell(mode, one.error)
         lost = self._restoration.lost()
         if lost:
             self.remarks.append(
@@ -282,9 +308,18 @@ class Experiment:
         """A module that runs as long as autograd records, and not without."""
         skipped = [grad for grad in GRADS[1:] if not self.passes[mode, grad].error and not self.passes[mode, grad].counts[path]]
         if skipped and self.passes[mode, "normal"].counts[path]:
-            fused = any(is_fused(module) for name, module in self.places.values() if name != path and path.startswith(f"{name}." if name else ""))
+            above = (module for name, module in self.places.values() if name != path and path.startswith(f"{name}." if name else ""))
+            fused = any(map(is_fused, above))
             when = f"in {mode} mode {'without autograd' if len(skipped) == 2 else f'under {skipped[0]}'}"
             yield f"a fused path skips it {when}" if fused else f"not called {when}"
+
+
+def _switches(module: Module) -> bool:
+    """Whether ``train()``, ``eval()`` or the flag is not what torch makes of it."""
+    held = object.__getattribute__(module, "__dict__")
+    return "training" not in held or any(
+        name in held or getattr(type(module), name, None) is not getattr(Module, name) for name in ("train", "eval")
+    )
 
 
 def _relative(one: Pass | None, key: Key) -> float:

@@ -5,16 +5,21 @@ from __future__ import annotations
 from torch.nn import Module
 
 from modlab.inspection import structure
-from modlab.instrumentation.calls import Call
+from modlab.instrumentation.recording.calls import Call
 
 
 class Folds:
-    """Of equal subtrees that are called inside one event, the first stands for all."""
+    """Of equal subtrees that are called inside one event, the first stands for all.
+
+    Attributes:
+        alike: by path of a module whose call was only counted, the event that stands for it.
+    """
 
     def __init__(self, model: Module) -> None:
         self._tree = structure.extract(model)
         self._first: dict[tuple[int, int], Call] = {}
         self._skipped, self._depth = 0, 0
+        self.alike: dict[str, int] = {}
 
     @property
     def skipping(self) -> bool:
@@ -27,9 +32,10 @@ class Folds:
             self._depth += module == self._skipped
             return True
         first = self._first.get(self._key(path, parent))
-        if first is None:
+        if first is None or path is None:
             return False
         first.times += 1
+        self.alike[path] = first.index
         self._skipped, self._depth = module, 1
         return True
 
@@ -43,6 +49,10 @@ class Folds:
             return False
         self._depth -= module == self._skipped
         return True
+
+    def abandon(self) -> None:
+        """A call that was only counted was interrupted, and will not end."""
+        self._depth = 0
 
     def _key(self, path: str | None, parent: Call | None) -> tuple[int, int]:
         found = None if path is None else self._tree.find(path)

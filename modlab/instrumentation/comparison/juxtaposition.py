@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from modlab.instrumentation.divergence import Distances, Gap, summed
-from modlab.instrumentation.passes import Call, Key, Pass
+from modlab.instrumentation.comparison.divergence import Distances, Gap, summed
+from modlab.instrumentation.comparison.passes import Call, Key, Pass
 
 GROWTH = 10
 """How many times as far apart as its inputs a module's outputs must be, to be where a difference starts, where rounding is
@@ -63,9 +63,7 @@ class Juxtaposition:
         earlier = None if other is None else self.left.calls.get((other, call.number))
         if earlier is None or not earlier.finished:
             return None
-        inputs, outputs = (
-            self._distances.between(*sides) for sides in ((earlier.inputs, call.inputs), (earlier.outputs, call.outputs))
-        )
+        inputs, outputs = (self._distances.between(*sides) for sides in ((earlier.inputs, call.inputs), (earlier.outputs, call.outputs)))
         self.inputs.setdefault(call.path, []).append(inputs)
         self.outputs.setdefault(call.path, []).append(outputs)
         if not outputs.coarse:

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-LIMIT = 200_000  # nodes
+LIMIT = 20_000  # nodes; torch 2.13 does not survive it when hundreds of thousands have been looked at and are freed
 
 
-def leaves_of(tensors: Iterable[Tensor]) -> frozenset[int]:
-    """The ids of the leaves that the gradient of `tensors` reaches."""
+def leaves_of(tensors: Iterable[Tensor]) -> frozenset[int] | None:
+    """The identities of the leaves that a gradient of `tensors` reaches; None if the graph is too large to be walked."""
     found: set[int] = set()
     seen: set[Any] = set()
     stack: list[Any] = []
@@ -20,13 +20,14 @@ def leaves_of(tensors: Iterable[Tensor]) -> frozenset[int]:
             stack.append(tensor.grad_fn)
         elif tensor.requires_grad:
             found.add(id(tensor))
-    while stack and len(seen) < LIMIT:
+    while stack:
         node = stack.pop()
         if node in seen:
             continue
+        if len(seen) >= LIMIT:
+            return None
         seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            found.add(id(leaf))
+        if type(node).__name__ == "AccumulateGrad":
+            found.add(id(node.variable))
         stack.extend(below for below, _ in node.next_functions if below is not None)
     return frozenset(found)

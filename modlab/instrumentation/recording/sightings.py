@@ -19,6 +19,7 @@ from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 
 WRITTEN = 64  # elements up to which a tensor's numbers are noted
+OWNED = 4096  # elements up to which a parameter or buffer is measured
 
 
 def version_of(tensor: Tensor) -> int:
@@ -39,12 +40,13 @@ class Sightings:
 
     Args:
         measured: whether values are measured, or shapes alone.
-        owned: the names of parameters and buffers by identity; their values are not measured (a state table does that).
+        owned: the names of parameters and buffers by identity; the values of large ones are not measured (a state table does that).
     """
 
     def __init__(self, measured: bool, owned: Mapping[int, str]) -> None:
         self.measured, self.owned = measured, owned
         self._met: dict[int, tuple[ref[Tensor], int, Value]] = {}  # by id: the tensor, its version then, what was said
+        self._numbers: dict[int, int] = {}  # of parameters and buffers
         self._count = 0
 
     def values(self, leaves: Iterable[Leaf]) -> tuple[Value, ...]:
@@ -79,20 +81,22 @@ class Sightings:
                 total += _bytes(thing)
         return total
 
-    def late_values(self, leaves: Iterable[Leaf]) -> tuple[Value, ...]:
-        """The same, of what was given before something ran and is seen only after it: what has changed since is not described."""
-        return tuple(self._late(*leaf) for leaf in leaves)
-
-    def _late(self, name: str, thing: Any, note: str) -> Value:
-        found = self._met.get(id(thing))
-        if found is None or not self.knows(thing) or version_of(thing) == found[1]:
-            return self._value(name, thing, note)
-        return replace(found[2], name=name, stats=None, numbers=None, note="changed in place before it could be measured")
-
     def _value(self, name: str, thing: Any, note: str) -> Value:
         if not issubclass(type(thing), Tensor):
             return Value(name, type(thing).__name__, text=said(thing), note=note)
-        return self._of_tensor(name, thing)
+        owner = self.owned.get(id(thing))
+        return self._of_tensor(name, thing) if owner is None else self._of_owned(name, thing, owner)
+
+    def _of_owned(self, name: str, tensor: Tensor, owner: str) -> Value:
+        """A parameter or buffer: held elsewhere, so without a weak reference, which ``torch.utils.swap_tensors`` would refuse."""
+        number = self._numbers.get(id(tensor))
+        if number is None:
+            self._count += 1
+            number = self._numbers[id(tensor)] = self._count
+        if torch.nn.parameter.is_lazy(tensor):
+            return Value(name, type(tensor).__name__, None, dtype_name(tensor), str(tensor.device), note=f"is {owner}, lazy")
+        small = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() <= OWNED
+        return self._describe(name, tensor, number, self.measured and small, f"is {owner}")
 
     def _of_tensor(self, name: str, tensor: Tensor) -> Value:
         found, version = self._met.get(id(tensor)), version_of(tensor)
@@ -106,21 +110,22 @@ class Sightings:
             return _renamed(known, name, tensor.requires_grad)
         else:
             number = found[2].number
-        value = self._describe(name, tensor, number)
+        value = self._describe(name, tensor, number, self.measured)
         self._met[id(tensor)] = ref(tensor), version, value
         return value
 
-    def _describe(self, name: str, tensor: Tensor, number: int) -> Value:
-        kind, owner = type(tensor).__name__, self.owned.get(id(tensor))
+    def _describe(self, name: str, tensor: Tensor, number: int, measured: bool, note: str = "") -> Value:
         stats = numbers = None
-        if owner is None and self.measured:
+        if measured:
             stats = self._measured(tensor)
-            if stats.measured and 0 < stats.count <= WRITTEN:
+            if not stats.measured:
+                note = note or stats.note
+            elif 0 < stats.count <= WRITTEN:
                 numbers, _ = layout(tensor, WRITTEN, WRITTEN)
         shape = sizes_of(tensor)[0] if stats is None else stats.shape
-        note = f"is {owner}" if owner is not None else stats.note if stats is not None and not stats.measured else ""
         return Value(
-            name, kind, shape, dtype_name(tensor), str(tensor.device), tensor.requires_grad, number, stats, numbers, "", note
+            name, type(tensor).__name__, shape, dtype_name(tensor), str(tensor.device), tensor.requires_grad, number, stats, numbers,
+            note=note,
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import Module, MultiheadAttention
 
 from modlab.inspection import marks, stores
-from modlab.instrumentation.divergence import Gap, at_once, summed
-from modlab.instrumentation.randomness import Meter
-from modlab.instrumentation.shelf import Kept, Shelf, seen
+from modlab.instrumentation.comparison.divergence import Gap, at_once, summed
+from modlab.instrumentation.comparison.shelf import Kept, Shelf, seen
+from modlab.instrumentation.randomness import Meter, Private
 from modlab.instrumentation.taps import Taps
 from modlab.instrumentation.values import arguments, leaves
 from modlab.records.structure import ROOT
@@ -84,11 +84,12 @@ class Pass:
             take and give is kept and measured, and who draws from Python's and numpy's generators is noted too.
         probe: is told of each call.
         stranger: is told of modules that are not in `paths`, before they run.
+        private: generators of the model's own.
     """
 
     def __init__(
         self, paths: dict[int, str], *, reference: Pass | None = None, probe: Probe | None = None,
-        stranger: Callable[[Module], None] | None = None,
+        stranger: Callable[[Module], None] | None = None, private: Iterable[Private] = (),
     ) -> None:  # fmt: skip
         self.calls: dict[Key, Call] = {}
         self.ended: list[Call] = []  # calls that came to their end, in that order
@@ -98,14 +99,14 @@ class Pass:
         self.stats: dict[str, TensorStats] = {}
         self.shelf, self.error = Shelf() if reference is None and probe is None else None, ""
         self._paths, self._reference, self._probe, self._stranger = paths, reference, probe, stranger
-        self._busy = False
+        self._busy, self._private = False, private
         self._stack: list[Call | Stranger] = []
         self._owners: list[tuple[int, str]] = []  # id of each running module, and the path that draws are put to
         self._trouble: BaseException | None = None
         self._taps = Taps(self._enter, self._leave)
 
     def __enter__(self) -> None:
-        self._meter = Meter(thorough=self.shelf is not None)
+        self._meter = Meter(thorough=self.shelf is not None, private=self._private)
         self._taps.open()
 
     def __exit__(self, *_: object) -> None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from modlab import format
 from modlab.inspection.callables import describe
-from modlab.instrumentation.calls import Call
-from modlab.instrumentation.folds import Folds
-from modlab.instrumentation.keeping import copied
-from modlab.instrumentation.roster import Roster
-from modlab.instrumentation.sightings import Sightings, versions_of
-from modlab.instrumentation.stages import BACKWARD, FORWARD, FORWARD_PRE, Stage
-from modlab.instrumentation.tape import Tape
+from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.folds import Folds
+from modlab.instrumentation.recording.keeping import comparable, copied, distance
+from modlab.instrumentation.recording.roster import Roster
+from modlab.instrumentation.recording.sightings import Sightings, versions_of
+from modlab.instrumentation.recording.stages import BACKWARD, FORWARD, FORWARD_PRE, Stage, innermost
+from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
 _SUBJECTS = {FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input"}
+_Copies = list[Tensor | None]
 
 
 class HookRuns:
@@ -32,7 +32,7 @@ class HookRuns:
         """Run a hook."""
         call = None
         subject: list[Leaf] = []
-        before: list[Tensor | None] = []
+        before: _Copies = []
         if self._tape.here() and not self._tape.failed and not (self._folds is not None and self._folds.skipping):
             with self._tape.aside() as now:
                 call = self._begin(stage, args, now)
@@ -50,7 +50,7 @@ class HookRuns:
             self._tape.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
             call.outputs = self._sightings.values(after)
-            call.marks.append(self._doing(call, stage, subject, before, after, result is None))
+            call.marks.append(_doing(call, _SUBJECTS.get(stage.kind, "the gradient of the output"), subject, before, after, result is None))
         return result
 
     def _begin(self, stage: Stage, args: tuple[Any, ...], now: float) -> Call:
@@ -58,7 +58,7 @@ class HookRuns:
         parent = self._tape.top
         if stage.kind == FORWARD:  # they run when the call has ended
             parent = self._tape.last.get(module, parent)
-        described = describe(stage.original)
+        described = describe(innermost(stage))
         call = self._tape.begin("hook", self._roster.paths.get(module), described.function, now, parent)
         call.where = described.where
         call.marks.append(f"global {stage.kind}" if stage.everywhere else stage.kind)
@@ -66,16 +66,26 @@ class HookRuns:
             call.marks.append(f"put there by {described.machinery}")
         return call
 
-    def _doing(self, call: Call, stage: Stage, subject: list[Leaf], before: list[Tensor | None], after: list[Leaf], silent: bool) -> str:
-        """What the hook did to what it could change, in words."""
-        what = _SUBJECTS.get(stage.kind, "the gradient of the output")
-        if silent:
-            if versions_of(after) == call.versions:
-                return "changes nothing"
-            return f"changes {what} in place{_by_how_much(before, after)}"
-        if [id(thing) for _, thing, _ in subject] == [id(thing) for _, thing, _ in after]:
-            return f"gives {what} back as it was" if versions_of(after) == call.versions else f"changes {what} in place"
-        return f"changes {what}{_by_how_much(before, after)}"
+
+def _doing(call: Call, what: str, subject: list[Leaf], before: _Copies, after: list[Leaf], silent: bool) -> str:
+    """What a hook did to what it could change, in words."""
+    odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
+    if odd:
+        return f"puts {'an' if odd[0] in 'aeiouAEIOU' else 'a'} {odd} in the place of {what}"
+    same = [id(thing) for _, thing, _ in subject] == [id(thing) for _, thing, _ in after]
+    far = _far(before, after)
+    how = f" by up to {format.number(far)}" if far else ""
+    if not same:
+        return f"changes {what} in place: it puts others there{how}" if silent else f"changes {what}{how}"
+    if versions_of(after) != call.versions or far:
+        return f"changes {what} in place{how}"
+    if -1 in call.versions and far is None:
+        return "whether it changes something in place cannot be seen under inference_mode"
+    return "changes nothing" if silent else f"gives {what} back as it was"
+
+
+def _is_odd(old: Any, new: Any) -> bool:
+    return issubclass(type(old), Tensor) and not issubclass(type(new), Tensor)
 
 
 def _subject(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
@@ -99,22 +109,19 @@ def _returned(stage: Stage, args: tuple[Any, ...], result: Any) -> list[Leaf]:
         return list(leaves(result, {FORWARD: "output", BACKWARD: "grad_input"}.get(stage.kind, "grad_output")))
     names = argument_names(type(args[0]))
     if len(args) > 2 and isinstance(result, tuple) and len(result) == 2:  # one that takes keyword arguments gives both back
-        return list(arguments(names, result[0], result[1]))
+        positional = result[0] if isinstance(result[0], tuple) else (result[0],)
+        return list(arguments(names, positional, result[1] if isinstance(result[1], dict) else None))
     return list(arguments(names, result if isinstance(result, tuple) else (result,)))
 
 
 def _copy(thing: Any) -> Tensor | None:
-    if not issubclass(type(thing), Tensor) or thing.layout is not torch.strided or thing.is_nested or thing.numel() > COPIED:
-        return None
-    return copied(thing)
+    return copied(thing) if comparable(thing, COPIED) else None
 
 
-def _by_how_much(before: list[Tensor | None], after: list[Leaf]) -> str:
-    """The largest difference, where old and new can be compared."""
+def _far(before: _Copies, after: list[Leaf]) -> float | None:
+    """The largest difference; None where nothing can be compared."""
     found = []
     for old, (_, new, _) in zip(before, after, strict=False):
-        if old is None or not issubclass(type(new), Tensor) or new.shape != old.shape or not old.numel() or old.is_meta:
-            continue
-        with torch.no_grad():
-            found.append((new.detach().to(torch.float64) - old.to(torch.float64)).abs().max().item())
-    return f" by up to {format.number(max(found))}" if found else ""
+        if old is not None and comparable(new, COPIED) and new.shape == old.shape and new.device == old.device:
+            found.append(distance(old, new))
+    return max(found) if found else None

@@ -7,24 +7,27 @@ hook; no tensor is kept; what fails in modlab ends the recording and not the run
 from __future__ import annotations
 
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
+import torch
 from torch.nn import Module
 
-from modlab.instrumentation import reasons
-from modlab.instrumentation.absence import uncalled
-from modlab.instrumentation.backward import Backward
-from modlab.instrumentation.folds import Folds
-from modlab.instrumentation.functions import Functions
-from modlab.instrumentation.gradients import Gradients
-from modlab.instrumentation.hookruns import HookRuns
-from modlab.instrumentation.modules import ModuleCalls
-from modlab.instrumentation.operations import Operations
+from modlab.compat import without_torch_function
 from modlab.instrumentation.postmortem import explain
-from modlab.instrumentation.roster import Roster, runs
-from modlab.instrumentation.sightings import Sightings
-from modlab.instrumentation.stages import Stages
-from modlab.instrumentation.steps import Steps
-from modlab.instrumentation.tape import Tape, one_line
+from modlab.instrumentation.recording import reasons
+from modlab.instrumentation.recording.absence import uncalled
+from modlab.instrumentation.recording.backward import Backward
+from modlab.instrumentation.recording.folds import Folds
+from modlab.instrumentation.recording.gradients import Gradients
+from modlab.instrumentation.recording.hookruns import HookRuns
+from modlab.instrumentation.recording.modules import ModuleCalls
+from modlab.instrumentation.recording.operations import Operations
+from modlab.instrumentation.recording.roster import Roster, runs
+from modlab.instrumentation.recording.sightings import Sightings
+from modlab.instrumentation.recording.stages import Stages
+from modlab.instrumentation.recording.steps import Steps
+from modlab.instrumentation.recording.tape import Tape, one_line
+from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.taps import Taps
 from modlab.records.trace import Reason, TraceRecord, Uncalled
 
@@ -39,48 +42,63 @@ class Recorder:
         keep: patterns of paths, whose outputs are kept.
         values: whether values are measured.
         fold: whether equal calls are recorded once.
+        follow: whether the gradients of outputs are waited for: not where the trace ends before a backward pass can begin.
     """
 
-    def __init__(self, model: Module, *, keep: tuple[str, ...] = (), values: bool = True, fold: bool = False) -> None:
+    def __init__(self, model: Module, *, keep: tuple[str, ...] = (), values: bool = True, fold: bool = False, follow: bool = True) -> None:
         self.title, self.measured = type(model).__name__, values
         self.tape = tape = Tape()
-        self.roster = Roster(model)
-        sightings = Sightings(values, self.roster.names)
-        folds = Folds(model) if fold else None
-        self.backward = Backward(tape, self.roster, sightings)
-        self.operations = Operations(tape, self.roster, sightings, self.backward, folds)
-        self._functions = Functions(self.operations.run)
+        with without_torch_function():
+            self.roster = Roster(model)
+            sightings = Sightings(values, self.roster.names)
+            self.folds = Folds(model) if fold else None
+            self.backward = Backward(self.roster, sightings)
+        self.uses = Uses(self.roster)
+        self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds)
+        functions = self.operations.mode
         self._gradients = Gradients(tape, sightings)
-        self.modules = ModuleCalls(tape, self.roster, sightings, self._functions, self._gradients, folds, keep)
-        self._steps = Steps(tape, self.roster, sightings, self._functions)
-        self._stages = Stages(HookRuns(tape, self.roster, sightings, folds))
-        self._taps = Taps(self.modules.enter, self.modules.leave)
+        self.modules = ModuleCalls(tape, self.roster, sightings, functions, self._gradients, self.uses, self.folds, keep, follow)
+        self._steps = Steps(tape, self.roster, sightings, functions)
+        self._stages = Stages(HookRuns(tape, self.roster, sightings, self.folds))
+        self._taps = Taps(self.modules.enter, self.modules.leave, tape.here)
+        self.blind = False  # to functions
+
+    def unknown(self, patterns: tuple[str, ...]) -> list[str]:
+        """Those patterns that fit no module."""
+        return [pattern for pattern in patterns if not any(fnmatchcase(path, pattern) for path in self.roster.modules)]
 
     def open(self) -> None:
         """Begin to see."""
         compiled = self.roster.compiled()
+        self.blind = bool(compiled)
         if compiled:
             self.tape.remark(
                 f"{_listed(compiled)} compiled: what runs inside cannot be seen, and functions between modules are not shown, "
                 "since to look at them would make torch compile anew"
             )
+        if self.roster.distributed() and torch.distributed.is_available() and torch.distributed.is_initialized():
+            ranks = torch.distributed.get_world_size()
+            if ranks > 1:
+                self.tape.remark(f"this is rank {torch.distributed.get_rank()} of {ranks}: what the others do is not seen")
         self._stages.open(module for path, module in self.roster.modules.items() if not _inside(path, compiled))
         self._steps.open()
         self._taps.open()
         if not compiled:
-            self._functions.resume()
+            self.operations.mode.resume()
 
     def close(self, error: BaseException | None = None) -> TraceRecord:
         """Stop, leave everything as it was, and let go of the model."""
-        self._functions.close()
+        self.operations.mode.close()
         self._taps.close()
         self._steps.close()
-        self._stages.close()
-        self._gradients.close()
+        with self.tape.aside():
+            self._stages.close(self.roster.modules.values())
+        with self.tape.aside():
+            self._gradients.close()
         if self.tape.stack:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
         with self.tape.aside():
-            self.backward.settle()
+            self.backward.settle(self._gradients.seen)
         record = self.record("" if error is None else one_line(error))
         return record if error is None else _explained(record, error)
 
@@ -90,9 +108,10 @@ class Recorder:
         why: tuple[Reason, ...] = ()
         with self.tape.aside():
             absent, why = tuple(uncalled(self, error)), tuple(reasons.of_parameters(self))
+        able = [module for module in self.roster.modules.values() if runs(module)]
         return TraceRecord(
             self.title,
-            sum(map(runs, self.roster.modules.values())),
+            len(able),
             self.tape.events(),
             absent,
             why,
@@ -100,6 +119,8 @@ class Recorder:
             error,
             self.measured,
             self.tape.lost,
+            called=sum(self.modules.times[id(module)] > 0 for module in able),
+            alike=tuple(self.folds.alike.items()) if self.folds is not None else (),
         )
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from modlab import format
-from modlab.instrumentation import callers
-from modlab.instrumentation.functions import Functions
-from modlab.instrumentation.keeping import copied
-from modlab.instrumentation.roster import Roster
-from modlab.instrumentation.sightings import Sightings, version_of
-from modlab.instrumentation.tape import Tape
+from modlab.instrumentation.recording import callers
+from modlab.instrumentation.recording.functions import Functions
+from modlab.instrumentation.recording.keeping import comparable, copied, distance
+from modlab.instrumentation.recording.roster import Roster
+from modlab.instrumentation.recording.sightings import Sightings, version_of
+from modlab.instrumentation.recording.tape import Tape
 from modlab.records.trace import Value
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
+
+_State = dict[str, tuple[int, Tensor | None]]
 
 
 class Steps:
@@ -26,7 +27,7 @@ class Steps:
 
     def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, functions: Functions) -> None:
         self._tape, self._roster, self._sightings, self._functions = tape, roster, sightings, functions
-        self._before: dict[str, tuple[int, Tensor | None]] = {}
+        self._before: dict[int, _State] = {}  # by event: an optimizer may call another one
         self._handles: list[RemovableHandle] = []
 
     def open(self) -> None:
@@ -44,38 +45,33 @@ class Steps:
             return
         with self._tape.aside() as now:
             call = self._tape.begin("step", None, type(optimizer).__name__, now)
-            call.where = callers.line()
-            self._before = {one.path: (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
+            call.module, call.where, call.frame = id(optimizer), callers.look(0).where, callers.caller_of_hook()
+            self._before[call.index] = {one.path: (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
             call.popped = self._functions.pause()
 
     def _ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        call = self._tape.innermost("step") if self._tape.here() else None
+        call = self._tape.innermost("step", id(optimizer)) if self._tape.here() else None
         if call is None or self._tape.failed:
             return
         with self._tape.aside() as now:
             self._tape.end(call, now)
             if call.popped:
                 self._functions.resume()
-            moved = [self._moved(one.path, one.tensor) for one in self._roster.parameters]
+            before = self._before.pop(call.index)
+            moved = [self._moved(one.path, one.tensor, *before[one.path]) for one in self._roster.parameters if one.path in before]
             call.outputs = tuple(value for value in moved if value is not None)
             call.marks.append(f"moves {len(call.outputs):,} of {format.plural(len(moved), 'parameter')}")
-            self._before = {}
 
-    def _moved(self, path: str, tensor: Tensor) -> Value | None:
-        version, copy = self._before[path]
+    def _moved(self, path: str, tensor: Tensor, version: int, copy: Tensor | None) -> Value | None:
         if version_of(tensor) == version:
             return None
         note = "moved"
-        if copy is not None:
-            with torch.no_grad():
-                far = (tensor.detach() - copy).abs().max()
-            note = f"moved by up to {format.number(far.item())}" if far else "written, and the same as before"
+        if copy is not None and copy.shape == tensor.shape:
+            far = distance(copy, tensor)
+            note = f"moved by up to {format.number(far)}" if far else "written, and the same as before"
         (value,) = self._sightings.values([(path, tensor, "")])
         return Value(path, value.kind, value.shape, value.dtype, value.device, value.requires_grad, value.number, note=note)
 
 
 def _copy(tensor: Tensor) -> Tensor | None:
-    plain = tensor.layout is torch.strided and not tensor.is_nested and not torch.nn.parameter.is_lazy(tensor)
-    if not plain or tensor.device.type != "cpu" or not 0 < tensor.numel() <= SMALL or not tensor.is_floating_point():
-        return None
-    return copied(tensor)
+    return copied(tensor) if comparable(tensor, SMALL) and tensor.is_cpu and tensor.is_floating_point() else None

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from modlab.instrumentation import callers, functions
-from modlab.instrumentation.backward import Backward
-from modlab.instrumentation.calls import Call
-from modlab.instrumentation.folds import Folds
-from modlab.instrumentation.graph import leaves_of
-from modlab.instrumentation.roster import Roster
-from modlab.instrumentation.sightings import Sightings, versions_of
-from modlab.instrumentation.tape import Tape
+from modlab.instrumentation.recording import callers, functions
+from modlab.instrumentation.recording.backward import Backward
+from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.folds import Folds
+from modlab.instrumentation.recording.functions import Functions
+from modlab.instrumentation.recording.graph import leaves_of
+from modlab.instrumentation.recording.roster import Roster
+from modlab.instrumentation.recording.sightings import Sightings, versions_of
+from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
 
 LEAVING = 64  # events at which something left the graph, of which it is found out what that was computed from
 _INNER = ("backward", "step", "function")
 
 
+class Leaving(NamedTuple):
+    """Something left the graph: in which event, what it had been computed from, and how."""
+
+    event: int
+    sources: frozenset[int]
+    how: str  # "detached", "no_grad", "number" (a plain one), "whole" (numbers that carry no gradient)
+
+
 class Operations:
     """Records functions that have to do with the model's tensors.
 
     Attributes:
-        used: by identity of a parameter, the first event that took it.
-        left: events at which something left the graph, with the identities of the leaves it had been computed from.
+        left: where something left the graph.
         direct: by identity of a module whose ``forward`` was called past it, the event that shows it.
     """
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, backward: Backward, folds: Folds | None) -> None:
-        self._tape, self._roster, self._sightings, self._backward, self._folds = tape, roster, sightings, backward, folds
-        self.used: dict[int, int] = {}
-        self.left: list[tuple[int, frozenset[int]]] = []
+    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None) -> None:
+        self._tape, self._roster, self._sightings, self._uses = tape, roster, sightings, uses
+        self._backward, self._folds = backward, folds
+        self.mode = Functions(self.run)
+        self.left: list[Leaving] = []
         self.direct: dict[int, int] = {}
 
     def run(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -48,6 +58,8 @@ class Operations:
             output = func(*args, **kwargs)
         except BaseException as error:
             self._tape.end(call, self._tape.now(), error)
+            if call.kind == "backward":
+                self._backward.raised = call.index
             raise
         with self._tape.aside() as now:
             self._tape.end(call, now)
@@ -64,33 +76,32 @@ class Operations:
         return top is not None and (top.quiet or top.kind in _INNER)
 
     def _begin(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any], now: float) -> tuple[Call, list[Leaf]] | None:
-        name = functions.name_of(func)
-        if not name or callers.by_torch_itself():
+        name, top = functions.name_of(func), self._tape.top
+        caller = callers.look(0 if top is None else top.module)
+        if caller.fused:  # called past its module, which would have made room for it
+            self.mode.silence(top)
+            return None
+        if not name or caller.by_torch or caller.in_function:
             return None
         given = list(arguments((), args, kwargs))
         tensors = _tensors(given)
-        top = self._tape.top
         if name in functions.TAKEN_OUT and not any(tensor.requires_grad for tensor in tensors):
             return None
         if top is None and not any(tensor.requires_grad or self._sightings.knows(tensor) for tensor in tensors):
             return None  # outside of the model, and with nothing of it
         backward = name in functions.BACKWARD
         call = self._tape.begin("backward" if backward else "function", None if top is None or backward else top.path, name, now)
-        call.inputs, call.versions, call.where = self._sightings.values(given), versions_of(given), callers.line()
-        for tensor in tensors:
-            if id(tensor) in self._roster.names:
-                self.used.setdefault(id(tensor), call.index)
-        self._note_direct(call, 0 if top is None else top.module)
+        call.inputs, call.versions, call.where = self._sightings.values(given), versions_of(given), caller.where
+        self._uses.by_function(call, args, kwargs)
+        if caller.direct is not None and id(caller.direct) in self._roster.paths:
+            self.direct.setdefault(id(caller.direct), call.index)
+            call.path = self._roster.paths[id(caller.direct)]
+            call.marks.append("in a .forward that was called past its module: no hook ran")
         if backward:
             self._backward.begins()
+        if name in functions.CUT_IN_PLACE:
+            self._leave(call, [tensor for tensor in tensors if tensor.requires_grad], "detached")
         return call, given
-
-    def _note_direct(self, call: Call, current: int) -> None:
-        module = callers.direct_call(current)
-        if module is not None and id(module) in self._roster.paths:
-            self.direct.setdefault(id(module), call.index)
-            call.path = self._roster.paths[id(module)]
-            call.marks.append("in a .forward that was called past its module: no hook ran")
 
     def _finish(self, call: Call, before: list[Leaf], after: list[Leaf]) -> None:
         changed = versions_of(before) != call.versions
@@ -109,11 +120,24 @@ class Operations:
         attached = [tensor for tensor in before if tensor.requires_grad]
         if not attached or call.name.endswith(functions.UNRELATED) or any(tensor.requires_grad for tensor in after):
             return
-        if after and not any(tensor.is_floating_point() or tensor.is_complex() for tensor in after):
-            return  # whole numbers and truths never had a gradient
-        call.marks.append("leaves the graph" if call.grad else "leaves the graph, under no_grad")
+        if not call.grad:
+            above = self._tape.top
+            if self._tape.grad if above is None else above.grad:  # else all of it is under no_grad, and that is said there
+                self._leave(call, attached, "no_grad")
+        elif not after:
+            self._leave(call, attached, "number")
+        elif any(tensor.is_floating_point() or tensor.is_complex() for tensor in after):
+            self._leave(call, attached, "detached")
+        else:
+            self._leave(call, attached, "whole")
+
+    def _leave(self, call: Call, attached: list[Tensor], how: str) -> None:
+        if how != "whole":  # whole numbers and truths never had a gradient: nothing is wrong with them
+            call.marks.append("leaves the graph, under no_grad" if how == "no_grad" else "leaves the graph")
         if len(self.left) < LEAVING:
-            self.left.append((call.index, leaves_of(attached)))
+            sources = leaves_of(attached)
+            if sources is not None:
+                self.left.append(Leaving(call.index, sources, how))
 
 
 def _tensors(given: list[Leaf]) -> list[Tensor]:

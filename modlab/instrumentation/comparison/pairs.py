@@ -14,13 +14,14 @@ from torch.nn import Module
 
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
-from modlab.instrumentation.inputs import Change, Copies, require_repeatable
-from modlab.instrumentation.juxtaposition import Juxtaposition
-from modlab.instrumentation.modes import measured, quiet, require_ready
-from modlab.instrumentation.passes import Key, Pass, first_paths, hidden_reason
-from modlab.instrumentation.probes import may_act
+from modlab.instrumentation.comparison.copies import Change, Copies, require_repeatable
+from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
+from modlab.instrumentation.comparison.modes import measured, quiet, require_ready
+from modlab.instrumentation.comparison.passes import Key, Pass, first_paths, hidden_reason
+from modlab.instrumentation.comparison.probes import may_act
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.values import arguments
 from modlab.records.comparison import ComparisonRecord, ComparisonTable, RunRecord
 from modlab.records.structure import ROOT
 
@@ -59,6 +60,7 @@ class Trial:
         try:
             for model in self._models:
                 self._restoration.add(model)
+            self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
             left = self._pass(0)
             again = self._pass(0, reference=left)
             right = self._right()
@@ -74,7 +76,7 @@ class Trial:
         self._restoration.renew()
         self._put_back()
         paths = {key: path for key, (path, _) in self.places[side].items()}
-        found = Pass(paths, reference=reference, stranger=self._restoration.add)
+        found = Pass(paths, reference=reference, stranger=self._restoration.add, private=self._restoration.generators.values())
         copies = Copies(self._own, change)
         args, kwargs = copies(self._args), copies(self._kwargs)
         with quiet(reference is not None), found:

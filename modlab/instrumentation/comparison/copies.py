@@ -13,6 +13,7 @@ from torch import Tensor
 from modlab.compat import without_modes
 from modlab.errors import UnrepeatableInputError
 from modlab.inspection import stores
+from modlab.instrumentation.randomness import is_private
 from modlab.instrumentation.values import arguments
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -73,7 +74,7 @@ class Copies:
             return {key: self(part, depth - 1) for key, part in thing.items()}
         if dataclasses.is_dataclass(cls) and not issubclass(cls, Mapping):
             return self._dataclass(thing, depth)
-        return self._anything(thing)
+        return thing if is_private(thing) else self._anything(thing)  # its state is put back instead
 
     def _dataclass(self, thing: Any, depth: int) -> Any:
         try:

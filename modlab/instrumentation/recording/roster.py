@@ -12,10 +12,11 @@ from torch.nn import Module
 from modlab.inspection import stores
 
 _FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 
 class Owned(NamedTuple):
-    """A parameter or buffer, the module that owns it first, and its dotted name."""
+    """A parameter, the module that owns it first, and its dotted name."""
 
     path: str
     tensor: Tensor
@@ -26,15 +27,17 @@ class Roster:
     """The modules of a model in the order of ``named_modules()``, each under its first name. Holds them all."""
 
     def __init__(self, model: Module) -> None:
-        self.model = model
         self.modules: dict[str, Module] = {}
         self.paths: dict[int, str] = {}
         self.parameters: list[Owned] = []
         self.names: dict[int, str] = {}  # of parameters and buffers
-        for path, module in _walk(model):
-            self.modules[path] = module
-            self.paths[id(module)] = path
-            held = stores.contents(module)
+        self._adopt("", model)
+
+    def _adopt(self, start: str, module: Module) -> None:
+        for path, one in _walk(start, module, self.paths):
+            self.modules[path] = one
+            self.paths[id(one)] = path
+            held = stores.contents(one)
             for store in ("_parameters", "_buffers"):
                 for name, tensor in (held.get(store) or {}).items():
                     if tensor is None or id(tensor) in self.names:
@@ -42,20 +45,34 @@ class Roster:
                     full = f"{path}.{name}" if path else name
                     self.names[id(tensor)] = full
                     if store == "_parameters":
-                        self.parameters.append(Owned(full, tensor, module))
+                        self.parameters.append(Owned(full, tensor, one))
+
+    def path_of(self, module: Module, above: str | None) -> str | None:
+        """Its path; one that was registered since, in the module at `above` that is running, joins the others."""
+        found = self.paths.get(id(module))
+        if found is None and above is not None:
+            for name, child in stores.named_children(self.modules[above]):
+                if child is module:
+                    self._adopt(f"{above}.{name}" if above else name, module)
+                    return self.paths.get(id(module))
+        return found
 
     def compiled(self) -> list[str]:
         """The paths of modules that a compiler has taken over."""
         return [path for path, module in self.modules.items() if is_compiled(module)]
 
+    def distributed(self) -> bool:
+        """Whether parts of it run in other processes too."""
+        return any(base.__name__ in _DISTRIBUTED for module in self.modules.values() for base in type(module).__mro__)
 
-def _walk(root: Module) -> Iterator[tuple[str, Module]]:
+
+def _walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str, Module]]:
     """Each module once, parents first."""
     seen: set[int] = set()
-    stack = [("", root)]
+    stack = [(start, root)]
     while stack:
         path, module = stack.pop()
-        if id(module) in seen:
+        if id(module) in seen or id(module) in known:
             continue
         seen.add(id(module))
         yield path, module

@@ -14,15 +14,16 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import graph_task
 from modlab.inspection import entries, marks, stores
-from modlab.instrumentation import callers, roster
-from modlab.instrumentation.calls import Call
-from modlab.instrumentation.folds import Folds
-from modlab.instrumentation.functions import Functions
-from modlab.instrumentation.gradients import Gradients
-from modlab.instrumentation.keeping import detached
-from modlab.instrumentation.roster import Roster
-from modlab.instrumentation.sightings import Sightings, versions_of
-from modlab.instrumentation.tape import Tape
+from modlab.instrumentation.recording import callers, roster
+from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.folds import Folds
+from modlab.instrumentation.recording.functions import Functions
+from modlab.instrumentation.recording.gradients import Gradients
+from modlab.instrumentation.recording.keeping import detached
+from modlab.instrumentation.recording.roster import Roster
+from modlab.instrumentation.recording.sightings import Sightings, versions_of
+from modlab.instrumentation.recording.tape import Tape, one_line
+from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
 
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats
@@ -43,12 +44,16 @@ class ModuleCalls:
         sightings: Sightings,
         functions: Functions,
         gradients: Gradients,
+        uses: Uses,
         folds: Folds | None,
         keep: tuple[str, ...],
+        follow: bool,
     ) -> None:
-        self._tape, self._roster, self._sightings = tape, cast, sightings
+        self._tape, self._roster, self._sightings, self._uses = tape, cast, sightings, uses
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
         self._categories: dict[type, str] = {}
+        self._follow = follow
+        self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
         self.kept: dict[str, list[Any]] = {}
         self.output: Any = None
@@ -62,21 +67,26 @@ class ModuleCalls:
             self._functions.pause()  # what follows may be fused
 
     def _enter(self, module: Module, args: tuple[Any, ...], now: float) -> None:
-        key, cls, parent = id(module), type(module), self._tape.top
-        path = self._roster.paths.get(key)
+        key, cls = id(module), type(module)
+        caller = callers.look(0)
+        self._unwind(caller.within, now)
+        parent = self._tape.top
+        path = self._roster.path_of(module, None if parent is None or parent.kind != "module" else parent.path)
         self.times[key] += 1
         if self._folds is not None and self._folds.counts(key, path, parent):
+            self._paused = self._functions.pause() or self._paused
             return
         call = self._tape.begin("module", path, cls.__name__, now)
         if self._folds is not None:
             self._folds.remember(call, parent)
         training = stores.contents(module).get("training")
         call.training = training if isinstance(training, bool) else stores.mode(module)
-        call.module, call.call = key, self.times[key]
-        call.quiet, call.where, call.category = roster.is_quiet(module), callers.line(), self._category(cls)
-        given = list(arguments(argument_names(cls), args))
+        call.module, call.call, call.frame = key, self.times[key], callers.own_frame()
+        call.quiet, call.where, call.category = roster.is_quiet(module), caller.where, self._category(cls)
+        given = list(arguments(argument_names(cls), args, callers.keyword_arguments()))
         call.inputs, call.versions, call.memory = self._sightings.values(given), versions_of(given), _allocated(given)
-        self._mark(call, parent)
+        self._mark(call, parent, caller.in_function)
+        self._uses.by_module(call, module, given)
         opaque = roster.is_opaque(module)
         if opaque:
             call.marks.append(f"{opaque}: nothing inside is seen")
@@ -84,18 +94,36 @@ class ModuleCalls:
         if call.fused:
             call.popped = self._functions.pause()
 
+    def _unwind(self, within: int, now: float) -> None:
+        """Close calls that were interrupted by what no hook is told of (KeyboardInterrupt), and caught further out."""
+        top = self._tape.top
+        if top is None or not top.frame or top.frame == within or callers.runs(top.frame):
+            return
+        while (top := self._tape.top) is not None and top.frame and not callers.runs(top.frame):
+            top.error = top.error or "interrupted"
+            if top.popped:
+                self._functions.resume()
+            self._tape.end(top, now)
+        if self._folds is not None and self._folds.skipping:
+            self._folds.abandon()
+            self._wake()
+
     def _category(self, cls: type) -> str:
         found = self._categories.get(cls)
         if found is None:
             found = self._categories[cls] = marks.category(cls)
         return found
 
-    def _mark(self, call: Call, parent: Call | None) -> None:
+    def _mark(self, call: Call, parent: Call | None, in_function: bool) -> None:
+        before = self._tape.grad if parent is None else parent.grad
         if call.path is None:
             call.marks.append("not part of the model" if parent is None else "not registered in the model")
         if graph_task() != -1:
-            call.marks.append("computed again for the backward pass (checkpointing)")
-        elif not call.grad and (parent is None or parent.grad):
+            again = call.call > 1
+            call.marks.append("computed again for the backward pass (checkpointing)" if again else "called in the backward pass")
+        elif in_function:  # such a function turns autograd off, and makes the gradient itself
+            call.grad = before
+        elif not call.grad and before:
             call.marks.append("under inference_mode" if torch.is_inference_mode_enabled() else "under no_grad")
         if parent is not None and parent.kind == "step" and parent.popped:
             self._tape.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
@@ -111,55 +139,59 @@ class ModuleCalls:
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
     ) -> None:
         if self._folds is not None and self._folds.ends(id(module)):
+            if raised is not None:
+                self._tape.remark(f"{self._roster.paths.get(id(module), type(module).__name__)} raised {one_line(raised)} in a folded call")
+            self._wake()
             return
         call = self._tape.innermost("module", id(module))
         if call is None:
             return
         self._tape.end(call, now, raised)
         self._tape.last[id(module)] = call
+        self._functions.wake(call)
         if call.popped:
             self._functions.resume()
-        if raised is not None:
-            if type(raised).__name__ == STOPPED:
-                call.error = ""
-                call.marks.append("stopped early: all that was needed had been computed")
-            else:
-                call.marks.extend(_sizes(module))
-            return
-        self._note_inputs(call, args, kwargs)
+        if raised is None:
+            self._note(call, module, args, kwargs, output)
+        elif type(raised).__name__ == STOPPED:
+            call.error = ""
+            call.marks.append("stopped early: all that was needed had been computed")
+        else:
+            call.marks.extend(_sizes(module))
+
+    def _wake(self) -> None:
+        if self._paused and self._folds is not None and not self._folds.skipping:
+            self._functions.resume()
+            self._paused = False
+
+    def _note(self, call: Call, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        versions = versions_of(list(arguments((), args, kwargs)))
+        if versions != call.versions and len(versions) == len(call.versions):
+            call.marks.append("changes its input in place")
         given = list(leaves(output))
         call.outputs = self._sightings.values(given)
         call.bytes = self._sightings.new_bytes((thing for _, thing, _ in given), call.inputs, call.outputs)
         if call.memory is not None:
             call.memory = (_allocated(given) or 0) - call.memory
         self._note_graph(call, module, given)
-        self._keep(call, output)
-
-    def _note_inputs(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What became of the inputs while ``forward`` ran; keyword arguments are told only now."""
-        if versions_of(list(arguments((), args))) != call.versions:
-            call.marks.append("changes its input in place")
-        if kwargs:
-            call.inputs += self._sightings.late_values(list(arguments((), (), kwargs)))
-
-    def _note_graph(self, call: Call, module: Module, given: list[Leaf]) -> None:
-        tensors = [(name, thing) for name, thing, _ in given if issubclass(type(thing), Tensor)]
-        attached = [(name, tensor) for name, tensor in tensors if tensor.requires_grad]
-        for name, tensor in attached:
-            self._gradients.watch(tensor, call.index, name)
-        for name, buffer in (stores.contents(module).get("_buffers") or {}).items():
-            if buffer is not None and buffer.requires_grad and not buffer.is_leaf:
-                call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
-        differentiable = any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in tensors)
-        if call.grad and differentiable and not attached and any(value.requires_grad for value in call.inputs):
-            call.marks.append("its output has left the graph")
-
-    def _keep(self, call: Call, output: Any) -> None:
         path = call.path
         if path is not None and any(fnmatchcase(path, pattern) for pattern in self._patterns):
             self.kept.setdefault(path, []).append(detached(output))
             if path == "":
                 self.output = output
+
+    def _note_graph(self, call: Call, module: Module, given: list[Leaf]) -> None:
+        tensors = [(name, thing) for name, thing, _ in given if issubclass(type(thing), Tensor)]
+        attached = [(name, tensor) for name, tensor in tensors if tensor.requires_grad]
+        for name, tensor in attached if self._follow else ():
+            self._gradients.watch(tensor, call.index, name)
+        for name, buffer in (stores.contents(module).get("_buffers") or {}).items():
+            if buffer is not None and buffer.requires_grad and not buffer.is_leaf:
+                call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
+        unseen = call.quiet or call.fused  # elsewhere the function tells, in which it leaves
+        differentiable = any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in tensors)
+        if unseen and call.grad and differentiable and not attached and any(value.requires_grad for value in call.inputs):
+            call.marks.append("its output has left the graph")
 
 
 def _sizes(module: Module) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.overrides import TorchFunctionMode
 
-from modlab.compat import pop_function_mode, push_function_mode, top_function_mode
+from modlab.compat import being_traced, pop_function_mode, push_function_mode, top_function_mode, without_torch_function
 
 Function = Callable[..., Any]
 Seen = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
@@ -19,11 +20,13 @@ _OPERATORS = {
     "add_": "x += y", "__iadd__": "x += y", "mul_": "x *= y", "sub_": "x -= y", "div_": "x /= y",
 }  # fmt: skip
 _PACKAGES = {"torch.nn.functional": "F", "torch._C._nn": "F", "torch.functional": "torch", "torch": "torch"}
+_ATTRIBUTES = frozenset({"data", "T", "mT", "H", "mH", "real", "imag"})
 BACKWARD = frozenset({"Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
 TAKEN_OUT = frozenset({
     "Tensor.item", "Tensor.tolist", "Tensor.numpy", "Tensor.__float__", "Tensor.__int__", "Tensor.__array__",
 })  # fmt: skip
 """What turns a tensor into something that autograd cannot follow, and is no tensor."""
+CUT_IN_PLACE = frozenset({"Tensor.detach_"})
 UNRELATED = ("_like", ".new_zeros", ".new_ones", ".new_empty", ".new_full", ".new_tensor")
 """Functions that take a tensor for its shape alone."""
 _QUIET = frozenset({
@@ -39,21 +42,20 @@ def name_of(function: Function) -> str:
     """What one would type: "F.relu", "torch.cat", "Tensor.view", "x + y"; nothing for what is not worth an event."""
     try:
         found = _names.get(function)
-        if found is None:
-            if len(_names) > 4096:
-                _names.clear()
-            found = _names[function] = _name_of(function)
     except TypeError:  # not hashable
         return _name_of(function)
+    if found is None:
+        found = _name_of(function)
+        if str(getattr(function, "__module__", None) or "torch").startswith("torch"):  # a user's own may hold anything alive
+            _names[function] = found
     return found
 
 
 def _name_of(function: Function) -> str:
     name = str(getattr(function, "__name__", type(function).__name__))
-    if name == "__get__":  # reading an attribute of a tensor
-        return "Tensor.data" if getattr(getattr(function, "__self__", None), "__name__", "") == "data" else ""
-    if name in ("__set__", "__delete__"):
-        return ""
+    if name in ("__get__", "__set__", "__delete__"):  # an attribute of a tensor
+        attribute = getattr(getattr(function, "__self__", None), "__name__", "")
+        return f"Tensor.{attribute}" if name == "__get__" and attribute in _ATTRIBUTES else ""
     package, qualified = str(getattr(function, "__module__", None) or ""), str(getattr(function, "__qualname__", ""))
     if qualified.startswith(("TensorBase.", "Tensor.")):
         if name in _OPERATORS:
@@ -72,9 +74,13 @@ class Functions(TorchFunctionMode):
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
+        self._silence: Any = None
+        self._until: object = None
         self.open = False
 
     def __torch_function__(self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if torch.compiler.is_compiling() or being_traced():  # what is being captured must not have us in it
+            return func(*args, **(kwargs or {}))
         return self._seen(func, args, kwargs or {})
 
     def resume(self) -> None:
@@ -91,8 +97,21 @@ class Functions(TorchFunctionMode):
             return True
         return False
 
+    def silence(self, until: object) -> None:
+        """Stop from within a function that is seen, where the mode cannot be taken off: until `wake` is told the same."""
+        if self._silence is None:
+            self._silence, self._until = without_torch_function(), until
+            self._silence.__enter__()
+
+    def wake(self, until: object) -> None:
+        """See again."""
+        if self._silence is not None and self._until is until:
+            silence, self._silence, self._until = self._silence, None, None
+            silence.__exit__(None, None, None)
+
     def close(self) -> None:
         """Stop in any case; modes that were opened since and not closed stay."""
+        self.wake(self._until)
         above = []
         while self.open and (top := top_function_mode()) is not None:
             pop_function_mode()

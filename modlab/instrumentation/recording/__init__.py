@@ -1,0 +1,1 @@
+"""A trace: who listens, what is noted, and what follows from it."""

@@ -1,0 +1,128 @@
+"""Who called: the line of the user's, and what lies between it and here. One walk up the frames tells all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd import function as autograd_function
+from torch.nn import Module
+from torch.nn.modules import activation, transformer
+from torch.nn.modules import module as machinery
+from torch.utils import hooks
+
+from modlab.inspection.definitions import place_of
+from modlab.inspection.stores import is_module
+
+_HERE = os.path.dirname(os.path.dirname(__file__))
+_FOREIGN = tuple(place + os.sep for place in (os.path.dirname(torch.__file__), _HERE, os.path.join(os.path.dirname(_HERE), "results")))
+_MACHINERY, _HOOKS, _AUTOGRAD = machinery.__file__, hooks.__file__, autograd_function.__file__
+_FUSED = (transformer.TransformerEncoder, transformer.TransformerEncoderLayer, activation.MultiheadAttention)
+_FUSED_CODES = frozenset(cls.forward.__code__ for cls in _FUSED)
+_FAR = 60  # frames
+
+
+class Caller(NamedTuple):
+    """What lies between a call and the module in whose ``forward`` it happens.
+
+    Attributes:
+        where: the innermost line outside torch and modlab, "model.py:12".
+        direct: a module whose ``forward`` runs without having been called as a module.
+        fused: whether such a ``forward`` may take a fused path, which is checked for where it is called from.
+        in_function: whether it is inside a ``torch.autograd.Function``, which turns autograd off for a while.
+        by_torch: whether it belongs to what torch puts around a module with backward hooks.
+        within: the frame in which that module runs, by identity; 0 outside of any.
+    """
+
+    where: str = ""
+    direct: Module | None = None
+    fused: bool = False
+    in_function: bool = False
+    by_torch: bool = False
+    within: int = 0
+
+
+def look(current: int) -> Caller:
+    """Look up the frames; `current` is the identity of the module that is running.
+
+    The locals of a frame are read only where a ``forward`` was not called by torch: reading them keeps what they hold
+    until the frame ends.
+    """
+    where, direct, fused, in_function, by_torch, first = "", None, False, False, False, True
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FAR):
+        if frame is None:
+            break
+        code = frame.f_code
+        file = code.co_filename
+        if first and (file.startswith(_HERE) or file == _MACHINERY):  # a hook of ours, and the call that it was called in
+            frame = frame.f_back
+            continue
+        if file == _MACHINERY and code.co_name in ("inner", "_call_impl"):
+            return Caller(where, direct, fused, in_function, by_torch, id(frame))
+        if file == _AUTOGRAD:
+            in_function = True
+        elif first:
+            by_torch, first = file == _HOOKS, False
+        if not where and not file.startswith(_FOREIGN):
+            where = _place(file, frame.f_lineno)
+        if direct is None and code.co_name == "forward" and code.co_argcount and not _called_by_torch(frame):
+            found: Any = frame.f_locals.get(code.co_varnames[0])
+            if is_module(found) and id(found) != current:
+                direct, fused = found, code in _FUSED_CODES
+        frame = frame.f_back
+    return Caller(where, direct, fused, in_function, by_torch)
+
+
+@lru_cache(maxsize=4096)
+def _place(file: str, number: int) -> str:
+    return place_of(file, number)
+
+
+def _called_by_torch(frame: FrameType) -> bool:
+    back = frame.f_back
+    return back is not None and back.f_code.co_filename == _MACHINERY
+
+
+def keyword_arguments() -> dict[str, Any] | None:
+    """Those of the module call that is about to begin: a global hook before ``forward`` is not told of them."""
+    frame = _machinery_frame()
+    found = None if frame is None else frame.f_locals.get("kwargs")
+    return found if isinstance(found, dict) else None
+
+
+def own_frame() -> int:
+    """The identity of the frame that runs the module whose hook this is."""
+    frame = _machinery_frame()
+    return 0 if frame is None else id(frame)
+
+
+def _machinery_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(8):
+        if frame is None or frame.f_code.co_filename == _MACHINERY:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def runs(identity: int) -> bool:
+    """Whether a frame is among those that run now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if id(frame) == identity:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def caller_of_hook() -> int:
+    """The identity of the frame that runs an optimizer's step, of which this is a hook."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return 0 if frame is None else id(frame)

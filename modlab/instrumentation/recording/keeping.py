@@ -1,0 +1,69 @@
+"""Copies of tensors, for those who asked for them, and to say by how much something changed."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modlab.inspection.entries import PLAIN
+
+_EXACT = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+
+
+def detached(thing: Any) -> Any:
+    """A nest with each tensor copied and cut off from the graph; what cannot be opened as it is."""
+    cls = type(thing)
+    if issubclass(cls, Tensor):
+        return copied(thing)
+    if issubclass(cls, dict):
+        parts = {key: detached(part) for key, part in dict.items(thing)}
+        twin = parts if cls is dict else copy.copy(thing)
+        if twin is not parts:
+            dict.update(twin, parts)
+        return _with_fields(twin, parts) if dataclasses.is_dataclass(cls) else twin
+    if cls in (list, tuple, set, frozenset):
+        return cls(detached(part) for part in thing)
+    if issubclass(cls, tuple) and hasattr(cls, "_make"):
+        return cls._make(detached(part) for part in thing)
+    if dataclasses.is_dataclass(cls):
+        held = {field.name: detached(getattr(thing, field.name)) for field in dataclasses.fields(cls)}
+        return _with_fields(copy.copy(thing), held)
+    return thing
+
+
+def _with_fields(thing: Any, fields: dict[Any, Any]) -> Any:
+    for name, part in fields.items():
+        if isinstance(name, str):
+            object.__setattr__(thing, name, part)
+    return thing
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy without a history."""
+    with torch.no_grad():
+        return tensor.detach().clone()
+
+
+def comparable(thing: Any, most: int) -> bool:
+    """Whether a copy of it can be compared with it later: a plain tensor with values, and not too large."""
+    if type(thing) not in PLAIN or thing.is_nested or thing.is_quantized or thing.is_meta or thing.layout is not torch.strided:
+        return False
+    return not torch.nn.parameter.is_lazy(thing) and 0 < thing.numel() <= most
+
+
+def distance(before: Tensor, after: Tensor) -> float:
+    """The largest difference of two tensors of one shape; NaN counts as equal to NaN."""
+    with torch.no_grad():
+        old, new = before.detach(), after.detach()
+        if old.is_complex() or new.is_complex():
+            apart = (new.to(torch.complex128) - old.to(torch.complex128)).abs()
+        elif new.dtype in _EXACT and old.dtype in _EXACT:
+            apart = (new.to(torch.int64) - old.to(torch.int64)).abs().double()
+        else:
+            old, new = old.to(torch.float64), new.to(torch.float64)
+            apart = torch.where((new == old) | (new.isnan() & old.isnan()), 0.0, (new - old).abs())
+        return float(apart.max())
