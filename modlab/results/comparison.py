@@ -26,8 +26,9 @@ def compare(left: Module, right: Module | None = None, *, match: Mapping[str, st
     """Compare a model's two modes, or two models, on one input: ``compare(net)(x)``, ``compare(left, right)(x)``.
 
     One model: the same input and random numbers in training and in eval mode, each with autograd as usual, under ``no_grad`` and
-    under ``inference_mode``; and again, to tell what is random from what differs. It takes about ten passes. Two models: one pass
-    each (and one more, for the left one's own noise), in the modes they are in; modules are matched by path.
+    under ``inference_mode``; where something is random or not repeatable, again, to tell that from what differs. That takes six
+    to eight passes, and a few more where two equal passes differ. Two models: one pass each (and one more, for the left one's own
+    noise), in the modes they are in; modules are matched by path.
 
     Parameters, buffers, gradients, flags, attributes, random generators and your inputs are afterwards what they were, also after an
     exception. Your hooks run in every pass.

@@ -11,7 +11,6 @@ from modlab.views import html as pages
 from modlab.views.sheets import html, payload, text
 from modlab.views.sheets.layout import Sheet
 
-
 SHOWN = 4000
 """Rows that an output at rest may hold; the widget has all."""
 

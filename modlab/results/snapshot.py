@@ -49,6 +49,7 @@ def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Lite
 
     >>> from torch import nn
     >>> net = nn.Linear(2, 1)
+    >>> weight = nn.init.zeros_(net.weight)
     >>> before = snapshot(net)
     >>> net.weight.data += 1
     >>> import modlab

@@ -40,7 +40,7 @@ _NOISE = 4  # times the distance of two equal passes is still their noise
 def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
     """Compare a model's two modes on one input; everything is put back, also after an exception of the model's."""
     require_ready(model)
-    require_repeatable(args, kwargs, "about ten times")
+    require_repeatable(args, kwargs, "six times and more")
     return Experiment(model, args, kwargs).run()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
 
 _EXACT = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
@@ -52,7 +53,7 @@ def comparable(thing: Any, most: int) -> bool:
     """Whether a copy of it can be compared with it later: a plain tensor with values, and not too large."""
     if type(thing) not in PLAIN or thing.is_nested or thing.is_quantized or thing.is_meta or thing.layout is not torch.strided:
         return False
-    return not torch.nn.parameter.is_lazy(thing) and 0 < thing.numel() <= most
+    return not torch.nn.parameter.is_lazy(thing) and not is_transformed(thing) and 0 < thing.numel() <= most
 
 
 def distance(before: Tensor, after: Tensor) -> float:

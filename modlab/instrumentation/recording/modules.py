@@ -190,7 +190,7 @@ class ModuleCalls:
                 call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
         unseen = call.quiet or call.fused  # elsewhere the function tells, in which it leaves
         differentiable = any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in tensors)
-        if unseen and call.grad and differentiable and not attached and any(value.requires_grad for value in call.inputs):
+        if unseen and torch.is_grad_enabled() and differentiable and not attached and any(value.requires_grad for value in call.inputs):
             call.marks.append("its output has left the graph")
 
 

@@ -42,6 +42,7 @@ class Operations:
         self._tape, self._roster, self._sightings, self._uses = tape, roster, sightings, uses
         self._backward, self._folds = backward, folds
         self.mode = Functions(self.run)
+        self._fused = False
         self.left: list[Leaving] = []
         self.direct: dict[int, int] = {}
 
@@ -51,6 +52,9 @@ class Operations:
         if not self._ignored():
             with self._tape.aside() as now:
                 begun = self._begin(func, args, kwargs, now)
+            if self._fused:
+                self._fused = False
+                self.mode.silence(self._tape.top)
         if begun is None:
             return func(*args, **kwargs)
         call, given = begun
@@ -79,7 +83,9 @@ class Operations:
         name, top = functions.name_of(func), self._tape.top
         caller = callers.look(0 if top is None else top.module)
         if caller.fused:  # called past its module, which would have made room for it
-            self.mode.silence(top)
+            self._fused = True
+            if caller.direct is not None:
+                self.direct.setdefault(id(caller.direct), 0 if top is None else top.index)
             return None
         if not name or caller.by_torch or caller.in_function:
             return None

@@ -80,9 +80,9 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> _Found:
 def _of_graph(recorder: Recorder, key: int, used: Call) -> _Found:
     """It was used, and autograd noted it: so what became of that?"""
     backward = recorder.backward
+    if backward.raised >= 0 and key not in backward.reached:
+        return "no backward", f"the backward pass raised {recorder.tape.calls[backward.raised].error}", backward.raised
     if not backward.passes:
-        if backward.raised >= 0:
-            return "no backward", f"the backward pass raised {recorder.tape.calls[backward.raised].error}", backward.raised
         return "no backward", "no backward pass ran in this trace", -1
     if key in backward.reached:
         if backward.chosen:
@@ -93,6 +93,8 @@ def _of_graph(recorder: Recorder, key: int, used: Call) -> _Found:
         call = recorder.tape.calls[left.event]
         kind, text = _HOW[left.how]
         return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
+    if recorder.blind:
+        return "cannot be seen", "a part of the model is compiled, so the backward pass was not watched", used.index
     if not backward.known:
         return "cannot be seen", "the graph of the loss is too large to be walked", used.index
     if backward.returned:

@@ -6,8 +6,10 @@ hook; no tensor is kept; what fails in modlab ends the recording and not the run
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any, cast
 
 import torch
 from torch.nn import Module
@@ -32,6 +34,7 @@ from modlab.instrumentation.taps import Taps
 from modlab.records.trace import Reason, TraceRecord, Uncalled
 
 _LISTED = 3
+_TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"  # which are ours, and nothing to worry about
 
 
 class Recorder:
@@ -62,6 +65,7 @@ class Recorder:
         self._stages = Stages(HookRuns(tape, self.roster, sightings, self.folds))
         self._taps = Taps(self.modules.enter, self.modules.leave, tape.here)
         self.blind = False  # to functions
+        self._filter: Any = None
 
     def unknown(self, patterns: tuple[str, ...]) -> list[str]:
         """Those patterns that fit no module."""
@@ -76,6 +80,8 @@ class Recorder:
                 f"{_listed(compiled)} compiled: what runs inside cannot be seen, and functions between modules are not shown, "
                 "since to look at them would make torch compile anew"
             )
+            warnings.filterwarnings("ignore", _TORCHS, UserWarning)
+            self._filter = warnings.filters[0]
         if self.roster.distributed() and torch.distributed.is_available() and torch.distributed.is_initialized():
             ranks = torch.distributed.get_world_size()
             if ranks > 1:
@@ -89,6 +95,8 @@ class Recorder:
     def close(self, error: BaseException | None = None) -> TraceRecord:
         """Stop, leave everything as it was, and let go of the model."""
         self.operations.mode.close()
+        if self._filter in warnings.filters:
+            cast(list[Any], warnings.filters).remove(self._filter)
         self._taps.close()
         self._steps.close()
         with self.tape.aside():

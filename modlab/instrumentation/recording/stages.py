@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, Protocol, cast
 
 from torch.nn import Module
@@ -85,7 +86,7 @@ class Stages:
 
     def _wrap(self, name: str, store: dict[int, Any], everywhere: bool = False) -> None:
         for key, hook in list(store.items()):
-            if type(getattr(hook, "__self__", None)) is Taps:  # of another trace, around this one
+            if type(hook) is MethodType and type(hook.__self__) is Taps:  # of another trace, around this one
                 continue
             stage = Stage(hook, KINDS[name], self._observer, everywhere)
             self._placed.append((store, key, stage))

@@ -8,21 +8,22 @@ from modlab.views import html
 from modlab.views.sheets.layout import Block, Row, Sheet
 
 ROWS = 250
-EXPLAINED = 40  # marked rows whose details stand below the table
+MOST = 45_000  # characters that the rows may have together
+EXPLAINED = 20  # marked rows whose details stand below the table
 SIGNS = {"": "", "fine": "✓ ", "careful": "⚠ ", "broken": "✕ ", "absent": "◌ "}
 _INDENT = 14  # pixels
 
 
 def of_sheet(sheet: Sheet) -> str:
     """The table, the details of marked rows, and the notes."""
-    rows = sheet.rows[:ROWS]
+    rows = sheet.rows[: _fitting(sheet)]
     kept = [i for i, column in enumerate(sheet.columns) if not column.measured]
     head = [sheet.title, *(sheet.columns[i].title for i in kept)]
     parts = [html.tabulated([html.text(title) for title in head], [_cells(row, kept) for row in rows])] if rows else []
     if not rows and sheet.empty:
         parts.append(f"<p>{html.text(sheet.empty)}</p>")
-    if len(sheet.rows) > ROWS:
-        parts.append(f"<p>… and {len(sheet.rows) - ROWS:,} more rows: <code>.records</code></p>")
+    if len(sheet.rows) > len(rows):
+        parts.append(f"<p>… and {len(sheet.rows) - len(rows):,} more rows: <code>.records</code></p>")
     marked = [row for row in rows if row.mark in ("careful", "broken") and row.details]
     for row in marked[:EXPLAINED]:
         title = html.text(" ".join(dict.fromkeys(part for part in (row.place or row.path or "", row.name, row.kind) if part)))
@@ -30,6 +31,16 @@ def of_sheet(sheet: Sheet) -> str:
         parts.append(f"<details><summary>{SIGNS[row.mark]}<b>{title}</b></summary>{body}</details>")
     parts += [part for note in sheet.notes for part in _block(note)]
     return "\n".join(parts)
+
+
+def _fitting(sheet: Sheet) -> int:
+    """How many rows stay within the size."""
+    size = 0
+    for i, row in enumerate(sheet.rows[:ROWS]):
+        size += 80 + len(row.name) + len(row.note) + sum(24 + len(cell.text) for cell in row.cells)
+        if size > MOST:
+            return max(i, 1)
+    return ROWS
 
 
 def _cells(row: Row, kept: list[int]) -> list[str]:

@@ -68,30 +68,54 @@ def innermost_error(events: Sequence[Event]) -> Event | None:
 
 
 def _facts(trace: TraceRecord) -> Iterator[str]:
+    """What is worth a sentence, the most surprising first."""
     calls = [event for event in trace.events if event.kind == "module" and event.path is not None]
+    root = next((event for event in calls if event.path == ""), None)
+    broken = first_not_finite(trace.events)
+    if broken is not None:
+        place = broken.path or (ROOT if broken.path == "" else broken.name)
+        yield f"{_not_finite(broken.outputs)} first in {place}{f' ({broken.name})' if broken.kind != 'module' else ''}"
     past = [one.path for one in trace.uncalled if "through .forward" in one.reason]
     yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
-    lost = [event for event in trace.events if any(mark.startswith("leaves the graph") for mark in event.marks)]
+    if root is not None and root.marks and root.marks[0].startswith("under "):
+        yield f"the whole pass {root.marks[0]}"
+    lost = [event for event in trace.events if event.path is not None and any(mark.startswith("leaves the graph") for mark in event.marks)]
     if lost:
         yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {lost[0].marks[-1]}"
-    yield from _listed(
-        [e.path or ROOT for e in calls if any("joins the graph" in mark for mark in e.marks)], "has a buffer that joins the graph"
-    )
-    none = [reason.path for reason in trace.reasons if reason.kind not in ("gradient", "zero", "frozen", "integer", "no backward")]
+    joins = [event.path or ROOT for event in calls if any("joins the graph" in mark for mark in event.marks)]
+    yield from _listed(joins, "has a buffer that joins the graph", "have buffers that join the graph")
+    fine = ("gradient", "zero", "frozen", "integer", "no backward", "cannot be seen")
     if any(reason.kind in ("gradient", "zero") for reason in trace.reasons):
-        yield from _listed(none, "got no gradient")
-    never = [one.path for one in trace.uncalled if "never called" in one.reason]
-    yield from _listed(never, "was never called", "were never called")
+        yield from _listed([reason.path for reason in trace.reasons if reason.kind not in fine], "got no gradient")
+    yield from _listed([one.path for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called")
+    changing = [event for event in trace.events if event.kind == "hook" and event.marks[-1].startswith(("changes the", "puts"))]
+    yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
     often = {event.path: event.call for event in calls if event.call > 1 and event.path}
     yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
-    changing = [
-        e for e in trace.events if e.kind == "hook" and any(mark.startswith("changes") and mark != "changes nothing" for mark in e.marks)
-    ]
-    yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
+    if root is not None and root.training is False:
+        yield "in evaluation mode"
     functions = list(dict.fromkeys(event.name for event in trace.events if event.kind == "function" and event.path is not None))
     if functions:
         many = format.plural(len(functions), "function that is no module", "functions that are no modules")
         yield f"between them {many} ({_few(functions)})"
+
+
+def first_not_finite(events: Sequence[Event], parent: int | None = None) -> Event | None:
+    """The innermost of the earliest events that made NaN or infinities out of numbers that had none."""
+    begin = 0 if parent is None else parent + 1
+    for event in events[begin:]:
+        runs = event.kind in ("module", "function") and parent in (None, event.parent)
+        if runs and _not_finite(event.outputs) and not _not_finite(event.inputs):
+            return first_not_finite(events, event.index) or event
+    return None
+
+
+def _not_finite(values: Iterable[Value]) -> str:
+    """The word for what is not finite among them; or nothing."""
+    stats = [value.stats for value in values if value.stats is not None and value.stats.measured]
+    if any(one.nan for one in stats):
+        return "NaN"
+    return "Inf" if any(one.posinf + one.neginf for one in stats) else ""
 
 
 def _listed(names: Sequence[str], one: str, many: str | None = None) -> Iterator[str]:
@@ -157,6 +181,8 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
     words = [f"call {event.call}"] if event.call > 1 and event.kind == "module" else []
     words += [f"{event.times} × alike"] if event.times > 1 else []
     words += event.marks
+    if _not_finite(event.outputs) and not _not_finite(event.inputs):
+        words.append(f"makes {_not_finite(event.outputs)}")
     return Row(
         event.path, name, _kind(event), ", ".join(words), _SYMBOLS.get(event.kind, event.category or "own"),
         mark=_mark(event), depth=event.depth,
@@ -178,6 +204,8 @@ def _kind(event: Event) -> str:
 def _mark(event: Event) -> Mark:
     if event.error:
         return "broken"
+    if _not_finite(event.outputs) and not _not_finite(event.inputs):
+        return "careful"
     return "careful" if any(word in mark for mark in event.marks for word in _CAREFUL) else ""
 
 

@@ -103,9 +103,9 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
             other = f" {format.clean(ends.pop())}" if len(ends) == 1 else ""
             yield f"{_named([r.path.removesuffix('.tied') for r in its])} {'is' if len(its) == 1 else 'are'} {word}{other}"
     for value, word in (("False", "no longer in the state_dict"), ("True", "in the state_dict now")):
-        its = [r.path.removesuffix(".persistent") for r in flags if r.path.endswith(".persistent") and r.value_after == value]
-        if its:
-            yield f"{_named(its)} {'is' if len(its) == 1 else 'are'} {word}"
+        paths = [r.path.removesuffix(".persistent") for r in flags if r.path.endswith(".persistent") and r.value_after == value]
+        if paths:
+            yield f"{_named(paths)} {'is' if len(paths) == 1 else 'are'} {word}"
     graphs = [r.path.removesuffix(".requires_grad") for r in flags if "grad_fn" in r.value_after]
     graphs = [path for path in graphs if kinds.get(path) == "buffer"]
     if graphs:
