@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
-from modlab.statistics.contents import blocks_of, require_values
+from modlab.statistics.contents import as_array, blocks_of, require_values
 
 BLOCK = 1 << 18
 """Elements looked at together; what is taken of two tensors at a time, and not more."""
@@ -74,7 +74,7 @@ def _scales(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 def raw(block: Tensor) -> Raw:
     """The bits of a strided tensor as whole numbers in the CPU's memory, shape ``(n,)``, in the order of its indices."""
-    return whole(block).numpy(force=True)
+    return as_array(whole(block))
 
 
 def whole(block: Tensor) -> Tensor:

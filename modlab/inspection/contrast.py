@@ -14,7 +14,7 @@ from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.bits import BLOCK, Raw, is_wrapper, parts_of, whole
-from modlab.statistics.contents import COMPUTED, NoValuesError, blocks_of, require_values
+from modlab.statistics.contents import COMPUTED, NoValuesError, as_array, blocks_of, require_values
 
 PLAIN = (Tensor, torch.nn.Parameter)
 DENSE = 1 << 24
@@ -152,7 +152,7 @@ def _small(found: Contrast, before: Tensor, after: Tensor) -> bool:
         return False
     require_values(before)
     require_values(after)
-    left, right = before.data.numpy().reshape(-1), after.data.numpy().reshape(-1)
+    left, right = as_array(before).reshape(-1), as_array(after).reshape(-1)
     bits = f"u{left.dtype.itemsize}"
     differ = int(np.count_nonzero(left.view(bits) != right.view(bits)))
     if not differ:
@@ -245,7 +245,7 @@ def _compare(found: Contrast, before: Tensor, after: Tensor) -> None:
         known = found.changed
         found.add(_array(left), _array(right))
         if found.changed == known and left.dtype is right.dtype:
-            found.rewritten += int(np.count_nonzero(whole(left).numpy(force=True) != whole(right).numpy(force=True)))
+            found.rewritten += int(np.count_nonzero(as_array(whole(left)) != as_array(whole(right))))
     if same and found.distance:  # only now it is known that the length of what is the same matters
         for i, left in enumerate(blocks_of(before, BLOCK)):
             if i in same:
@@ -260,4 +260,4 @@ def _array(block: Tensor) -> Any:
         block = block.to(torch.uint8)
     elif block.dtype not in COMPUTED:
         block = block.float()
-    return block.numpy(force=True).reshape(-1)
+    return as_array(block).reshape(-1)

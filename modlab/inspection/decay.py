@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab.inspection.bits import BLOCK
-from modlab.statistics.contents import blocks_of
+from modlab.statistics.contents import as_array, blocks_of
 
 
 class Cause(NamedTuple):
@@ -84,7 +84,7 @@ def _dense(tensor: Tensor) -> Tensor:
 
 
 def _doubles(block: Tensor) -> Any:
-    return block.detach().cpu().to(torch.float64).numpy(force=True).reshape(-1)
+    return as_array(block.detach().cpu().to(torch.float64)).reshape(-1)
 
 
 def _number(value: Any) -> float:

@@ -84,7 +84,7 @@ class Private:
     def put_back(self) -> None:
         """The state that it was found in."""
         thing = self._thing
-        if type(thing) is random.Random:
+        if type(thing) is random.Random and self._before is not None:
             thing.setstate(self._before)
         elif hasattr(thing, "bit_generator"):
             thing.bit_generator.state = self._before

@@ -150,7 +150,7 @@ def _as_words(tensor: Tensor) -> Tensor | None:
 
 
 def _digest(kept: Kept) -> bytes | None:
-    return fingerprint(kept.values) if kept.digest is None and kept.whole is not None else kept.digest
+    return fingerprint(kept.values) if kept.digest is None and kept.values is not None and kept.whole is not None else kept.digest
 
 
 def _text(tensor: Tensor) -> str:

@@ -24,6 +24,7 @@ _MACHINERY, _HOOKS, _AUTOGRAD = machinery.__file__, hooks.__file__, autograd_fun
 _FUSED = (transformer.TransformerEncoder, transformer.TransformerEncoderLayer, activation.MultiheadAttention)
 _FUSED_CODES = frozenset(cls.forward.__code__ for cls in _FUSED)
 _FAR = 60  # frames
+UNKNOWN = -1
 
 
 class Caller(NamedTuple):
@@ -35,7 +36,7 @@ class Caller(NamedTuple):
         fused: whether such a ``forward`` may take a fused path, which is checked for where it is called from.
         in_function: whether it is inside a ``torch.autograd.Function``, which turns autograd off for a while.
         by_torch: whether it belongs to what torch puts around a module with backward hooks.
-        within: the frame in which that module runs, by identity; 0 outside of any.
+        within: the frame in which that module runs, by identity; 0 outside of any, `UNKNOWN` if it is too far away.
     """
 
     where: str = ""
@@ -75,7 +76,7 @@ def look(current: int) -> Caller:
             if is_module(found) and id(found) != current:
                 direct, fused = found, code in _FUSED_CODES
         frame = frame.f_back
-    return Caller(where, direct, fused, in_function, by_torch)
+    return Caller(where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN)
 
 
 @lru_cache(maxsize=4096)

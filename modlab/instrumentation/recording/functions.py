@@ -105,13 +105,15 @@ class Functions(TorchFunctionMode):
 
     def wake(self, until: object) -> None:
         """See again."""
-        if self._silence is not None and self._until is until:
+        if self._silence is not None and self._until is until is not None:
             silence, self._silence, self._until = self._silence, None, None
             silence.__exit__(None, None, None)
 
     def close(self) -> None:
         """Stop in any case; modes that were opened since and not closed stay."""
-        self.wake(self._until)
+        if self._silence is not None:
+            self._until = self
+            self.wake(self)
         above = []
         while self.open and (top := top_function_mode()) is not None:
             pop_function_mode()

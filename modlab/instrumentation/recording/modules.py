@@ -96,17 +96,20 @@ class ModuleCalls:
 
     def _unwind(self, within: int, now: float) -> None:
         """Close calls that were interrupted by what no hook is told of (KeyboardInterrupt), and caught further out."""
-        top = self._tape.top
-        if top is None or not top.frame or top.frame == within or callers.runs(top.frame):
-            return
-        while (top := self._tape.top) is not None and top.frame and not callers.runs(top.frame):
+        while (top := self._tape.top) is not None and top.frame and self._is_gone(top, within):
             top.error = top.error or "interrupted"
             if top.popped:
                 self._functions.resume()
             self._tape.end(top, now)
-        if self._folds is not None and self._folds.skipping:
-            self._folds.abandon()
-            self._wake()
+            if self._folds is not None and self._folds.skipping:
+                self._folds.abandon()
+                self._wake()
+
+    def _is_gone(self, call: Call, within: int) -> bool:
+        """Whether a call that has not ended does not run any more; `within` is the frame that ours was called in."""
+        if within in (callers.UNKNOWN, call.frame):
+            return False
+        return (within == 0 and call.kind == "module") or not callers.runs(call.frame)
 
     def _category(self, cls: type) -> str:
         found = self._categories.get(cls)
@@ -134,6 +137,7 @@ class ModuleCalls:
             raised = sys.exception() if kwargs is None else None
             with self._tape.aside() as now:
                 self._leave(module, args, kwargs or {}, output, raised, now)
+        self._functions.wake(self._tape.last.get(id(module)))  # not aside, which puts back the state that it found
 
     def _leave(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
@@ -148,7 +152,6 @@ class ModuleCalls:
             return
         self._tape.end(call, now, raised)
         self._tape.last[id(module)] = call
-        self._functions.wake(call)
         if call.popped:
             self._functions.resume()
         if raised is None:

@@ -55,6 +55,7 @@ class Operations:
             if self._fused:
                 self._fused = False
                 self.mode.silence(self._tape.top)
+                self._tape.remark("a fused module was called through .forward: functions are not seen until the module around it ends")
         if begun is None:
             return func(*args, **kwargs)
         call, given = begun
