@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 from weakref import ref
 
 import torch
 from torch import Tensor
 
-from modlab.inspection.entries import PLAIN, dtype_name
+from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
 from modlab.instrumentation.values import Leaf, said
 from modlab.records.tensor import TensorStats
@@ -94,7 +95,7 @@ class Sightings:
             self._count += 1
             number = self._numbers[id(tensor)] = self._count
         if torch.nn.parameter.is_lazy(tensor):
-            return Value(name, type(tensor).__name__, None, dtype_name(tensor), str(tensor.device), note=f"is {owner}, lazy")
+            return Value(name, type(tensor).__name__, None, _word(tensor.dtype), _word(tensor.device), note=f"is {owner}, lazy")
         small = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() <= OWNED
         return self._describe(name, tensor, number, self.measured and small, f"is {owner}")
 
@@ -122,11 +123,17 @@ class Sightings:
                 note = note or stats.note
             elif 0 < stats.count <= WRITTEN:
                 numbers, _ = layout(tensor, WRITTEN, WRITTEN)
-        shape = sizes_of(tensor)[0] if stats is None else stats.shape
+        cls = type(tensor)
+        plain = cls in PLAIN and tensor.layout is torch.strided and not tensor.is_nested
+        shape = stats.shape if stats is not None else tuple(tensor.shape) if plain else sizes_of(tensor)[0]
         return Value(
-            name, type(tensor).__name__, shape, dtype_name(tensor), str(tensor.device), tensor.requires_grad, number, stats, numbers,
-            note=note,
+            name, cls.__name__, shape, _word(tensor.dtype), _word(tensor.device), tensor.requires_grad, number, stats, numbers, note=note
         )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _word(thing: torch.dtype | torch.device) -> str:
+    return str(thing).removeprefix("torch.")
 
 
 def _renamed(value: Value, name: str, requires_grad: bool) -> Value:
