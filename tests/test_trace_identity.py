@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 from typing import Any
@@ -15,6 +16,7 @@ from torch.nn.modules import module as machinery
 import modlab
 from modlab.instrumentation.recording import sightings
 from modlab.instrumentation.values import leaves
+from tests import zoo
 from tests.calls import CALLS, Call
 
 HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
@@ -156,3 +158,38 @@ def test_modlab_that_fails_says_so_and_lets_the_model_run(case, monkeypatch):
         assert [(name, bits(thing)) for name, thing, _ in leaves(output)] == expected["output"]
         assert {key: value for key, value in facts_of(model).items()} == {key: expected[key] for key in facts_of(model)}
         assert case.id in ("traced_by_jit", "scripted") or any("ZeroDivisionError" in remark for remark in trace.record.remarks)
+
+
+def children_of(model: nn.Module) -> list[nn.Module]:
+    """A few of the modules below, which can be called whatever the model itself is."""
+    return list(zoo.distinct_modules(model))[1:6]
+
+
+def exercise(model: nn.Module, watched: bool) -> tuple[Any, ...]:
+    """Call the model and some of its parts with an input that may or may not suit them; say what came of each."""
+    torch.manual_seed(1)
+    x, found = torch.randn(4, 3), []
+    before = surroundings()
+    with modlab.trace(model) if watched else contextlib.nullcontext() as trace:
+        for module in (model, *children_of(model)):
+            try:
+                found.append([(name, bits(thing)) for name, thing, _ in leaves(module(x))])
+            except Exception as error:  # noqa: BLE001 - whatever it is, it has to be the same
+                found.append(type(error).__name__)
+    assert surroundings() == before
+    if trace is not None:
+        assert str(trace) and trace.html(bundle=False)
+        assert not any("failed" in remark for remark in trace.record.remarks), trace.record.remarks
+    return found, random_state()
+
+
+@pytest.mark.parametrize("case", [case for case in zoo.CASES if case.listed and not case.large], ids=str)
+def test_odd_modules_run_the_same(case):
+    random.seed(0)
+    np.random.seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch._dynamo.reset()
+        expected = exercise(case.build(), False)
+        torch._dynamo.reset()
+        assert exercise(case.build(), True) == expected

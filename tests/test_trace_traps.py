@@ -510,3 +510,36 @@ def test_long_names_fit_into_an_output():
     for i in range(400):
         net.add_module("a_name_that_is_very_long_" * 6 + str(i), nn.Identity())
     assert len(modlab.trace(net)(X).html()) <= 200_000
+
+
+# --- wrapped models
+
+
+def test_a_model_in_ddp_trains_to_the_same_bits(tmp_path):
+    if not torch.distributed.is_available():
+        pytest.skip("this torch has no torch.distributed")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+
+        def run(watched):
+            torch.manual_seed(0)
+            net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)))
+            x = torch.randn(5, 3)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            trace = modlab.trace(net)
+            for _ in range(3):
+                optimizer.zero_grad()
+                if watched:
+                    with trace as seen:
+                        net(x).square().sum().backward()
+                        optimizer.step()
+                    assert seen.why("module.0.weight").kind == "gradient" and seen["module.2"].outputs
+                else:
+                    net(x).square().sum().backward()
+                    optimizer.step()
+            return [parameter.detach().clone() for parameter in net.parameters()]
+
+        for one, other in zip(run(True), run(False), strict=True):
+            assert torch.equal(one, other)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -48,15 +48,19 @@ class Change(NamedTuple):
 
 
 class Restoration:
-    """What the modules were like when they were added."""
+    """What the modules were like when they were added.
 
-    def __init__(self) -> None:
+    Args:
+        kept: bytes of parameters that are copied; `KEPT` unless told.
+    """
+
+    def __init__(self, kept: float | None = None) -> None:
         self._modules: dict[int, _ModuleState] = {}
         self._tensors: dict[int, _TensorState] = {}
         self._containers: dict[int, _Container] = {}
         self._arrays: dict[int, _Array] = {}
         self.generators: dict[int, Private] = {}
-        self._left = KEPT
+        self._left: float = KEPT if kept is None else kept
 
     def add(self, root: Module) -> None:
         """Take down a module and all below it, also what hangs on them in plain lists; nothing twice."""
@@ -229,6 +233,15 @@ class _ModuleState:
             object.__setattr__(self.module, "__class__", self._class)
         if self._mode is not None and stores.mode(self.module) is not self._mode:
             self.module.training = self._mode
+        if issubclass(type(self.module), torch.jit.ScriptModule):
+            self._restore_scripted()
+
+    def _restore_scripted(self) -> None:
+        """A scripted module's buffers are named outside of Python, where `_Container` does not reach."""
+        now = dict((self._contents().get("_buffers") or {}).items())
+        for name, tensor in self._own.get("_buffers", {}).items():
+            if now.get(name) is not tensor:
+                setattr(self.module, name, tensor)
 
     def changes(self, tensors: dict[int, _TensorState]) -> Iterator[Change]:
         """Registered tensors first, then what its author put on it."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from modlab.inspection.contrast import equal_bits, quiet
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import gaps
-from modlab.instrumentation.experiments.custody import same_bits
 from modlab.instrumentation.experiments.outcomes import record
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
@@ -59,7 +59,8 @@ def _buffer(subject: Subject, path: str) -> Tensor | None:
 
 
 def _alike(now: Tensor | None, before: Tensor) -> bool:
-    return now is not None and now.shape == before.shape and now.dtype == before.dtype and same_bits(now.detach(), before)
+    with quiet():
+        return now is not None and now.shape == before.shape and now.dtype == before.dtype and equal_bits(now, before)
 
 
 def _source(bench: Bench) -> tuple[Site | None, str]:

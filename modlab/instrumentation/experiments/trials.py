@@ -109,7 +109,7 @@ def _digest(thing: Any) -> bytes:
 
 
 def _runnable(model: Module) -> Module:
-    """Inside a compiled or distributed wrapper, the module that it wraps: other buffers would make it compile again."""
+    """Inside a compiled or distributed wrapper, the module that it wraps: each mode would make it compile again."""
     held = stores.contents(model)
     inner = held.get("_modules") or {}
     if type(model).__name__ == "OptimizedModule" and stores.is_module(inner.get("_orig_mod")):
