@@ -492,6 +492,85 @@ def test_an_old_gradient_is_told_from_a_new_one():
     assert reason.kind == "no backward" and "earlier pass" in reason.text
 
 
+def detaching(rest=None):
+    return Lambda(lambda self, x: self.b(self.a(x).detach()), a=nn.Linear(3, 3), b=nn.Linear(3, 1))
+
+
+def test_a_step_that_ends_in_zero_grad_is_judged_before_it():
+    net = detaching()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with modlab.trace(net) as trace:
+        net(X).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert "a.weight, a.bias got no gradient" in trace.headline and "b.weight" not in trace.headline
+    assert "b.weight" not in str(trace).split("and why")[1] and "a.weight" in str(trace).split("and why")[1]
+    assert trace.why("b.weight").kind == "set to None"
+
+
+def test_reasons_are_grouped_and_what_is_left_out_is_said():
+    net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(12)))
+    with modlab.trace(net) as trace:
+        net[11](net[:11](X).detach()).sum().backward()
+    assert "*.weight (11), *.bias (11)" in str(trace).split("and why")[1]
+
+
+def test_a_gradient_that_is_not_a_number_is_told():
+    net = Lambda(lambda self, x: (self.a(x) * 0).sqrt(), a=nn.Linear(3, 3))
+    with modlab.trace(net) as trace:
+        net(X).sum().backward()
+    assert "NaN first in the gradient of a's output" in trace.headline or "NaN" in trace.why("a.weight").text
+    assert "9 of 9 not finite" in trace.why("a.weight").text
+
+
+def test_infinities_that_were_asked_for_are_no_alarm():
+    net = Lambda(lambda self, x: x.masked_fill(x > 0, float("-inf")).exp())
+    trace = modlab.trace(net)(torch.randn(6))
+    assert "Inf" not in trace.headline and "makes" not in str(trace)
+    assert "Inf first in 0 " in modlab.trace(nn.Sequential(Lambda(lambda self, x: 1 / (x * 0))))(X).headline
+
+
+def test_an_activation_that_is_dead():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    nn.init.constant_(net[0].bias, -100.0)
+    assert "1 gives nothing but zeros" in modlab.trace(net)(X).headline
+
+
+def test_the_text_of_many_rows_keeps_what_matters():
+    net = nn.Sequential(*(nn.Tanh() for _ in range(400)), nn.Linear(4, 4))
+    with pytest.raises(RuntimeError), modlab.trace(net) as trace:
+        net(X)
+    lines = str(trace).splitlines()
+    assert len(lines) < 220 and any(line.startswith("400") for line in lines) and any("more rows" in line for line in lines)
+
+
+def test_views_of_what_a_layer_computed_are_no_new_memory():
+    net = Lambda(lambda self, x: self.a(x).view(2, 4, 2, 4).transpose(1, 2), a=nn.Linear(8, 8))
+    trace = modlab.trace(net)(torch.randn(2, 4, 8))
+    assert trace["a"].bytes == 256 and [event.bytes for event in trace.find(kind="function")] == [0, 0]
+
+
+def test_after_a_call_that_raised_the_tracer_has_what_happened():
+    tracer = modlab.trace(nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4)))
+    with pytest.raises(RuntimeError):
+        tracer(X)
+    assert repr(tracer).startswith("1 (Linear) got 3 numbers and has weights for 4.") and "<script" in tracer._repr_html_()
+
+
+def test_why_takes_the_parameter_itself():
+    net = detaching()
+    with modlab.trace(net) as trace:
+        net(X).sum().backward()
+    assert trace.why(net.a.weight).kind == "detached"
+    with pytest.raises(modlab.ModlabError, match=r"no parameter 'a tensor \(2,\)'"):
+        trace.why(torch.ones(2))
+
+
+def test_arguments_in_the_first_call():
+    with pytest.raises(QuestionError, match=r"Write: modlab.trace\(net\)\(x\)"):
+        modlab.trace(Net(), torch.randn(4))
+
+
 # --- size
 
 

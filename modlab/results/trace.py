@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import local
 from typing import Any, ClassVar
 
+from torch import Tensor
 from torch.nn import Module
 
 from modlab.errors import ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
@@ -23,7 +24,7 @@ from modlab.views.sheets import trace as view
 from modlab.views.sheets.layout import Sheet
 
 
-def trace(model: Module, *, keep: str | Sequence[str] = (), values: bool = True, fold: bool = False) -> Tracer:
+def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bool = True, fold: bool = False) -> Tracer:
     """Show what runs when a model runs: each module, function and hook in order, with shapes, values, time and gradients.
 
     Write ``modlab.trace(net)(x, mask=m)`` where you would write ``net(x, mask=m)``, or
@@ -32,6 +33,7 @@ def trace(model: Module, *, keep: str | Sequence[str] = (), values: bool = True,
 
     Args:
         model: any ``nn.Module``; neither changed nor kept alive.
+        *given: nothing: the model's arguments go into the second call.
         keep: paths, or patterns of paths ("blocks.*.attn"), whose outputs are copied into ``.kept``; with ``""`` the
             model's own output is in ``.output`` as it was given.
         values: measure the tensors; without, shapes and times alone (for large models).
@@ -54,6 +56,10 @@ def trace(model: Module, *, keep: str | Sequence[str] = (), values: bool = True,
     1       ReLU        (2, 3) -> (2, 3)  24 B
     """
     checks.require_module(model, "trace")
+    if given:
+        raise QuestionError(
+            "modlab.trace() takes the model alone; what the model takes stands in a second call.\n  Write: modlab.trace(net)(x)"
+        )
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
     patterns = (keep,) if isinstance(keep, str) else tuple(keep) if isinstance(keep, Iterable) else (keep,)
@@ -68,6 +74,7 @@ class Tracer:
     def __init__(self, model: Module, keep: tuple[str, ...], values: bool, fold: bool) -> None:
         self._model, self._options = model, {"keep": keep, "values": values, "fold": fold}
         self._running = local()  # one tracer may be entered in several threads
+        self._last: Trace | None = None
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Trace:
         """Run the model once.
@@ -80,7 +87,8 @@ class Tracer:
             The `Trace`; of the model's output it has shapes and statistics (``keep=""`` keeps the output itself).
 
         Raises:
-            Exception: whatever the model raises, as it raised it. In a notebook what happened before is shown first.
+            Exception: whatever the model raises, as it raised it. What had happened before is then in the `Tracer` itself
+                (``t = modlab.trace(net)``, ``t(x)``, ``print(t)``), and in a notebook it is shown at once.
         """
         found = Trace(self._model, {**self._options, "follow": False})
         found._open()
@@ -88,6 +96,7 @@ class Tracer:
             self._model(*args, **kwargs)
         except BaseException as error:
             found._close(error)
+            self._last = found
             _show(found)
             raise
         found._close(None)
@@ -105,7 +114,11 @@ class Tracer:
         self._running.stack.pop()._close(error)
 
     def __repr__(self) -> str:
-        return "nothing has run yet: modlab.trace(net)(x)"
+        return "nothing has run yet: modlab.trace(net)(x)" if self._last is None else repr(self._last)
+
+    def _repr_html_(self) -> str | None:
+        """After a call that raised, what had happened before."""
+        return None if self._last is None else self._last.html()
 
 
 class Calls:
@@ -253,11 +266,11 @@ class Trace(RowsResult):
             if (kind is None or event.kind == kind) and (wanted.fits(event.name) or (event.path is not None and wanted.fits(event.path)))
         ]
 
-    def why(self, path: str) -> Reason:
+    def why(self, path: str | Tensor) -> Reason:
         """Why a parameter has no gradient: one reason, and the number of the event that shows it.
 
         Args:
-            path: the parameter's dotted name, as in ``named_parameters()``.
+            path: the parameter's dotted name, as in ``named_parameters()``; or the parameter itself.
 
         Raises:
             PathNotFoundError: the model has no such parameter.
@@ -268,9 +281,13 @@ class Trace(RowsResult):
         weight: frozen: its requires_grad is False
         """
         reasons = {reason.path: reason for reason in self.record.reasons}
+        model = self._source() if self._source is not None else None
+        if isinstance(path, Tensor):
+            path = next(
+                (name for name in reasons if model is not None and slots.tensor_at(model, name) is path), f"a tensor {tuple(path.shape)}"
+            )
         if path in reasons:
             return reasons[path]
-        model = self._source() if self._source is not None else None
         tensor = slots.tensor_at(model, path) if model is not None and isinstance(path, str) else None
         if model is not None and tensor is not None:
             twin = next((reason for name, reason in reasons.items() if slots.tensor_at(model, name) is tensor), None)

@@ -46,7 +46,7 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         opaque = is_opaque(outer)
         if opaque:
             return f"inside {name}, which is {opaque}: not seen"
-        if isinstance(outer, nn.MultiheadAttention):
+        if isinstance(outer, nn.MultiheadAttention) or type(module).__module__.startswith("torch.ao."):
             return f"{name} uses its weights without calling it"
         if is_fused(outer):
             return f"{name} ran as one fused step, without calling its parts"

@@ -12,6 +12,7 @@ from modlab.instrumentation.recording.graph import leaves_of
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.values import leaves
+from modlab.records.trace import Value
 
 _State = dict[int, tuple[ref[Tensor], int]]
 
@@ -26,6 +27,7 @@ class Backward:
         chosen: whether a pass asked for the gradients of some parameters alone.
         returned: by identity of a parameter, the event that gave its gradient back without keeping it.
         raised: the event of a pass that raised, or -1.
+        values: by path of a parameter, its gradient as it was when it arrived.
         stale: identities of parameters that had a gradient when the trace began.
     """
 
@@ -37,6 +39,7 @@ class Backward:
         self.arrived: dict[int, int] = {}
         self.reached: set[int] = set()
         self.returned: dict[int, int] = {}
+        self.values: dict[str, Value] = {}
 
     def begins(self) -> None:
         """Note what is there."""
@@ -47,6 +50,7 @@ class Backward:
         self.passes += 1
         fresh = self._fresh(call.index)
         call.outputs = self._sightings.values((f"{path}.grad", gradient, "") for path, gradient in fresh)
+        self.values.update(zip((path for path, _ in fresh), call.outputs, strict=True))
         if call.name.endswith(".grad"):
             asked = leaves(args[1] if len(args) > 1 else kwargs.get("inputs"))
             self.returned.update({id(thing): call.index for _, thing, _ in asked if issubclass(type(thing), Tensor)})

@@ -15,6 +15,7 @@ from torch.nn.modules import activation, transformer
 from torch.nn.modules import module as machinery
 from torch.utils import hooks
 
+from modlab.inspection.callables import CELL
 from modlab.inspection.definitions import place_of
 from modlab.inspection.stores import is_module
 
@@ -81,7 +82,8 @@ def look(current: int) -> Caller:
 
 @lru_cache(maxsize=4096)
 def _place(file: str, number: int) -> str:
-    return place_of(file, number)
+    place = place_of(file, number)
+    return f"{place}, line {number}" if place == CELL else place
 
 
 def _called_by_torch(frame: FrameType) -> bool:

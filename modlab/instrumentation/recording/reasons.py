@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from modlab.inspection import stores
 from modlab.instrumentation.recording.absence import called_above
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.operations import Leaving
 from modlab.instrumentation.recording.roster import Owned, is_opaque
-from modlab.records.trace import Reason
+from modlab.records.trace import Reason, Value
 
 if TYPE_CHECKING:
     from modlab.instrumentation.recording.recorder import Recorder
@@ -49,7 +50,7 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> _Found:
     tensor, key, backward = one.tensor, id(one.tensor), recorder.backward
     arrived = backward.arrived.get(key)
     if arrived is not None:
-        return _of_gradient(one, arrived)
+        return _of_gradient(one, arrived, recorder.backward.values.get(one.path))
     returned = backward.returned.get(key)
     if returned is not None:
         return "gradient", "its gradient was given back by torch.autograd.grad, which changes no .grad", returned
@@ -113,14 +114,28 @@ def _left(recorder: Recorder, key: int) -> Leaving | None:
     return min(found, key=lambda left: (order.index(left.how), left.event), default=None)
 
 
-def _of_gradient(one: Owned, arrived: int) -> _Found:
-    gradient = one.tensor.grad
-    if gradient is None:
-        return "set to None", "it got a gradient, and that was set to None since (zero_grad does so)", arrived
+def _of_gradient(one: Owned, arrived: int, value: Value | None) -> _Found:
+    """What kind of gradient it got: as it was when it arrived, whatever became of it since."""
+    stats = None if value is None else value.stats
+    if stats is not None and stats.measured:
+        bad = stats.count - stats.finite
+        zero, odd = bool(stats.count) and stats.zeros == stats.count, f" with {bad:,} of {stats.count:,} not finite" if bad else ""
+    else:
+        zero, odd = _is_zero(one.tensor.grad), ""
+    if one.tensor.grad is None:
+        return (
+            "set to None",
+            f"it got a gradient{', zero everywhere' if zero else odd}, and that was set to None since (zero_grad does so)",
+            arrived,
+        )
+    return ("zero", "it has a gradient, and that is zero everywhere", arrived) if zero else ("gradient", f"it has a gradient{odd}", arrived)
+
+
+def _is_zero(gradient: Tensor | None) -> bool:
+    if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_meta or gradient.is_nested:
+        return False
     with torch.no_grad():
-        plain = gradient.layout is torch.strided and not gradient.is_meta and not gradient.is_nested
-        zero = plain and type(gradient) is torch.Tensor and not bool(gradient.detach().ne(0).any())
-    return ("zero", "it has a gradient, and that is zero everywhere", arrived) if zero else ("gradient", "it has a gradient", arrived)
+        return not bool(gradient.detach().ne(0).any())
 
 
 def _of_unused(recorder: Recorder, one: Owned) -> _Found:

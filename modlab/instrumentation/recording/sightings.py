@@ -48,6 +48,7 @@ class Sightings:
         self.measured, self.owned = measured, owned
         self._met: dict[int, tuple[ref[Tensor], int, Value]] = {}  # by id: the tensor, its version then, what was said
         self._numbers: dict[int, int] = {}  # of parameters and buffers
+        self._bases: dict[int, ref[Tensor]] = {}  # of views that were counted as new
         self._count = 0
 
     def values(self, leaves: Iterable[Leaf]) -> tuple[Value, ...]:
@@ -77,10 +78,20 @@ class Sightings:
             if not issubclass(type(thing), Tensor) or value.number in before:
                 continue
             before.add(value.number)
-            base = thing._base
-            if base is None or not (self.knows(base) or id(base) in self.owned):
+            if self._is_new(thing):
                 total += _bytes(thing)
         return total
+
+    def _is_new(self, tensor: Tensor) -> bool:
+        """Whether it is no view, or the first one of what nobody else has met (a layer may give a view of what it computed)."""
+        base = tensor._base
+        if base is None:
+            return True
+        if id(base) in self.owned or self.knows(base):
+            return False
+        seen = self._bases.get(id(base))
+        self._bases[id(base)] = ref(base)
+        return seen is None or seen() is not base
 
     def _value(self, name: str, thing: Any, note: str) -> Value:
         if not issubclass(type(thing), Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from modlab import format
 from modlab.records.structure import ROOT
@@ -10,6 +10,7 @@ from modlab.views.sheets.layout import Block, Row, Sheet
 from modlab.views.text import of_values, table_lines
 
 ROWS = 200
+MARKED = 60  # of them, that are kept for marked rows further down
 SIGNS = {"": "", "fine": "ok", "careful": "careful", "broken": "wrong", "absent": ""}
 
 
@@ -30,10 +31,25 @@ def _table(sheet: Sheet) -> list[str]:
     kept = [i for i in kept if any(row.cells[i].text for row in sheet.rows)]
     head = ("path", sheet.title, *(sheet.columns[i].title for i in kept))
     right = frozenset(place + 2 for place, i in enumerate(kept) if sheet.columns[i].kind == "number")
-    rows = [(_place(row), _what(row), *(format.clean(row.cells[i].text) for i in kept)) for row in sheet.rows[:ROWS]]
-    lines = table_lines([(*row, "") for row in (head, *rows)], right)  # the last column is ragged: numbers need one behind them
-    left = len(sheet.rows) - ROWS
-    return [*lines, f"... and {left:,} more rows: .records"] if left > 0 else lines
+    rows: list[tuple[str, ...]] = []
+    following = 0
+    for i in (*_shown(sheet.rows), len(sheet.rows)):
+        if i > following:
+            rows.append(("...", f"{i - following:,} more rows: .records", *("" for _ in kept)))
+        if i < len(sheet.rows):
+            row = sheet.rows[i]
+            rows.append((_place(row), _what(row), *(format.clean(row.cells[j].text) for j in kept)))
+        following = i + 1
+    return table_lines([(*row, "") for row in (head, *rows)], right)  # the last column is ragged: numbers need one behind them
+
+
+def _shown(rows: Sequence[Row]) -> list[int]:
+    """The rows that are written: of very many the first ones, and after them what is marked or outermost."""
+    if len(rows) <= ROWS:
+        return list(range(len(rows)))
+    first = ROWS - MARKED
+    later = [i for i in range(first, len(rows)) if rows[i].mark in ("careful", "broken") or rows[i].depth == 0]
+    return [*range(first), *(later if len(later) <= MARKED else [*later[: MARKED // 2], *later[-MARKED // 2 :]])]
 
 
 def _place(row: Row) -> str:

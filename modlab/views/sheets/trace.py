@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from modlab import format
 from modlab.records.structure import ROOT
@@ -17,6 +18,10 @@ _COLUMNS = (
     Column("time", "bar", 84, yields=3, measured=True),
     Column("new memory", "bar", 92, yields=5),
 )
+FACTS = 3  # in the headline
+_GOT = ("gradient", "zero", "set to None")
+_FINE = (*_GOT, "frozen", "integer", "no backward", "cannot be seen")
+_PUTS = ("masked_fill", "fill", "full", "where", "full_like", "x[...] = y")  # functions that put given numbers somewhere
 BOXES = 3  # that stand on one side of an arrow
 LARGE = 80  # rows from which on only the upper ones are open
 _SYMBOLS = {"function": "function", "hook": "hook", "backward": "gradient", "gradient": "gradient", "step": "step"}
@@ -24,6 +29,7 @@ _CAREFUL = (
     "leaves the graph", "its output has left", "joins the graph", "not registered", "called past its module", "under no_grad",
     "under inference_mode",
 )  # fmt: skip
+_REASONS = 20
 _NUMBER, _SPELLED = re.compile(r"(?<![^.])\d+(?![^.])"), 3
 _NUMBERS = 12  # rows and columns up to which a small tensor is written out
 
@@ -36,7 +42,7 @@ def sheet(trace: TraceRecord) -> Sheet:
     notes = [Block("not seen", prose=remark, mark="careful") for remark in trace.remarks]
     return Sheet(
         "trace", headline(trace), _COLUMNS, tuple(_opened(rows)), tuple([*_fixes(trace), *_ungraded(trace), *notes]), "call",
-        foot=f"{format.plural(len(trace.events), 'event')} · looking took {format.seconds(trace.cost)}, which is in no figure",
+        foot=f"{format.plural(len(trace.events), 'event')} · the times leave out {format.seconds(trace.cost)} that looking took",
         empty="nothing has run yet",
     )  # fmt: skip
 
@@ -53,8 +59,8 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
     if trace.error:
         return f"{trace.title}: stopped by {trace.error}.", ""
     strong = f"{trace.title}: {trace.called:,} of {format.plural(trace.modules, 'module')} ran"
-    facts = list(_facts(trace))
-    return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")
+    facts = list(islice(_facts(trace), FACTS))
+    return (f"{strong};", f"{'; '.join(facts)}.") if facts else (f"{strong}.", "")
 
 
 def _place(event: Event) -> str:
@@ -75,6 +81,8 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     if broken is not None:
         place = broken.path or (ROOT if broken.path == "" else broken.name)
         yield f"{_not_finite(broken.outputs)} first in {place}{f' ({broken.name})' if broken.kind != 'module' else ''}"
+    elif (bad := next((e for e in trace.events if e.kind == "gradient" and _not_finite(e.inputs)), None)) is not None:
+        yield f"{_not_finite(bad.inputs)} first in the gradient of {bad.path or bad.name}'s output"
     past = [one.path for one in trace.uncalled if "through .forward" in one.reason]
     yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
     if root is not None and root.marks and root.marks[0].startswith("under "):
@@ -84,12 +92,13 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {lost[0].marks[-1]}"
     joins = [event.path or ROOT for event in calls if any("joins the graph" in mark for mark in event.marks)]
     yield from _listed(joins, "has a buffer that joins the graph", "have buffers that join the graph")
-    fine = ("gradient", "zero", "frozen", "integer", "no backward", "cannot be seen")
-    if any(reason.kind in ("gradient", "zero") for reason in trace.reasons):
-        yield from _listed([reason.path for reason in trace.reasons if reason.kind not in fine], "got no gradient")
-    yield from _listed([one.path for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called")
+    if any(reason.kind in _GOT for reason in trace.reasons):
+        yield from _listed([reason.path for reason in trace.reasons if reason.kind not in _FINE], "got no gradient")
     changing = [event for event in trace.events if event.kind == "hook" and event.marks[-1].startswith(("changes the", "puts"))]
     yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
+    dead = [event for event in trace.events if _is_dead(event)]
+    yield from _listed([event.path or event.name for event in dead], "gives nothing but zeros", "give nothing but zeros")
+    yield from _listed([one.path for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called")
     often = {event.path: event.call for event in calls if event.call > 1 and event.path}
     yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
     if root is not None and root.training is False:
@@ -100,14 +109,32 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"between them {many} ({_few(functions)})"
 
 
+def _is_dead(event: Event) -> bool:
+    """An activation with an output that is all zero."""
+    stats = event.outputs[0].stats if event.outputs else None
+    active = event.category == "activation" or (event.kind == "function" and event.name.endswith("relu"))
+    return active and stats is not None and stats.measured and 1 < stats.count == stats.zeros
+
+
 def first_not_finite(events: Sequence[Event], parent: int | None = None) -> Event | None:
-    """The innermost of the earliest events that made NaN or infinities out of numbers that had none."""
+    """The innermost of the earliest events that made NaN out of numbers, or a module that gives infinities.
+
+    A function alone may be asked for infinities (the mask of an attention), which are gone again before its module ends.
+    """
     begin = 0 if parent is None else parent + 1
     for event in events[begin:]:
-        runs = event.kind in ("module", "function") and parent in (None, event.parent)
-        if runs and _not_finite(event.outputs) and not _not_finite(event.inputs):
+        if event.kind not in ("module", "function") or parent not in (None, event.parent) or _not_finite(event.inputs):
+            continue
+        found = _not_finite(event.outputs)
+        if found == "NaN" or (found and (event.kind == "module" or parent is not None)):
             return first_not_finite(events, event.index) or event
     return None
+
+
+def _makes(event: Event) -> str:
+    """What is not finite in its outputs and was not in its inputs; not the infinities that a function was given to put there."""
+    found = "" if _not_finite(event.inputs) else _not_finite(event.outputs)
+    return "" if found == "Inf" and event.kind == "function" and event.name.rpartition(".")[2].rstrip("_") in _PUTS else found
 
 
 def _not_finite(values: Iterable[Value]) -> str:
@@ -181,8 +208,10 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
     words = [f"call {event.call}"] if event.call > 1 and event.kind == "module" else []
     words += [f"{event.times} × alike"] if event.times > 1 else []
     words += event.marks
-    if _not_finite(event.outputs) and not _not_finite(event.inputs):
-        words.append(f"makes {_not_finite(event.outputs)}")
+    if _makes(event):
+        words.append(f"makes {_makes(event)}")
+    if event.kind == "gradient" and _not_finite(event.inputs):
+        words.append(f"holds {_not_finite(event.inputs)}")
     return Row(
         event.path, name, _kind(event), ", ".join(words), _SYMBOLS.get(event.kind, event.category or "own"),
         mark=_mark(event), depth=event.depth,
@@ -204,7 +233,7 @@ def _kind(event: Event) -> str:
 def _mark(event: Event) -> Mark:
     if event.error:
         return "broken"
-    if _not_finite(event.outputs) and not _not_finite(event.inputs):
+    if _makes(event) or (event.kind == "gradient" and _not_finite(event.inputs)):
         return "careful"
     return "careful" if any(word in mark for mark in event.marks for word in _CAREFUL) else ""
 
@@ -318,12 +347,25 @@ def _fixes(trace: TraceRecord) -> Iterator[Block]:
 
 
 def _ungraded(trace: TraceRecord) -> Iterator[Block]:
-    """Why parameters have no gradient, where some got one."""
-    if not any(reason.kind in ("gradient", "zero") for reason in trace.reasons):
+    """Why parameters have no gradient, where some got one: a line for each reason."""
+    if not any(reason.kind in _GOT for reason in trace.reasons):
         return
-    rows = [(reason.path, reason.text) for reason in trace.reasons if reason.kind != "gradient"]
+    paths: dict[str, list[str]] = {}
+    for reason in trace.reasons:
+        if reason.kind not in ("gradient", "set to None"):
+            paths.setdefault(reason.text, []).append(reason.path)
+    rows = [(_names(names), text) for text, names in paths.items()]
+    if len(rows) > _REASONS:
+        rows = [*rows[:_REASONS], ("...", f"{len(rows) - _REASONS:,} more reasons: t.why(path), t.record.reasons")]
     if rows:
-        yield Block("no gradient or a zero one, and why", rows=tuple(rows[:20]), mark="careful")
+        yield Block("no gradient or a zero one, and why", rows=tuple(rows), mark="careful")
+
+
+def _names(paths: Sequence[str]) -> str:
+    """Paths that differ in their numbers alone as one, with their count."""
+    alike = Counter(_NUMBER.sub("*", path) for path in paths) if len(paths) > _SPELLED else Counter(paths)
+    said = [path if times == 1 else f"{path} ({times:,})" for path, times in alike.items()]
+    return ", ".join(said[:8]) + (f" and {len(said) - 8:,} more" if len(said) > 8 else "")
 
 
 def _opened(rows: list[Row]) -> Iterator[Row]:
