@@ -836,7 +836,7 @@ def test_nan_in_one_model():
     other = copy.deepcopy(net)
     other[4].weight.data[0] = float("nan")
     comparison = modlab.compare(net, other)(x)
-    assert comparison.headline == "The two models part at 4 (Linear): one output is not finite where the other is."
+    assert comparison.headline == "The two models part at 4 (Linear): the right output holds NaN (2 of 10), where the other is finite."
     moved = Made(lambda self, x: torch.where(torch.arange(4) == 1 + self.training, float("nan"), x + 0.1 * self.training))
     assert modlab.compare(moved)(torch.ones(4))[""].max_abs == float("inf")  # as many NaN, in other places
 
@@ -884,3 +884,50 @@ def test_a_generator_among_the_inputs_is_put_back():
     modlab.compare(Made(lambda self, x, own: x + own.random()))(x, own)
     assert modlab.compare(net, copy.deepcopy(net))(x, generator)[""].equal
     assert (bits(generator.get_state()), own.getstate()) == before
+
+
+class Root(nn.Module):
+    def forward(self, x):
+        return torch.sqrt(-x.abs() - 1)
+
+
+class Backwards(nn.Module):
+    """Registers last what runs first."""
+
+    def __init__(self):
+        super().__init__()
+        self.late = nn.ReLU()
+        self.early = Root()
+
+    def forward(self, x):
+        return self.late(self.early(x))
+
+
+def test_nan_outputs_are_the_headline_with_the_first_module_that_gives_them():
+    found = modlab.compare(nn.Sequential(nn.Linear(4, 4), Root(), nn.Linear(4, 2)))(torch.ones(3, 4))
+    assert str(found).startswith("The output is NaN in both modes, from 1 (Root) on: The same in both modes, to the bit.\n")
+    marks = {row.path: row.mark for row in found._sheet().rows}
+    assert marks == {"": "broken", "0": "", "1": "broken", "2": "broken"}
+    assert "its output is NaN" in str(found)
+    assert modlab.compare(Backwards())(torch.ones(2)).headline.startswith("The output is NaN in both modes, from early on:")
+
+
+def test_nan_in_one_model_in_part_and_inside_only():
+    healthy = nn.Sequential(nn.Linear(4, 4), nn.Identity())
+    broken = nn.Sequential(healthy[0], Root())
+    assert modlab.compare(healthy, broken)(torch.ones(3, 4)).headline.startswith("The two models part at 1 (Identity): the right ou")
+
+    class Some(nn.Module):
+        def forward(self, x):
+            return torch.sqrt(x)
+
+    some = modlab.compare(nn.Sequential(Some()))(torch.tensor([-1.0, 4.0]))
+    assert some.headline.startswith("The output holds NaN (1 of 2) in both modes, from 0 (Some) on:")
+
+    class Saved(nn.Module):
+        def forward(self, x):
+            return torch.nan_to_num(x)
+
+    inside = modlab.compare(nn.Sequential(Some(), Saved()))(torch.tensor([-1.0, 4.0]))
+    assert inside.headline.startswith("NaN inside: 0 (Some) holds NaN (1 of 2) in both modes:")
+    assert "NaN" not in modlab.compare(healthy)(torch.ones(3, 4)).headline

@@ -538,3 +538,113 @@ def test_bad_arguments_are_told_what_to_do(options, error, text):
 def test_what_is_no_module_is_told_what_to_do():
     with pytest.raises(NotAModuleError, match=r"modlab\.diagnose\(nn\.ModuleList"):
         modlab.diagnose([net()])
+
+
+# ---- many modules, one finding -------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln1, self.fc, self.ln2 = nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4)
+
+
+def blocks():
+    model = nn.Module()
+    model.blocks, model.ln_f = nn.ModuleList(Block() for _ in range(4)), nn.LayerNorm(4)
+    return model
+
+
+def test_modules_of_one_class_are_one_finding_with_one_fix():
+    model = blocks()
+    optimizer = torch.optim.AdamW([p for block in model.blocks for p in block.fc.parameters()])
+    found = only(model, optimizer)
+    assert found.subject == "9 LayerNorm (blocks.*.ln1, blocks.*.ln2, ln_f)" and len(found.places) == 18
+    assert found.what.startswith("are in no group of AdamW, so no step changes them")
+    exec(found.fix, {"model": model, "optimizer": optimizer})
+    assert modlab.diagnose(model, optimizer).findings == ()
+
+
+def test_few_modules_of_one_class_are_named_in_the_fix():
+    model = net()
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(7))], lr=0.1)
+    model.extra = nn.LayerNorm(2)
+    optimizer.add_param_group({"params": model.extra.parameters()})
+    found = only(model, optimizer)
+    assert found.subject == "2 Linear (0, 2)"
+    exec(found.fix, {"model": model, "optimizer": optimizer})
+    assert modlab.diagnose(model, optimizer).findings == ()
+
+
+def test_zero_weights_of_one_class_are_mended_together():
+    model = blocks()
+    for block in model.blocks:
+        nn.init.zeros_(block.fc.weight)
+    nn.init.ones_(model.blocks[0].fc.weight)
+    found = only(model)
+    assert found.subject == "3 weights of Linear (blocks.*.fc)"
+    exec(found.fix, {"model": model})
+    assert modlab.diagnose(model).findings == ()
+
+
+def test_meta_modules_of_one_class_get_values_and_no_other_loses_its_own():
+    model = nn.Sequential(nn.Linear(4, 4, device="meta"), nn.LayerNorm(4), nn.Linear(4, 4, device="meta"), nn.LayerNorm(4), nn.LayerNorm(4))
+    before = model[1].weight
+    found = only(model)
+    exec(found.fix, {"model": model})
+    assert model[1].weight is before and not any(p.is_meta for p in model.parameters())
+
+
+def test_hidden_in_each_block_is_one_finding():
+    model = blocks()
+    for block in model.blocks:
+        block.adapters = [nn.Linear(4, 4), nn.Linear(4, 4)]
+    found = only(model)
+    assert found.subject == "blocks.*.adapters (2 Linear) in 4 places" and len(found.places) == 4
+
+
+def test_the_headline_names_different_kinds_and_a_check_that_failed():
+    class Aside(nn.Linear):
+        def forward(self, x):
+            return super().forward(x)
+
+    model = Aside(4, 2)
+    for i in range(5):
+        setattr(model, f"mask_{i}", torch.ones(i + 1))
+    model.aux = nn.Linear(2, 2)
+    result = modlab.diagnose(model, batch=(torch.randn(6, 4), torch.zeros(6, 2)), loss=nn.MSELoss())
+    assert result.headline.startswith("6 findings: mask_0 is a plain tensor") and "mask_1" not in result.headline
+    assert "aux (2 parameters) gets no gradient; and 4 more." in result.headline
+
+
+def test_what_does_not_repeat_where_and_each_row_has_details():
+    model = net()
+    model.adapters = [nn.Linear(2, 2)]
+    result = modlab.diagnose(model, batch=(torch.randn(6, 4), torch.zeros(6, 2)), loss=nn.MSELoss())
+    rows = result._sheet().rows
+    assert rows[0].cells[0].text == "adapters" and rows[0].cells[2].text.startswith("is hidden in a list")
+    assert all(row.blocks() for row in rows)
+
+
+def test_two_places_in_one_sentence_are_both_said():
+    class Aside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.a, self.b = nn.Linear(4, 2), nn.Linear(3, 3), nn.LayerNorm(3)
+
+        def forward(self, x):
+            return self.fc(x)
+
+    result = modlab.diagnose(Aside(), batch=(torch.randn(6, 4), torch.zeros(6, 2)), loss=nn.MSELoss())
+    row = next(row for row in result._sheet().rows if row.name == "gradients arrive")
+    assert row.cells[2].text == "a (2 parameters) and b (2 parameters) get no gradient"
+
+
+def test_eval_mode_with_an_optimizer_is_a_note():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.1), nn.BatchNorm1d(3))
+    assert ("", "in evaluation mode") not in notes(model, sgd(model))
+    model.eval()
+    assert ("", "in evaluation mode") not in notes(model)
+    found = notes(model, sgd(model))["", "in evaluation mode"]
+    assert "Dropout and BatchNorm1d act as in use" in found.what and found.fix.startswith("model.train()")
+    assert ("", "in evaluation mode") not in notes(net().eval(), sgd(net()))

@@ -17,6 +17,7 @@ from tests import zoo
 from tests.architectures import ARCHITECTURES
 
 CROSS = nn.CrossEntropyLoss()
+HERE = "test_experiments.py"
 KINDS = ("gradients", "leak", "first loss", "repeat", "round trip", "overfit")
 
 
@@ -69,9 +70,11 @@ def test_unused_and_detached_parts_get_no_gradient():
     result = diagnosed(making(Model.forward, aux=nn.Linear(4, 4)))
     found = the(result, "gradients")
     assert (found.outcome, found.path, found.places) == ("failed", "aux", ("aux.weight", "aux.bias"))
-    assert found.what == "aux (2 parameters) gets no gradient" and "Never called" in found.reason
+    assert found.what == "aux (2 parameters) gets no gradient" and found.reason == "aux.weight: not called: aux did not run."
+    assert (found.fix, found.advice) == ("", "Call it in forward, or leave it away.")
     found = the(diagnosed(making(lambda self, x: self.head(self.fc(x).tanh().detach()))), "gradients")
-    assert found.path == "fc" and "does not reach the loss" in found.reason
+    assert found.path == "fc" and "left the graph in Tensor.detach at " in found.reason and f"{HERE}:" in found.reason
+    assert found.fix == "" and found.advice.startswith("Leave the detach")
 
 
 def test_what_gets_no_gradient_is_what_backward_leaves_without_one():
@@ -92,6 +95,130 @@ def test_zero_and_broken_gradients():
 def test_a_loss_that_leads_nowhere():
     found = the(diagnosed(making(lambda self, x: Model.forward(self, x).detach())), "gradients")
     assert found.outcome == "failed" and "the loss has no grad_fn" in found.what
+
+
+def test_a_gradient_lost_under_no_grad_is_found_with_its_line_and_not_frozen():
+    def forward(self, x):
+        with torch.no_grad():
+            inner = self.fc(x)
+        return self.head(inner)
+
+    result = diagnosed(making(forward))
+    found = the(result, "gradients")
+    line = forward.__code__.co_firstlineno + 2
+    assert found.path == "fc" and "ran under no_grad at " in found.reason and f"{HERE}:{line}, " in found.reason
+    assert found.fix == "" and found.advice == "Take it out of `with torch.no_grad()` there."
+    assert "requires_grad_(False)" not in result.html() and found.advice in str(result)
+
+
+def test_a_layer_that_forward_freezes_is_no_failure():
+    def forward(self, x):
+        self.fc.requires_grad_(False)
+        return Model.forward(self, x)
+
+    assert the(diagnosed(making(forward)), "gradients").outcome == "passed"
+
+
+# ---- what the loss compares ----------------------------------------------------------------------------------------------------
+
+SPREADING = [
+    nn.MSELoss(), nn.L1Loss(), nn.SmoothL1Loss(), nn.HuberLoss(), F.mse_loss, F.l1_loss, F.huber_loss,
+    lambda out, target: F.mse_loss(out, target), lambda out, target: (out - target).square().mean(),
+    lambda out, target: (target - out).abs().mean(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", SPREADING)
+def test_a_loss_that_spreads_its_shapes_is_found(loss):
+    torch.manual_seed(0)
+    model, x, y = nn.Linear(4, 1), torch.randn(8, 4), torch.randn(8)
+    (found,) = modlab.diagnose(model, batch=(x, y), loss=loss).findings
+    assert found.kind == "shapes differ in the loss" and "8×1 with a target of shape 8, as 8×8" in found.what
+    mended = eval(found.fix.partition("  #")[0], {"loss": loss, "output": model(x), "target": y})
+    assert torch.allclose(mended, loss(model(x)[:, 0], y))
+    result = modlab.diagnose(model, batch=(x, y[:, None]), loss=loss)
+    assert result.findings == () and result.notes == ()
+
+
+def test_losses_that_may_spread():
+    model, x = nn.Linear(4, 1), torch.randn(8, 4)
+    squeezing = lambda out, target: F.mse_loss(out.squeeze(-1), target)  # noqa: E731
+    assert modlab.diagnose(model, batch=(x, torch.randn(8)), loss=squeezing).findings == ()
+    (found,) = modlab.diagnose(model, batch=(x, torch.randn(1)), loss=nn.MSELoss()).findings
+    assert found.severity == "careful" and "repeated to 8×1" in found.what
+
+
+@pytest.mark.parametrize("loss", [nn.BCEWithLogitsLoss(), F.binary_cross_entropy_with_logits])
+def test_a_sigmoid_before_one_is_found(loss):
+    x, y = torch.randn(8, 4), torch.ones(8)
+    end = nn.Flatten(0)
+    (found,) = modlab.diagnose(nn.Sequential(nn.Linear(4, 1), nn.Sigmoid(), end), batch=(x, y), loss=loss).findings
+    assert (found.kind, found.severity) == ("sigmoid twice", "broken")
+    assert modlab.diagnose(nn.Sequential(nn.Linear(4, 1), end), batch=(x, y), loss=loss).findings == ()
+    gated = making(lambda self, x: (self.head(self.fc(x).tanh()).sigmoid() * self.head(self.fc(x))).sum(1))
+    assert modlab.diagnose(gated, batch=(x, y), loss=loss).findings == ()
+
+
+def test_warnings_of_the_pass_are_notes_also_those_said_once():
+    def forward(self, x):
+        warnings.warn("old way", DeprecationWarning, stacklevel=2)
+        x = x + torch.ones(3, 2, 2).T.sum() * 0  # torch warns of this once in a process
+        return Model.forward(self, x)
+
+    always = torch.is_warn_always_enabled()
+    for _ in range(2):
+        told = [one.sentence for one in diagnosed(making(forward)).notes]
+        assert told[0] == "the forward pass warns: old way" and len(told) == 2 and "deprecated" in told[1]
+    assert torch.is_warn_always_enabled() is always
+
+
+# ---- not a number --------------------------------------------------------------------------------------------------------------
+
+
+def test_nan_is_found_where_it_is_made_and_nothing_passes():
+    model = making(lambda self, x: self.head(self.fc(x).abs().neg().sub(1).log()))
+    result = diagnosed(model)
+    (found,) = result.findings
+    line = model.forward.__code__.co_firstlineno
+    assert found.kind == "NaN" and "Tensor.log makes the first at " in found.what and found.what.endswith(f"{HERE}:{line}")
+    assert outcomes(result) == dict.fromkeys(KINDS, "not run")
+    assert {one.what for one in result.experiments} == {"the output is NaN"}
+
+
+def test_a_loss_alone_that_is_nan():
+    result = diagnosed(making(Model.forward), loss=lambda out, target: (out.abs().neg() - 1).log().mean())
+    (found,) = result.findings
+    assert found.sentence.startswith("the loss is NaN: Tensor.log makes the first")
+    assert {kind for kind, outcome in outcomes(result).items() if outcome == "not run"} == {"gradients", "first loss", "overfit"}
+
+
+def test_a_module_whose_weights_are_nan_is_named():
+    model = making(Model.forward)
+    nn.init.constant_(model.head.weight, float("nan"))
+    found = next(one for one in diagnosed(model).findings if one.kind == "NaN")
+    assert found.path == "head" and "head (Linear) makes the first" in found.what
+
+
+def test_nan_of_the_batch_is_not_the_models():
+    x, y = batch()
+    x[0, 0] = float("nan")
+    (found,) = diagnosed(making(Model.forward), x, y).findings
+    assert "the batch has NaN in it already" in found.what
+
+
+def test_nan_that_comes_with_training_is_named():
+    class Late(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 1)
+            nn.init.constant_(self.a.weight, 0.01), nn.init.constant_(self.a.bias, 0.1)
+
+        def forward(self, x):
+            return self.a(x).log().squeeze(-1)
+
+    result = modlab.diagnose(Late(), batch=(torch.ones(8, 4), torch.full((8,), -10.0)), loss=nn.MSELoss())
+    found = the(result, "overfit")
+    assert found.outcome == "failed" and "Tensor.log makes the first NaN at" in found.what and found.advice
 
 
 # ---- samples -------------------------------------------------------------------------------------------------------------------
@@ -256,7 +383,8 @@ def test_what_cannot_learn():
     model = making(lambda self, x: self.head(self.fc(x).tanh()) * 0)
     assert the(diagnosed(model), "overfit").outcome == "failed"
     exploding = making(lambda self, x: Model.forward(self, x) * self.scale, scale=nn.Parameter(torch.tensor(float("nan"))))
-    assert the(diagnosed(exploding), "overfit").outcome == "failed"
+    result = diagnosed(exploding)
+    assert the(result, "overfit").outcome == "not run" and "NaN" in [one.kind for one in result.findings]
 
 
 def test_slow_models_are_not_waited_for(monkeypatch):
@@ -273,6 +401,7 @@ def test_a_forward_that_fails_is_one_finding_with_one_line():
     (found,) = result.findings
     assert (found.path, found.kind, found.severity) == ("head", "forward fails", "broken")
     assert "mat1 and mat2 shapes cannot be multiplied (6x8 and 5x3)" in found.what and "\n" not in found.what
+    assert found.what.startswith("stops at head (Linear) with RuntimeError") and "5" in found.reason and found.advice
     assert set(outcomes(result).values()) == {"not run"} and len(result.experiments) == 6
 
 
@@ -380,6 +509,13 @@ def test_everything_is_as_it_was(raises, mode):
     assert (model.history, model.seen, model.count, model.cache) == (history, seen, 0, None)
     assert torch.equal(model.generator.get_state(), generator)
     assert len(result.experiments) == 6
+
+
+def test_what_the_loss_holds_of_others_gets_no_gradient():
+    other = nn.Parameter(torch.ones(3))
+    model = making(lambda self, x: Model.forward(self, x.clone()), aux=nn.Linear(4, 4))
+    result = diagnosed(model, loss=lambda out, target: CROSS(out, target) + other.square().sum() * 0.01)
+    assert other.grad is None and the(result, "gradients").path == "aux" and "not called" in the(result, "gradients").reason
 
 
 def test_an_interruption_leaves_everything_as_it_was():

@@ -432,13 +432,13 @@ CASES = {
     "backward hook, in place": (hooked_in_place, "backward hook",
         "1 (ReLU) changes its input in place, and that is the output of 0 with its full backward hook."),
     "prefix": (lambda: prefixed("module."), "state_dict",
-        "Only the prefix 'module.' differs, in the file: DataParallel or DistributedDataParallel put it there."),
+        "Only the prefix 'module.' differs, in the state_dict: DataParallel or DistributedDataParallel put it there."),
     "compiled prefix": (lambda: prefixed("_orig_mod."), "state_dict",
-        "Only the prefix '_orig_mod.' differs, in the file: torch.compile put it there."),
+        "Only the prefix '_orig_mod.' differs, in the state_dict: torch.compile put it there."),
     "missing keys": (lambda: Net().load_state_dict({}), "state_dict",
-        "Net and the file differ: 4 of the model's names are not in the file."),
+        "Net and the state_dict differ: 4 of the model's names are not in the state_dict. None"),
     "whole checkpoint": (whole_checkpoint, "state_dict", "What was given is a whole checkpoint: the weights are under its key 'model'."),
-    "state shapes": (other_shape, "state_dict", "mean is (2, 4) in the file and (4,) in RunningMean."),
+    "state shapes": (other_shape, "state_dict", "mean is (2, 4) in the state_dict and (4,) in RunningMean."),
     "a model for a state_dict": (lambda: Net().load_state_dict(Net()), "state_dict", "load_state_dict got a Net"),
     "hidden parameters": (hidden_parameters, "optimizer",
         "Holder has no registered parameter: layers (list of 2 Linear) is hidden from PyTorch."),
@@ -538,6 +538,173 @@ def test_the_prefix_is_repaired():
     state = {"module." + key: value for key, value in net.state_dict().items()}
     result = explained(lambda: net.load_state_dict(state))
     assert exec(result.fixes[0].code, {"net": net, "state": state}) is None    # runs, strictly
+
+
+def normalized():
+    return nn.Sequential(*(layer for width in (1, 4, 4) for layer in (nn.Conv2d(width, 4, 3), nn.BatchNorm2d(4))))
+
+
+def loaded(model, given):
+    model.load_state_dict(given)
+
+
+def test_a_prefix_is_seen_past_the_counts_of_batch_norms():
+    """torch names num_batches_tracked among the unexpected, and not among the missing."""
+    net = normalized()
+    sd = {"module." + key: value for key, value in net.state_dict().items()}
+    result = explained(lambda: net.load_state_dict(sd))
+    assert result.headline.startswith("Only the prefix 'module.' differs, in the state_dict: DataParallel")
+    assert [fix.code for fix in result.fixes] == ["net.load_state_dict({k.removeprefix('module.'): v for k, v in sd.items()})"]
+    exec(result.fixes[0].code, {"net": net, "sd": sd})    # strictly
+    wrapped = nn.DataParallel(net)
+    given = net.state_dict()
+    result = explained(lambda: wrapped.load_state_dict(given))
+    assert result.headline.startswith("Only the prefix 'module.' differs, in the model: DataParallel")
+    exec(result.fixes[0].code, {"wrapped": wrapped, "given": given})
+    sd["stranger.num_batches_tracked"] = torch.tensor(0)    # then it is not all the difference
+    assert "Only the prefix" not in explained(lambda: net.load_state_dict(sd)).headline
+
+
+def test_strict_is_given_up_only_where_something_would_be_loaded():
+    net, other = normalized(), nn.ModuleDict({"a": nn.Linear(3, 3)})
+    result = explained(lambda: loaded(net, other.state_dict()))
+    assert "strict=False)" not in "".join(fix.code for fix in result.fixes)
+    assert "None of the model's 18 tensors would be loaded with strict=False." in result.headline
+    assert explained(lambda: loaded(net, {})).fixes[0].code == "print(list(given)[:3])\nprint(list(model.state_dict())[:3])"
+    few = {"0.weight": net[0].weight}
+    result = explained(lambda: loaded(net, few))
+    assert "Only 1 of the model's 18 tensors" in result.headline and "strict=False)" not in result.fixes[0].code
+    most = net.state_dict()
+    del most["0.weight"]
+    result = explained(lambda: loaded(net, most))
+    assert result.fixes[0].prose == "To load what fits (17 of 18 tensors), and to be told what did not:"
+    assert result.fixes[0].code == "print(model.load_state_dict(given, strict=False))"
+    exec(result.fixes[0].code, {"model": net, "given": most})
+    most["2.bias"] = torch.zeros(5)    # strict=False does not forgive a shape: its fix leaves that out
+    exec(explained(lambda: loaded(net, most)).fixes[0].code, {"model": net, "given": most})
+
+
+def test_a_part_of_a_larger_model_is_taken_out():
+    net = normalized()
+    full = nn.ModuleDict({"backbone": net, "head": nn.Linear(2, 2)}).state_dict()
+    result = explained(lambda: loaded(net, full))
+    exec(result.fixes[0].code, {"model": net, "given": full})
+    renamed = {key.replace("1.", "norm.", 1) if key.startswith("1.") else key: value for key, value in net.state_dict().items()}
+    result = explained(lambda: loaded(net, renamed))    # its count is renamed with it
+    exec(result.fixes[0].code, {"model": net, "given": renamed})
+
+
+def test_a_file_is_called_one_where_there_is_one(tmp_path):
+    net = Net()
+    torch.save({"module." + key: value for key, value in net.state_dict().items()}, tmp_path / "w.pt")
+
+    def direct():
+        net.load_state_dict(torch.load(tmp_path / "w.pt"))
+
+    def named():
+        weights = torch.load(tmp_path / "w.pt")
+        net.load_state_dict(weights)
+
+    def part():
+        saved = torch.load(tmp_path / "w.pt")
+        saved = {"model": torch.load(tmp_path / "w.pt"), "epoch": len(saved)}
+        net.load_state_dict(saved["model"])
+
+    def renewed():
+        weights = torch.load(tmp_path / "w.pt")
+        weights = {"module." + key: value for key, value in net.state_dict().items()}
+        net.load_state_dict(weights)
+
+    assert "differs, in the file:" in explained(direct).headline
+    exec(explained(direct).fixes[0].code, {"net": net, "torch": torch, "tmp_path": tmp_path})
+    assert "differs, in the file:" in explained(named).headline and "weights.items()" in explained(named).fixes[0].code
+    assert "differs, in the file:" in explained(part).headline and "in saved['model'].items()" in explained(part).fixes[0].code
+    assert "differs, in the state_dict:" in explained(renewed).headline
+
+
+class Headed(nn.Module):
+    def __init__(self, expected=1568):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Linear(expected, 10)
+
+    def forward(self, x):
+        return self.head(self.features(x).flatten(1))
+
+
+_WAY = "A traceback does not show all that ran before. To see the way there: with modlab.trace({0}) as t: {0}({1})"
+
+
+def test_the_way_there_can_be_traced():
+    model, pictures = Headed(), R(2, 1, 28, 28)
+    result = explained(lambda: model(pictures))
+    assert result.headline.startswith("head got rows of 2704 numbers and has weights for 1568.")
+    assert _WAY.format("model", "pictures") in str(result)
+    assert "is flattened: the input may have another size than meant." in str(result)
+    traced = explained(lambda: modlab.trace(model)(pictures))
+    assert "To see the way there" not in str(traced) and traced.family == "product"
+    assert _WAY.format("model", "x") in str(explained(lambda: Headed()(pictures)))
+    known = str(explained(lambda: Small()(R(5))))    # nothing is missing there, nothing is flattened
+    assert "To see the way there" not in known and "another size" not in known
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    result = str(explained(lambda: flat(R(2, 1, 32, 32))))
+    assert "inputs of 1×28×28, so the input may have another size than meant." in result and "To see the way" not in result
+
+
+def test_rows_are_named_below_the_row_above_them():
+    result = explained(lambda: DynamicNet(3)(R(5), "relu"))
+    assert [row.name for row in result._sheet().rows] == ["(root)", "linears.0"]
+    big = big_net()
+    rows = explained(lambda: big(R(5)))._sheet().rows
+    assert [row.name for row in rows] == ["(root)", "l1", "net", "l0", "F.relu", "l1"]
+
+
+class Scored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores = nn.Embedding(50, 50)
+
+    def forward(self, tokens, targets):
+        return self.scores(tokens)
+
+
+class Around(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Scored()])
+
+    def forward(self, x):
+        return self.blocks[0](x)
+
+
+def test_a_loss_is_called_as_it_was():
+    logits, target, loss_fn = R(4, 16, 50), torch.randint(50, (4, 16)), nn.CrossEntropyLoss()
+    names = {"logits": logits, "target": target, "loss_fn": loss_fn, "F": F}
+    result = explained(lambda: loss_fn(logits, target))
+    codes = [fix.code for fix in result.fixes]
+    assert codes == ["loss_fn(logits.flatten(0, 1), target.flatten())", "loss_fn(logits.transpose(1, 2), target)"]
+    first, second = (eval(code, names) for code in codes)
+    assert torch.allclose(first, second)
+    result = explained(lambda: F.cross_entropy(logits * 2, target=target, ignore_index=-1))
+    assert result.fixes[0].code == "F.cross_entropy((logits * 2).flatten(0, 1), target.flatten(), ignore_index=-1)"
+    eval(result.fixes[0].code, names)
+    pair = (logits, target)
+    assert explained(lambda: loss_fn(*pair)).fixes[0].code == "loss_fn(input.flatten(0, 1), target.flatten())"
+
+
+def test_a_missing_argument_gets_a_name():
+    tokens, target, model = torch.randint(50, (4, 16)), torch.randint(50, (4, 16)), Scored()
+    assert target is not None
+    fix = explained(lambda: (model(tokens), target)).fixes[0]
+    assert (fix.prose, fix.code) == ("The call with all of them:", "model(tokens, target)")
+    eval(fix.code, {"model": model, "tokens": tokens, "target": target})
+    fix = explained(lambda: Scored()(tokens)).fixes[0]
+    assert (fix.prose, fix.code) == (
+        "The call with all of them; targets stands for your own:", "model = Scored()\nmodel(tokens, targets)")  # fmt: skip
+    exec(fix.code, {"Scored": Scored, "tokens": tokens, "targets": target})
+    around = Around()
+    assert explained(lambda: around(tokens)).fixes[0].code == "self.blocks[0](x, targets)"
+    assert explained(lambda: model(tokens, target=3)).fixes[0].code == "model(tokens, targets=3)"
 
 
 def test_a_hidden_list_is_registered_by_the_fix():
@@ -1060,7 +1227,7 @@ PROGRAMS = {
     "a mixin": (Mixed, "super().__init__", "Mixed's super().__init__() is that of Plain", "super().__init__()"),
     "an heir": (Heir, "super().__init__", "Careless's constructor never calls super().__init__().", "class Careless(nn.Module):"),
     "forward inside": (lambda: Inside()(R(2)), "no forward", "It is defined inside of __init__", "def forward"),
-    "keyword-only": (lambda: Chosen()(R(2)), "argument", "Chosen's forward takes x and mask; mask is missing.", "mask=..."),
+    "keyword-only": (lambda: Chosen()(R(2)), "argument", "Chosen's forward takes x and mask; mask is missing.", "mask=mask"),
     "a batch": (loader([R(2, 2), R(2)]), "argument", "fc got a list where a tensor belongs", "x, y = batch\nnet(x)"),
     "a batch of names": (loader({"pixels": R(2, 2), "label": 1}), "argument", "fc got a dict", "batch = batch['pixels']"),
     "a tuple for conv": (lambda: nn.Conv2d(3, 3, 1)((R(1, 3, 2, 2), 1)), "argument", "Conv2d got a tuple where", "x = x[0]"),
@@ -1078,7 +1245,7 @@ PROGRAMS = {
     "batches": (translated(R(5, 2, 16), R(5, 3, 16)), "attention", "their batches differ", "batch_first=True"),
     "scores": (mask_of_scores, "broadcast", "s and mask == 0 do not fit: 6 and 7 in dimension 2.", "print(s.shape, (mask == 0).shape)"),
     "bmm": (lambda: torch.bmm(*[R(3, 4)] * 2), "", "", ""),
-    "swapped": (lambda: nn.CrossEntropyLoss()(torch.zeros(4).long(), R(4, 3)), "loss", "they are swapped", "loss("),
+    "swapped": (lambda: nn.CrossEntropyLoss()(torch.zeros(4).long(), R(4, 3)), "loss", "they are swapped", "Loss()(R(4, 3), "),
     "segmentation": (lambda: F.cross_entropy(R(2, 5, 8, 8), torch.zeros(2, 1, 8, 8).long()), "loss", "should be (2, 8, 8)", ".squeeze(1)"),
     "targets of BCE": (lambda: nn.BCELoss()(torch.ones(3), torch.tensor([0.0, 1, 2])), "loss", "go from 0 to 2", "nn.CrossEntropyLoss()"),
     "one score": (lambda: nn.CrossEntropyLoss()(R(2, 1), torch.tensor([0, 1])), "loss", "scores for 1 class. Only 0 is valid.",
@@ -1442,6 +1609,14 @@ def test_below_the_traceback(shell, capsys):
     shell.run_cell("dynamic_net(torch.randn(5))")
     assert len(texts(shell)) == 1 and texts(shell)[0].startswith("DynamicNet's forward takes x and act; act is missing.")
     assert "a cell of this notebook" in texts(shell)[0]
+
+
+def test_a_trace_that_explains_is_enough(shell):
+    shell.run_line_magic("load_ext", "modlab")
+    shell.run_cell("modlab.trace(Net())(torch.randn(5))")
+    assert not [text for text in texts(shell) if text.startswith("l0 got 5 numbers")]    # (a shell of a test shows no trace)
+    shell.run_cell("net = Net()\nwith modlab.trace(net):\n    net(torch.randn(5))")    # nothing is shown there
+    assert [text for text in texts(shell) if text.startswith("l0 got 5 numbers")]
 
 
 def test_below_the_traceback_of_an_async_cell(shell):

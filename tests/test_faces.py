@@ -27,7 +27,7 @@ from modlab.errors import ModlabError
 from modlab.inspection import slots, structure, values
 from modlab.lessons import note
 from modlab.records.definition import Definition
-from modlab.views import payload
+from modlab.views import headline, payload
 from tests import zoo
 
 HERE = Path(__file__).parent
@@ -156,7 +156,11 @@ def test_faces_of_a_state_agree(case):
             record.kind, record.in_state_dict, record.count, record.grad, record.trainable, record.persistent, record.note
         )  # fmt: skip
         assert row["shape"] == (None if record.shape is None else list(record.shape))
-    assert content["summary"] == {"rows": len(shown.records), "saved": len(shown.find(in_state_dict=True))}
+    assert content["summary"] == {
+        "rows": len(shown.records),
+        "saved": len(shown.find(in_state_dict=True)),
+        "text": headline.counter(shown.record),
+    }
     for carried in shown.record.values:
         body = content["values"][carried.path]
         assert body["nan"] == carried.stats.nan and body["inf"] == carried.stats.posinf + carried.stats.neginf

@@ -1,5 +1,7 @@
 """Figures: the bars of a tree stay on its axes whatever is tied, and histograms hold up to the end of a double."""
 
+import pickle
+import subprocess
 import sys
 from itertools import pairwise
 
@@ -90,3 +92,31 @@ def test_histograms_hold_to_the_end_of_a_double(numbers):
     assert all(abs(end) < 1e299 for end in ax.get_xlim())
     power = f"{max(map(abs, numbers)):.0e}"[-3:] if max(map(abs, numbers)) > 1e300 else ""
     assert ax.get_xlabel() == (f"value / 1e+{power}" if power else "value")
+
+
+def test_a_figure_shows_itself_in_any_notebook_and_without_pyplot():
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    before = modlab.snapshot(net)
+    with torch.no_grad():
+        net[0].weight.add_(1)
+    for figure in (modlab.tree(net).figure(), modlab.state(net)["0.weight"].figure(), modlab.diff(before, net).figure()):
+        for shown in (figure, pickle.loads(pickle.dumps(figure))):
+            assert shown._repr_png_().startswith(b"\x89PNG\r\n")
+    code = (
+        "import sys, modlab, torch; f = modlab.tree(torch.nn.Linear(2, 3)).figure(); f._repr_png_(); "
+        "assert 'matplotlib.figure' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_where_figures_are_inline_it_is_one_image():
+    pytest.importorskip("IPython")
+    from IPython.core.formatters import DisplayFormatter
+    from matplotlib.backend_bases import FigureCanvasBase
+    from matplotlib.figure import Figure
+
+    figure = modlab.tree(nn.Linear(2, 3)).figure()
+    display = DisplayFormatter()
+    assert set(display.format(figure)[0]) == {"text/plain", "image/png"}
+    display.formatters["image/png"].for_type(Figure, lambda one: b"inline" if isinstance(one.canvas, FigureCanvasBase) else None)
+    assert display.format(figure)[0]["image/png"] == b"inline"  # theirs, in the place of ours

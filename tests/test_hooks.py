@@ -988,3 +988,15 @@ def test_a_forward_that_was_replaced_is_said():
     text = str(modlab.hooks(net))
     assert "forward was replaced on 0 (test_a_forward_that_was_replaced_is_said.<locals>.<lambda>)" in text and "del module.forward" in text
     assert "replaced" not in str(modlab.hooks(Net()))
+
+
+def test_rows_are_named_by_what_the_row_above_does_not_say():
+    net = nn.ModuleDict({name: nn.Sequential(nn.Linear(2, 2), nn.ReLU()) for name in ("encoder", "decoder")})
+    for path in ("encoder.0", "decoder", "decoder.0", "decoder.1"):
+        net.get_submodule(path).register_forward_hook(lambda module, args, output: None)
+    heads = [(row.name, row.path, row.depth) for row in modlab.hooks(net)._sheet().rows if row.symbol != "hook"]
+    below = [("decoder", "decoder", 0), ("0", "decoder.0", 1), ("1", "decoder.1", 1)]
+    assert heads == [("encoder.0", "encoder.0", 0), *below]
+    net.register_forward_hook(lambda module, args, output: None)
+    heads = [(row.name, row.path, row.depth) for row in modlab.hooks(net)._sheet().rows if row.symbol != "hook"]
+    assert heads == [("(root)", "", 0), ("encoder.0", "encoder.0", 1), *((name, path, depth + 1) for name, path, depth in below)]

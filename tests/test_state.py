@@ -420,6 +420,17 @@ def test_a_training_checkpoint_is_opened(tmp_path):
     shown = modlab.state(tmp_path / "last.pt")
     assert row(shown, "model.l0.weight").shape == (3, 4) and row(shown, "optimizer.state.0.exp_avg").shape == (3, 4)
     assert row(shown, "epoch").note == "int 3" and row(shown, "loss").note == "list"
+    assert row(shown, "epoch").kind == "value" and shown.find(kind="value")[0].kind == "value"
+    with pytest.raises(PathNotFoundError, match="holds no tensor 'epoch': it is no tensor but int 3"):
+        shown["epoch"]
+    tensors = [r for r in shown.records if r.kind == "tensor"]
+    others = len(shown.records) - len(tensors)
+    data = shown._payload()
+    told = json.loads(data[4 : 4 + int.from_bytes(data[:4], "little")])
+    assert told["summary"]["text"] == f"{len(tensors)} tensors, {others} other entries"
+    assert f"in {len(tensors)} tensors; " in shown.headline and f"{others} other entries" in shown.headline
+    assert told["values"]["epoch"]["stats"] == [["int", "3"]] and told["values"]["loss"]["stats"] == [["value", "list"]]
+    assert "modlab.state(path)['name']" in told["valuesNote"] and "too large" not in told["valuesNote"]
     assert shown["model.l0.weight"].count == 12
 
 

@@ -387,6 +387,17 @@ def test_asked_for_others_alone():
     assert why(net, "l0.weight", lambda net: torch.autograd.grad(net(torch.randn(4)).sum(), net.l1.weight)).kind == "not asked for"
 
 
+def test_autograd_grad_may_give_none():
+    net = nn.ModuleDict({"a": nn.Linear(3, 1), "b": nn.Linear(3, 1)})
+
+    def act(net):
+        net["b"](X)
+        torch.autograd.grad(net["a"](X).sum(), [net["b"].weight, net["a"].weight], allow_unused=True)
+
+    assert why(net, "a.weight", act).kind == "gradient"
+    assert why(net, "b.weight", act).kind == "not asked for"
+
+
 def test_a_function_that_gives_no_gradient():
     class Wall(torch.autograd.Function):
         @staticmethod

@@ -10,30 +10,30 @@ const MANY = -2;
 const DOT = 46;
 
 export class Automaton {
-  private readonly tokens: number[];
-  private readonly states: number[][] = [];
-  private readonly numbers = new Map<string, number>();
-  private readonly steps: (number | undefined)[][] = [];
+  readonly #tokens: number[];
+  readonly #states: number[][] = [];
+  readonly #numbers = new Map<string, number>();
+  readonly #steps: (number | undefined)[][] = [];
   readonly start: number;
 
   /** A plain pattern is found anywhere; a glob (`*`, `?`) begins at a part and ends where the text ends. */
   constructor(pattern: string, readonly glob: boolean) {
-    this.tokens = Array.from(pattern.toLowerCase(), (sign) => token(sign, glob));
-    this.start = this.state(this.closed([0]));
+    this.#tokens = Array.from(pattern.toLowerCase(), (sign) => token(sign, glob));
+    this.start = this.#state(this.#closed([0]));
   }
 
   /** The state after one more character (lower case, by its code). */
   step(state: number, code: number): number {
-    const known = this.steps[state]?.[code];
+    const known = this.#steps[state]?.[code];
     if (known !== undefined) return known;
-    const next = this.state(this.closed(this.moved(this.states[state] ?? [], code)));
-    if (code < 128) (this.steps[state] ??= [])[code] = next;
+    const next = this.#state(this.#closed(this.#moved(this.#states[state] ?? [], code)));
+    if (code < 128) (this.#steps[state] ??= [])[code] = next;
     return next;
   }
 
   accepts(state: number): boolean {
-    const positions = this.states[state];
-    return positions !== undefined && positions[positions.length - 1] === this.tokens.length;
+    const positions = this.#states[state];
+    return positions !== undefined && positions[positions.length - 1] === this.#tokens.length;
   }
 
   /** Whether a whole text matches. */
@@ -47,10 +47,10 @@ export class Automaton {
     return this.glob ? this.accepts(state) : found;
   }
 
-  private moved(positions: readonly number[], code: number): number[] {
+  #moved(positions: readonly number[], code: number): number[] {
     const next: number[] = [];
     for (const position of positions) {
-      const wanted = this.tokens[position];
+      const wanted = this.#tokens[position];
       if (wanted === MANY) next.push(position);
       else if (wanted === ANY || wanted === code) next.push(position + 1);
     }
@@ -58,21 +58,21 @@ export class Automaton {
     return next;
   }
 
-  private closed(positions: number[]): number[] {
+  #closed(positions: number[]): number[] {
     const all = new Set<number>();
     for (let position of positions) {
       all.add(position);
-      while (this.tokens[position] === MANY) all.add(++position);
+      while (this.#tokens[position] === MANY) all.add(++position);
     }
     return [...all].sort((a, b) => a - b);
   }
 
-  private state(positions: number[]): number {
+  #state(positions: number[]): number {
     const key = positions.join(" ");
-    let number = this.numbers.get(key);
+    let number = this.#numbers.get(key);
     if (number === undefined) {
-      number = this.states.push(positions) - 1;
-      this.numbers.set(key, number);
+      number = this.#states.push(positions) - 1;
+      this.#numbers.set(key, number);
     }
     return number;
   }

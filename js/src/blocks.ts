@@ -1,6 +1,6 @@
 /** Blocks of a sheet: what is said of the selected row, and below the table. */
 import type { Context } from "./context";
-import { element, lines, words } from "./elements";
+import { apart, element, lines, words } from "./elements";
 import { howToGet, pairs, table } from "./facts";
 import { sign } from "./marks";
 import { completeValues, type Numbers } from "./payload";
@@ -33,7 +33,7 @@ export function blocks(given: readonly unknown[], numbers: Numbers, context: Con
 function listed(head: readonly string[], rows: readonly (readonly string[])[]): HTMLElement {
   const texts = rows.map((row) => (Array.isArray(row) ? row.map(String) : []));
   if (!head.length && texts.every((row) => row.length === 2)) return pairs(texts as unknown as [string, string][]);
-  return table(head, texts.map((row) => element("tr", {}, ...row.map((text) => element("td", {}, words(text))))));
+  return table(head, texts.map((row) => element("tr", {}, ...row.map((text) => element("td", {}, apart(text))))));
 }
 
 function values({ values }: Block, numbers: Numbers, context: Context): HTMLElement | null {

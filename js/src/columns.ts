@@ -45,11 +45,18 @@ const MOST = 0.45;
 /** Pixels of a table that has not been measured. */
 export const UNMEASURED = 900;
 
-/** The columns that have room in `width` pixels; what gives way, of equals the last first, is told in the panel beside the table. */
+/** What a column beside the names is cut to before it gives way as the last one. */
+const LEAST = 64;
+
+/**
+ * The columns that have room in `width` pixels; what gives way, of equals the last first, is told in the panel beside the table.
+ * The last one beside the names is cut rather than dropped: names alone tell nothing.
+ */
 export function fitting<C extends Column>(columns: readonly C[], width: number): C[] {
   const left = [...columns];
   const need = (): number => left.reduce((sum, column) => sum + (column.grows ? Math.min(column.width, MOST * width) : column.width) + GAP, GAP);
-  while (need() > width) {
+  const kept = (1 - MOST) * width < LEAST + 2 * GAP ? 1 : 2;
+  while (need() > width && left.length > kept) {
     const yields = left.map((column) => column.yields);
     const most = Math.max(...yields);
     if (most <= 0) break;
@@ -66,5 +73,5 @@ export function whenResized(target: HTMLElement, changed: () => void): () => voi
 }
 
 export function template(columns: readonly Column[]): string {
-  return columns.map(({ width, grows }) => (grows ? `minmax(min(${width}px,${100 * MOST}%),${grows}fr)` : `${width}px`)).join(" ");
+  return columns.map(({ width, grows }) => (grows ? `minmax(min(${width}px,${100 * MOST}%),${grows}fr)` : `minmax(${Math.min(LEAST, width)}px,${width}px)`)).join(" ");
 }

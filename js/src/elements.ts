@@ -39,12 +39,26 @@ export function words(text: string, className = "", limit = 300): HTMLElement {
   return element("bdi", { class: className || null, dir: "ltr", title: short === full ? null : full.slice(0, 2000) }, short);
 }
 
-/** The same for text that may fill several lines: long names break behind a dot, a slash or an underscore. */
+/** The same for text that may fill several lines: long names break behind a dot, a slash or an underscore, numbers nowhere. */
 export function lines(text: string, className = "", limit = 600): HTMLElement {
   const made = words(text, className, limit);
-  const parts = (made.textContent ?? "").split(/(?<=[\w)\]][./_])(?=\w)/);
+  const parts = (made.textContent ?? "").split(/(?<=[\w)\]][./_])(?=[a-z_])/i);
   made.replaceChildren(...parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part])));
   return made;
+}
+
+/** Text of a table, which breaks between words and not inside a number. */
+export function apart(text: string): HTMLElement {
+  const made = words(text, "apart");
+  const parts = (made.textContent ?? "").split(" ");
+  made.replaceChildren(...parts.flatMap((part, index) => [index ? " " : "", element("span", {}, part)]));
+  return made;
+}
+
+/** A name in one line: where it has no room its end stays, for neighbours often begin alike. */
+export function named(text: string): HTMLElement {
+  const made = words(text);
+  return element("span", { class: "name ending", title: made.title ? null : made.textContent }, made);
 }
 
 /** A button whose keys stay in the view. */

@@ -5,7 +5,7 @@ import { copyButton } from "./frame";
 import { legibleLines } from "./names";
 
 export function pairs(told: readonly (readonly [name: string, text: string])[]): HTMLElement {
-  return element("dl", { class: "pairs" }, ...told.map(([name, text]) => element("div", {}, element("dt", {}, words(name)), element("dd", {}, words(text, "", 1000)))));
+  return element("dl", { class: "pairs" }, ...told.map(([name, text]) => element("div", {}, element("dt", {}, words(name)), element("dd", {}, lines(text, "", 1000)))));
 }
 
 /** A table that scrolls sideways where it is too wide; the rows are of `<tr>`. */

@@ -7,7 +7,10 @@ const HIGHEST = 24;
 const FLAT = 5;
 const DEEPEST = 7;
 
-/** What a marked line says stands behind its last words; where it has none, its sign stands first. */
+/**
+ * What goes in gives way to what comes out, from the last arrow on.
+ * What a marked line says stands behind its last words; where it has none, its sign stands first.
+ */
 export function flow({ flow, mark, text }: Cell): (HTMLElement | string)[] {
   if (!flow.length) return [sign(mark), words(text)].filter((part) => part !== null);
   const saying = mark ? flow.map((part) => typeof part === "string" && /\p{L}/u.test(part)).lastIndexOf(true) : -1;
@@ -17,7 +20,9 @@ export function flow({ flow, mark, text }: Cell): (HTMLElement | string)[] {
     return [own ? element("span", { class: `saying ${own}` }, sign(own), " ", words(markOf(part) ? part.slice(1).trim() : part)) : words(part, "between")];
   });
   const first = saying < 0 ? sign(mark) : null;
-  return first ? [first, ...made] : made;
+  const out = Math.max(0, flow.lastIndexOf("→"));
+  const halves = [made.slice(0, out), made.slice(out)].map((half, index) => element("span", { class: index ? "outputs" : "inputs" }, ...half));
+  return [first, ...(out ? halves : halves.slice(1))].filter((part) => part !== null);
 }
 
 /** The same in words. */

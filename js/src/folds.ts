@@ -11,6 +11,7 @@ const KEPT = 1;
 const WAY = 2;
 
 export class Folds implements Listed<number> {
+  readonly #kept: Uint8Array | null;
   /** The row above each, −1 at the top. */
   readonly parents: Int32Array;
   /** The first row behind all that is below each. */
@@ -20,22 +21,20 @@ export class Folds implements Listed<number> {
   /** The place of each among its neighbours, from 1. */
   readonly positions: Int32Array;
   /** How many children the row before each has; the first is how many stand at the top. */
-  private readonly sizes: Int32Array;
-  private readonly shut: Uint8Array;
-  private made: number[] | null = null;
+  readonly #sizes: Int32Array;
+  readonly #shut: Uint8Array;
+  #made: number[] | null = null;
 
   /** Of all rows, or of those that are `kept`. */
-  constructor(
-    rows: readonly Folded[],
-    private readonly kept: Uint8Array | null = null,
-  ) {
+  constructor(rows: readonly Folded[], kept: Uint8Array | null = null) {
+    this.#kept = kept;
     const { length } = rows;
     this.parents = new Int32Array(length).fill(-1);
     this.ends = new Int32Array(length).fill(length);
     this.levels = new Int32Array(length);
     this.positions = new Int32Array(length);
-    this.sizes = new Int32Array(length + 1);
-    this.shut = Uint8Array.from(rows, ({ closed }, row) => Number(kept ? kept[row] !== WAY : closed));
+    this.#sizes = new Int32Array(length + 1);
+    this.#shut = Uint8Array.from(rows, ({ closed }, row) => Number(kept ? kept[row] !== WAY : closed));
     const above: number[] = [];
     rows.forEach(({ depth }, row) => {
       if (kept && !kept[row]) return;
@@ -43,14 +42,14 @@ export class Folds implements Listed<number> {
       const parent = above[above.length - 1] ?? -1;
       this.parents[row] = parent;
       this.levels[row] = above.length;
-      this.positions[row] = this.sizes[parent + 1] = this.below(parent) + 1;
+      this.positions[row] = this.#sizes[parent + 1] = this.below(parent) + 1;
       above.push(row);
     });
   }
 
   /** The rows that are inside no closed one, in order. */
   get rows(): readonly number[] {
-    return (this.made ??= this.listed());
+    return (this.#made ??= this.#listed());
   }
 
   get length(): number {
@@ -80,17 +79,17 @@ export class Folds implements Listed<number> {
 
   /** How many children a row has; −1: how many rows stand at the top. */
   below(row: number): number {
-    return this.sizes[row + 1] ?? 0;
+    return this.#sizes[row + 1] ?? 0;
   }
 
   /** Whether a row is open; null where there is nothing to open. */
   isOpen(row: number): boolean | null {
-    return this.below(row) ? !this.shut[row] : null;
+    return this.below(row) ? !this.#shut[row] : null;
   }
 
   open(row: number, open = true): void {
-    this.shut[row] = Number(!open);
-    this.made = null;
+    this.#shut[row] = Number(!open);
+    this.#made = null;
   }
 
   openSiblings(row: number): void {
@@ -104,10 +103,10 @@ export class Folds implements Listed<number> {
     return row;
   }
 
-  private listed(): number[] {
+  #listed(): number[] {
     const rows: number[] = [];
-    for (let row = 0; row < this.shut.length; ) {
-      const isHere = !this.kept || this.kept[row];
+    for (let row = 0; row < this.#shut.length; ) {
+      const isHere = !this.#kept || this.#kept[row];
       if (isHere) rows.push(row);
       row = isHere && this.isOpen(row) === false ? (this.ends[row] as number) : row + 1;
     }

@@ -24,50 +24,51 @@ export const PATIENCE = 10_000;
 export const SILENT = "the kernel is busy or gone: it has not answered for 10 seconds";
 
 export class Kernel {
-  private readonly waiting = new Map<string, Waiting>();
+  readonly #model: WidgetModel;
+  readonly #late: (action: string, bytes: ArrayBuffer) => void;
+  readonly #waiting = new Map<string, Waiting>();
   // Several views of one widget hear the same messages: each question has a name of its own.
-  private readonly name = Math.random().toString(36).slice(2);
-  private count = 0;
-  private readonly listener: Listener = (content, buffers) => this.hear(content as Answer, buffers);
+  readonly #name = Math.random().toString(36).slice(2);
+  #count = 0;
+  readonly #listener: Listener = (content, buffers) => this.#hear(content as Answer, buffers);
 
   /** `late` gets an answer that came after its question was given up. */
-  constructor(
-    private readonly model: WidgetModel,
-    private readonly late: (action: string, bytes: ArrayBuffer) => void = () => {},
-  ) {
-    model.on("msg:custom", this.listener);
+  constructor(model: WidgetModel, late: (action: string, bytes: ArrayBuffer) => void = () => {}) {
+    this.#model = model;
+    this.#late = late;
+    model.on("msg:custom", this.#listener);
   }
 
   ask(action: string, more: Record<string, unknown> = {}): Promise<ArrayBuffer> {
-    this.count += 1;
-    const id = `${this.name}-${this.count} ${action}`;
+    this.#count += 1;
+    const id = `${this.#name}-${this.#count} ${action}`;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        this.waiting.delete(id);
+        this.#waiting.delete(id);
         reject(new Error(SILENT));
       }, PATIENCE);
-      this.waiting.set(id, { resolve, reject, timer });
-      this.model.send({ id, action, ...more });
+      this.#waiting.set(id, { resolve, reject, timer });
+      this.#model.send({ id, action, ...more });
     });
   }
 
   close(): void {
-    this.model.off("msg:custom", this.listener);
-    for (const { timer } of this.waiting.values()) clearTimeout(timer);
-    this.waiting.clear();
+    this.#model.off("msg:custom", this.#listener);
+    for (const { timer } of this.#waiting.values()) clearTimeout(timer);
+    this.#waiting.clear();
   }
 
-  private hear(answer: Answer, buffers: readonly (DataView | ArrayBuffer)[]): void {
+  #hear(answer: Answer, buffers: readonly (DataView | ArrayBuffer)[]): void {
     const { id } = answer ?? {};
-    if (typeof id !== "string" || !id.startsWith(`${this.name}-`)) return;
-    const waiting = this.waiting.get(id);
-    this.waiting.delete(id);
+    if (typeof id !== "string" || !id.startsWith(`${this.#name}-`)) return;
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
     if (waiting) clearTimeout(waiting.timer);
     const [first] = buffers ?? [];
     if (!answer.ok) waiting?.reject(new Error(answer.error || "the kernel gave no reason"));
     else if (!first) waiting?.reject(new Error("the kernel's answer holds nothing"));
     else if (waiting) waiting.resolve(bytesOf(first));
-    else this.late(id.slice(id.indexOf(" ") + 1), bytesOf(first));
+    else this.#late(id.slice(id.indexOf(" ") + 1), bytesOf(first));
   }
 }
 

@@ -16,94 +16,97 @@ interface Source {
 }
 
 export class List {
-  private tops = new Float64Array(1);
-  private readonly drawn = new Map<number, HTMLElement>();
-  private scrolled = 0;
+  readonly #scroller: HTMLElement;
+  readonly #body: HTMLElement;
+  readonly #source: Source;
+  readonly #above: number;
+  #tops = new Float64Array(1);
+  readonly #drawn = new Map<number, HTMLElement>();
+  #scrolled = 0;
 
   /** `body` holds the rows, `scroller` scrolls them; `above` pixels of it are covered by a sticky head. */
-  constructor(
-    private readonly scroller: HTMLElement,
-    private readonly body: HTMLElement,
-    private readonly source: Source,
-    private readonly above = 0,
-  ) {
+  constructor(scroller: HTMLElement, body: HTMLElement, source: Source, above = 0) {
+    this.#scroller = scroller;
+    this.#body = body;
+    this.#source = source;
+    this.#above = above;
     scroller.addEventListener("scroll", () => {
-      this.scrolled = scroller.scrollTop;
-      this.draw();
+      this.#scrolled = scroller.scrollTop;
+      this.#draw();
     });
   }
 
   /** Draws anew: the rows have changed. */
   refresh(): void {
-    const count = this.source.count();
-    this.tops = new Float64Array(count + 1);
-    for (let index = 0; index < count; index += 1) this.tops[index + 1] = (this.tops[index] ?? 0) + this.source.height(index);
-    this.drawn.clear();
-    this.draw();
+    const count = this.#source.count();
+    this.#tops = new Float64Array(count + 1);
+    for (let index = 0; index < count; index += 1) this.#tops[index + 1] = (this.#tops[index] ?? 0) + this.#source.height(index);
+    this.#drawn.clear();
+    this.#draw();
   }
 
   /** A browser forgets how far an element was scrolled when it leaves the document; the list does not. */
   restore(): void {
-    this.scroller.scrollTop = this.scrolled;
-    this.draw();
+    this.#scroller.scrollTop = this.#scrolled;
+    this.#draw();
   }
 
   /** Scrolls as little as needed to show a row. */
   reveal(index: number): void {
-    const top = this.tops[index] ?? 0;
-    const bottom = this.tops[index + 1] ?? top;
-    const height = this.height();
-    let to = this.scroller.scrollTop;
+    const top = this.#tops[index] ?? 0;
+    const bottom = this.#tops[index + 1] ?? top;
+    const height = this.#height();
+    let to = this.#scroller.scrollTop;
     if (bottom - to > height) to = bottom - height;
     if (top < to) to = top;
-    if (to !== this.scroller.scrollTop) this.scroller.scrollTop = this.scrolled = to;
-    this.draw();
+    if (to !== this.#scroller.scrollTop) this.#scroller.scrollTop = this.#scrolled = to;
+    this.#draw();
   }
 
   /** The row as it stands in the document, if it is in sight. */
   element(index: number): HTMLElement | null {
-    return this.drawn.get(index) ?? null;
+    return this.#drawn.get(index) ?? null;
   }
 
   /** How many rows fit in sight. */
   page(): number {
-    return Math.max(1, Math.floor(this.height() / this.source.height(0)) - 1);
+    return Math.max(1, Math.floor(this.#height() / this.#source.height(0)) - 1);
   }
 
-  private height(): number {
-    return (this.scroller.clientHeight || UNMEASURED) - this.above;
+  #height(): number {
+    return (this.#scroller.clientHeight || UNMEASURED) - this.#above;
   }
 
-  private draw(): void {
-    const [from, to] = this.range();
-    for (const index of this.drawn.keys()) if (index < from || index >= to) this.drawn.delete(index);
+  #draw(): void {
+    const [from, to] = this.#range();
+    for (const index of this.#drawn.keys()) if (index < from || index >= to) this.#drawn.delete(index);
     const rows: HTMLElement[] = [];
     for (let index = from; index < to; index += 1) {
-      let row = this.drawn.get(index);
-      if (!row) this.drawn.set(index, (row = this.source.row(index)));
+      let row = this.#drawn.get(index);
+      if (!row) this.#drawn.set(index, (row = this.#source.row(index)));
       rows.push(row);
     }
-    const end = this.tops[this.tops.length - 1] ?? 0;
-    this.body.style.paddingTop = `${this.tops[from] ?? 0}px`;
-    this.body.style.paddingBottom = `${end - (this.tops[to] ?? end)}px`;
-    place(this.body, rows);
+    const end = this.#tops[this.#tops.length - 1] ?? 0;
+    this.#body.style.paddingTop = `${this.#tops[from] ?? 0}px`;
+    this.#body.style.paddingBottom = `${end - (this.#tops[to] ?? end)}px`;
+    place(this.#body, rows);
   }
 
-  private range(): [number, number] {
-    const count = this.tops.length - 1;
+  #range(): [number, number] {
+    const count = this.#tops.length - 1;
     if (count <= ALL) return [0, count];
-    const from = this.at(this.scroller.scrollTop) - SPARE;
-    const to = this.at(this.scroller.scrollTop + this.height()) + 1 + SPARE;
+    const from = this.#at(this.#scroller.scrollTop) - SPARE;
+    const to = this.#at(this.#scroller.scrollTop + this.#height()) + 1 + SPARE;
     return [Math.max(0, from), Math.min(count, to)];
   }
 
   /** The row at a height. */
-  private at(offset: number): number {
+  #at(offset: number): number {
     let low = 0;
-    let high = this.tops.length - 1;
+    let high = this.#tops.length - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if ((this.tops[middle] ?? 0) <= offset) low = middle;
+      if ((this.#tops[middle] ?? 0) <= offset) low = middle;
       else high = middle - 1;
     }
     return low;

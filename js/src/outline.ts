@@ -11,16 +11,13 @@ export interface Row {
 }
 
 export class Outline implements Listed<Place> {
-  private made: Row[] | null = null;
+  #made: Row[] | null = null;
 
-  constructor(
-    readonly tree: TreePayload,
-    readonly root: Place = rootOf(tree),
-  ) {}
+  constructor(readonly tree: TreePayload, readonly root: Place = rootOf(tree)) {}
 
   /** All rows that are not inside a closed one, in order. */
   get rows(): readonly Row[] {
-    return (this.made ??= this.listed());
+    return (this.#made ??= this.#listed());
   }
 
   get length(): number {
@@ -47,7 +44,7 @@ export class Outline implements Listed<Place> {
   open(place: Place, open = true): void {
     if (place.open === open || !isOpenable(this.tree, place)) return;
     place.open = open;
-    this.made = null;
+    this.#made = null;
   }
 
   openSiblings(place: Place): void {
@@ -72,15 +69,15 @@ export class Outline implements Listed<Place> {
   /** Unfolds the nearest run at or above a row, or folds the one it is a piece of; gives what stands there now. */
   refold(place: Place): Place | null {
     for (let here: Place | null = place; here; here = here.parent) {
-      if (here.count > 1) return this.changed(unfold(here));
-      if (here.whole) return this.changed(fold(here));
+      if (here.count > 1) return this.#changed(unfold(here));
+      if (here.whole) return this.#changed(fold(here));
     }
     return null;
   }
 
   /** Puts the run together that a place is a piece of. */
   fold(place: Place): Place {
-    return this.changed(fold(place));
+    return this.#changed(fold(place));
   }
 
   /** Opens the way to a place given by its steps, taking members out of their runs; null when it is not here. */
@@ -92,16 +89,16 @@ export class Outline implements Listed<Place> {
       this.open(here);
       here = single(child, member);
     }
-    this.made = null;
+    this.#made = null;
     return here;
   }
 
-  private changed(now: Place): Place {
-    this.made = null;
+  #changed(now: Place): Place {
+    this.#made = null;
     return now;
   }
 
-  private listed(): Row[] {
+  #listed(): Row[] {
     const rows: Row[] = [];
     const waiting: Row[] = [{ place: this.root, position: 1, size: 1 }];
     for (let row = waiting.pop(); row; row = waiting.pop()) {

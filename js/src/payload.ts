@@ -169,7 +169,7 @@ export interface StatePayload extends Known {
   optimizer: boolean;
   orphans: readonly string[];
   remarks: readonly string[];
-  summary: { rows: number; saved: number };
+  summary: { rows: number; saved: number; text: string };
   values: Readonly<Record<string, Values>>;
   valuesNote: string;
 }
@@ -235,7 +235,7 @@ export function complete(json: Record<string, unknown>): Payload {
       ...filled({ optimizer: false, orphans: [], remarks: [], values: {}, valuesNote: "" }, common),
       nodes: list(json.nodes).map((node) => filled(NODE, node)),
       signatures: list(json.signatures).map(completeSignature),
-      summary: filled({ rows: 0, saved: 0 }, json.summary),
+      summary: filled({ rows: 0, saved: 0, text: "" }, json.summary),
     } as unknown as StatePayload;
   }
   return filled({ values: {}, valuesNote: "" }, common) as unknown as MeasurePayload;

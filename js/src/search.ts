@@ -31,6 +31,13 @@ interface Stretch {
   hit: boolean;
 }
 
+/** What a name read from a reading on gives. */
+interface Read {
+  number: number;
+  fresh: readonly boolean[];
+  above: readonly boolean[];
+}
+
 interface Tally {
   modules: number;
   others: number;
@@ -43,53 +50,54 @@ export function search(tree: TreePayload, words: readonly Word[], listed = LISTE
 }
 
 class Search {
-  private readonly readings: Reading[] = [];
-  private readonly numbers = new Map<string, number>();
-  private readonly described: Map<number, boolean>[];
-  private readonly tallies = new Map<number, Tally>();
-  private readonly stretched = new Map<number, Stretch[]>();
+  readonly #tree: TreePayload;
+  readonly #words: readonly Word[];
+  readonly #readings: Reading[] = [];
+  readonly #numbers = new Map<string, number>();
+  readonly #described: Map<number, boolean>[];
+  readonly #tallies = new Map<number, Tally>();
+  readonly #stretched = new Map<number, Stretch[]>();
 
-  constructor(
-    private readonly tree: TreePayload,
-    private readonly words: readonly Word[],
-  ) {
-    this.described = words.map(() => new Map());
+  constructor(tree: TreePayload, words: readonly Word[]) {
+    this.#tree = tree;
+    this.#words = words;
+    this.#described = words.map(() => new Map());
   }
 
   found(most: number): Found {
-    const root = rootOf(this.tree);
-    const reading = this.number(begin(this.words));
-    this.count(root.subtree, reading);
-    const below = this.tally(root.subtree, reading);
-    root.hit = root.subtree >= 0 && this.hits(root.subtree, this.words.map(() => false), this.words.map(() => false));
-    const capped = this.list(root, reading, most);
+    const root = rootOf(this.#tree);
+    const reading = this.#number(begin(this.#words));
+    this.#count(root.subtree, reading);
+    const below = this.#tally(root.subtree, reading);
+    root.hit = root.subtree >= 0 && this.#hits(root.subtree, this.#words.map(() => false), this.#words.map(() => false));
+    const capped = this.#list(root, reading, most);
     return { root, modules: below.modules + (root.hit ? 1 : 0), others: below.others, capped };
   }
 
   /** Fills the tallies of a subtree and of all below it, innermost first. */
-  private count(subtree: number, reading: number): void {
+  #count(subtree: number, reading: number): void {
     const waiting: [number, number][] = [[subtree, reading]];
     while (waiting.length) {
       const [here, from] = waiting[waiting.length - 1] as [number, number];
-      const stretches = this.stretches(here, from);
-      const missing = stretches.filter((some) => some.subtree >= 0 && !this.tallies.has(this.key(some.subtree, some.reading)));
-      if (missing.length && !this.tallies.has(this.key(here, from))) {
+      const stretches = this.#stretches(here, from);
+      const missing = stretches.filter((some) => some.subtree >= 0 && !this.#tallies.has(this.#key(some.subtree, some.reading)));
+      if (missing.length && !this.#tallies.has(this.#key(here, from))) {
         for (const some of missing) waiting.push([some.subtree, some.reading]);
         continue;
       }
       waiting.pop();
-      this.tallies.set(this.key(here, from), this.summed(stretches));
+      this.#tallies.set(this.#key(here, from), this.#summed(stretches));
     }
   }
 
-  private summed(stretches: readonly Stretch[]): Tally {
+  #summed(stretches: readonly Stretch[]): Tally {
     const sum = { modules: 0, others: 0 };
     for (const { subtree, reading, count, hit } of stretches) {
       if (subtree < 0) {
         if (hit) sum.others += count;
         continue;
       }
-      const below = this.tally(subtree, reading);
+      const below = this.#tally(subtree, reading);
       sum.modules += count * (below.modules + (hit ? 1 : 0));
       sum.others += count * below.others;
     }
@@ -97,124 +105,124 @@ class Search {
   }
 
   /** The children of a subtree, neighbours that match alike taken together. */
-  private stretches(subtree: number, reading: number): Stretch[] {
-    const key = this.key(subtree, reading);
-    let known = this.stretched.get(key);
-    if (!known) this.stretched.set(key, (known = this.stretch(subtree, reading)));
+  #stretches(subtree: number, reading: number): Stretch[] {
+    const key = this.#key(subtree, reading);
+    let known = this.#stretched.get(key);
+    if (!known) this.#stretched.set(key, (known = this.#stretch(subtree, reading)));
     return known;
   }
 
-  private stretch(index: number, reading: number): Stretch[] {
-    const subtree = this.tree.subtrees[index];
+  #stretch(index: number, reading: number): Stretch[] {
+    const subtree = this.#tree.subtrees[index];
     if (!subtree) return [];
     const stretches: Stretch[] = [];
-    const first = index === this.tree.subtrees.length - 1;
+    const first = index === this.#tree.subtrees.length - 1;
     subtree.runs.forEach(([names, below, link], run) => {
       const size = sizeOf(names);
       for (let member = 0; member < size; member += 1) {
-        this.append(stretches, run, member, below, this.read(reading, nameAt(names, member), first), kindOf(below, link));
+        this.#append(stretches, run, member, below, this.#read(reading, nameAt(names, member), first), kindOf(below, link));
       }
     });
     subtree.ghosts.forEach((ghost, offset) => {
       if (isNote(ghost)) return;
-      const read = this.read(reading, ghost.name, first);
-      const hit = this.hits(-1, read.fresh, read.above, `hidden ghost ${ghost.what} ${ghost.reason}`.toLowerCase());
+      const read = this.#read(reading, ghost.name, first);
+      const hit = this.#hits(-1, read.fresh, read.above, `hidden ghost ${ghost.what} ${ghost.reason}`.toLowerCase());
       stretches.push({ run: subtree.runs.length + offset, first: 0, count: 1, subtree: -1, reading: read.number, hit });
     });
     return stretches;
   }
 
-  private append(to: Stretch[], run: number, member: number, subtree: number, read: ReturnType<Search["read"]>, kind: string): void {
-    const hit = this.hits(subtree, read.fresh, read.above, kind);
+  #append(to: Stretch[], run: number, member: number, subtree: number, read: Read, kind: string): void {
+    const hit = this.#hits(subtree, read.fresh, read.above, kind);
     const last = to[to.length - 1];
     if (last && last.run === run && last.hit === hit && last.reading === read.number) last.count += 1;
     else to.push({ run, first: member, count: 1, subtree, reading: read.number, hit });
   }
 
   /** All words hold, one of them by what this place adds itself: what stands below a match is no match by that alone. */
-  private hits(subtree: number, fresh: readonly boolean[], above: readonly boolean[], says = ""): boolean {
+  #hits(subtree: number, fresh: readonly boolean[], above: readonly boolean[], says = ""): boolean {
     let own = false;
-    for (let index = 0; index < this.words.length; index += 1) {
-      if (fresh[index] || this.describes(subtree, index, says)) own = true;
+    for (let index = 0; index < this.#words.length; index += 1) {
+      if (fresh[index] || this.#describes(subtree, index, says)) own = true;
       else if (!above[index]) return false;
     }
     return own;
   }
 
-  private describes(subtree: number, index: number, says: string): boolean {
-    const word = this.words[index] as Word;
+  #describes(subtree: number, index: number, says: string): boolean {
+    const word = this.#words[index] as Word;
     if (subtree < 0) return word.text.length > 2 && says.includes(word.text);
-    const known = this.described[index]?.get(subtree);
+    const known = this.#described[index]?.get(subtree);
     if (known !== undefined) return known;
-    const record = this.tree.subtrees[subtree];
-    const result = record !== undefined && describes(this.tree, record, word);
-    this.described[index]?.set(subtree, result);
+    const record = this.#tree.subtrees[subtree];
+    const result = record !== undefined && describes(this.#tree, record, word);
+    this.#described[index]?.set(subtree, result);
     return result;
   }
 
-  private read(from: number, name: string, first: boolean): { number: number; fresh: boolean[]; above: readonly boolean[] } {
-    const reading = readPart(this.words, this.readings[from] as Reading, name, first);
-    return { number: this.number(reading), fresh: reading.fresh, above: reading.above };
+  #read(from: number, name: string, first: boolean): Read {
+    const reading = readPart(this.#words, this.#readings[from] as Reading, name, first);
+    return { number: this.#number(reading), fresh: reading.fresh, above: reading.above };
   }
 
-  private number(reading: Reading): number {
+  #number(reading: Reading): number {
     const key = `${reading.states.join()} ${reading.above.map(Number).join("")}`;
-    let number = this.numbers.get(key);
+    let number = this.#numbers.get(key);
     if (number === undefined) {
-      number = this.readings.push({ states: reading.states, above: reading.above }) - 1;
-      this.numbers.set(key, number);
+      number = this.#readings.push({ states: reading.states, above: reading.above }) - 1;
+      this.#numbers.set(key, number);
     }
     return number;
   }
 
-  private key(subtree: number, reading: number): number {
-    return reading * this.tree.subtrees.length + subtree;
+  #key(subtree: number, reading: number): number {
+    return reading * this.#tree.subtrees.length + subtree;
   }
 
-  private tally(subtree: number, reading: number): Tally {
-    return this.tallies.get(this.key(subtree, reading)) ?? { modules: 0, others: 0 };
+  #tally(subtree: number, reading: number): Tally {
+    return this.#tallies.get(this.#key(subtree, reading)) ?? { modules: 0, others: 0 };
   }
 
   /** Puts what matches below `root`, and what leads there, into `found`; says whether the list was cut. */
-  private list(root: Place, reading: number, most: number): boolean {
+  #list(root: Place, reading: number, most: number): boolean {
     let left = most;
     const waiting: [Place, number][] = [[root, reading]];
     for (let next = waiting.pop(); next; next = waiting.pop()) {
       const [here, from] = next;
       const found: Place[] = [];
-      for (const some of this.stretches(here.subtree, from)) {
-        const below = some.subtree < 0 ? null : this.tally(some.subtree, some.reading);
+      for (const some of this.#stretches(here.subtree, from)) {
+        const below = some.subtree < 0 ? null : this.#tally(some.subtree, some.reading);
         const leads = below !== null && below.modules + below.others > 0;
         if (!some.hit && !leads) continue;
-        if (left <= 0) return this.cutShort(here, found, waiting);
+        if (left <= 0) return this.#cutShort(here, found, waiting);
         if (some.hit) left -= 1;
-        found.push(Object.assign(this.placed(here, some), { hit: some.hit, open: leads }));
+        found.push(Object.assign(this.#placed(here, some), { hit: some.hit, open: leads }));
       }
       finish(here, found);
       for (let index = found.length - 1; index >= 0; index -= 1) {
         const child = found[index] as Place;
-        if (child.open) waiting.push([child, (this.readingOf(here, from, child) as Stretch).reading]);
+        if (child.open) waiting.push([child, (this.#readingOf(here, from, child) as Stretch).reading]);
       }
     }
     return false;
   }
 
   /** What was not listed any more stays closed; opened by hand it shows all it has. */
-  private cutShort(here: Place, found: Place[], waiting: readonly [Place, number][]): true {
+  #cutShort(here: Place, found: Place[], waiting: readonly [Place, number][]): true {
     for (const [place] of waiting) place.open = false;
     for (const place of found) place.open = false;
     finish(here, found);
     return true;
   }
 
-  private placed(parent: Place, some: Stretch): Place {
-    const { runs } = this.tree.subtrees[parent.subtree] ?? { runs: [] };
+  #placed(parent: Place, some: Stretch): Place {
+    const { runs } = this.#tree.subtrees[parent.subtree] ?? { runs: [] };
     const run = runs[some.run];
     return place(parent, run ? kindOf(run[1], run[2]) : "ghost", some.run, some.first, some.count, some.subtree);
   }
 
-  private readingOf(parent: Place, from: number, child: Place): Stretch | undefined {
-    return this.stretches(parent.subtree, from).find((some) => some.run === child.run && some.first === child.first);
+  #readingOf(parent: Place, from: number, child: Place): Stretch | undefined {
+    return this.#stretches(parent.subtree, from).find((some) => some.run === child.run && some.first === child.first);
   }
 }
 

@@ -9,10 +9,12 @@ import type { Numbers } from "./payload";
 import { blocksOf, cellOf, type SheetColumn, type SheetRow } from "./sheet";
 import { cellText } from "./sheet-row";
 
+/** A column that a detail tells by the same name is not told again. */
 export function rowDetail(row: SheetRow, gone: readonly SheetColumn[], numbers: Numbers, context: Context): HTMLElement[] {
   const place = row.path === null ? null : shown(row.path);
   const isPlace = place?.endsWith(row.name) === true;
-  const told = gone.map((column) => [column.title, cellText(cellOf(row, column))] as const).filter(([, text]) => text);
+  const known = new Set(blocksOf(row.details).flatMap(({ head, rows }) => (head.length ? [] : rows.map((row) => row?.[0]))));
+  const told = gone.map((column) => [column.title, cellText(cellOf(row, column))] as const).filter(([name, text]) => text && !known.has(name));
   if (place && !isPlace) told.unshift(["module", place]);
   const title = (isPlace ? place : row.name) || "row";
   const parts = [

@@ -23,92 +23,94 @@ const FEW = 12;
 const HELP = "No row matches. Words match what stands in a row, its path, or sizes (768, 4x3).";
 
 export class SheetPanel implements Panel {
+  readonly #sheet: SheetPayload;
+  readonly #numbers: Numbers;
+  readonly #context: Context;
   readonly element: HTMLElement;
   readonly keys: string;
-  private readonly whole: Folds;
-  private columns: readonly SheetColumn[];
+  readonly #whole: Folds;
+  #columns: readonly SheetColumn[];
   /** By row, whether it is what a search has found. */
-  private hits: ArrayLike<number> = [];
-  private readonly head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
-  private readonly grid: HTMLElement;
-  private readonly detail = element("aside", { class: "detail", "aria-label": "the selected row" });
-  private readonly hasDetails: boolean;
+  #hits: ArrayLike<number> = [];
+  readonly #head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
+  readonly #grid: HTMLElement;
+  readonly #detail = element("aside", { class: "detail", "aria-label": "the selected row" });
+  readonly #hasDetails: boolean;
   /** Whether it has been in the document: from then on it stays scrolled as the reader left it. */
-  private seen = false;
-  private readonly walker: Walker<number, Folds>;
+  #seen = false;
+  readonly #walker: Walker<number, Folds>;
 
-  constructor(
-    private readonly sheet: SheetPayload,
-    private readonly numbers: Numbers,
-    private readonly context: Context,
-  ) {
+  constructor(sheet: SheetPayload, numbers: Numbers, context: Context) {
+    this.#sheet = sheet;
+    this.#numbers = numbers;
+    this.#context = context;
     const { rows, columns } = sheet;
-    this.whole = new Folds(rows);
-    this.columns = fitting(columns, UNMEASURED);
-    this.hasDetails = rows.some((row) => row.details.length > 0);
-    const deep = rows.some((_, row) => this.whole.below(row));
+    this.#whole = new Folds(rows);
+    this.#columns = fitting(columns, UNMEASURED);
+    this.#hasDetails = rows.some((row) => row.details.length > 0);
+    const deep = rows.some((_, row) => this.#whole.below(row));
     const high = columns.some(({ kind }) => kind === "flow") ? FLOW_ROW : ROW;
     const body = element("div", { class: "rows", role: "rowgroup" });
-    this.grid = element("div", { class: "scroller", role: "treegrid", tabindex: 0, "aria-label": sheet.view || "rows", "aria-colcount": columns.length, ...OURS }, element("div", { role: "rowgroup" }, this.head), body);
-    this.walker = this.walking(body, high);
-    this.walker.box.element.hidden = rows.length <= FEW;
-    const table = element("div", { class: deep ? "sheet" : "sheet flat" }, this.grid, this.walker.nothing);
+    this.#grid = element("div", { class: "scroller", role: "treegrid", tabindex: 0, "aria-label": sheet.view || "rows", "aria-colcount": columns.length, ...OURS }, element("div", { role: "rowgroup" }, this.#head), body);
+    this.#walker = this.#walking(body, high);
+    this.#walker.box.element.hidden = rows.length <= FEW;
+    const table = element("div", { class: deep ? "sheet" : "sheet flat" }, this.#grid, this.#walker.nothing);
     table.style.setProperty("--row", `${high}px`);
     this.keys = rows.length ? `↑↓ move${deep ? "  → open  * open siblings" : ""}  / search  c copy` : "";
     this.element = element(
       "div",
       { class: "body" },
-      ...(rows.length ? [this.walker.box.element, element("div", { class: this.hasDetails ? "panes" : "panes single" }, table, this.detail)] : []),
+      ...(rows.length ? [this.#walker.box.element, element("div", { class: this.#hasDetails ? "panes" : "panes single" }, table, this.#detail)] : []),
       !rows.length && sheet.empty ? element("p", { class: "nothing" }, words(sheet.empty, "", 2000)) : null,
       sheet.notes.length ? element("div", { class: "notes" }, ...blocks(sheet.notes, numbers, context)) : null,
     );
-    this.draw();
+    this.#draw();
   }
 
   arrived(): () => void {
-    const stop = hear(this.sheet.model, this, (path) => this.follow(path));
-    const leave = whenResized(this.grid, () => this.fit());
-    this.fit();
-    this.walker.arrived();
-    if (!this.seen) this.walker.reveal();
-    this.seen = true;
+    const stop = hear(this.#sheet.model, this, (path) => this.#follow(path));
+    const leave = whenResized(this.#grid, () => this.#fit());
+    this.#fit();
+    this.#walker.arrived();
+    if (!this.#seen) this.#walker.reveal();
+    this.#seen = true;
     return () => (leave(), stop());
   }
 
-  private walking(body: HTMLElement, high: number): Walker<number, Folds> {
-    const { sheet, context } = this;
+  #walking(body: HTMLElement, high: number): Walker<number, Folds> {
+    const [sheet, context] = [this.#sheet, this.#context];
     const row = (number: number): SheetRow => sheet.rows[number] as SheetRow;
     const search = new SheetSearch(sheet);
-    return new Walker<number, Folds>(this.whole, this.firstShown(), {
-      row: (folds, index, selected) => sheetRow(sheet, this.columns, folds, index, selected),
+    return new Walker<number, Folds>(this.#whole, this.#firstShown(), {
+      row: (folds, index, selected) => sheetRow(sheet, this.#columns, folds, index, selected),
       height: () => high,
       names: (number) => [row(number).name, row(number).path ?? ""],
-      count: () => counted(sheet.rows.length, "row") + (this.whole.length < sheet.rows.length ? `, ${this.whole.length.toLocaleString("en")} listed` : ""),
-      drawn: (folds) => set(this.grid, { "aria-rowcount": folds.length + 1 }),
+      count: () => counted(sheet.rows.length, "row") + (this.#whole.length < sheet.rows.length ? `, ${this.#whole.length.toLocaleString("en")} listed` : ""),
+      drawn: (folds) => set(this.#grid, { "aria-rowcount": folds.length + 1 }),
       chosen: (number) => {
-        this.showDetail();
+        this.#showDetail();
         const { path } = row(number);
         if (path !== null) tell({ model: sheet.model, path, source: this });
       },
       sift: (text, marks) => {
         const words = parse(text);
-        return this.sift((number) => search.holds(number, words, marks));
+        return this.#sift((number) => search.holds(number, words, marks));
       },
-      hit: (number) => this.hits[number] === 1,
-      home: (number) => this.whole.reveal(number),
-    }, { focus: this.grid, scroller: this.grid, body, head: HEAD }, {
+      hit: (number) => this.#hits[number] === 1,
+      home: (number) => this.#whole.reveal(number),
+    }, { focus: this.#grid, scroller: this.#grid, body, head: HEAD }, {
       label: "search the rows",
       placeholder: "/ name, kind, path, 768…",
       chips: ["careful", "broken"].filter((mark) => sheet.rows.some((some) => marksOf(some).includes(mark))),
       help: HELP,
     }, context, {
-      c: () => void copyAndSay(codeOf(row(this.walker.selected)), context),
+      c: () => void copyAndSay(codeOf(row(this.#walker.selected)), context),
     });
   }
 
   /** What the view is about: where a way of broken rows ends, of those in sight at first; else the first row. */
-  private firstShown(): number {
-    const { whole, sheet } = this;
+  #firstShown(): number {
+    const [whole, sheet] = [this.#whole, this.#sheet];
     const isBroken = (row: number): boolean => sheet.rows[row]?.mark === "broken";
     const level = (row: number): number => {
       const above = whole.above(row);
@@ -119,41 +121,41 @@ export class SheetPanel implements Panel {
   }
 
   /** Selects the first row of a module, unless the selected one is of it already. */
-  private follow(path: string): void {
-    const { rows } = this.sheet;
-    const { selected } = this.walker;
+  #follow(path: string): void {
+    const { rows } = this.#sheet;
+    const { selected } = this.#walker;
     const row = rows[selected]?.path === path ? selected : rows.findIndex((some) => some.path === path);
     if (row < 0) return;
-    this.walker.show(() => this.whole.reveal(row));
-    this.showDetail();
+    this.#walker.show(() => this.#whole.reveal(row));
+    this.#showDetail();
   }
 
-  private fit(): void {
-    const columns = fitting(this.sheet.columns, this.grid.clientWidth || UNMEASURED);
-    if (columns.length === this.columns.length) return;
-    this.columns = columns;
-    this.draw();
+  #fit(): void {
+    const columns = fitting(this.#sheet.columns, this.#grid.clientWidth || UNMEASURED);
+    if (columns.length === this.#columns.length) return;
+    this.#columns = columns;
+    this.#draw();
   }
 
-  private draw(): void {
-    this.grid.style.setProperty("--columns", template(this.columns));
-    this.head.replaceChildren(...sheetHeads(this.sheet, this.columns));
-    this.walker.refresh();
-    this.showDetail();
+  #draw(): void {
+    this.#grid.style.setProperty("--columns", template(this.#columns));
+    this.#head.replaceChildren(...sheetHeads(this.#sheet, this.#columns));
+    this.#walker.refresh();
+    this.#showDetail();
   }
 
-  private showDetail(): void {
-    const row = this.sheet.rows[this.walker.selected];
-    const tight = this.columns.length < this.sheet.columns.length;
-    const gone = this.sheet.columns.filter((column) => tight && (column.kind === "flow" || !this.columns.includes(column)));
-    this.detail.hidden = !(this.hasDetails || tight);
-    if (row) this.detail.replaceChildren(...rowDetail(row, gone, this.numbers, this.context));
+  #showDetail(): void {
+    const row = this.#sheet.rows[this.#walker.selected];
+    const tight = this.#columns.length < this.#sheet.columns.length;
+    const gone = this.#sheet.columns.filter((column) => tight && (column.kind === "flow" || !this.#columns.includes(column)));
+    this.#detail.hidden = !(this.#hasDetails || tight);
+    if (row) this.#detail.replaceChildren(...rowDetail(row, gone, this.#numbers, this.#context));
   }
 
-  private sift(holds: (row: number) => boolean): Sifted<Folds> {
-    const { rows } = this.sheet;
-    const { folds, hits, count } = sifted(rows, this.whole, holds);
-    this.hits = hits;
+  #sift(holds: (row: number) => boolean): Sifted<Folds> {
+    const { rows } = this.#sheet;
+    const { folds, hits, count } = sifted(rows, this.#whole, holds);
+    this.#hits = hits;
     return { listed: folds, text: `${count.toLocaleString("en")} of ${counted(rows.length, "row")}` };
   }
 }

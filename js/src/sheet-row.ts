@@ -1,5 +1,5 @@
 /** The rows of a sheet as elements: the head, and a row with its name and its cells. */
-import { element, words } from "./elements";
+import { element, named, words } from "./elements";
 import { flow, flowText } from "./flow";
 import type { Folds } from "./folds";
 import { sign } from "./marks";
@@ -50,7 +50,7 @@ function nameCell(row: SheetRow, columns: readonly SheetColumn[], level: number,
     indent(level),
     chevron(open),
     row.symbol ? symbol(absent ? "dashed" : row.symbol) : sign(row.mark),
-    words(row.name, WORDED.test(row.name) ? "name worded" : "name"),
+    WORDED.test(row.name) ? words(row.name, "name worded") : named(row.name),
     row.kind ? words(row.kind, "type") : null,
     row.symbol && !said && !absent ? sign(row.mark) : null,
     row.note ? words(row.note, "remark") : null,

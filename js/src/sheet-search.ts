@@ -6,17 +6,20 @@ import { cellOf, type SheetPayload, type SheetRow } from "./sheet";
 import { cellText } from "./sheet-row";
 
 export class SheetSearch {
+  readonly #sheet: SheetPayload;
   /** Made when first asked for. */
-  private texts: string[] | null = null;
+  #texts: string[] | null = null;
 
-  constructor(private readonly sheet: SheetPayload) {}
+  constructor(sheet: SheetPayload) {
+    this.#sheet = sheet;
+  }
 
   /** Whether all words hold for a row, and one of the marks if there are any. */
   holds(index: number, words: readonly Word[], marks: readonly string[]): boolean {
-    const row = this.sheet.rows[index] as SheetRow;
-    this.texts ??= this.sheet.rows.map((some) => textOf(this.sheet, some));
-    const text = this.texts[index] ?? "";
-    return (!marks.length || marks.some((mark) => marksOf(row).includes(mark))) && words.every((word) => says(this.sheet, row, text, word));
+    const row = this.#sheet.rows[index] as SheetRow;
+    this.#texts ??= this.#sheet.rows.map((some) => textOf(this.#sheet, some));
+    const text = this.#texts[index] ?? "";
+    return (!marks.length || marks.some((mark) => marksOf(row).includes(mark))) && words.every((word) => says(this.#sheet, row, text, word));
   }
 }
 

@@ -1,6 +1,6 @@
 /** The rows of the state table as elements: the head, a tensor, and the lines between. */
 import type { Column } from "./columns";
-import { element, words } from "./elements";
+import { element, named, words } from "./elements";
 import { mark } from "./list";
 import { counted, shown } from "./names";
 import { textOf, type Item, type Sorting, type StateRow, type StateTable } from "./state-table";
@@ -57,7 +57,7 @@ function cell(table: StateTable, row: StateRow, column: Column, id: string, at: 
 function tensorName(table: StateTable, row: StateRow, { columns, grouped }: Layout): HTMLElement[] {
   const owner = grouped ? "" : table.ownerPath(row.owner);
   const parts = owner ? [element("span", { class: "owner" }, words(`${owner}.`))] : [];
-  parts.push(words(row.name, "name"));
+  parts.push(named(row.name));
   const wrong = row.signature.mark;
   if (wrong && !columns.some(({ key }) => key === "group")) parts.push(element("span", { class: "careful", title: wrong, role: "img", "aria-label": wrong }, "⚠"));
   return parts;

@@ -37,7 +37,7 @@ export class StateTable {
   readonly capped: boolean;
 
   constructor(readonly payload: StatePayload) {
-    const [saved, others] = this.walked();
+    const [saved, others] = this.#walked();
     this.capped = saved.length + others.length >= MOST;
     this.rows = [...saved, ...others];
     this.rows.forEach((row, order) => (row.order = order));
@@ -55,8 +55,8 @@ export class StateTable {
 
   /** What the table shows: first what the state_dict holds, then the rest; or module by module. */
   items(words: readonly Word[], sorting: Sorting | null, grouped: boolean): Item[] {
-    const rows = this.sorted(this.matching(words), sorting);
-    if (grouped) return this.groups(rows);
+    const rows = this.#sorted(this.#matching(words), sorting);
+    if (grouped) return this.#groups(rows);
     const saved = rows.filter((row) => row.signature.saved);
     const others = rows.filter((row) => !row.signature.saved);
     const items: Item[] = saved.map((row) => ({ kind: "tensor", row }));
@@ -64,7 +64,7 @@ export class StateTable {
     return items.concat(others.map((row) => ({ kind: "tensor", row })));
   }
 
-  private walked(): [StateRow[], StateRow[]] {
+  #walked(): [StateRow[], StateRow[]] {
     const { nodes, signatures } = this.payload;
     const [saved, others]: [StateRow[], StateRow[]] = [[], []];
     const waiting: [parent: number, name: string, node: number][] = [[-1, "", nodes.length - 1]];
@@ -85,7 +85,7 @@ export class StateTable {
     return [saved, others];
   }
 
-  private matching(words: readonly Word[]): StateRow[] {
+  #matching(words: readonly Word[]): StateRow[] {
     if (!words.length) return [...this.rows];
     const readings: Reading[] = [];
     this.owners.forEach(({ parent, name }) => {
@@ -101,15 +101,15 @@ export class StateTable {
     });
   }
 
-  private sorted(rows: StateRow[], sorting: Sorting | null): StateRow[] {
+  #sorted(rows: StateRow[], sorting: Sorting | null): StateRow[] {
     if (!sorting) return rows;
     const { column, down } = sorting;
-    const keys = new Map<StateRow, string | number>(rows.map((row) => [row, this.key(row, column)]));
+    const keys = new Map<StateRow, string | number>(rows.map((row) => [row, this.#key(row, column)]));
     const compare = (a: StateRow, b: StateRow): number => ordered(keys.get(a) ?? 0, keys.get(b) ?? 0) || a.order - b.order;
     return rows.sort(down ? (a, b) => compare(b, a) : compare);
   }
 
-  private key(row: StateRow, column: string): string | number {
+  #key(row: StateRow, column: string): string | number {
     if (column === "tensor") return this.path(row);
     if (column === "shape") return row.signature.count;
     if (column === "bytes") return row.signature.bytes;
@@ -117,7 +117,7 @@ export class StateTable {
     return textOf(this, row, column);
   }
 
-  private groups(rows: readonly StateRow[]): Item[] {
+  #groups(rows: readonly StateRow[]): Item[] {
     const members = new Map<number, StateRow[]>();
     for (const row of rows) {
       const some = members.get(row.owner);

@@ -12,7 +12,8 @@ export function tensorDetail(table: StateTable, row: StateRow, columns: readonly
   const path = table.path(row);
   const values = element("div", { class: "values" });
   fill(table.payload, path, row, values, numbers, context);
-  return [element("h3", { class: "path" }, lines(path, "", 500)), facts(table, row, columns), values, howToGet(codeFor(table, row), context)];
+  const get = row.signature.kind === "value" ? [] : [howToGet(codeFor(table, row), context)];  // a plain number of a file is all there
+  return [element("h3", { class: "path" }, lines(path, "", 500)), facts(table, row, columns), values, ...get];
 }
 
 /** All columns, those too that have no room in the table. */
@@ -32,6 +33,7 @@ function fill(payload: StatePayload, path: string, row: StateRow, box: HTMLEleme
 export function codeFor(table: StateTable, row: StateRow): string {
   const { variable, code } = table.payload;
   const path = quoted(table.path(row));
+  if (row.signature.kind === "value") return code;
   if (row.signature.kind === "tensor") return `${code}[${path}]`;
   if (row.signature.kind === "parameter") return `${variable}.get_parameter(${path})`;
   if (row.signature.kind === "buffer") return `${variable}.get_buffer(${path})`;

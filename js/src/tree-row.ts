@@ -1,5 +1,5 @@
 /** One row of the tree: what it says, in words and as elements. */
-import { element, words } from "./elements";
+import { element, named, words } from "./elements";
 import { counted, cut, follow, join, shown } from "./names";
 import type { Entry, Subtree, TreePayload } from "./payload";
 import type { Row } from "./outline";
@@ -49,7 +49,7 @@ function moduleCell(tree: TreePayload, place: Place, openable: boolean): HTMLEle
     indent(place.depth),
     chevron(openable ? place.open : null),
     symbol(isNote(ghost) ? "note" : ghost || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")),
-    words(place.parent ? labelOf(tree, place) : shown(""), "name"),
+    named(place.parent ? labelOf(tree, place) : shown("")),
     subtree ? words(subtree.type, "type") : null,
     ghost ? words(ghost.what, "type") : null,
     ...pills(tree, place),

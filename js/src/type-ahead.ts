@@ -19,66 +19,69 @@ interface Waiting {
 }
 
 export class TypeAhead {
-  private text = "";
-  private last = 0;
-  private waiting: Waiting | null = null;
+  readonly #rows: Rows;
+  #text = "";
+  #last = 0;
+  #waiting: Waiting | null = null;
 
-  constructor(private readonly rows: Rows) {}
+  constructor(rows: Rows) {
+    this.#rows = rows;
+  }
 
   /** Takes a key that goes on with what is being typed or may begin a name; `command` is what it does if it does not. */
   takes(key: string, command?: () => void): boolean {
     if (MODIFIERS.has(key)) return false;
     if ([...key].length !== 1 || NO_LETTERS.has(key)) {
       this.settle();
-      this.text = "";
+      this.#text = "";
       return false;
     }
-    if (this.waiting && command && this.find(this.text + key, 0) < 0) this.settle();
-    const text = this.goesOn() ? this.text + key : key;
-    if (text.length === key.length && command) return this.wait(key, command);
-    this.stop();
-    this.text = text;
-    this.last = Date.now();
-    const found = this.find(text, this.rows.at() + (text.length === 1 ? 1 : 0));
-    if (found >= 0) this.rows.go(found);
+    if (this.#waiting && command && this.#find(this.#text + key, 0) < 0) this.settle();
+    const text = this.#goesOn() ? this.#text + key : key;
+    if (text.length === key.length && command) return this.#wait(key, command);
+    this.#stop();
+    this.#text = text;
+    this.#last = Date.now();
+    const found = this.#find(text, this.#rows.at() + (text.length === 1 ? 1 : 0));
+    if (found >= 0) this.#rows.go(found);
     return true;
   }
 
   /** Runs the command that waits, before what it is about may change. */
   settle(): void {
-    const command = this.waiting?.command;
+    const command = this.#waiting?.command;
     if (!command) return;
-    this.stop();
-    this.text = "";
+    this.#stop();
+    this.#text = "";
     command();
   }
 
   /** The next row from `from` on, going round, with a name that begins so. */
-  private find(text: string, from: number): number {
-    const count = this.rows.count();
+  #find(text: string, from: number): number {
+    const count = this.#rows.count();
     const wanted = text.toLowerCase();
     for (let step = 0; step < count; step += 1) {
       const index = (from + step + count) % count;
-      if (this.rows.names(index).some((name) => name.toLowerCase().startsWith(wanted))) return index;
+      if (this.#rows.names(index).some((name) => name.toLowerCase().startsWith(wanted))) return index;
     }
     return -1;
   }
 
-  private goesOn(): boolean {
-    return this.text !== "" && (this.waiting !== null || Date.now() - this.last < PAUSE);
+  #goesOn(): boolean {
+    return this.#text !== "" && (this.#waiting !== null || Date.now() - this.#last < PAUSE);
   }
 
-  private wait(key: string, command: () => void): boolean {
-    this.text = "";
-    if (this.find(key, 0) < 0) return false;
-    this.text = key;
-    this.waiting = { command, timer: setTimeout(() => this.settle(), WAIT) };
+  #wait(key: string, command: () => void): boolean {
+    this.#text = "";
+    if (this.#find(key, 0) < 0) return false;
+    this.#text = key;
+    this.#waiting = { command, timer: setTimeout(() => this.settle(), WAIT) };
     return true;
   }
 
-  private stop(): void {
-    if (this.waiting) clearTimeout(this.waiting.timer);
-    this.waiting = null;
+  #stop(): void {
+    if (this.#waiting) clearTimeout(this.#waiting.timer);
+    this.#waiting = null;
   }
 }
 

@@ -68,37 +68,45 @@ export function rowId(index: number): string {
 }
 
 export class Walker<T, L extends Listed<T>> {
+  readonly #whole: L;
+  readonly #source: Source<T, L>;
+  readonly #parts: Parts;
+  readonly #context: Context;
   listed: L;
   readonly box: SearchBox;
   readonly nothing: HTMLElement;
-  private readonly list: List;
-  private readonly typed = new TypeAhead({
+  readonly #list: List;
+  readonly #typed = new TypeAhead({
     count: () => this.listed.length,
     at: () => this.at(),
-    names: (index) => this.source.names(this.listed.at(index) as T),
+    names: (index) => this.#source.names(this.listed.at(index) as T),
     go: (index) => this.select(index),
   });
 
   constructor(
-    private readonly whole: L,
+    whole: L,
     public selected: T,
-    private readonly source: Source<T, L>,
-    private readonly parts: Parts,
+    source: Source<T, L>,
+    parts: Parts,
     searching: Searching,
-    private readonly context: Context,
+    context: Context,
     commands: Commands,
   ) {
+    this.#whole = whole;
+    this.#source = source;
+    this.#parts = parts;
+    this.#context = context;
     const { focus, scroller, body, head } = parts;
     this.listed = whole;
     this.nothing = element("p", { class: "nothing", hidden: true }, searching.help);
-    this.box = searchBox({ ...searching, changed: () => this.sift(), leave: (go) => this.leaveSearch(go) });
-    this.list = new List(scroller, body, {
+    this.box = searchBox({ ...searching, changed: () => this.#sift(), leave: (go) => this.#leaveSearch(go) });
+    this.#list = new List(scroller, body, {
       count: () => this.listed.length,
       height: (index) => source.height(this.listed.at(index)),
       row: (index) => source.row(this.listed, index, this.listed.at(index) === this.selected),
     }, head);
-    onKeys(focus, this.typed, { ...this.commands, ...commands });
-    for (const type of ["click", "dblclick"]) focus.addEventListener(type, (event) => this.click(event));
+    onKeys(focus, this.#typed, { ...this.#commands, ...commands });
+    for (const type of ["click", "dblclick"]) focus.addEventListener(type, (event) => this.#click(event));
   }
 
   /** Where the selected row stands, or −1. */
@@ -108,21 +116,21 @@ export class Walker<T, L extends Listed<T>> {
 
   /** The view has come back into the document. */
   arrived(): void {
-    this.list.restore();
+    this.#list.restore();
   }
 
   /** Draws all rows anew. */
   refresh(): void {
-    this.list.refresh();
-    this.paint();
-    this.source.drawn?.(this.listed);
-    if (this.listed === this.whole) this.box.say(this.source.count());
+    this.#list.refresh();
+    this.#paint();
+    this.#source.drawn?.(this.listed);
+    if (this.listed === this.#whole) this.box.say(this.#source.count());
   }
 
   /** Scrolls to the selected row. */
   reveal(): void {
-    this.list.reveal(this.at());
-    this.paint();
+    this.#list.reveal(this.at());
+    this.#paint();
   }
 
   select(index: number): void {
@@ -130,12 +138,12 @@ export class Walker<T, L extends Listed<T>> {
     if (item === undefined) return;
     this.selected = item;
     this.reveal();
-    this.source.chosen(item);
+    this.#source.chosen(item);
   }
 
   /** Ends a search and shows a row that other than the reader has chosen. */
   show(item: () => T): void {
-    if (this.listed !== this.whole) this.endSearch();
+    if (this.listed !== this.#whole) this.#endSearch();
     this.selected = item();
     this.refresh();
     this.reveal();
@@ -152,61 +160,61 @@ export class Walker<T, L extends Listed<T>> {
   }
 
   /** Shows which row is selected, and tells assistive technology. */
-  private paint(): void {
-    const { body, focus } = this.parts;
+  #paint(): void {
+    const { body, focus } = this.#parts;
     const index = this.at();
-    const row = this.list.element(index);
+    const row = this.#list.element(index);
     for (const other of body.querySelectorAll(".selected")) mark(other, false);
     if (row) mark(row, true);
     set(focus, { "aria-activedescendant": row && rowId(index) });
   }
 
-  private sift(): void {
+  #sift(): void {
     const [typed, flags] = [this.box.text(), this.box.flags()];
-    if (!typed.trim() && !flags.length) return this.showWhole();
-    const { listed, text } = this.source.sift(typed, flags);
+    if (!typed.trim() && !flags.length) return this.#showWhole();
+    const { listed, text } = this.#source.sift(typed, flags);
     this.listed = listed;
-    this.parts.scroller.scrollTop = 0;
+    this.#parts.scroller.scrollTop = 0;
     this.refresh();
-    this.nothing.hidden = this.hits(this.first());
+    this.nothing.hidden = this.#hits(this.#first());
     this.box.say(text);
-    this.context.announce(text);
+    this.#context.announce(text);
   }
 
   /** Back to all rows; what is selected among the results stays so. */
-  private showWhole(): void {
-    this.listed = this.whole;
+  #showWhole(): void {
+    this.listed = this.#whole;
     this.nothing.hidden = true;
-    this.selected = this.source.home(this.selected);
+    this.selected = this.#source.home(this.selected);
     this.refresh();
     this.reveal();
   }
 
-  private endSearch(): void {
+  #endSearch(): void {
     this.box.clear();
-    this.showWhole();
+    this.#showWhole();
   }
 
-  private leaveSearch(go: boolean): void {
-    if (!go) this.endSearch();
-    this.parts.focus.focus({ preventScroll: true });
-    if (go && !this.hits(this.at())) this.select(this.first());
+  #leaveSearch(go: boolean): void {
+    if (!go) this.#endSearch();
+    this.#parts.focus.focus({ preventScroll: true });
+    if (go && !this.#hits(this.at())) this.select(this.#first());
   }
 
-  private hits(index: number): boolean {
+  #hits(index: number): boolean {
     const item = this.listed.at(index);
-    return item !== undefined && this.source.hit(item);
+    return item !== undefined && this.#source.hit(item);
   }
 
   /** The first row that a search is about. */
-  private first(): number {
+  #first(): number {
     let index = 0;
-    while (index < this.listed.length && !this.hits(index)) index += 1;
+    while (index < this.listed.length && !this.#hits(index)) index += 1;
     return index < this.listed.length ? index : 0;
   }
 
-  private click(event: Event): void {
-    this.typed.settle();
+  #click(event: Event): void {
+    this.#typed.settle();
     const target = event.target as HTMLElement;
     const index = Number(target.closest<HTMLElement>("[data-index]")?.dataset.index ?? -1);
     const item = this.listed.at(index);
@@ -214,32 +222,32 @@ export class Walker<T, L extends Listed<T>> {
     if (item === undefined) return;
     if (event.type === "click") this.select(index);
     if ((event.type === "click") === (action === "toggle")) this.toggle(item);
-    else if (action && event.type === "click") this.source.act?.(action, item, target);
+    else if (action && event.type === "click") this.#source.act?.(action, item, target);
   }
 
-  private go(index: number): void {
+  #go(index: number): void {
     this.select(Math.max(0, Math.min(index, this.listed.length - 1)));
   }
 
-  private walk(right: boolean): void {
+  #walk(right: boolean): void {
     const item = this.listed.at(this.at());
     if (item === undefined) return;
     const open = this.listed.isOpen(item);
     const above = this.listed.above(item);
     if (open === !right) this.toggle(item);
-    else if (right && open) this.go(this.at() + 1);
-    else if (!right && above !== null) this.go(this.listed.indexOf(above));
+    else if (right && open) this.#go(this.at() + 1);
+    else if (!right && above !== null) this.#go(this.listed.indexOf(above));
   }
 
-  private readonly commands: Commands = {
-    ArrowDown: () => this.go(this.at() < 0 ? this.first() : this.at() + 1),
-    ArrowUp: () => this.go(this.at() - 1),
-    Home: () => this.go(0),
-    End: () => this.go(this.listed.length - 1),
-    PageDown: () => this.go(this.at() + this.list.page()),
-    PageUp: () => this.go(this.at() - this.list.page()),
-    ArrowRight: () => this.walk(true),
-    ArrowLeft: () => this.walk(false),
+  readonly #commands: Commands = {
+    ArrowDown: () => this.#go(this.at() < 0 ? this.#first() : this.at() + 1),
+    ArrowUp: () => this.#go(this.at() - 1),
+    Home: () => this.#go(0),
+    End: () => this.#go(this.listed.length - 1),
+    PageDown: () => this.#go(this.at() + this.#list.page()),
+    PageUp: () => this.#go(this.at() - this.#list.page()),
+    ArrowRight: () => this.#walk(true),
+    ArrowLeft: () => this.#walk(false),
     Enter: () => this.toggle(this.selected),
     " ": () => this.toggle(this.selected),
     "*": () => {
@@ -251,7 +259,7 @@ export class Walker<T, L extends Listed<T>> {
       this.box.focus();
     },
     Escape: () => {
-      if (this.listed !== this.whole) this.endSearch();
+      if (this.listed !== this.#whole) this.#endSearch();
     },
   };
 }

@@ -185,7 +185,7 @@ export function stateful(): { json: Sample; arrays: Parameters<typeof pack>[1] }
     },
   };
   const json = common("state", ["StatefulModule holds 18 tensors: 4 are not in the state_dict,", "4 parameters are in no group of the optimizer."], {
-    nodes, signatures, optimizer: true, orphans: ["exp_avg of a tensor 3×3"], remarks: ["net: a state_dict hook"], summary: { rows: 15, saved: 12 }, values, valuesNote: "asked for: state[path] or .widget()",
+    nodes, signatures, optimizer: true, orphans: ["exp_avg of a tensor 3×3"], remarks: ["net: a state_dict hook"], summary: { rows: 15, saved: 12, text: "" }, values, valuesNote: "asked for: state[path] or .widget()",
   });
   return {
     json,

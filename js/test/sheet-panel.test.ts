@@ -57,9 +57,14 @@ describe("a sheet as ARIA wants it", () => {
 
   it("shows the sign at the name where the cell that has it gave way", () => {
     const sample = explained();
-    const columns = (sample.columns as object[]).map((column) => ({ ...column, width: 2000, grows: 0 }));
+    const columns = (sample.columns as object[]).map((column, index) => ({ ...column, width: 2000, grows: 0, yields: 2 - index }));
     expect(page({ ...sample, columns }).all(".module .sign").map((sign) => sign.textContent)).toEqual(["✕", "✕", "✕"]);
     expect(page(sample).all(".module .sign")).toEqual([]);
+  });
+
+  it("gives a name in full as its title, for it is cut where it begins", () => {
+    const view = page(sheet({ rows: [{ name: "activations.relu" }, { name: "two words" }] }));
+    expect(view.all(".rows .name").map((name) => [name.className, name.title, name.textContent])).toEqual([["name ending", "activations.relu", "activations.relu"], ["name worded", "", "two words"]]);
   });
 
   it("lets no key through to the notebook", () => {
@@ -225,6 +230,13 @@ describe("cells", () => {
     expect(rows(view).map((row) => row.classList.contains("is-broken"))).toEqual([true, false, true, false, false, true]);
   });
 
+  it("sets what goes in apart from what comes out behind the last arrow, so that the first gives way", () => {
+    const flows = [[[2], [3], "→", [4, 1]], ["x", "→", "y", "→", "✕ stopped"], ["→", [4]], ["no arrow", [2]]];
+    const view = page(sheet({ columns: [{ kind: "flow" }], rows: flows.map((flow) => ({ name: "a", cells: [{ text: "", flow }] })) }));
+    const parts = (row: number): string[] => [...cell(view, row, 1).children].map((part) => `${part.className} ${part.textContent}`);
+    expect([0, 1, 2, 3].map(parts)).toEqual([["inputs 23", "outputs →4×1"], ["inputs x→y", "outputs →✕ stopped"], ["outputs →4"], ["outputs no arrow2"]]);
+  });
+
   it("takes a sign that words begin with for their mark, and says it once", () => {
     const view = page(sheet({ columns: [{ kind: "flow" }], rows: [{ name: "a", cells: [{ text: "", flow: [[2], "→", "✕ stopped"] }] }, { name: "b", cells: [{ text: "", flow: [[2], "→", "✕ stopped"], mark: "broken" }] }] }));
     expect([0, 1].map((row) => [cell(view, row, 1).textContent, cell(view, row, 1).querySelectorAll(".saying.broken").length])).toEqual([["2→✕ stopped", 1], ["2→✕ stopped", 1]]);
@@ -252,6 +264,21 @@ describe("cells", () => {
 });
 
 describe("details and notes", () => {
+  it("do not tell again what a column without room tells by the same name", () => {
+    const columns = [{ title: "time", width: 2000 }, { title: "memory", width: 2000, yields: 2 }, { title: "range", width: 2000, yields: 2 }];
+    const details = [{ rows: [["memory", "4 B, its own"], null] }, { head: ["range"], rows: [["range"]] }];
+    const view = page(sheet({ columns, rows: [{ name: "a", cells: ["1 s", "4 B", "0 … 1"], details }] }));
+    expect(view.all(".detail .pairs > div").map((pair) => pair.textContent)).toEqual(["range0 … 1"]);
+    expect(view.find(".detail").textContent).toContain("memory");
+  });
+
+  it("break tables between words, values behind dots and slashes, and neither inside a number", () => {
+    const view = page(sheet({ rows: [{ name: "a", details: [{ rows: [["at", "lib/net_a.py:25"], ["mean", "0.25"]] }, { head: ["mean ± std"], rows: [["1.3e-08 ± 1"]] }] }] }));
+    expect(view.all(".detail dd").map((value) => value.innerHTML.replace(/<\/?bdi[^>]*>/g, ""))).toEqual(["lib/<wbr>net_<wbr>a.<wbr>py:25", "0.25"]);
+    expect(view.all(".detail td span").map((word) => word.textContent)).toEqual(["1.3e-08", "±", "1"]);
+    expect(view.find(".detail td").textContent).toBe("1.3e-08 ± 1");
+  });
+
   it("show prose, tables, pairs and code of the selected row", () => {
     const view = page(explained());
     expect([...view.find(".detail").querySelectorAll(".prose")].map((line) => line.textContent)).toEqual(["(2) @ (3×1) has inner sizes 2 and 3.", "They must be equal."]);

@@ -62,7 +62,7 @@ describe("the keys of the grid", () => {
     view.press("/");
     expect(view.root.activeElement).toBe(view.find("input"));
     view.search("bias 2");
-    expect([names(view), view.find(".count").textContent]).toEqual([["2.bias"], "1 of 15 tensors"]);
+    expect([names(view), view.find(".count").textContent]).toEqual([["2.bias"], "1 of 15 rows"]);
     expect([view.all(".selected").length, view.find(".detail .path").textContent]).toEqual([0, "param1"]);
     view.press("Enter");
     view.press("c");

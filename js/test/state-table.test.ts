@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { columnsOf, fitting } from "../src/columns";
+import { columnsOf, fitting, template } from "../src/columns";
 import { complete, type StatePayload } from "../src/payload";
 import { parse } from "../src/query";
 import { StateTable, textOf, type Item } from "../src/state-table";
@@ -75,5 +75,12 @@ describe("columns", () => {
     expect(keys(2000)).toBe("tensor kind shape dtype device bytes saved trained gradient group lr decay state note");
     expect(keys(376)).toBe("tensor shape note");
     expect(keys(50)).toBe("tensor");
+  });
+
+  it("leave the one that yields last beside the names, cut, as long as there are 64 pixels for it", () => {
+    const columns = [["name", 220, 0, 3], ["status", 120, 1], ["shape", 90, 3], ["max abs", 80, 1]].map(([key, width, yields, grows = 0]) => ({ key: `${key}`, title: "", width: Number(width), yields: Number(yields), grows: Number(grows) }));
+    const keys = (width: number): string => fitting(columns, width).map(({ key }) => key).join();
+    expect([1000, 350, 250, 160, 150].map(keys)).toEqual(["name,status,shape,max abs", "name,status", "name,status", "name,status", "name"]);
+    expect(template(fitting(columns, 250))).toBe("minmax(min(220px,45%),3fr) minmax(64px,120px)");
   });
 });

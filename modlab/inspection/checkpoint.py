@@ -47,7 +47,9 @@ def measure(path: str, name: str) -> ValuesRecord:
         raise PathNotFoundError(f"{file.name} names no tensor {name!r}.")
     tensor = _safetensor(file, name) if file.suffix == ".safetensors" else _at(loaded(file, "cpu"), name)
     if tensor is None:
-        raise PathNotFoundError(f"{file.name} holds no tensor {name!r}.")
+        row = None if file.suffix == ".safetensors" else next((row for row in _rows(file) if row.path == name), None)
+        known = f": it is no tensor but {row.note}" if row is not None else ""
+        raise PathNotFoundError(f"{file.name} holds no tensor {name!r}{known}.")
     return values.read(tensor, name)
 
 
@@ -279,7 +281,7 @@ def _named(prefix: str, key: Any, value: Any, taken: set[str]) -> _Item:
 
 def _loaded_row(item: _Item) -> StateRecord:
     if not isinstance(item.value, Tensor):
-        return StateRecord(item.path, item.owner, "", "extra", True, note=_note(item.value))
+        return StateRecord(item.path, item.owner, "", "value", True, note=_note(item.value))
     entry = entries.describe(item.path, "tensor", item.value)
     return replace(_row(item.path, entry.shape, entry.dtype, "", entry.count, entry.bytes, entry.note), owner=item.owner)
 

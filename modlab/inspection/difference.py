@@ -76,7 +76,7 @@ class Comparison:
         rows = list(self._in_eval(rows))
         return DiffRecord(
             self.before.title, self.after.title, self.before.form, self.after.form, (*rows, *flags), same, self.live, self.digests,
-            tuple(renamings), self._loading(), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows), self.own,
+            tuple(renamings), self._loading(rows, renamings), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows), self.own,
         )  # fmt: skip
 
     # ---- who stands beside whom ----
@@ -98,7 +98,8 @@ class Comparison:
         backwards = self.after.form in LOOSE and self.before.form not in LOOSE  # the weights are renamed, and not the model
         kept = [key.name for key in self.left if key in self.right and key.section == STATE]
         loose = self.after if backwards else self.before
-        variable = f"checkpoint[{loose.part!r}]" if loose.part else "state_dict"
+        loads = "module" in (self.before.form, self.after.form)  # then the lines stand in the middle of a repair
+        variable = f"checkpoint[{loose.part!r}]" if loose.part and not loads else "state_dict"
         if backwards:
             found, renamings = renames.match(theirs, ours, kept, variable)
             return [(b, a) for a, b in found], renamings
@@ -276,11 +277,14 @@ class Comparison:
                 once, here = (f"to {entry.tied or 'nothing'}" for entry in (before, after))
                 yield _flag(after.path, "tied", once, here, after.owner)
 
-    def _loading(self) -> Loading | None:
+    def _loading(self, rows: list[DifferenceRecord], renamings: list[Renaming]) -> Loading | None:
         """Between a model and weights: what loading them would do."""
         for model, given in ((self.before, self.after), (self.after, self.before)):
             if model.form == "module" and given.form in LOOSE and STATE in given.sections:
-                return loading.predict(model.source, given, model)
+                pairs = [(row.renamed_from, row.path) for row in rows if row.renamed_from]
+                names = {new: old for old, new in pairs} if given is self.after else dict(pairs)
+                found = loading.predict(model.source, given, model)
+                return loading.repaired(found, model.source, given, model, names, [one.code for one in renamings])
         return None
 
     def _skipped(self) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch.nn import Module
 
 from modlab.compat import norms
 from modlab.inspection import slots, stores
-from modlab.inspection.inventory import STATE, Inventory
+from modlab.inspection.inventory import STATE, Entry, Inventory, Key
 from modlab.records.difference import Loading
 from modlab.records.structure import ROOT, TensorEntry
 
@@ -132,12 +134,62 @@ def _own_way(module: Module) -> bool:
     return loads not in stock or bool(stores.contents(module).get("_load_state_dict_pre_hooks"))
 
 
+def repaired(found: Loading, model: Module, weights: Inventory, target: Inventory, names: dict[str, str], lines: Sequence[str]) -> Loading:
+    """The same prediction with the repair that new names are, if there is one.
+
+    Args:
+        found: what loading the weights as they are would do.
+        model: it is not touched.
+        weights: of a mapping or a file.
+        target: the inventory of `model`.
+        names: of the weights, and what the model calls them.
+        lines: the code that renames the keys of ``state_dict``.
+    """
+    if not (found.fails and names and lines and all(lines)):
+        return found
+    entries = [replace(e, path=names[e.path], key=Key(STATE, names[e.path])) if _named(e, names) else e for e in weights.entries]
+    content = weights.content
+    if isinstance(content, Mapping):
+        content = {names.get(str(key), str(key)): value for key, value in content.items()}
+    # the new dict has no _metadata, and so no versions
+    then = predict(model, replace(weights, entries=entries, content=content, versions=None), target)
+    code = "\n".join([_reading(weights), *lines, "model.load_state_dict(state_dict)"]).strip()
+    return replace(found, repair=code, repaired=then)
+
+
+def _named(entry: Entry, names: dict[str, str]) -> bool:
+    return entry.key.section == STATE and entry.path in names
+
+
+def _reading(weights: Inventory) -> str:
+    """The lines that make the name ``state_dict`` stand for the weights."""
+    if weights.form == "mapping":
+        return f"state_dict = checkpoint[{weights.part!r}]" if weights.part else ""
+    start, loaded = _loaded(weights)
+    return f"{start}state_dict = {loaded}"
+
+
+def _loaded(weights: Inventory) -> tuple[str, str]:
+    """Lines of code, and an expression that is the weights of a file."""
+    part = f"[{weights.part!r}]" if weights.part else ""
+    expanded = weights.given.startswith("~") and not os.path.exists(weights.given)
+    start, path = ("import os\n", f"os.path.expanduser({weights.given!r})") if expanded else ("", repr(weights.given))
+    if weights.shards:
+        read = "safetensors.torch.load_file(file)" if weights.shards == ".safetensors" else "torch.load(file, weights_only=True)"
+        needs = "import safetensors.torch\n" if weights.shards == ".safetensors" else ""
+        return (
+            f"import json\nfrom pathlib import Path\n{needs}{start}index = Path({path})\n"
+            "files = {index.parent / name for name in json.loads(index.read_text())['weight_map'].values()}\n",
+            f"{{k: v for file in sorted(files) for k, v in {read}.items()}}",
+        )
+    if weights.title.endswith(".safetensors"):
+        return f"import safetensors.torch\n{start}", f"safetensors.torch.load_file({path})"
+    return start, f"torch.load({path}, weights_only=True){part}"
+
+
 def _code(weights: Inventory) -> str:
     part = f"[{weights.part!r}]" if weights.part else ""
     if weights.form == "mapping":
         return f"model.load_state_dict({'checkpoint' if part else 'state_dict'}{part})"
-    if weights.title.endswith(".safetensors"):
-        return f"model.load_state_dict(safetensors.torch.load_file({weights.title!r}))"
-    if weights.title.endswith(".index.json"):
-        return "model.load_state_dict(state_dict)"
-    return f"model.load_state_dict(torch.load({weights.title!r}, weights_only=True){part})"
+    start, loaded = _loaded(weights)
+    return f"{start}model.load_state_dict({loaded})"

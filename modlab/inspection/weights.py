@@ -36,10 +36,12 @@ def of_file(path: str) -> Inventory:
     """
     try:
         file = checkpoint.existing_file(path)
-        found = Inventory(file.name, "file")
+        found = Inventory(file.name, "file", given=path)
         if file.name.endswith(".index.json"):
             for shard, names in checkpoint.shards_of(file).items():
                 _fill_from(found, shard, names)
+                found.shards = shard.suffix
+            found.content, found.versions, found.others = None, None, ()  # those of the last shard tell nothing of the others
         else:
             _fill_from(found, file, None)
         return found

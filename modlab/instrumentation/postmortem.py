@@ -17,7 +17,7 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import FAMILIES, calls, earlier, frames
+from modlab.instrumentation.accidents import FAMILIES, advice, calls, earlier, frames
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
 from modlab.records.explanation import ExplanationRecord, Step
@@ -132,7 +132,7 @@ def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, r
         steps=tuple(_steps(scene, verdict.stop)),
         facts=tuple((name, value) for name, value in verdict.facts if value not in ("", "()") and (value != "None" or name == "given")),
         fixes=verdict.fixes,
-        remarks=tuple(part for part in (*verdict.remarks, *_unseen(scene), remark) if part),
+        remarks=tuple(part for part in (*verdict.remarks, *_unseen(scene), *_traced(scene, family), remark) if part),
         where=user.where if user is not None else "",
         line=user.text if user is not None else "",
         locals=_locals(user, None) if user is not None and (outside or scene.failing is None) else (),
@@ -147,6 +147,24 @@ def _unseen(scene: Scene) -> Iterator[str]:
         yield "It happened in a worker of the DataLoader, another process: its code is in the message alone. num_workers=0 shows it here."
     if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
         yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
+
+
+_OF_VALUES = frozenset(
+    {"product", "attention", "convolution", "norm", "loss", "broadcast", "join", "view", "index", "dtype"}
+)  # where what came before is what counts
+
+
+def _traced(scene: Scene, family: str) -> Iterator[str]:
+    """How to see what ran before, where the traceback does not show all of it."""
+    root = scene.root
+    if family not in _OF_VALUES or root is None or root.args is None or not earlier.hidden(scene):
+        return
+    if any(frame.function == "__call__" and frame.is_ours for frame in scene.frames):
+        return  # it stands in the trace itself
+    name, call = advice.name_of_root(scene), advice.written_call(scene)
+    if not call.startswith(f"{name}("):
+        call = f"{name}({'x' if len(root.args) < 2 else '...'})"
+    yield f"A traceback does not show all that ran before. To see the way there: with modlab.trace({name}) as t: {call}"
 
 
 _WORDS = ("the ", "a view ", "input ", "rows ")

@@ -141,6 +141,7 @@ class ComparisonTable:
         runs: the whole model in each run.
         first: the path where the difference starts; None where there is none.
         drift: of two models, the path of the first module to end whose output differs at all, be it by rounding.
+        nan: the path of the first module to end whose output holds NaN; None where there is none.
         whole: the path of the row that is about the whole model's output.
         tolerance: relative distance up to which two outputs count as the same; 0 means to the bit.
         exact: nothing was sampled, and what is equal is equal in every bit.
@@ -153,6 +154,7 @@ class ComparisonTable:
     runs: tuple[RunRecord, ...] = ()
     first: str | None = None
     drift: str | None = None
+    nan: str | None = None
     whole: str = ""
     other: str = ""
     tolerance: float = 0.0

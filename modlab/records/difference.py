@@ -105,6 +105,8 @@ class Loading:
         converted: key, dtype in the weights and dtype in the model; ``copy_`` converts in silence.
         loads: how many tensors would be copied.
         doubts: modules that load their part themselves, so that only loading tells.
+        repair: the lines that read the weights, give them the model's names and load them; nothing where there are no such names.
+        repaired: what `repair` would do.
     """
 
     code: str
@@ -115,6 +117,8 @@ class Loading:
     converted: tuple[tuple[str, str, str], ...] = ()
     loads: int = 0
     doubts: tuple[str, ...] = ()
+    repair: str = ""
+    repaired: Loading | None = None
 
     @property
     def fails(self) -> bool:

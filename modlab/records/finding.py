@@ -23,6 +23,7 @@ class FindingRecord:
         what: the rest of the sentence ("are hidden in a list, so they do not train").
         reason: why PyTorch lets it pass, and what follows.
         fix: code, or nothing.
+        advice: what to do, in words, where no line of code says it.
         places: all the dotted names, if there are several.
     """
 
@@ -35,6 +36,7 @@ class FindingRecord:
     reason: str = ""
     fix: str = ""
     places: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def certain(self) -> bool:
@@ -63,6 +65,7 @@ class ExperimentRecord:
         what: what was seen.
         reason: what follows from it.
         fix: code, or nothing.
+        advice: what to do, in words, where no line of code says it.
         places: all the dotted names that it is about, if there are several.
         numbers: names and values of what was measured; the last digits may differ from machine to machine.
     """
@@ -77,6 +80,7 @@ class ExperimentRecord:
     fix: str = ""
     places: tuple[str, ...] = ()
     numbers: tuple[tuple[str, float], ...] = ()
+    advice: str = ""
 
     def __repr__(self) -> str:
         return f"<{self.path or '(root)'}: {self.kind} {self.outcome}>"

@@ -26,8 +26,8 @@ class StateRecord:
     Attributes:
         path: the dotted name, as in the state_dict where it is there.
         kind: "parameter", "buffer", "reserved" (registered as None), "packed" (weights of a quantized module),
-            "extra" (what ``get_extra_state`` returns), "attribute" (a tensor that hangs on a module unregistered), or
-            "tensor" (of a checkpoint, which does not say more).
+            "extra" (what ``get_extra_state`` returns), "attribute" (a tensor that hangs on a module unregistered),
+            "tensor" or "value" (of a checkpoint, which does not say more; a value is no tensor, `note` says what).
         in_state_dict: whether ``state_dict()`` has it under this path.
         persistent: False for buffers registered with ``persistent=False`` and for what is not registered.
         grad: "none", "zero" or "present"; nothing where there can be no gradient.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from html import escape
+from traceback import walk_tb
+from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -56,7 +58,10 @@ def _explainer(ipython: Any) -> Callable[[Any], None]:
             return
         try:
             from modlab.results.explanation import explain
+            from modlab.results.trace import Tracer
 
+            if _passes(error, Tracer.__call__.__code__):  # the trace that it has shown says it
+                return
             explanation = explain(error)
             if explanation.family:
                 here.display_pub.publish(*here.display_formatter.format(explanation))
@@ -64,6 +69,11 @@ def _explainer(ipython: Any) -> Callable[[Any], None]:
             return
 
     return explain_below
+
+
+def _passes(error: BaseException, code: CodeType) -> bool:
+    """Whether a traceback goes through a function."""
+    return any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__))
 
 
 def load(ipython: Any) -> None:

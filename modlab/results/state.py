@@ -135,7 +135,7 @@ class State(Result):
 
         Args:
             pattern: a path with wildcards, ``"*.bias"``; ``*`` also matches dots.
-            kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute" or "tensor".
+            kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute", "tensor" or "value".
             in_state_dict: only rows that are in it (True) or are not (False).
             shape: as in `Tree.find`: ``(None, 768)``, ``"3x768"``, or one size that may stand anywhere.
             trainable: only tensors that require a gradient (True) or do not (False).

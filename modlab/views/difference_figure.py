@@ -18,9 +18,9 @@ _BARS = 40
 
 
 def of_diff(diff: DiffRecord, *, ax: Axes | None = None) -> Figure:
-    """Relative L2 by tensor, the largest first; what has no number (all zero before) is hatched."""
+    """Relative L2 by tensor, the largest first; at the end, hatched, what was all zero before."""
     rows = [r for r in diff.records if r.kind in TENSORS and r.relative_l2]
-    rows.sort(key=lambda r: -(r.relative_l2 or 0))
+    rows.sort(key=lambda r: verdict.rank(r.relative_l2 or 0), reverse=True)
     shown = rows[:_BARS]
     ax = _axes(ax, 7, 0.9 + 0.22 * max(len(shown), 1))
     top = max((r.relative_l2 for r in shown if r.relative_l2 and math.isfinite(r.relative_l2)), default=1.0)
@@ -29,7 +29,7 @@ def of_diff(diff: DiffRecord, *, ax: Axes | None = None) -> Figure:
         finite = math.isfinite(value)
         colour = COLOURS["linear"] if row.kind != "buffer" else COLOURS["norm"]
         ax.barh(i, value if finite else top, color=colour if finite else "white", edgecolor=colour, hatch="" if finite else "////")
-        ax.text(value if finite else top, i, f" {format.number(value) if finite else 'zero before'}", va="center", fontsize=7)
+        ax.text(value if finite else top, i, f" {verdict.ratio(value)}", va="center", fontsize=7)
     if not shown:
         ax.text(0.5, 0.5, "no value changed", ha="center", va="center", transform=ax.transAxes)
     ax.set(yticks=range(len(shown)), ylim=(max(len(shown), 1) - 0.4, -0.6), xticks=[], xlabel="‖after − before‖ / ‖before‖")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from functools import cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,11 +32,31 @@ _HUGE, _GREATEST = 1e300, sys.float_info.max
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
     if ax is not None:
         return ax
+    return _blank()(figsize=(width, height), layout="constrained").add_subplot()
+
+
+@cache
+def _blank() -> type[Figure]:
+    """A figure that a notebook shows as a picture by itself: without pyplot, no backend would draw it. Made late, as matplotlib is."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError("figure() needs matplotlib, which is not installed.\n  Install it: pip install matplotlib") from error
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            stream = BytesIO()
+            self.savefig(stream, format="png", bbox_inches="tight")
+            return stream.getvalue()
+
+        def __reduce__(self) -> Any:
+            return _empty, (), self.__getstate__()  # a class made in a function has no name that pickle could find
+
+    return Picture
+
+
+def _empty() -> Figure:
+    return _blank().__new__(_blank())
 
 
 def _figure(ax: Axes) -> Figure:

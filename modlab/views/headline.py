@@ -86,14 +86,28 @@ def of_table(table: TableRecord) -> tuple[str, str]:
     saved = sum(row.in_state_dict for row in table.rows)
     name = format.clean(table.title)
     if table.source != MODEL:
-        tensors = [row for row in table.rows if row.kind == "tensor"]
-        size, count = sum(row.bytes for row in tensors), sum(row.count for row in tensors)
-        others = len(table.rows) - len(tensors)
+        tensors, others = (row_count(table, tensors=wanted) for wanted in (True, False))
+        size, count = (sum(getattr(row, name) for row in table.rows if row.kind == "tensor") for name in ("bytes", "count"))
         more = f", and {format.plural(others, 'other entry', 'other entries')}" if others else ""
-        return f"{name}: {format.plural(count, 'number')} in {format.plural(len(tensors), 'tensor')};", f"{format.size(size)}{more}."
+        return f"{name}: {format.plural(count, 'number')} in {format.plural(tensors, 'tensor')};", f"{format.size(size)}{more}."
     strong = f"{name}: {saved:,} of {format.plural(len(table.rows), 'entry is', 'entries are')} in the state_dict"
     facts = [*_marks(table), *_absent(table), *_grads(table)]
     return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")
+
+
+def row_count(table: TableRecord, *, tensors: bool) -> int:
+    """How many rows of a file are tensors, or are not."""
+    return sum((row.kind == "tensor") is tensors for row in table.rows)
+
+
+def counter(table: TableRecord) -> str:
+    """How many rows there are, in the words of the sentence."""
+    if table.source == MODEL:
+        saved = sum(row.in_state_dict for row in table.rows)
+        return f"{format.plural(len(table.rows), 'entry', 'entries')}, {saved:,} in the state_dict"
+    tensors, others = (row_count(table, tensors=wanted) for wanted in (True, False))
+    more = f", {format.plural(others, 'other entry', 'other entries')}" if others else ""
+    return f"{format.plural(tensors, 'tensor')}{more}"
 
 
 def _listed(paths: list[str], singular: str, plural: str) -> list[str]:

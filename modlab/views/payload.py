@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from modlab import format
 from modlab.records.definition import Definition
-from modlab.records.state import StateRecord, TableRecord, ValuesRecord
+from modlab.records.state import MODEL, StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import Ghost, Link, Subtree, TensorEntry, TreeRecord
 from modlab.views import facts, headline, numbers
 from modlab.views.folding import fold
@@ -25,6 +25,7 @@ from modlab.views.folding import fold
 SCHEMA = 1
 _ASKED = "values are read when they are asked for"
 NO_VALUES = "Not read: the model is too large for its values to travel along. Ask for one, state[path], or for all, state.widget()."
+OF_FILE = "Of a file no weight is read; modlab.state(path)['name'] reads this one."
 
 
 class Arrays:
@@ -134,11 +135,25 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
         "optimizer": bool(table.optimizers),
         "orphans": facts.capped(table.orphans),
         "remarks": [*facts.capped(table.remarks), *remarks],
-        "summary": {"rows": len(table.rows), "saved": sum(row.in_state_dict for row in table.rows)},
-        "values": {values.path: of_values(values, arrays) for values in table.values},
-        "valuesNote": "" if table.values else NO_VALUES,
+        "summary": {
+            "rows": len(table.rows),
+            "saved": sum(row.in_state_dict for row in table.rows),
+            "text": headline.counter(table),
+        },
+        "values": {**_plain(table.rows[:limit]), **{values.path: of_values(values, arrays) for values in table.values}},
+        "valuesNote": "" if table.values else NO_VALUES if table.source == MODEL else OF_FILE,
     }
     return pack(content, arrays)
+
+
+def _plain(rows: Sequence[StateRecord]) -> dict[str, Any]:
+    """What stands in a file beside tensors, and is known from reading its frame."""
+    told = ((row.path, row.note.partition(" ")) for row in rows if row.kind == "value")  # "int 3", or "dict" alone
+    blank = {"nan": 0, "inf": 0, "note": "", "bars": None, "grid": None}
+    return {
+        path: {**blank, "title": path, "stats": [[kind if value else "value", value or kind]]}
+        for path, (kind, _, value) in told
+    }  # fmt: skip
 
 
 def of_measurement(values: ValuesRecord, code: str, version: str) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection.findings import devices, graphs, hooks, modes, optimizer, order, registration, values
+from modlab.inspection.findings.grouping import pattern
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import FindingRecord
 
@@ -31,6 +32,7 @@ FINDINGS: tuple[Check, ...] = (
 )
 NOTES: tuple[Check, ...] = (
     modes.mixed,
+    modes.evaluating,
     order.bias_before_norm,
     order.in_place_after_hook,
     order.nothing_between,
@@ -59,8 +61,25 @@ def findings(subject: Subject) -> tuple[list[FindingRecord], list[FindingRecord]
             name = check.__name__.replace("_", " ")
             remarks.append(f"{name}: not checked, {type(error).__name__}: {str(error).partition(chr(10))[0]}")
     found.sort(key=lambda record: _RANK[record.severity])
-    certain = [record for record in found if record.severity != "note"]
+    certain = _alike(record for record in found if record.severity != "note")
     return certain, _folded(record for record in found if record.severity == "note"), remarks
+
+
+def _alike(records: Iterable[FindingRecord]) -> list[FindingRecord]:
+    """The same mistake in each of many equal blocks, mended by the same line, is one finding."""
+    kinds: dict[tuple[str, ...], list[FindingRecord]] = {}
+    for one in records:
+        named = pattern(one.path)
+        key = (one.kind, one.severity, one.what, one.fix, named, one.subject.replace(one.path, named, 1) if one.path else one.subject)
+        kinds.setdefault(key, []).append(one)
+    return [same[0] if len(same) == 1 else _one_of(same) for same in kinds.values()]
+
+
+def _one_of(same: list[FindingRecord]) -> FindingRecord:
+    first = same[0]
+    places = tuple(dict.fromkeys(place for one in same for place in (one.places or (one.path,))))
+    subject = first.subject.replace(first.path, pattern(first.path), 1) if first.path else first.subject
+    return replace(first, subject=f"{subject} in {len(same):,} places", places=places)
 
 
 def _folded(notes: Iterable[FindingRecord]) -> list[FindingRecord]:

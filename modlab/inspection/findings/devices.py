@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.inspection.findings.grouping import cover
+from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.optimizer import memberships
 from modlab.inspection.findings.subject import Held, Subject
 from modlab.records.finding import FindingRecord
@@ -33,8 +33,9 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
                     group.path, group.site.path, "no values yet", "broken", group.words,
                     f"{group.verb('is', 'are')} on the meta device and {group.verb('has', 'have')} no values; the rest is on {main}",
                     "Meta tensors have a shape and nothing else: the first operation on them fails, or gives meta tensors.",
-                    f"{_module(group.code)}.to_empty(device={main!r})  # and then load or initialise",
+                    _giving(group, f"to_empty(device={main!r})"),
                     group.places,
+                    advice="Then load or initialise its values.",
                 )  # fmt: skip
                 continue
             yield FindingRecord(
@@ -46,8 +47,10 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
             )  # fmt: skip
 
 
-def _module(code: str) -> str:
-    return code.rpartition(".")[0] if code.endswith((".weight", ".bias")) else code or "model"
+def _giving(group: Group, call: str) -> str:
+    """The call for the modules of the group, and for no others, whose values it would take."""
+    code = group.code.rpartition(".")[0] if group.code.endswith((".weight", ".bias")) else group.code
+    return f"{code}.{call}" if code else group.each(call)
 
 
 def _counts(held: Held) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from modlab import format
 from modlab.inspection.findings.subject import Held, Site
 
+ALIKE = 2  # modules of one class that are one finding
+SPELLED_OUT = 40  # of them in code
+NAMED = 3  # of their names
 LISTED = 200  # dotted names kept of one finding
 
 
@@ -47,6 +50,7 @@ class Group:
         words: the same in words, with numbers.
         whole: whether it holds of all there is below `site`.
         code: what one writes to get at it, given ``model``; nothing where there is no such expression.
+        tops: the dotted names of several modules of one class, of each of which it holds throughout.
     """
 
     site: Site
@@ -55,6 +59,7 @@ class Group:
     members: tuple[Placed, ...]
     whole: bool
     code: str = ""
+    tops: tuple[str, ...] = ()
 
     @property
     def many(self) -> bool:
@@ -65,6 +70,10 @@ class Group:
     def places(self) -> tuple[str, ...]:
         """The dotted names of the members, if there are several."""
         return tuple(member.path for member in self.members[:LISTED]) if len(self.members) > 1 else ()
+
+    def each(self, call: str) -> str:
+        """A loop that makes a call with each of several modules; nothing where it is about no such modules."""
+        return f"for name in {self.tops!r}:\n    model.get_submodule(name).{call}" if 0 < len(self.tops) <= SPELLED_OUT else ""
 
     def verb(self, one: str, many: str) -> str:
         """`one` or `many`, as it fits the number."""
@@ -94,8 +103,37 @@ def cover(flagged: Sequence[Placed], among: Iterable[Placed], word: str) -> list
             scattered.setdefault(getattr(member, "name", ""), []).append(member)
         else:
             tops.setdefault(id(top), (top, []))[1].append(member)
-    groups = [_of_module(site, members, word) for site, members in tops.values()]
-    return [*groups, *(_of_name(name, members, word) for name, members in scattered.items())]
+    return [*_of_modules(tops.values(), word), *(_of_name(name, members, word) for name, members in scattered.items())]
+
+
+def _of_modules(tops: Iterable[tuple[Site, list[Placed]]], word: str) -> Iterator[Group]:
+    """One for each module, or for all those of one class that are called the same but for a number."""
+    alike: dict[tuple[str, int], list[tuple[Site, list[Placed]]]] = {}
+    for site, members in tops:
+        alike.setdefault((site.type, len(members)), []).append((site, members))
+    for same in alike.values():
+        if len(same) < ALIKE:
+            yield from (_of_module(site, members, word) for site, members in same)
+            continue
+        lower = [(_common(members), members) for _, members in same]
+        yield _of_class(lower if len({site.type for site, _ in lower}) == 1 else same, word)
+
+
+def _of_class(same: list[tuple[Site, list[Placed]]], word: str) -> Group:
+    """Several modules of one class, all of which it holds of."""
+    members = tuple(member for _, inside in same for member in inside)
+    patterns = list(dict.fromkeys(pattern(site.path) for site, _ in same))
+    named = ", ".join(patterns[:NAMED]) + (", ..." if len(patterns) > NAMED else "")
+    kind = same[0][0].type
+    what = f"{len(same):,} {kind}" if word == "parameter" or word[:1].isupper() else f"{_number(len(members), word)} of {kind}"
+    site = _common([Whole(site) for site, _ in same])
+    return Group(site, site.path, f"{what} ({named})", members, False, tops=tuple(site.path for site, _ in same))
+
+
+def pattern(path: str) -> str:
+    """``blocks.*.ln1`` of ``blocks.3.ln1``; a number at its end stays."""
+    *above, name = path.split(".")
+    return ".".join([*("*" if part.isdecimal() else part for part in above), name])
 
 
 def _counts(members: Iterable[Placed]) -> Counter[int]:

@@ -73,6 +73,21 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
         )  # fmt: skip
 
 
+def evaluating(subject: Subject) -> Iterator[FindingRecord]:
+    """Everything in eval mode, and an optimizer at hand: is it about to be trained?"""
+    known = [site for site in subject.sites if site.training is not None]
+    minding = [site for site in subject.sites if issubclass(type(site.module), (*DROPOUTS, *AVERAGING))]
+    if not subject.optimizers or not minding or not known or any(site.training for site in known):
+        return
+    types = list(dict.fromkeys(site.type for site in minding))
+    yield FindingRecord(
+        "", "", "in evaluation mode", "note", "the model",
+        f"is in evaluation mode, and an optimizer is given: {' and '.join(types[:3])} {'acts' if len(types) == 1 else 'act'} as in use",
+        "Dropout drops nothing, and BatchNorm neither takes the batch's statistics nor keeps any.",
+        "model.train()  # before training",
+    )  # fmt: skip
+
+
 def dropouts(subject: Subject) -> Iterator[FindingRecord]:
     """Dropout that drops nothing, or everything."""
     for site in subject.sites:

@@ -17,6 +17,7 @@ from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
 
+SPELLED_OUT = 4  # modules named in a fix
 VELOCITIES = ("momentum_buffer", "exp_avg")
 """Running means of gradients, by which an optimizer moves on when the gradient is zero."""
 
@@ -67,7 +68,14 @@ def _adding(group: Group, name: str) -> str:
         return f'optimizer.add_param_group({{"params": [{group.code}]}})  # or {group.code}.requires_grad_(False)'
     if group.whole:
         return f'optimizer.add_param_group({{"params": {group.code}.parameters()}})  # or {group.code}.requires_grad_(False)'
-    return f"optimizer = torch.optim.{name}(model.parameters(), ...)"
+    if group.tops and len(group.tops) <= SPELLED_OUT:
+        return f'optimizer.add_param_group({{"params": [p for name in {group.tops!r} for p in model.get_submodule(name).parameters()]}})'
+    if group.tops:
+        return (
+            'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
+            'optimizer.add_param_group({"params": [p for p in model.parameters() if p.requires_grad and id(p) not in held]})'
+        )
+    return f"optimizer = torch.optim.{name}(model.parameters())  # with your settings"
 
 
 def _replaced(subject: Subject, lacking: Sequence[Held]) -> tuple[list[Held], list[Held]]:
@@ -152,6 +160,8 @@ def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:
 
 
 def _clearing(group: Group) -> str:
+    if group.each("zero_grad()"):
+        return group.each("zero_grad()")
     if group.code and not (len(group.members) == 1 and isinstance(group.members[0], Held)):
         return f"{group.code}.zero_grad()  # once, after freezing: sets .grad to None"
     return f"{group.code}.grad = None" if group.code else "optimizer.zero_grad()  # once, after freezing: sets .grad to None"

@@ -12,7 +12,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.inspection import marks, stores
 from modlab.inspection.findings.families import TRANSPOSED
-from modlab.inspection.findings.grouping import cover
+from modlab.inspection.findings.grouping import SPELLED_OUT, Group, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
 
@@ -66,7 +66,7 @@ def all_zero(subject: Subject) -> Iterator[FindingRecord]:
             f"{group.verb('is', 'are')} zero throughout: the layer ignores its input, and passes no gradient to what is before it",
             "Meant for the last layer of a residual branch, or of a model, which learns its way out. Two of them one behind the other "
             "never do: each waits for a gradient from the other.",
-            _initializing(group.members[0]),
+            _initializing(group),
             group.places,
         )  # fmt: skip
 
@@ -110,7 +110,12 @@ def _in_a_row(members: tuple[object, ...]) -> bool:
     return False
 
 
-def _initializing(member: object) -> str:
+def _initializing(group: Group) -> str:
+    member = group.members[0]
+    starts = [hasattr(type(one.site.module), "reset_parameters") for one in group.members]
+    if 1 < len(starts) <= SPELLED_OUT and all(starts):
+        names = tuple(dict.fromkeys(one.site.path for one in group.members))
+        return f"for name in {names!r}:\n    model.get_submodule(name).reset_parameters()"
     if not isinstance(member, Held):
         return ""
     start: Callable[..., object] | None = getattr(type(member.site.module), "reset_parameters", None)

@@ -15,7 +15,7 @@ from modlab.inspection import stores
 from modlab.instrumentation import values
 from modlab.instrumentation.accidents import advice, calls, earlier, hooking, sources
 from modlab.instrumentation.accidents.calls import Call
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, described, shape_of
 from modlab.records.explanation import Fix
 
 _FORWARD = r"(\w+)\.forward\(\)"
@@ -41,21 +41,32 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
     taken += [name for name in names if name not in taken]
     given = [*taken[: len(call.args)], *call.kwargs]
     choices = {name: _choices(call.module, name) for name in names}
-    first_known = tuple(_first(choices[name]) or "..." for name in names)
+    here = {name: _named(scene, call, name) for name in names}
+    first_known = tuple(_first(choices[name]) or here[name] or name for name in names)
     more = [f"{name} chooses from {owner}: {_or(keys)}" for name, (owner, keys) in choices.items() if keys]
     width, shape = _misfit(call)
     if width is not None and shape is not None and scene.calls[0] is call:
         child, number = width
-        more.append(f"{given[0]} has {format.plural(shape[-1], 'number')}, and {child} takes {number}")
+        more.append(f"{given[0]} has {counted(shape[-1], 'number')}, and {child} takes {number}")
         wanted: tuple[int, ...] | None = (*shape[:-1], number)
     else:
         wanted = None
     more_given = dict(zip(names, first_known, strict=True))
     written = advice.written_call(scene, shape=wanted, more=more_given, named=named) if scene.calls[0] is call else ""
+    expression = _expression(scene, call)
+    if not written and expression is not None:
+        arguments = [ast.unparse(node) for node in (*expression.args, *expression.keywords)]
+        added = [f"{name}={value}" if named or expression.keywords else value for name, value in more_given.items()]
+        written = f"{ast.unparse(expression.func)}({', '.join([*arguments, *added])})"
     if not written:
         added = [f"{name}={value}" if named or call.kwargs else value for name, value in more_given.items()]
         written = f"{_self_name(scene, call)}({', '.join([*taken[: len(call.args)], *(f'{k}={k}' for k in call.kwargs), *added])})"
+    if expression is not None and isinstance(expression.func, ast.Call):  # made in the same line: the fix calls it by a name
+        made = ast.unparse(expression.func)
+        written = f"model = {made}\nmodel{written.removeprefix(made)}"
     said = f"{', '.join(given)}" if given else "nothing"
+    yours = [name for name in names if not _first(choices[name]) and not here[name]]
+    stands = f"; {_and(yours)} {'stands' if len(yours) == 1 else 'stand'} for your own" if yours else ""
     return Verdict(
         f"{scene.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; "
         f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
@@ -64,8 +75,30 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
         (("given", ", ".join(f"{n} {described(v)}" for n,
             v in zip(given, (*call.args, *call.kwargs.values()), strict=False)) or "nothing"), ("expected", ", ".join(taken)),
          *((f"{name}: one of", ", ".join(map(repr, keys))) for name, (_, keys) in choices.items() if keys)),
-        (Fix("The call with all of them:", written),),
+        (Fix(f"The call with all of them{stands}:", written),),
     )  # fmt: skip
+
+
+def _expression(scene: Scene, call: Call) -> ast.Call | None:
+    """How a module was called, as it is written, by the user or in the forward of the one above it."""
+    if scene.calls[0] is call:
+        return scene.call_expression()
+    frame = scene.calls[scene.calls.index(call) - 1].code_frame
+    found = frame.expression() if frame is not None and frame.is_users else None
+    return found if isinstance(found, ast.Call) else None
+
+
+def _named(scene: Scene, call: Call, wanted: str) -> str:
+    """The local name of a tensor, where the module was called, that is that of an argument, or nearly so ("target", "targets")."""
+    frame = scene.caller if scene.calls[0] is call else scene.calls[scene.calls.index(call) - 1].code_frame
+    if frame is None or not frame.is_users:
+        return ""
+    given = {id(thing) for thing in (*(call.args or ()), *call.kwargs.values())}
+    tensors = [name for name, thing in list(frame.names.items()) if issubclass(type(thing), Tensor) and id(thing) not in given]
+    if wanted in tensors:
+        return wanted
+    alike = [name for name in tensors if min(len(name), len(wanted)) >= 4 and (name.startswith(wanted) or wanted.startswith(name))]
+    return alike[0] if len(alike) == 1 else ""
 
 
 def _self_name(scene: Scene, call: Call) -> str:
@@ -139,12 +172,18 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
     assert call is not None
     taken = [one.lstrip("*") for one in values.argument_names(type(call.module))]
     close = nearest(name, taken, 1)
+    expression = _expression(scene, call)
+    if expression is not None and close and any(k.arg == name for k in expression.keywords):
+        named = [f"{close[0] if k.arg == name else k.arg}={ast.unparse(k.value)}" if k.arg else ast.unparse(k) for k in expression.keywords]
+        written = f"{ast.unparse(expression.func)}({', '.join([*map(ast.unparse, expression.args), *named])})"
+    else:
+        written = f"{_self_name(scene, call)}(..., {close[0]}=...)" if close else ""
     return Verdict(
         f"{scene.subject}'s forward has no argument {name!r}.",
         f"It takes {', '.join(taken) or 'none'}." + (f" Nearest: {close[0]!r}." if close else ""),
         f"no argument {name!r}",
         (("given", ", ".join(["…"] * bool(call.args) + [f"{k}=" for k in call.kwargs])), ("expected", ", ".join(taken))),
-        (Fix("If that was meant:", f"{_self_name(scene, call)}(..., {close[0]}=...)"),) if close else (),
+        (Fix("If that was meant:", written),) if close else (),
     )  # fmt: skip
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from modlab.errors import nearest
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice, sources
 from modlab.instrumentation.accidents.calls import join
+from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -24,6 +26,10 @@ _WRAPPERS = {
 }
 _NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
 LISTED = 8
+_COUNTER = "num_batches_tracked"  # of a BatchNorm: torch forgives that it is missing, and does not say so
+_READ = re.compile(r"\b(?:load|load_file|load_state_dict_from_url|read\w*)\(")
+_WRITTEN = 70  # characters of an expression that is written again
+_LITTLE = 4  # strict=False is no way out where less than one tensor of so many would be loaded
 
 
 def _keys(text: str, label: str) -> list[str]:
@@ -41,29 +47,33 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     odd = re.findall(r'While copying the parameter named "([^"]+)", (.*?)(?:\n|$)', scene.message)
     model = match[1]
     given = scene.local("state_dict")
+    loading = _loading(scene)
+    what = loading.what
     if sizes and not missing and not unexpected:
-        return _sizes(scene, model, sizes)
+        return _sizes(loading, model, sizes)
     if odd and not missing and not unexpected and not sizes:
         return Verdict(
-            f"{odd[0][0]} cannot be copied from the file into {model}.",
+            f"{odd[0][0]} cannot be copied from the {what} into {model}.",
             f"{odd[0][1][:1].upper()}{odd[0][1][1:200]}.",
             "",
             tuple((key, why[:120]) for key, why in odd[:LISTED]),
         )
-    facts = [(f"missing in the file: {len(missing):,}", _some(missing)), (f"unknown to the model: {len(unexpected):,}", _some(unexpected))]
-    facts += [(f"shape of {key}", f"file ({old}), model ({new})") for key, old, new in sizes[:LISTED]]
-    name = advice.name_of_root(scene)
+    facts = [
+        (f"missing in the {what}: {len(missing):,}", _some(missing)),
+        (f"unknown to the model: {len(unexpected):,}", _some(unexpected)),
+    ]
+    facts += [(f"shape of {key}", f"{what} ({old}), model ({new})") for key, old, new in sizes[:LISTED]]
     prefix = _prefix(missing, unexpected)
     if prefix is not None and not sizes:
         wrapper = _WRAPPERS.get(prefix[1], "a class around the model")
         if prefix[0] == "model" and not _wraps(scene.module, prefix[1]):
             wrapper = "a class around the model"
-        more = f"in {'the file' if prefix[0] == 'file' else 'the model'}: {wrapper} put it there"
+        more = f"in the {what if prefix[0] == 'file' else 'model'}: {wrapper} put it there"
         return Verdict(
             f"Only the prefix {prefix[1]!r} differs, {more}.",
-            f"{'The name fits' if len(missing) == 1 else f'All {len(missing):,} names fit'} "
+            f"{'The name fits' if len(missing) == 1 else f'All {max(len(missing), len(unexpected)):,} names fit'} "
             f"{'without' if prefix[0] == 'file' else 'with'} it.", "",
-            tuple(fact for fact in facts if fact[1]), (_renaming(name, prefix),),
+            tuple(fact for fact in facts if fact[1]), (_renaming(loading, prefix),),
         )  # fmt: skip
     nested = next((key for key in _NESTED if key in unexpected and _is_mapping(given, key)), None)
     if nested is None and type(given) is dict:
@@ -72,9 +82,56 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
         return Verdict(
             f"What was given is a whole checkpoint: the weights are under its key {nested!r}.",
             f"{model} knows none of {_some(unexpected)}.", "",
-            tuple(fact for fact in facts if fact[1]), (Fix("", f"{name}.load_state_dict(checkpoint[{nested!r}])"),),
+            tuple(fact for fact in facts if fact[1]), (loading.fix("", f"{loading.state}[{nested!r}]"),),
         )  # fmt: skip
-    return _names(scene, model, missing, unexpected, sizes, facts)
+    return _names(scene, loading, model, missing, unexpected, sizes, facts)
+
+
+class _Loading(NamedTuple):
+    """How a state_dict was loaded, as it is written.
+
+    Attributes:
+        model: what the user calls the model.
+        state: what the user calls the state_dict.
+        made: the line that gives it this name, where the user has none for it.
+        what: whether it came from a file, as far as the code shows it: "file" or "state_dict".
+    """
+
+    model: str
+    state: str
+    made: str
+    what: str
+
+    def fix(self, prose: str, given: str, before: str = "") -> Fix:
+        """The same call with something else."""
+        return Fix(prose, f"{self.made}{before}{self.model}.load_state_dict({given})")
+
+
+def _loading(scene: Scene) -> _Loading:
+    frame, model = scene.user, advice.name_of_root(scene)
+    call = frame.expression() if frame is not None else None
+    if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
+        return _Loading(model, "state", "", "state_dict")
+    node = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "state_dict"), None)
+    if isinstance(call.func.value, (ast.Name, ast.Attribute, ast.Subscript)):
+        model = ast.unparse(call.func.value)
+    if node is None:
+        return _Loading(model, "state", "", "state_dict")
+    written = ast.unparse(node)
+    base: ast.expr = node
+    while isinstance(base, (ast.Attribute, ast.Subscript)):  # checkpoint["model"]
+        base = base.value
+    what = "file" if _READ.search(written) or (isinstance(base, ast.Name) and _is_read(frame, base.id)) else "state_dict"
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and len(written) <= _WRITTEN:
+        return _Loading(model, written, "", what)
+    return _Loading(model, "state", f"state = {written}\n" if len(written) <= _WRITTEN else "", what)
+
+
+def _is_read(frame: Frame, name: str) -> bool:
+    """Whether a name was last assigned from something that reads a file."""
+    lines = [line for number, line in frame.lines() if number <= frame.line]
+    found = [match[1] for line in lines for match in re.finditer(rf"(?:^|[;\s]){re.escape(name)}\s*=(?!=)\s*([^;]*)", line)]
+    return bool(found) and _READ.search(found[-1]) is not None
 
 
 def _wraps(module: Any, prefix: str) -> bool:
@@ -94,75 +151,113 @@ def _renamed(scene: Scene, missing: list[str], unexpected: list[str]) -> list[tu
         fitting = [old for old in unexpected if shape_of(dict.get(given, old)) == own.get(key) is not None]
         left = [old for old in fitting if old not in {old for _, old in pairs}]
         pairs.append((key, next(iter(nearest(key, left, 1) or left), "")))
-    return pairs if all(old for _, old in pairs) else []
+    if not all(old for _, old in pairs):
+        return []
+    return pairs + [(_counter(new), _counter(old)) for new, old in pairs if old.endswith("running_mean") and _counter(old) in unexpected]
 
 
-def _names(scene: Scene, model: str, missing: list[str], unexpected: list[str], sizes: list[Any],
+def _counter(key: str) -> str:
+    """The name of the count beside a running mean."""
+    return key.removesuffix("running_mean") + _COUNTER
+
+
+def _loadable(scene: Scene, missing: list[str], sizes: list[Any]) -> tuple[int, int]:
+    """How many of the model's tensors have a name and a shape that fit, and how many there are; 0 and 0 where that is not known."""
+    given, module = scene.local("state_dict"), scene.module
+    if module is None or not issubclass(type(given), dict):
+        return 0, 0
+    own = {join(path, key) for path, inner in sources.walk(module) for key, _ in stores.named_tensors(inner)}
+    bad = {*missing, *(size[0] for size in sizes)}
+    fits = sum(key in own and key not in bad and not key.endswith(_COUNTER) for key in dict.keys(given) if type(key) is str)
+    return fits, fits + len(bad)
+
+
+def _names(scene: Scene, loading: _Loading, model: str, missing: list[str], unexpected: list[str], sizes: list[Any],
         facts: list[tuple[str, str]]) -> Verdict:  # fmt: skip
-    name = advice.name_of_root(scene)
-    pairs = _renamed(scene, missing, unexpected)
+    what, pairs = loading.what, _renamed(scene, missing, unexpected)
     words = []
     if missing:
         words.append(
-            f"{missing[0]} is not in the file" if len(missing) == 1 else f"{len(missing):,} of the model's names are not in the file"
+            f"{missing[0]} is not in the {what}" if len(missing) == 1 else f"{len(missing):,} of the model's names are not in the {what}"
         )
     if unexpected:
         words.append(f"{unexpected[0]} is not in the model" if len(unexpected) == 1
-            else f"{len(unexpected):,} of the file's are not in the model")  # fmt: skip
+            else f"{len(unexpected):,} of the {what}'s are not in the model")  # fmt: skip
     if sizes:
         words.append(f"{format.plural(len(sizes), 'shape differs', 'shapes differ')}")
     fixes = []
-    if pairs and unexpected:
+    part = _part(missing, unexpected)
+    if part and not sizes:
+        chosen = f"{{k.removeprefix({part!r}): v for k, v in {loading.state}.items() if k.startswith({part!r})}}"
+        fixes.append(loading.fix(f"All that are missing stand in the {what} under {part!r}:", chosen))
+    elif pairs and unexpected:
         renamed = ", ".join(f"{old!r}: {new!r}" for new, old in pairs)
-        fixes.append(
-            Fix(
-                "If they are the same under other names:",
-                f"names = {{{renamed}}}\n{name}.load_state_dict({{names.get(k, k): v for k, v in state.items()}})",
-            )
-        )
-    fixes.append(
-        Fix(
-            "To load what fits, and to be told what did not (shapes must fit even so):",
-            f"print({name}.load_state_dict(state, strict=False))",
-        )
-    )
-    return Verdict(f"{model} and the file differ: {' and '.join(words)}.", "With strict=True, the default, every name must fit.", "",
-                   (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in pairs[:4])),
+        chosen = f"{{names.get(k, k): v for k, v in {loading.state}.items()}}"
+        fixes.append(loading.fix("If they are the same under other names:", chosen, f"names = {{{renamed}}}\n"))
+    fits, all_ = _loadable(scene, missing, sizes)
+    more = "With strict=True, the default, every name must fit."
+    if fits * _LITTLE < all_:
+        more = f"{'None' if not fits else f'Only {fits:,}'} of the model's {all_:,} tensors would be loaded with strict=False."
+        if not fixes:
+            seen = f"print(list({loading.state})[:3])\nprint(list({loading.model}.state_dict())[:3])"
+            fixes.append(Fix("It seems to be of another model. Names of both:", f"{loading.made}{seen}"))
+    elif not sizes:
+        loose = f"{loading.made}print({loading.model}.load_state_dict({loading.state}, strict=False))"
+        fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''}, and to be told what did not:", loose))
+    else:
+        fixes.append(_fitting(loading, "To load what fits in name and shape, and to be told what did not:"))
+    return Verdict(f"{model} and the {what} differ: {' and '.join(words)}.", more, "",
+                   (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in ([] if part else pairs[:4]))),
                    tuple(fixes))  # fmt: skip
 
 
-def _sizes(scene: Scene, model: str, sizes: list[tuple[str, str, str]]) -> Verdict:
+def _part(missing: list[str], unexpected: list[str]) -> str:
+    """The prefix under which all that is missing stands, among other things."""
+    for key in unexpected if missing else ():
+        prefix = key.removesuffix(missing[0])
+        if prefix != key and prefix.endswith(".") and {prefix + name for name in missing} <= set(unexpected):
+            return prefix
+    return ""
+
+
+def _fitting(loading: _Loading, prose: str) -> Fix:
+    """The fix that leaves out what has another shape."""
+    own = f"own = {loading.model}.state_dict()\nfitting = "
+    chosen = f"{{k: v for k, v in {loading.state}.items() if k in own and v.shape == own[k].shape}}\n"
+    return Fix(prose, f"{loading.made}{own}{chosen}print({loading.model}.load_state_dict(fitting, strict=False))")
+
+
+def _sizes(loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Verdict:
     key, old, new = sizes[0]
     before, after = tuple_of(old), tuple_of(new)
-    name = advice.name_of_root(scene)
     more = f", and {len(sizes) - 1:,} more {'differs' if len(sizes) == 2 else 'differ'}" if len(sizes) > 1 else ""
     return Verdict(
-        f"{key} is {before} in the file and {after} in {model}{more}.",
+        f"{key} is {before} in the {loading.what} and {after} in {model}{more}.",
         "The names fit, the sizes do not; strict=False does not forgive that.",
-        f"{shown(before)} ≠ {shown(after)}", tuple((k, f"file ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
-        (Fix("Build the model with the sizes that it was saved with; else leave those tensors out:",
-             f"own = {name}.state_dict()\nfitting = "
-             f"{{k: v for k, v in state.items() if k in own and v.shape == own[k].shape}}\n{name}.load_state_dict(fitting, strict=False)"),
-                 ),
+        f"{shown(before)} ≠ {shown(after)}", tuple((k, f"{loading.what} ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
+        (_fitting(loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
     )  # fmt: skip
 
 
 def _prefix(missing: list[str], unexpected: list[str]) -> tuple[str, str] | None:
     """The prefix that one side has, and which side ("file" or "model"), if that is all the difference."""
+    counters = [key for key in unexpected if key.endswith(_COUNTER)]
+    missing, unexpected = ([key for key in keys if not key.endswith(_COUNTER)] for keys in (missing, unexpected))
     if not missing or len(missing) != len(unexpected):
         return None
     for side, longer, shorter in (("file", unexpected, missing), ("model", missing, unexpected)):
         if longer[0].endswith(shorter[0]) and len(longer[0]) > len(shorter[0]):
             prefix = longer[0][: len(longer[0]) - len(shorter[0])]
-            if prefix.endswith(".") and {prefix + key for key in shorter} == set(longer):
+            whole = side == "model" or all(key.startswith(prefix) for key in counters)
+            if prefix.endswith(".") and whole and {prefix + key for key in shorter} == set(longer):
                 return side, prefix
     return None
 
 
-def _renaming(name: str, prefix: tuple[str, str]) -> Fix:
+def _renaming(loading: _Loading, prefix: tuple[str, str]) -> Fix:
     side, text = prefix
     new = f"k.removeprefix({text!r})" if side == "file" else f"{text!r} + k"
-    return Fix(f"{'Take it off' if side == 'file' else 'Put it on'}:", f"{name}.load_state_dict({{{new}: v for k, v in state.items()}})")
+    return loading.fix(f"{'Take it off' if side == 'file' else 'Put it on'}:", f"{{{new}: v for k, v in {loading.state}.items()}}")
 
 
 def _is_mapping(given: Any, key: str) -> bool:

@@ -9,7 +9,7 @@ from torch import nn
 from modlab import format
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shown, tuple_of
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shown, tuple_of
 from modlab.records.explanation import Fix
 
 _LAYOUTS = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)", 3: "(batch, channels, depth, height, width)"}
@@ -45,12 +45,12 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
             end = f", in {owner}" if owner else ""
             fixes.append(
                 Fix(
-                    f"{'Or let' if fixes else 'Let'} {scene.failing.label} take {format.plural(given, 'channel')}{end}:",
+                    f"{'Or let' if fixes else 'Let'} {scene.failing.label} take {counted(given, 'channel')}{end}:",
                     line,
                 )
             )
     return Verdict(
-        f"{subject} got {format.plural(given, 'channel')} and has weights for {expected}.",
+        f"{subject} got {counted(given, 'channel')} and has weights for {expected}.",
         f"{scene.stopped}input {seen}, weight {weight}.",
         f"channels {given} ≠ {expected}",
         (("input", str(seen)), ("weight", str(weight)), ("channels given", str(given)), ("channels expected", str(expected))),

@@ -7,6 +7,7 @@ has run; and its shapes are known where a local name still has its result, or wh
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -38,6 +39,7 @@ _ELEMENTWISE = {
     "softplus",
 }
 _KEEPING = ("activation", "dropout", "norm")
+_FLATTENING = re.compile(r"\bflatten\(|\.(?:view|reshape)\(")
 _ROOMS = ("F", "torch", "functional")
 
 
@@ -313,6 +315,34 @@ def last(scene: Scene) -> Iterator[tuple[str, Module]]:
         for name, module, _, _ in reversed(before(above, inner)):
             if module is not None:
                 yield calls.join(above.place, name), module
+
+
+def flattens(scene: Scene) -> bool:
+    """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
+    if len(scene.calls) < 2:
+        return False
+    above, inner = scene.calls[-2:]
+    _, module = next(last(scene), ("", None))
+    if type(module) is nn.Flatten:
+        return True
+    frame, taken = above.code_frame, shape_of(inner.given[0]) if inner.given else None
+    if frame is None or not taken or type(above.module) is nn.Sequential:
+        return False
+    written = (line for number, line in frame.lines() if number <= frame.line)
+    return producer(scene, taken[-1]) is None and any(map(_FLATTENING.search, written))
+
+
+def hidden(scene: Scene) -> bool:
+    """Whether something ran on the way that is not shown, or whose result is not known."""
+    for above, inner in pairwise(scene.calls):
+        if above.module is inner.module or (advice.is_torchs(above.module) and type(above.module) is not nn.Sequential):
+            continue
+        source = _read(above, inner)
+        if not source.certain or any(source.shapes[one.given] is None for one in source.ran):
+            return True
+        if type(above.module) is not nn.Sequential and advice.forward_of(type(above.module)) is None:
+            return True
+    return False
 
 
 def untouched(scene: Scene) -> bool:

@@ -54,10 +54,15 @@ class Frame:
         return self.is_torch and inner.startswith("nn/") and not inner.startswith("nn/modules/module.py")
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the code is modlab's own."""
+        return self.code.co_filename.startswith(_OURS) and not self.code.co_filename.startswith(_LESSONS)
+
+    @property
     def is_users(self) -> bool:
         """Whether a user could change the code: neither torch's, nor modlab's, nor that of the notebook's machinery."""
         file = self.code.co_filename
-        if file.startswith(_TORCH) or file.startswith("<frozen") or (file.startswith(_OURS) and not file.startswith(_LESSONS)):
+        if file.startswith(_TORCH) or file.startswith("<frozen") or self.is_ours:
             return False
         if file.startswith(_LIBRARY) and not file[len(_LIBRARY) :].startswith(_INSTALLED):
             return False

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from modlab import format
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice, operands
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, own, shape_of, shown, tuple_of
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, own, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
 READ = 4_000_000  # elements up to which a tensor is looked through for its ends
@@ -43,6 +43,29 @@ def _names(scene: Scene) -> tuple[str, str]:
     found = {id(thing): name for name, thing in list(user.names.items())} if user is not None else {}
     given, target = _pair(scene)
     return found.get(id(given), "input"), found.get(id(target), "target")
+
+
+def _written(scene: Scene) -> tuple[str, str, str, str]:
+    """How the loss was called: the function, input and target as they are written, and what else it was given."""
+    call = scene.user.expression() if scene.user is not None else None
+    given, target = _names(scene)
+    if not isinstance(call, ast.Call):
+        return "loss", given, target, ""
+    words = {k.arg: k.value for k in call.keywords if k.arg}
+    nodes = [*call.args[:2], *(words.pop(name) for name in ("input", "target")[len(call.args) :] if name in words)]
+    if any(isinstance(node, ast.Starred) for node in call.args):
+        return ast.unparse(call.func), given, target, ""
+    if len(nodes) != 2:  # something else calls it
+        return "loss", given, target, ""
+    first, second = map(_operand, nodes)
+    more = [*map(ast.unparse, call.args[2:]), *(f"{name}={ast.unparse(value)}" for name, value in words.items())]
+    return ast.unparse(call.func), first, second, "".join(f", {text}" for text in more)
+
+
+def _operand(node: ast.expr) -> str:
+    """An expression, so that a method can be called on it."""
+    text = ast.unparse(node)
+    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
 def _facts(scene: Scene) -> tuple[tuple[str, str], ...]:
@@ -80,7 +103,7 @@ def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
         )
     return Verdict(
         f"The target holds class {target}, and the model gives scores for "
-        f"{'fewer classes' if count is None else format.plural(count, 'class', 'classes')}.",
+        f"{'fewer classes' if count is None else counted(count, 'class', 'classes')}.",
         (f"Valid are 0 to {count - 1}." if count > 1 else "Only 0 is valid.") if count else "",
         f"class {target} of {count}", _facts(scene), tuple(fixes),
     )  # fmt: skip
@@ -163,10 +186,10 @@ def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     if not any(frame.function in ("cross_entropy", "nll_loss") for frame in scene.frames) or not target.is_floating_point():
         return None
-    names = _names(scene)
+    function, first, second, more = _written(scene)
     return Verdict(
         f"The loss got {_dtype(given)} as predictions and {_dtype(target)} as targets: they are swapped.", "The predictions come first.",
-        "swapped", _facts(scene), (Fix("", f"loss({names[1]}, {names[0]})"),),
+        "swapped", _facts(scene), (Fix("", f"{function}({second}, {first}{more})"),),
     )  # fmt: skip
 
 
@@ -182,11 +205,12 @@ def _target_range(scene: Scene, _: re.Match[str]) -> Verdict:
 def _places(scene: Scene, match: re.Match[str]) -> Verdict:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
     shape = shape_of(_pair(scene)[0]) or ()
-    name = _names(scene)[0]
+    function, name, other, more = _written(scene)
     fixes = []
     if len(shape) == 3 and shape[:2] == got:
-        fixes.append(Fix("The classes stand last; they belong in place 1:", f"{name}.transpose(1, 2)"))
-        fixes.append(Fix("Or one row for each prediction:", f"loss({name}.flatten(0, 1), {_names(scene)[1]}.flatten())"))
+        flat = f"{function}({name}.flatten(0, 1), {other}.flatten(){more})"
+        fixes.append(Fix(f"The {shape[2]} classes stand last. Make one row of each prediction:", flat))
+        fixes.append(Fix("Or put the classes in place 1:", f"{function}({name}.transpose(1, 2), {other}{more})"))
     return Verdict(
         f"The target is {got} and should be {expected}.",
         f"The input {shape} is read as (batch, classes, …): {shape[1] if len(shape) > 1 else '?'} classes.",
@@ -307,7 +331,7 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
         )
         fixes.append(Fix("Or look for where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
     return Verdict(
-        f"{scene.subject or 'The embedding'} has {format.plural(rows, 'row')} and was asked for {asked}.",
+        f"{scene.subject or 'The embedding'} has {counted(rows, 'row')} and was asked for {asked}.",
         f"Valid are 0 to {rows - 1}; weight {shape}.",
         f"{asked} of {rows} rows" if ends is not None else f"no such row of {rows}",
         (("weight", str(shape)), *((("indices", f"{shape_of(indices)}, {ends[0]:g} to {ends[1]:g}"),) if ends else ())),

@@ -7,7 +7,7 @@ import re
 from modlab import format
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shown, tuple_of
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shown, tuple_of
 from modlab.records.explanation import Fix
 
 
@@ -15,7 +15,7 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     given, expected = int(match["given"]), int(match["expected"])
     taken = scene.taken[0] if scene.taken else ()
     return Verdict(
-        f"{scene.subject or 'the normalisation'} got {format.plural(given, 'channel')} and keeps statistics for {expected}.",
+        f"{scene.subject or 'the normalisation'} got {counted(given, 'channel')} and keeps statistics for {expected}.",
         f"{scene.stopped}input {taken}: channels stand in place 1." if taken else "",
         f"channels {given} ≠ {expected}",
         (("input", str(taken)), ("channels given", str(given)), ("channels expected", str(expected))),
@@ -35,7 +35,7 @@ def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[in
         owner, line = advice.assignment(scene, call.path, advice.constructor(call.module, expected, given))
         if line:
             end = f", in {owner}" if owner else ""
-            fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.label} take {format.plural(given, word)}{end}:", line))
+            fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.label} take {counted(given, word)}{end}:", line))
     return tuple(fixes)
 
 

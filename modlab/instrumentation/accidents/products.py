@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from itertools import combinations
-from math import prod
+from math import isqrt, prod
 
 from torch import nn
 
@@ -13,7 +13,7 @@ from modlab import format
 from modlab.inspection import marks, stores
 from modlab.instrumentation.accidents import advice, earlier, hooking
 from modlab.instrumentation.accidents.operands import Operand
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shape_of, shown, tuple_of
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
 _Shape = tuple[int, ...]
@@ -61,7 +61,7 @@ def _weight(scene: Scene, factors: list[Operand], expected: int, right: _Shape) 
 
 
 def _numbers(given: int, shape: _Shape) -> str:
-    return format.plural(given, "number") if len(shape) < 2 else f"rows of {format.plural(given, 'number')}"
+    return counted(given, "number") if len(shape) < 2 else f"rows of {counted(given, 'number')}"
 
 
 def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Verdict:
@@ -72,7 +72,8 @@ def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
         ((f"{scene.subject}: {input_name}", str(left)), (f"{scene.subject}: {weight_name}", str(weight)),
          ("numbers given", str(given)), ("numbers expected", str(expected))),
-        tuple(_layer_fixes(scene, given, expected, left, weight)), (*_flat(scene, left), *_hooked(scene)),
+        tuple(_layer_fixes(scene, given, expected, left, weight)),
+        (*_flat(scene, left), *_flattened(scene, given, expected, left), *_hooked(scene)),
     )  # fmt: skip
 
 
@@ -83,6 +84,19 @@ def _inner_first(weight: _Shape, expected: int) -> _Shape:
 
 def _flat(scene: Scene, left: _Shape) -> tuple[str, ...]:
     return ("The message of torch shows the input with all leading sizes multiplied into one.",) if len(left) > 2 else ()
+
+
+def _flattened(scene: Scene, given: int, expected: int, left: _Shape) -> tuple[str, ...]:
+    """That another size of the model's input would have given another number, where it was flattened on the way."""
+    root = scene.root
+    whole = shape_of(root.args[0]) if root is not None and root.args else None
+    if whole is None or len(whole) < 3 or len(left) != 2 or left[0] != whole[0] or not earlier.flattens(scene):
+        return ()
+    told = f"The {given} are what is left of each {shown(whole[1:])} input when it is flattened"
+    side = isqrt(expected // max(whole[1], 1))
+    if prod(whole[1:]) == given and len(whole) == 4 and whole[1] * side * side == expected:
+        return (f"{told}: the model fits inputs of {whole[1]}×{side}×{side}, so the input may have another size than meant.",)
+    return (f"{told}: the input may have another size than meant.",)
 
 
 def _hooked(scene: Scene) -> tuple[str, ...]:
@@ -119,11 +133,11 @@ def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape, weight: 
         path, module = before
         owner, line = advice.assignment(scene, path, advice.constructor(module, given, expected, 1))
         if line:
-            fixes.append(Fix(f"Make {path} give {format.plural(expected, 'number')}{_in(owner)}:", line))
+            fixes.append(Fix(f"Make {path} give {counted(expected, 'number')}{_in(owner)}:", line))
     elif taken and taken[-1] == given and earlier.untouched(scene):
         line = advice.written_call(scene, shape=(*taken[:-1], expected))
         if line:
-            fixes.append(Fix(f"Give it {format.plural(expected, 'number')}{'' if len(taken) < 2 else ' a row'}:", line))
+            fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken) < 2 else ' a row'}:", line))
     owner, line = advice.renewed(scene, call, advice.constructor(call.module, expected, given))
     if line:
         fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.place or call.type} take {given}{_in(owner)}:", line))

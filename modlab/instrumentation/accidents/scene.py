@@ -206,6 +206,11 @@ def shown(shape: tuple[int, ...]) -> str:
     return format.shape(shape)
 
 
+def counted(number: int, word: str, many: str = "") -> str:
+    """``1 number``, ``2704 numbers``: without commas, as in a shape and in code, which stand beside it."""
+    return f"{number} {word if number == 1 else many or word + 's'}"
+
+
 def described(thing: Any) -> str:
     """A tensor by its shape, anything else by its class."""
     shape = shape_of(thing)

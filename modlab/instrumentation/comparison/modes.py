@@ -247,9 +247,11 @@ class Experiment:
                 f"{sampled} tensors were too large to be kept whole: whether they are equal is known of every bit, by how much they "
                 f"differ is known of a sample of about 4,000 elements each."
             )
+        nan = next((path for mode in MODES if (path := self.passes[mode, "normal"].first_nan()) is not None), None)
         return ComparisonTable(
-            type(self.model).__name__, MODES, rows, rows[0].runs, pair.first, exact=pair.exact and not sampled, remarks=tuple(self.remarks)
-        )
+            type(self.model).__name__, MODES, rows, rows[0].runs, pair.first, nan=nan, exact=pair.exact and not sampled,
+            remarks=tuple(self.remarks),
+        )  # fmt: skip
 
     def _row(self, key: int, path: str, module: Module, pair: Juxtaposition) -> ComparisonRecord:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)

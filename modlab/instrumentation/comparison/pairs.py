@@ -126,9 +126,11 @@ class Trial:
         self._remark(left, right)
         first, drift = (None if path is None else self.pairs[path] for path in (pair.first, pair.drift))
         names = [type(model).__name__ for model in self._models]
+        theirs = right.first_nan()
+        nan = left.first_nan() if left.first_nan() is not None else None if theirs is None else self.pairs.get(theirs, theirs)
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
         return ComparisonTable(
-            names[0], SIDES, tuple(rows), rows[0].runs, first, drift, self._whole(), other=names[1], tolerance=pair.rounding,
+            names[0], SIDES, tuple(rows), rows[0].runs, first, drift, nan, self._whole(), other=names[1], tolerance=pair.rounding,
             exact=pair.exact and not sampled, remarks=tuple(self.remarks),
         )  # fmt: skip
 

@@ -225,6 +225,10 @@ class Pass:
         """The path of the first call to end whose output differs from the reference's; None where there is none."""
         return next((call.path for call in self.ended if call.gap is not None and call.gap.equal is False), None)
 
+    def first_nan(self) -> str | None:
+        """The path of the first call to end whose output holds NaN; None where there is none."""
+        return next((c.path for c in self.ended if c.number == 0 and (stats := self.stats.get(c.path)) is not None and stats.nan), None)
+
     def parts_from(self, other: Pass) -> bool:
         """Whether it is not the same run as another one: it gave other outputs, made other calls, or raised."""
         return bool(self.error) or self.counts != other.counts or self.first_apart() is not None

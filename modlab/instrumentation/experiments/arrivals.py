@@ -9,9 +9,11 @@ import torch
 from modlab import format
 from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.subject import Held
+from modlab.instrumentation.experiments import evidence
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
+from modlab.records.trace import Reason
 from modlab.statistics import measure_tensor
 
 
@@ -22,51 +24,60 @@ def gradients(bench: Bench) -> ExperimentRecord:
         raise NotRunError("no parameter requires a gradient")
     value = bench.value(bench.output())
     if not value.requires_grad:
-        return record(
-            "gradients", "failed", "no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them",
-            "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
-            "trained parameter.", "output.requires_grad  # in forward: after which line does it become False?",
-        )  # fmt: skip
+        return _nowhere(bench, trained)
+    trained = [held for held in trained if held.tensor.requires_grad]  # forward itself may freeze
     found = torch.autograd.grad(value, [held.tensor for held in trained], allow_unused=True)
     stats = [None if grad is None else measure_tensor(grad, histogram=False) for grad in found]
     pairs = [*zip(trained, stats, strict=True)]
     lacking = [held for held, one in pairs if one is None]
+    why = evidence.reasons(bench) if lacking else {}
+    lacking = [held for held in lacking if _kind(why, held) != "frozen"]  # by forward itself
     bad = [held for held, one in pairs if one is not None and one.nan + one.posinf + one.neginf > 0]
     zero = [held for held, one in pairs if one is not None and one.measured and one.count and one.zeros == one.count]
     numbers = (("trained", float(len(trained))), ("none", float(len(lacking))), ("zero", float(len(zero))), ("not finite", float(len(bad))))
     if not (lacking or bad or zero):
         return record("gradients", "passed", f"all {format.plural(len(trained), 'parameter')}", numbers=numbers)
-    return _of_gradients(bench, trained, (lacking, bad, zero), numbers)
+    return _of_gradients(trained, (lacking, bad, zero), why, numbers)
+
+
+def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
+    """The loss has no graph."""
+    why = evidence.reasons(bench)
+    told = next((why[held.path] for held in reversed(trained) if _kind(why, held) not in ("", "not called", "off the path")), None)
+    reason = "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
+    return record(
+        "gradients", "failed", "no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them",
+        f"{told.path}: {told.text}." if told is not None else f"{reason}trained parameter.",
+        advice=_advice(told.kind) if told is not None else _TRACE.format(path=trained[-1].path),
+    )  # fmt: skip
 
 
 def _of_gradients(
-    bench: Bench, trained: list[Held], kinds: tuple[list[Held], list[Held], list[Held]], numbers: tuple[tuple[str, float], ...]
+    trained: list[Held], kinds: tuple[list[Held], list[Held], list[Held]], why: dict[str, Reason], numbers: tuple[tuple[str, float], ...]
 ) -> ExperimentRecord:
     lacking, bad, zero = kinds
     parts, reasons = [], []
     worst = lacking or bad or zero
+    fix = advice = ""
     if lacking:
-        called = bench.called()
         groups = cover(lacking, trained, "parameter")
         parts.append(f"{_names(groups)} {_get(groups)} no gradient")
-        reasons.append(_why_none(lacking, called))
+        told = _told(lacking, why)
+        reasons += [f"{text}." for _, text in told] or ["What it gives does not reach the loss."]
+        advice = _advices(told) if told else _TRACE.format(path=lacking[0].path)
     if bad:
         groups = cover(bad, trained, "parameter")
         parts.append(f"{_names(groups)} {_get(groups)} a gradient with NaN or Inf")
         reasons.append("A log or a square root meets 0, a division meets 0, or float16 overflows; one step with it ends the training.")
+        fix = "" if lacking else "torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"
     if zero:
         groups = cover(zero, trained, "parameter")
         parts.append(f"{_names(groups)} {_get(groups)} a gradient that is zero throughout")
         reasons.append("Zero for this batch: dead units, a weight of zero behind it, or a mask. It may be otherwise for another batch.")
     group = cover(worst, trained, "parameter")[0]
-    fix = ""
-    if lacking:
-        fix = f"{group.code or 'model'}.requires_grad_(False)  # or use it in forward"
-    elif bad:
-        fix = "torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"
     return record(
         "gradients", "failed" if lacking or bad else "unclear", "; ".join(parts), " ".join(reasons), fix, group.site,
-        path=group.path, places=tuple(held.path for held in worst) if len(worst) > 1 else (), numbers=numbers,
+        path=group.path, places=tuple(held.path for held in worst) if len(worst) > 1 else (), numbers=numbers, advice=advice,
     )  # fmt: skip
 
 
@@ -79,10 +90,39 @@ def _names(groups: Sequence[Group]) -> str:
     return " and ".join(group.words for group in groups[:2]) + more
 
 
-def _why_none(lacking: Sequence[Held], called: set[int]) -> str:
-    absent = [held for held in lacking if id(held.site.module) not in called]
-    if len(absent) == len(lacking):
-        return "Never called in this pass: registered, and not used in forward (or only its tensors, by a way that leads nowhere)."
-    if not absent:
-        return "Called in this pass, but what it gives does not reach the loss: detached, under no_grad, or not used."
-    return f"{absent[0].path} is never called in this pass; what others give does not reach the loss."
+TOLD = 3  # reasons
+_TRACE = "modlab.trace(model) around a pass, its loss and backward(): t.why({path!r}) says where the gradient is lost."
+_ADVICE = {
+    "no_grad": "Take it out of `with torch.no_grad()` there.",
+    "inference_mode": "Take it out of `with torch.inference_mode()` there.",
+    "detached": "Leave the detach (or what makes plain numbers of it) away there.",
+    "off the path": "Let what it gives go into the output, or leave it away.",
+    "not called": "Call it in forward, or leave it away.",
+    "not used": "Use it in forward, or leave it away.",
+    ".forward called": "Call the module itself, not its .forward.",
+}
+
+
+def _advice(kind: str) -> str:
+    return _ADVICE.get(kind, "")
+
+
+def _advices(told: list[tuple[str, str]]) -> str:
+    """What to do in each case; with names, where there are several."""
+    if len(told) == 1:
+        return _advice(told[0][0])
+    return " ".join(f"{text.partition(':')[0]}: {_advice(kind)}" for kind, text in told if _advice(kind))
+
+
+def _kind(why: dict[str, Reason], held: Held) -> str:
+    return why[held.path].kind if held.path in why else ""
+
+
+def _told(lacking: Sequence[Held], why: dict[str, Reason]) -> list[tuple[str, str]]:
+    """Kinds of reasons, each with the words of its first parameter."""
+    told: dict[str, str] = {}
+    for held in lacking:
+        reason = why.get(held.path)
+        if reason is not None and reason.kind not in ("gradient", "zero"):
+            told.setdefault(reason.kind, f"{held.path}: {reason.text.removesuffix(' in this thread')}")
+    return [*told.items()][:TOLD]

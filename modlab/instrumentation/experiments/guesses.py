@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
+from modlab.inspection.findings.values import is_weight
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
@@ -31,7 +32,8 @@ def first_loss(bench: Bench) -> ExperimentRecord:
         spent = _already_probabilities(bench, output)
     numbers = (("loss", value), ("guess", guess), ("classes", float(classes)))
     if spent is not None:
-        return record("first loss", "failed", *spent, numbers=numbers)
+        what, reason, advice = spent
+        return record("first loss", "failed", what, reason, numbers=numbers, advice=advice)
     said = f"{_short(guess)} for {format.plural(classes, 'class', 'classes')}"
     if not math.isfinite(value):
         return record("first loss", "failed", f"it is {format.number(value)}; a guess has {said}", numbers=numbers)
@@ -40,12 +42,19 @@ def first_loss(bench: Bench) -> ExperimentRecord:
             "first loss", "failed", f"the first loss is {_short(value)}; a guess has {said}",
             "The model starts by being sure of what is wrong: the last layer's weights, or its inputs, are too large. The first steps are "
             "spent on unlearning that. (Of a trained model: it does worse than guessing.)",
-            "nn.init.normal_(last.weight, std=0.01)", numbers=numbers,
+            _smaller(bench, classes), numbers=numbers,
+            advice="Let the last layer start with small weights, and scale the inputs to about 1.",
         )  # fmt: skip
     if value < LOW * guess:
         what = f"it is {_short(value)}, below the {said} of a guess: the model knows something already"
         return record("first loss", "passed", what, "A fresh model cannot know: then the target is in its input.", numbers=numbers)
     return record("first loss", "passed", f"it is {_short(value)}, and a guess has {said}", numbers=numbers)
+
+
+def _smaller(bench: Bench, classes: int) -> str:
+    """The last layer with a row for each class, if there is one that is called so."""
+    last = next((held for held in reversed(bench.subject.trained) if is_weight(held) and int(held.tensor.shape[0]) == classes), None)
+    return f"nn.init.normal_({last.code}, std=0.01)" if last is not None else ""
 
 
 def _short(value: float) -> str:
@@ -54,7 +63,7 @@ def _short(value: float) -> str:
 
 
 def _already_probabilities(bench: Bench, output: Tensor) -> tuple[str, str, str] | None:
-    """What, reason and fix if the scores are in the other loss's form."""
+    """What, reason and advice if the scores are in the other loss's form."""
     dim = 1 if output.dim() > 1 else 0
     if output.shape[dim] < 2:
         return None
@@ -65,12 +74,12 @@ def _already_probabilities(bench: Bench, output: Tensor) -> tuple[str, str, str]
             return (
                 "NLLLoss takes log-probabilities, and these are none: their exponentials do not add up to 1",
                 "Without log_softmax the loss can fall without end, and says nothing.",
-                "loss = nn.CrossEntropyLoss()  # or end forward with F.log_softmax(x, dim=1)",
+                "Take nn.CrossEntropyLoss(), or end forward with F.log_softmax over the classes.",
             )
     elif bool((output >= 0).all()) and bool(((sums - 1).abs() < 1e-3).all()):
         return (
             "the output is probabilities already (they add up to 1), and CrossEntropyLoss applies softmax again",
             "Softmax of a softmax is nearly even: the loss cannot come near 0, and gradients are small.",
-            "return scores  # without softmax at the end of forward",
+            "Leave the softmax at the end of forward away: the loss makes it, and predictions can have it where they are used.",
         )
     return None

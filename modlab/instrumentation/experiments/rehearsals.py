@@ -9,6 +9,7 @@ import torch
 
 from modlab import format
 from modlab.inspection import stores
+from modlab.instrumentation.experiments import evidence
 from modlab.instrumentation.experiments.duplicates import copied
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
@@ -24,21 +25,23 @@ RATES = (1e-2, 1e-1, 1e-3)
 def overfit(bench: Bench) -> ExperimentRecord:
     """A copy learns the batch by heart; the model itself takes no step."""
     best: tuple[float, float] | None = None
+    made = ""
     for rate in RATES:
-        first, least = _learnt(bench, rate)
+        first, least, made = _learnt(bench, rate)
         if best is None or not least >= best[1]:
             best = (first, least)
         if math.isfinite(least) and least <= 0.5 * first:
             break
     assert best is not None
     first, least = best
+    within = f"within {STEPS} steps of Adam on a copy"
     numbers = (("first", first), ("least", least), ("steps", float(STEPS)))
     if not math.isfinite(first) or not math.isfinite(least):
         return record(
-            "overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)}", numbers=numbers
-        )
+            "overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)} {within}{made}",
+            numbers=numbers, advice="torch.autograd.set_detect_anomaly(True) says which function's gradient is NaN.",
+        )  # fmt: skip
     share = least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
-    within = f"within {STEPS} steps of Adam on a copy"
     if share <= 0.5 or abs(first) < 1e-6:
         word = next((word for limit, word in ((LEARNT, "a hundredth"), (0.1, "a tenth"), (0.5, "half")) if share <= limit), "what it was")
         return record("overfit", "passed", f"the loss falls below {word} {within}" if first >= 1e-6 else "the loss is 0", numbers=numbers)
@@ -54,8 +57,8 @@ def overfit(bench: Bench) -> ExperimentRecord:
     )  # fmt: skip
 
 
-def _learnt(bench: Bench, rate: float) -> tuple[float, float]:
-    """The first and the least loss of a copy that takes `STEPS` steps."""
+def _learnt(bench: Bench, rate: float) -> tuple[float, float, str]:
+    """The first and the least loss of a copy that takes `STEPS` steps; and what makes it NaN, if it becomes so."""
     other = copied(bench)
     if not stores.mode(other):
         other.train()
@@ -75,8 +78,11 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float]:
             break
         if not value.requires_grad:
             raise NotRunError("the loss has no grad_fn")
-        value.backward()
+        value.backward(inputs=parameters)  # and none that the loss holds of the user's
         optimizer.step()
         if time.perf_counter() - started > LIMIT_S:
             raise NotRunError(f"{STEPS} steps of this model take too long to be tried here")
-    return losses[0], losses[-1] if not math.isfinite(losses[-1]) else min(losses)
+    if math.isfinite(losses[-1]):
+        return losses[0], min(losses), ""
+    _, made, where = evidence.first_nan(bench, other) if math.isnan(losses[-1]) else ("", "", "")
+    return losses[0], losses[-1], f": {made} makes the first NaN{f' at {where}' if where else ''}" if made else ""

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation.experiments import arrivals, batches, duplicates, guesses, leaks, neighbours, rehearsals, repeats
+from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, neighbours, rehearsals, repeats
+from modlab.instrumentation.experiments.comparisons import Comparisons
 from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
-from modlab.instrumentation.experiments.trials import Bench, line_of
+from modlab.instrumentation.experiments.trials import Bench, line_of, without_addresses
+from modlab.instrumentation.postmortem import explain
 from modlab.records.finding import ExperimentRecord, FindingRecord
-from modlab.records.structure import ROOT
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "gradients": arrivals.gradients,
@@ -41,16 +47,16 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
     if reason:
         return Results(tuple(not_run(kind, reason) for kind in TITLES))
     bench = Bench(subject, inputs, target, loss)
-    failed = _first_pass(bench)
-    if failed is not None:
-        return Results(tuple(not_run(kind, f"the {failed.kind.partition(' ')[0]} fails") for kind in TITLES), (failed,))
+    first = _first_pass(bench)
     found: list[ExperimentRecord] = []
     for kind, check in CHECKS.items():
-        if kind == "round trip" and found[-1].outcome == "failed":
+        if kind in first.skipped:
+            found.append(not_run(kind, first.why))
+        elif kind == "round trip" and found[-1].outcome == "failed":
             found.append(not_run(kind, "two passes differ as it is"))
-            continue
-        found.append(_made(bench, kind, check))
-    return Results(tuple(found), notes=_notes(bench))
+        else:
+            found.append(_made(bench, kind, check))
+    return Results(tuple(found), first.findings, (*first.notes, *_notes(bench)))
 
 
 def _notes(bench: Bench) -> tuple[FindingRecord, ...]:
@@ -87,43 +93,125 @@ def _made(bench: Bench, kind: str, check: Callable[[Bench], ExperimentRecord]) -
         return not_run(kind, str(reason))
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
         site = bench.where(error)
-        at = f" in {site.path or ROOT}" if site is not None else ""
+        at = f" at {site.path}" if site is not None and site.path else ""
         path = site.path if site is not None else ""
-        return ExperimentRecord(path, path, kind, TITLES[kind], "failed", f"raises{at} {line_of(error)}")
+        return ExperimentRecord(path, path, kind, TITLES[kind], "failed", f"stops{at} with {line_of(error)}")
 
 
-def _first_pass(bench: Bench) -> FindingRecord | None:
-    """What goes wrong already in one pass; None if nothing does."""
+class FirstPass(NamedTuple):
+    """What one pass with its loss showed, and which checks cannot be made after it, and why."""
+
+    findings: tuple[FindingRecord, ...] = ()
+    notes: tuple[FindingRecord, ...] = ()
+    skipped: frozenset[str] = frozenset()
+    why: str = ""
+
+
+_ALL = frozenset(TITLES)
+_OF_THE_LOSS = frozenset({"gradients", "first loss", "overfit"})
+SAID = 3  # warnings
+_PLACE = " (Triggered internally at "  # a line of torch's own sources
+_BROADCAST = "Using a target size"  # how torch's warning of it begins
+
+
+def _first_pass(bench: Bench) -> FirstPass:
+    """What goes wrong already in one pass."""
     stage = "forward"
+    said: list[tuple[str, str]] = []
     try:
         with bench.kept():
-            output = bench.output()
+            with _listening("the forward pass", said):
+                output = bench.output()
             stage = "loss"
-            value = bench.value(output)
+            target = batches.copied(bench.target)
+            comparisons = Comparisons([*batches.tensors(output)], [*batches.tensors(target)])
+            with _listening("the loss", said), comparisons:
+                value = bench.loss(output, target)
+            broken = _not_a_number(bench, output, value)
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
-        site = bench.where(error)
-        path = site.path if site is not None and stage == "forward" else ""
-        return FindingRecord(
-            path, path, f"{stage} fails", "broken", "the forward pass" if stage == "forward" else "the loss",
-            f"raises{f' in {path or ROOT}' if stage == 'forward' else ''} {line_of(error)}",
-            _explanation(bench, error) or f"The {stage} was called with the batch that was given.",
-            _call(bench, stage),
-        )  # fmt: skip
+        return FirstPass(
+            (_failed(bench, error, stage),), _warnings(said, ()), _ALL, "the forward pass fails" if stage == "forward" else "the loss fails"
+        )
+    notes = _warnings(said, comparisons.found)
     if not issubclass(type(value), Tensor) or value.numel() != 1:
-        got = f"a tensor of shape {tuple(value.shape)}" if issubclass(type(value), Tensor) else f"a {type(value).__name__}"
-        return FindingRecord(
-            "", "", "loss fails", "broken", "the loss", f"gives {got}, and needs to give one number",
-            "backward() starts from one number; losses of torch give it with reduction='mean' or 'sum'.", "loss = nn.CrossEntropyLoss()",
-        )  # fmt: skip
-    return None
+        return FirstPass((_no_number(value),), notes, _ALL, "the loss fails")
+    if broken is None:
+        return FirstPass((*comparisons.found,), notes)
+    everything = broken.subject == "the output"
+    return FirstPass((broken, *comparisons.found), notes, _ALL if everything else _OF_THE_LOSS, f"{broken.subject} is {broken.kind}")
 
 
-def _call(bench: Bench, stage: str) -> str:
-    if stage == "loss":
-        return "loss(output, target)"
-    if type(bench.inputs) in (tuple, list):
-        return "model(*inputs)"
-    return "model(**inputs)" if type(bench.inputs) is dict else "model(inputs)"
+@contextmanager
+def _listening(subject: str, said: list[tuple[str, str]]) -> Iterator[None]:
+    """What is warned of meanwhile, also what torch says once in a process alone."""
+    always = torch.is_warn_always_enabled()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.set_warn_always(True)
+        try:
+            yield
+        finally:
+            torch.set_warn_always(always)
+            said += [(subject, str(one.message)) for one in caught]
+
+
+def _warnings(said: list[tuple[str, str]], found: tuple[FindingRecord, ...] | list[FindingRecord]) -> tuple[FindingRecord, ...]:
+    """A note for each warning; that of a broadcast is a finding already."""
+    texts = dict.fromkeys((subject, without_addresses(text).strip().partition("\n")[0].partition(_PLACE)[0]) for subject, text in said)
+    told = [(subject, text) for subject, text in texts if text and not (found and text.startswith(_BROADCAST))]
+    return tuple(
+        FindingRecord("", "", "warning", "note", subject, f"warns: {format.cut(text, 200)}", text if len(text) > 200 else "")
+        for subject, text in told[:SAID]
+    )
+
+
+def _not_a_number(bench: Bench, output: Any, value: Any) -> FindingRecord | None:
+    """An output with NaN, or a loss that is NaN or infinite; and what makes it."""
+    of_output = any(bool(tensor.isnan().any()) for tensor in batches.tensors(output) if _has_nan(tensor))
+    lost = issubclass(type(value), Tensor) and value.numel() == 1 and not math.isfinite(float(value.detach()))
+    if not of_output and not lost:
+        return None
+    word = "NaN" if of_output or math.isnan(float(value.detach())) else "infinite"
+    path, words, where = evidence.first_nan(bench) if word == "NaN" else ("", "", "")
+    made = f": {words} makes the first{f' at {where}' if where else ''}" if words else ""
+    inputs = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
+    made = ": the batch has NaN in it already" if inputs else made
+    return FindingRecord(
+        path, path, word, "broken", "the output" if of_output else "the loss", f"{'has NaN in it' if of_output else f'is {word}'}{made}",
+        "A log or a square root meets what is not positive, a division meets 0, a number is too large for its type, or a weight is NaN "
+        "already. What meets NaN is NaN, gradients too: one step with them ends the training.",
+        advice="Look at what it takes: modlab.trace(model) shows the range of each tensor on the way." if made else "",
+    )  # fmt: skip
+
+
+def _has_nan(tensor: Tensor) -> bool:
+    return (tensor.is_floating_point() or tensor.is_complex()) and not tensor.is_nested and tensor.layout is torch.strided
+
+
+def _no_number(value: Any) -> FindingRecord:
+    got = f"a tensor of shape {tuple(value.shape)}" if issubclass(type(value), Tensor) else f"a {type(value).__name__}"
+    return FindingRecord(
+        "", "", "loss fails", "broken", "the loss", f"gives {got}, and needs to give one number",
+        "backward() starts from one number; losses of torch give it with reduction='mean' or 'sum'.",
+        advice="Let the loss end with .mean(), or make it with reduction='mean'.",
+    )  # fmt: skip
+
+
+def _failed(bench: Bench, error: Exception, stage: str) -> FindingRecord:
+    """The forward pass or the loss raises: where, what, and why as far as that is known."""
+    site = bench.where(error) if stage == "forward" else None
+    path = site.path if site is not None else ""
+    found, _ = explain(error)
+    known = " ".join(found.sentence) if found.family else ""
+    fix = found.fixes[0] if found.fixes and known else None
+    at = f" at {path} ({site.type})" if site is not None and path else ""
+    return FindingRecord(
+        path, path, f"{stage} fails", "broken", "the forward pass" if stage == "forward" else "the loss",
+        f"stops{at} with {line_of(error)}",
+        " ".join(part for part in (without_addresses(known), _explanation(bench, error)) if part)
+        or f"The {stage} was called with the batch that was given.",
+        fix.code if fix is not None else "", advice=without_addresses(fix.prose) if fix is not None else "",
+    )  # fmt: skip
 
 
 def _explanation(bench: Bench, error: BaseException) -> str:

@@ -133,5 +133,10 @@ def _hidden(subject: Subject) -> list[Module]:
 
 def line_of(error: BaseException) -> str:
     """Its class and its first line, the same from run to run."""
-    text = str(error).strip().partition("\n")[0]
-    return format.cut(_ADDRESS.sub("0x…", f"{type(error).__name__}: {text}" if text else type(error).__name__), LINE)
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    return format.cut(without_addresses(f"{type(error).__name__}: {text}" if text else type(error).__name__), LINE)
+
+
+def without_addresses(text: str) -> str:
+    """The same from run to run."""
+    return _ADDRESS.sub("0x…", text)

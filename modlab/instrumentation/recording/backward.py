@@ -45,15 +45,16 @@ class Backward:
         """Note what is there."""
         self._before = self._states()
 
-    def ends(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note what is new."""
+    def ends(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Note what is new; `output` is what ``torch.autograd.grad`` gave."""
         self.passes += 1
         fresh = self._fresh(call.index)
         call.outputs = self._sightings.values((f"{path}.grad", gradient, "") for path, gradient in fresh)
         self.values.update(zip((path for path, _ in fresh), call.outputs, strict=True))
         if call.name.endswith(".grad"):
-            asked = leaves(args[1] if len(args) > 1 else kwargs.get("inputs"))
-            self.returned.update({id(thing): call.index for _, thing, _ in asked if issubclass(type(thing), Tensor)})
+            asked = args[1] if len(args) > 1 else kwargs.get("inputs")
+            given = zip(leaves([asked]), leaves([output]), strict=False)
+            self.returned.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is not None})
             call.marks.append("gives gradients back; changes no .grad")
             return
         if kwargs.get("inputs") is not None:

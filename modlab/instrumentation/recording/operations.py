@@ -69,7 +69,7 @@ class Operations:
         with self._tape.aside() as now:
             self._tape.end(call, now)
             if call.kind == "backward":
-                self._backward.ends(call, args, kwargs)
+                self._backward.ends(call, args, kwargs, output)
             else:
                 self._finish(call, given, list(leaves(output)))
         return output

@@ -39,6 +39,54 @@ def _is_modes(table: ComparisonTable) -> bool:
 
 def sentence(table: ComparisonTable) -> tuple[str, str]:
     """The conclusion in two halves."""
+    first, second = _conclusion(table)
+    broken = _broken(table)
+    return (broken, _end(" ".join(filter(None, (first, second))))) if broken else (first, second)
+
+
+def _broken(table: ComparisonTable) -> str:
+    """That NaN comes out, and the first module that gives it: what equals then is worth nothing."""
+    found = [row for row in table.rows if _nans(row)]
+    if not found:
+        return ""
+    first = next((row for row in found if row.path == table.nan), found[-1])
+    whole = _whole(table)
+    its = whole if whole is not None and _nans(whole) else None
+    which = its or first
+    if not _is_modes(table) and its is not None and its.max_abs is not None and math.isinf(its.max_abs):
+        return ""  # where they part is the headline, and says it
+    what = f"The output {_holds(which)}" if its is not None else f"NaN inside: {_place(which.path, table)} {_holds(which)}"
+    sides = [side for side, stats in zip(table.sides, (which.left, which.right), strict=True) if stats is not None and stats.nan]
+    where = (
+        f"{'both' if len(sides) == 2 else sides[0]} mode{'s' * (len(sides) == 2)}"
+        if _is_modes(table)
+        else f"{'both' if len(sides) == 2 else f'the {sides[0]}'} model{'s' * (len(sides) == 2)}"
+    )
+    start = f", from {_place(first.path, table)} on" if first.path != which.path else ""
+    return f"{what} in {where}{start}:"
+
+
+def _nans(row: ComparisonRecord) -> int:
+    """The most elements that are NaN in one of the two outputs."""
+    return max(stats.nan if stats is not None else 0 for stats in (row.left, row.right))
+
+
+def _unlike(row: ComparisonRecord) -> str:
+    """One output is finite, and one is not."""
+    nan = [stats is not None and stats.nan > 0 for stats in (row.left, row.right)]
+    if nan[0] is nan[1]:
+        return "one output is not finite where the other is"
+    return f"the {'left' if nan[0] else 'right'} output {_holds(row)}, where the other is finite"
+
+
+def _holds(row: ComparisonRecord) -> str:
+    """How much of an output is NaN."""
+    most = max((stats for stats in (row.left, row.right) if stats is not None), key=lambda stats: stats.nan)
+    return "is NaN" if most.nan == most.count else f"holds NaN ({most.nan:,} of {most.count:,})"
+
+
+def _conclusion(table: ComparisonTable) -> tuple[str, str]:
+    """What is the same and what is not."""
     if not _is_modes(table):
         return _of_models(table)
     difference = _difference(table)
@@ -144,7 +192,7 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
         return "The same to rounding:", f"{_below(table)} in the output, relatively{place}."
     if math.isinf(whole.max_abs):
         place = "The two models differ" if table.first is None else f"The two models part at {_place(table.first, table)}"
-        return f"{place}:", "one output is not finite where the other is."
+        return f"{place}:", f"{_unlike(whole)}."
     cosine = "" if whole.cosine is None else f", cosine {_cosine(whole.cosine)}"
     amount = f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2 or 0.0)}{cosine}."
     if table.first is None:
@@ -230,14 +278,18 @@ def _note(row: ComparisonRecord, first: bool) -> str:
 
 
 def _mark(row: ComparisonRecord, first: bool) -> Mark:
+    if _nans(row):
+        return "broken"
     if first or row.ignores_mode or row.unsteady:
         return "careful"
     return "absent" if not row.called or None in (row.called_left, row.called_right) else ""
 
 
 def _spread(stats: TensorStats | None) -> str:
-    if stats is None or not stats.measured or not stats.finite:
+    if stats is None or not stats.measured or not stats.count:
         return ""
+    if not stats.finite:
+        return "NaN" if stats.nan else "Inf"
     mean = stats.mean if abs(stats.mean) > 1e-3 * stats.std else 0.0  # next to the spread it is nothing, or what rounding left
     return f"{short(mean, 2)} ± {short(stats.std, 2)}"
 
@@ -262,6 +314,8 @@ def _share(row: ComparisonRecord) -> float | None:
 
 def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
     """What a module has to do with the difference, in words."""
+    if _nans(row):
+        yield f"its output {_holds(row)}"
     if _is_modes(table):
         yield from _about_modes(row)
     if row.unsteady:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modlab import format
-from modlab.records.difference import STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading
+from modlab.records.difference import STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.records.structure import ROOT
 from modlab.views.sheets import verdict
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
@@ -51,7 +51,7 @@ class Branch:
     below: dict[str, Branch] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
     distance: float = 0.0  # the greatest of all below
-    relative: float = 0.0
+    relative: float = 0.0  # of what was not all zero before, if there is any
 
     @property
     def quiet(self) -> bool:
@@ -124,7 +124,7 @@ def _enter(line: list[Branch], record: DifferenceRecord) -> None:
     for branch in line:
         branch.tally[record.status] += 1
         branch.distance = max(branch.distance, record.max_abs or 0.0)
-        branch.relative = max(branch.relative, record.relative_l2 or 0.0)
+        branch.relative = max(branch.relative, record.relative_l2 or 0.0, key=verdict.rank)
 
 
 def _depth(groups: list[Branch]) -> int:
@@ -228,7 +228,7 @@ def _cells(
     share = relative / scale if relative and scale and math.isfinite(relative) else None
     return (
         Cell(status, mark=mark), Cell(shape), Cell(dtype), Cell(device), Cell(elements),
-        Cell("" if distance is None else format.number(distance)), Cell("" if relative is None else format.number(relative), share),
+        Cell("" if distance is None else format.number(distance)), Cell("" if relative is None else verdict.ratio(relative), share),
     )  # fmt: skip
 
 
@@ -268,7 +268,7 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
         ("device", _turned(record.device_before, record.device_after)),
         ("elements changed", f"{record.changed:,} of {record.count:,}" if counted else ""),
         ("max abs", format.number(record.max_abs or 0.0) if counted else ""),
-        ("relative L2", format.number(record.relative_l2 or 0.0) if counted else ""),
+        ("relative L2", verdict.ratio(record.relative_l2 or 0.0) if counted else ""),
         ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
         ("object", "" if record.same_object is None else "the same" if record.same_object else "another"),
         ("memory", "" if record.shares_memory is None else "shared" if record.shares_memory else "its own"),
@@ -280,7 +280,7 @@ def _summary(branch: Branch) -> Block:
     """What is at and below a module."""
     rows = [(status, f"{branch.tally[status]:,}") for status in ORDER if branch.tally[status]]
     if branch.distance:
-        rows += [("greatest max abs", format.number(branch.distance)), ("greatest relative L2", format.number(branch.relative))]
+        rows += [("greatest max abs", format.number(branch.distance)), ("greatest relative L2", verdict.ratio(branch.relative))]
     return Block("here and below", rows=tuple(rows))
 
 
@@ -295,12 +295,14 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
             "before = modlab.snapshot(model)\n...\nmodlab.diff(before, model)",
         )
         return
-    yield from _sharing(diff)
-    if diff.loading is not None:
-        yield from _loading(diff.loading)
-    for renaming in diff.renamings:
-        prose = f"{renaming.reason} ({format.plural(renaming.names, 'tensor')}, {renaming.evidence})."
-        yield Block("renamed", prose, renaming.code)
+    if diff.loading is not None and diff.loading.repaired is not None:
+        yield _repair(diff, diff.loading, diff.loading.repaired)
+        yield from _sharing(diff)
+    else:
+        yield from _sharing(diff)
+        if diff.loading is not None:
+            yield from _loading(diff.loading)
+        yield from (Block("renamed", f"{_reason(renaming)}.", renaming.code) for renaming in diff.renamings)
     yield from _objects(diff)
     yield from _most(diff)
     if diff.digests:
@@ -316,6 +318,23 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
         )
 
 
+def _reason(renaming: Renaming) -> str:
+    return f"{renaming.reason} ({format.plural(renaming.names, 'tensor')}, {renaming.evidence})"
+
+
+def _repair(diff: DiffRecord, loading: Loading, then: Loading) -> Block:
+    """What is in the way of loading, the code that takes it away, and what is left in the way then."""
+    why = "; ".join(_reason(renaming) for renaming in diff.renamings)
+    if then.fails:
+        end = f"That repairs the names, but it would still raise: {', '.join(verdict.reasons(then))}."
+    else:
+        doubt = f"; {then.doubts[0]} loads its part by code of its own" if then.doubts else ""
+        end = f"With these names it loads all {format.plural(then.loads, 'tensor')}{doubt}."
+    rows = tuple(_obstacles(then)) if then.fails or then.converted else ()
+    prose = f"As it is, load_state_dict raises: {', '.join(verdict.reasons(loading))}. {why}. {end}"
+    return Block("repair", prose, loading.repair, ("what", "key", "why") if rows else (), rows, mark="broken" if then.fails else "careful")
+
+
 def _sharing(diff: DiffRecord) -> Iterator[Block]:
     shared = verdict.shared(diff)
     if shared and not diff.same and {diff.before_form, diff.after_form} == {"mapping", "module"}:
@@ -329,7 +348,8 @@ def _sharing(diff: DiffRecord) -> Iterator[Block]:
         yield Block("clone it", f"{prose}: training goes on in it.", code, mark="careful")
 
 
-def _loading(loading: Loading) -> Iterator[Block]:
+def _obstacles(loading: Loading) -> list[tuple[str, str, str]]:
+    """Key by key what would not load, or not as it is."""
     rows = [
         *(("missing", key, "the model has it, the weights have not") for key in loading.missing[:NAMED]),
         *(("unexpected", key, "the weights have it, the model has not") for key in loading.unexpected[:NAMED]),
@@ -342,7 +362,11 @@ def _loading(loading: Loading) -> Iterator[Block]:
     )
     if left:
         rows.append(("", f"and {left:,} more", ""))
-    doubt = ""
+    return rows
+
+
+def _loading(loading: Loading) -> Iterator[Block]:
+    rows, doubt = _obstacles(loading), ""
     if loading.doubts:
         names = ", ".join(loading.doubts[:3]) + (", ..." if len(loading.doubts) > 3 else "")
         verb, whose = ("load", "their") if len(loading.doubts) > 1 else ("loads", "its")
@@ -390,9 +414,9 @@ def _most(diff: DiffRecord) -> Iterator[Block]:
     if len(diff.records) <= SHOWN:
         return
     known = [r for r in diff.records if r.kind in TENSORS and r.relative_l2]
-    known.sort(key=lambda r: -(r.relative_l2 or 0.0))
+    known.sort(key=lambda r: verdict.rank(r.relative_l2 or 0.0), reverse=True)
     if known:
-        rows = tuple((r.path, format.number(r.max_abs or 0), format.number(r.relative_l2 or 0)) for r in known[:NAMED])
+        rows = tuple((r.path, format.number(r.max_abs or 0), verdict.ratio(r.relative_l2 or 0)) for r in known[:NAMED])
         yield Block("most changed", head=("path", "max abs", "relative L2"), rows=rows)
 
 

@@ -22,7 +22,7 @@ def of_explanation(record: ExplanationRecord) -> Sheet:
         "explain",
         record.sentence,
         COLUMNS,
-        tuple(_row(step, record) for step in record.steps),
+        tuple(_row(step, name, record) for step, name in zip(record.steps, _names(record.steps), strict=True)),
         (*_fixes(record), *_facts(record), *_place(record), *(Block(prose=remark) for remark in record.remarks)),
         title="module",
         foot="read from the traceback, after the fact",
@@ -30,11 +30,24 @@ def of_explanation(record: ExplanationRecord) -> Sheet:
     )
 
 
-def _row(step: Step, record: ExplanationRecord) -> Row:
+def _names(steps: tuple[Step, ...]) -> Iterator[str]:
+    """How each row calls its module: by the part of the dotted name that the nearest row above it does not say."""
+    above: list[str | None] = []  # of each depth, the path of the last row there
+    for step in steps:
+        del above[step.depth :]
+        around = next((path for path in reversed(above) if path is not None), None)
+        above += [None] * (step.depth - len(above)) + [step.path]
+        if not step.path or around is None:
+            yield step.name
+        else:
+            yield step.path.removeprefix(f"{around}.") if around else step.path
+
+
+def _row(step: Step, name: str, record: ExplanationRecord) -> Row:
     return Row(
         path=step.path,
-        name=step.name,
-        kind=step.type if step.type != step.name else "",
+        name=name,
+        kind=step.type if step.type != name else "",
         note=", ".join(note for note in (step.note, _weights(step)) if note),
         symbol=step.symbol,
         place=None if step.path is not None else "",

@@ -54,16 +54,28 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
 def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     """The headline: what is wrong, the worst first; or what was looked at in vain."""
     failed = [one for one in record.experiments if one.outcome == "failed"]
-    told = [format.cut(text, TOLD) for text in (*(one.sentence for one in record.findings), *(one.what for one in failed))]
     checked = _checked(record)
-    if not told:
+    number = len(record.findings) + len(failed)
+    if not number:
         return "Nothing found", f"in {record.title}: {checked}."
-    first = f"{format.plural(len(told), 'finding')}: {told[0]}"
-    rest = "; ".join(told[1:NAMED])
-    left = len(told) - NAMED
+    told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
+    first = f"{format.plural(number, 'finding')}: {told[0]}"
+    rest = "; ".join(told[1:])
+    left = number - len(told)
     more = f"; and {left} more" if left > 0 else ""
     tally = f" {_passed(record)}" if record.experiments else ""
     return (f"{first};", f"{rest}{more}.{tally}") if rest else (f"{first}.", tally.strip())
+
+
+def _named(findings: tuple[FindingRecord, ...], failed: list[ExperimentRecord]) -> list[str]:
+    """What the headline names: of each kind the first, and of checks that failed at least one."""
+    kinds: dict[str, str] = {}
+    for one in findings:
+        kinds.setdefault(one.kind, one.sentence)
+    checks = [f"{one.path}: {one.what}" if one.path and one.path not in one.what else one.what for one in failed]
+    room = NAMED - min(len(checks), 1)
+    found = [*kinds.values()][:room]
+    return [*found, *checks[: NAMED - len(found)]]
 
 
 def _passed(record: DiagnosisRecord) -> str:
@@ -96,19 +108,19 @@ def _foot(record: DiagnosisRecord) -> str:
 def _finding(one: FindingRecord, depth: int = 0) -> Row:
     return Row(
         path=one.module, place=one.path or ROOT, name=one.kind, mark=MARKS[one.severity], depth=depth,
-        cells=_cells(one.path, one.severity, one.sentence if one.subject != (one.path or ROOT) else one.what, one.fix),
-        details=tuple(_details(f"{one.sentence}.", one.reason, one.fix, one.places)),
+        cells=_cells(one.path, one.severity, _beside(one.path or ROOT, one.sentence), one.fix, one.advice),
+        details=tuple(_details(f"{one.sentence}.", one.reason, one.fix, one.advice, one.places)),
     )  # fmt: skip
 
 
 def _experiment(one: ExperimentRecord) -> Row:
     numbers = tuple((name, _rounded(value)) for name, value in one.numbers)
-    details = [Block("checked", one.title), *_details(one.what, one.reason, one.fix, one.places)]
+    details = [Block("checked", one.title), *_details(one.what, one.reason, one.fix, one.advice, one.places)]
     if numbers:
         details.append(Block("numbers", rows=numbers))
     return Row(
         path=one.module, place=one.path or ROOT, name=CHECKS.get(one.kind, one.kind), mark=MARKS[one.outcome], depth=1,
-        cells=_cells(one.path, one.outcome, one.what, one.fix), details=tuple(details),
+        cells=_cells(one.path, one.outcome, _beside(one.path, one.what), one.fix, one.advice), details=tuple(details),
     )  # fmt: skip
 
 
@@ -121,22 +133,32 @@ def _rounded(value: float) -> str:
 
 def _heading(name: str, what: str, fine: bool) -> Row:
     opened = name != "notes"
-    return Row(path=None, place="", name=name, mark="fine" if fine else "", opened=opened, cells=(Cell(), Cell(), Cell(what), Cell()))
+    cells = (Cell(), Cell(), Cell(what), Cell())
+    return Row(path=None, place="", name=name, mark="fine" if fine else "", opened=opened, cells=cells, details=(Block(name, f"{what}."),))
 
 
-def _cells(path: str, verdict: str, what: str, fix: str) -> tuple[Cell, ...]:
-    lines = fix.splitlines()
+def _beside(path: str, sentence: str) -> str:
+    """What is said beside a path, which need not be said again: "a (2 Linear) is old" becomes "is old (2 Linear)"."""
+    rest = sentence.removeprefix(f"{path} ") if path else sentence
+    inside, closed, said = rest.partition(") ")
+    if rest == sentence or not rest.startswith("(") or not closed:
+        return rest if not rest.startswith("and ") else sentence
+    return f"{said} {inside})" if not said.startswith("and ") else sentence
+
+
+def _cells(path: str, verdict: str, what: str, fix: str, advice: str) -> tuple[Cell, ...]:
+    lines = fix.splitlines() or advice.splitlines()
     line = lines[0].partition("  #")[0] if lines else ""
     return Cell(path or ROOT), Cell(verdict), Cell(what), Cell(f"{line} …" if len(lines) > 1 else line)
 
 
-def _details(seen: str, reason: str, fix: str, places: tuple[str, ...]) -> Iterator[Block]:
+def _details(seen: str, reason: str, fix: str, advice: str, places: tuple[str, ...]) -> Iterator[Block]:
     if seen:
         yield Block("seen", seen)
     if reason:
         yield Block("why", reason)
-    if fix:
-        yield Block("do", code=fix)
+    if fix or advice:
+        yield Block("do", prose=advice, code=fix)
     if places:
         left = len(places) - PLACES
         listed = ", ".join(place or ROOT for place in places[:PLACES])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from modlab import format
@@ -138,7 +139,7 @@ class Around:
 def of_hookbook(book: HookbookRecord) -> Sheet:
     """The whole view."""
     around = Around(book)
-    rows = [row for place in book.places for row in _rows(place, around)]
+    rows = [row for place, above in _nested(book) for row in _rows(place, above, around)]
     looked = f"{format.plural(book.modules, 'module')} and {format.plural(book.tensors, 'tensor')} looked at" if book.title else ""
     return Sheet("hooks", _sentence(book), COLUMNS, tuple(rows), (*_fixes(book), *_unseen(book)), "hook", looked, _empty(book))
 
@@ -171,16 +172,35 @@ def _times(times: int) -> str:
     return "registered twice" if times == 2 else f"registered {times} times"
 
 
-def _rows(place: Place, around: Around) -> list[Row]:
+def _nested(book: HookbookRecord) -> Iterator[tuple[Place, list[str]]]:
+    """Each place, and the paths of those that it is in: the root first."""
+    above: list[str] = []
+    for place in book.places:
+        while above and not (place.path.startswith(f"{above[-1]}.") if above[-1] else not place.path.startswith("(")):
+            above.pop()
+        yield place, list(above)
+        if not place.path.startswith("("):
+            above.append(place.path)
+
+
+def _below(path: str, above: str) -> str:
+    """The part of a dotted name that the row above does not say."""
+    return path.removeprefix(f"{above}.") if above else path or ROOT
+
+
+def _rows(place: Place, above: list[str], around: Around) -> list[Row]:
     own = around.by_place[place.path]
     everywhere = place.path in (EVERY_MODULE, EVERY_OPTIMIZER)
-    name = place.path.strip("()").replace("every ", "all ") + "s" if everywhere else place.path.rpartition(".")[2] or ROOT
+    name = place.path.strip("()").replace("every ", "all ") + "s" if everywhere else _below(place.path, above[-1] if above else "")
     note = f"also {', '.join(path or ROOT for path in place.also)}" if place.also else ""
     blank = tuple(Cell() for _ in COLUMNS)
     symbol = "hook" if everywhere else place.category
     path = None if everywhere else place.path
-    head = Row(path, name, place.type, note, symbol, place.path if everywhere else None, cells=blank, details=_summary(place, own))
-    return [head, *(_row(record, around) for record in own)]
+    at = place.path if everywhere else None
+    head = Row(
+        path, name, place.type, note, symbol, at, depth=len(above), cells=blank, details=_summary(place, own),
+    )  # fmt: skip
+    return [head, *(_row(record, len(above) + 1, around) for record in own)]
 
 
 def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:
@@ -195,7 +215,7 @@ def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:
     return (Block("in the order in which they run", rows=tuple(lines)), Block("as data", code=ask))
 
 
-def _row(record: HookRecord, around: Around) -> Row:
+def _row(record: HookRecord, depth: int, around: Around) -> Row:
     said = marks_of(record)
     where = (f"on {record.path.rpartition('.')[2]}",) if _on_tensor(record) else ()
     before = around.before(record)
@@ -210,7 +230,7 @@ def _row(record: HookRecord, around: Around) -> Row:
     )
     name, kind = record.name, kind_of(record).label
     place = record.path if record.path != record.owner else None
-    return Row(record.owner, name, kind, note, "hook", place, mark, 1, cells, details=_details(record, around))
+    return Row(record.owner, name, kind, note, "hook", place, mark, depth, cells, details=_details(record, around))
 
 
 def _on_tensor(record: HookRecord) -> bool:

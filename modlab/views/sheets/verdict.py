@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
 from modlab import format
 from modlab.records.difference import IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
+
+
+def ratio(relative: float) -> str:
+    """A relative distance; from all zeros there is none."""
+    return "from 0" if math.isinf(relative) else format.number(relative)
+
+
+def rank(relative: float) -> float:
+    """By what the greatest is found: what came from all zeros has no size, and is greater than no change alone."""
+    return sys.float_info.min if math.isinf(relative) else relative
 
 
 def tensors(diff: DiffRecord) -> list[DifferenceRecord]:

@@ -1,0 +1,118 @@
+"""What a loss compares: an output with a target of another shape, or what went through its activation already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from modlab import format
+from modlab.records.finding import FindingRecord
+
+ELEMENTWISE: dict[Callable[..., Any], str] = {
+    F.mse_loss: "mse_loss", F.l1_loss: "l1_loss", F.smooth_l1_loss: "smooth_l1_loss", F.huber_loss: "huber_loss",
+    F.poisson_nll_loss: "poisson_nll_loss", F.soft_margin_loss: "soft_margin_loss",
+}  # fmt: skip
+DIFFERENCES = frozenset({"sub", "__sub__", "__rsub__", "rsub", "subtract"})
+_RESHAPING = (
+    "View",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Squeeze",
+    "Unsqueeze",
+    "Select",
+    "Slice",
+    "Clone",
+    "ToCopy",
+    "Transpose",
+    "T",
+    "Permute",
+)
+
+
+class Comparisons(TorchFunctionMode):
+    """Listens to a loss while it is computed; keeps words and numbers alone.
+
+    Args:
+        output, target: the tensors in what the model gave, and in what was to be compared with it.
+    """
+
+    def __init__(self, output: list[Tensor], target: list[Tensor]) -> None:
+        super().__init__()
+        self._output, self._target = {id(tensor) for tensor in output}, {id(tensor) for tensor in target}
+        self.found: list[FindingRecord] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the function as it is, and look at what it compares."""
+        kwargs = kwargs or {}
+        tensors = [thing for thing in (*args, *kwargs.values()) if issubclass(type(thing), Tensor)][:2]
+        if len(tensors) == 2 and not self.found:
+            self.found += self._spread(func, *tensors)
+            self.found += _twice(func, tensors[0])
+        return func(*args, **kwargs)
+
+    def _spread(self, func: Any, one: Tensor, other: Tensor) -> Iterator[FindingRecord]:
+        shapes = tuple(one.shape), tuple(other.shape)
+        if shapes[0] == shapes[1] or one.is_nested or other.is_nested:
+            return
+        name = ELEMENTWISE.get(func, "")
+        direct = {id(one), id(other)} & self._output and {id(one), id(other)} & self._target
+        if not name and not (direct and getattr(func, "__name__", "") in DIFFERENCES):
+            return
+        try:
+            shape = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            return  # the loss will say so itself
+        if not name and shape in shapes:
+            return  # a difference with a mean, say
+        swapped = id(one) in self._target or id(other) in self._output
+        yield _spread(name or "a difference", *(shapes[::-1] if swapped else shapes), shape)
+
+
+def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: tuple[int, ...]) -> FindingRecord:
+    both = shape not in (output, target)
+    what = f"compares an output of shape {format.shape(output)} with a target of shape {format.shape(target)}"
+    what += f", as {format.shape(shape)}: each output with each target" if both else f": it is repeated to {format.shape(shape)}"
+    fix = ""
+    if output == (*target, 1):
+        fix = "loss(output.squeeze(-1), target)  # or target.unsqueeze(-1)"
+    elif target == (*output, 1):
+        fix = "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)"
+    return FindingRecord(
+        "", "", "shapes differ in the loss", "broken" if both and name != "a difference" else "careful", "the loss", what,
+        f"Tensors of different shapes are broadcast: {name} takes the sizes of 1 that are missing as repeated. The best answer is then the "
+        "mean of all targets, whatever the input; the loss still falls, to their variance."
+        if both
+        else f"Tensors of different shapes are broadcast: {name} repeats the smaller one.",
+        fix, advice="Give both the same shape before the loss.",
+    )  # fmt: skip
+
+
+def _twice(func: Any, scores: Tensor) -> Iterator[FindingRecord]:
+    """A sigmoid before the loss that begins with one."""
+    if func in (F.binary_cross_entropy_with_logits, torch.binary_cross_entropy_with_logits) and _is_sigmoid(scores):
+        yield FindingRecord(
+            "", "", "sigmoid twice", "broken", "the output",
+            "went through a sigmoid already, and binary cross entropy with logits applies it again",
+            "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: no sample can be told from another by more, and the loss "
+            "cannot come near 0.",
+            advice="Leave the sigmoid at the end of forward away (it belongs to predicting), or take nn.BCELoss().",
+        )  # fmt: skip
+
+
+def _is_sigmoid(scores: Tensor) -> bool:
+    step: Any = scores.grad_fn
+    for _ in range(8):
+        if step is None:
+            return False
+        name = step.name().partition("Backward")[0]
+        if name == "Sigmoid":
+            return True
+        if name not in _RESHAPING or not step.next_functions:
+            return False
+        step = step.next_functions[0][0]
+    return False
