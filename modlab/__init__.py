@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 # What is imported at its first use: a training script that imports modlab and looks at nothing pays a millisecond.
-_ROOMS = {"diagnose": "modlab.results.diagnosis",
+_ROOMS = {
+    "diagnose": "modlab.results.diagnosis",
     "compare": "modlab.results.comparison",
     "diff": "modlab.results.difference",
     "explain": "modlab.results.explanation",
