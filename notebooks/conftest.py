@@ -6,7 +6,7 @@ import pytest
 
 SANITIZE = Path(__file__).with_name("sanitize.cfg")
 # HTML is stored without its script and stderr holds paths; a widget that vanished is found by tests/browser.
-NOT_COMPARED = ("text/html", "image/svg+xml", "stderr")
+NOT_COMPARED = ("text/html", "image/svg+xml", "image/png", "stderr")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
