@@ -167,10 +167,6 @@ class Comparison(RowsResult):
         return found | {side: _summary(stats) for side, stats in zip(("left", "right"), (record.left, record.right), strict=True)}
 
     def _sheet(self) -> Sheet:
-        return self._described
-
-    @cached_property
-    def _described(self) -> Sheet:
         return of_comparison(self.record)
 
 

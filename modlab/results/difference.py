@@ -207,9 +207,5 @@ class Diff(RowsResult):
     def _fingerprint(self) -> str:
         return self._structure
 
-    @cached_property
-    def _made(self) -> Sheet:
-        return sheets.of_diff(self.record)
-
     def _sheet(self) -> Sheet:
-        return self._made
+        return sheets.of_diff(self.record)

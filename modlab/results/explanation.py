@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any, ClassVar
 
 from torch.nn import Module
@@ -112,8 +111,4 @@ class Explanation(RowsResult):
         return self._model
 
     def _sheet(self) -> Sheet:
-        return self._made
-
-    @cached_property
-    def _made(self) -> Sheet:
         return of_explanation(self.record)

@@ -56,7 +56,6 @@ class Hooks(RowsResult):
         self._of_model = model is not None
         self._model = "" if model is None else payload.fingerprint(structure.extract(model))
         self.record: HookbookRecord = hookbook.extract(model)
-        self._made: Sheet | None = None
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -145,7 +144,7 @@ class Hooks(RowsResult):
         """
         model = self._living("removing hooks")
         number = hookbook.remove(model, self._asked(model, path, kind, function))
-        self.record, self._made = hookbook.extract(model), None
+        self.record = hookbook.extract(model)
         return number
 
     @contextmanager
@@ -217,8 +216,7 @@ class Hooks(RowsResult):
         return self._model
 
     def _sheet(self) -> Sheet:
-        self._made = self._made or sheets.of_hookbook(self.record)
-        return self._made
+        return sheets.of_hookbook(self.record)
 
     def _answer(self, path: str) -> bytes:
         raise ModlabError(f"This view holds no values of {path!r}: modlab.state(model) has those of tensors.")

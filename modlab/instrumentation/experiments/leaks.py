@@ -11,7 +11,6 @@ from torch import Tensor
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.trials import Bench
 
-ASKED = 3
 """Samples whose outputs are asked: the first, the middle and the last one."""
 TOLERANCE = 1e-5
 """Relative difference of outputs below which it is rounding; where gradients are asked nothing but zero is zero."""
