@@ -48,12 +48,12 @@ def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bo
 
     >>> import torch
     >>> from torch import nn
-    >>> trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))(torch.ones(2, 4))
+    >>> trace(nn.Sequential(nn.Linear(4, 3), nn.Tanh()))(torch.ones(2, 4))
     Sequential: 3 of 3 modules ran.
     path    call        in → out          new memory
     (root)  Sequential  (2, 4) -> (2, 3)  24 B
     0       Linear      (2, 4) -> (2, 3)  24 B
-    1       ReLU        (2, 3) -> (2, 3)  24 B
+    1       Tanh        (2, 3) -> (2, 3)  24 B
     """
     checks.require_module(model, "trace")
     if given:
