@@ -12,6 +12,10 @@ class ModlabError(Exception):
     """The base of every error that modlab raises on purpose."""
 
 
+class Stopped(BaseException):  # noqa: N818 - it is no error, and an ``except Exception`` in a loop must not swallow it
+    """A watched loop was asked to stop: ``with modlab.watch(...)`` ends quietly, and the lines after it run."""
+
+
 class NotAModuleError(ModlabError, TypeError):
     """Something that is no ``nn.Module`` was given where one is looked at."""
 
@@ -77,6 +81,10 @@ class MatchError(ModlabError, ValueError):
 
 class MissingPackageError(ModlabError, ImportError):
     """An optional package that this face of a result needs."""
+
+
+class UnknownFigureError(ModlabError, ValueError):
+    """A figure was asked for by a name that a result has none of."""
 
 
 class GoneError(ModlabError, ReferenceError):

@@ -19,7 +19,7 @@ def states() -> Undo:
     """What puts all generators back: torch's on every device in use, Python's, numpy's."""
     own, numpy = random.getstate(), sys.modules.get("numpy")
     theirs = None if numpy is None else numpy.random.get_state()
-    torchs = [(generator, generator.get_state()) for generator in _generators()]
+    torchs = [(generator, generator.get_state()) for generator in generators()]
 
     def put_back() -> None:
         for generator, state in torchs:
@@ -33,7 +33,7 @@ def states() -> Undo:
 
 def start_elsewhere() -> None:
     """Other random numbers than before, from every generator."""
-    for generator in _generators():
+    for generator in generators():
         generator.manual_seed(OTHER)
     random.seed(OTHER)
     if "numpy" in sys.modules:
@@ -49,7 +49,7 @@ class _Apple:
     manual_seed = staticmethod(torch.mps.manual_seed)
 
 
-def _generators() -> list[Any]:
+def generators() -> list[Any]:
     """Those of the devices in use; a device that was never used is not woken up."""
     found: list[Any] = [torch.default_generator]
     for name in ("cuda", "xpu"):
@@ -116,7 +116,7 @@ class Meter:
     """
 
     def __init__(self, thorough: bool = False, private: Iterable[Private] = ()) -> None:
-        self._readers: list[tuple[str, Callable[[], Any]]] = [(_name(one), _state_of(one)) for one in _generators()]
+        self._readers: list[tuple[str, Callable[[], Any]]] = [(_name(one), _state_of(one)) for one in generators()]
         if thorough:
             self._readers.append(("Python's random", random.getstate))
             if "numpy" in sys.modules:

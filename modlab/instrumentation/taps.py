@@ -34,6 +34,7 @@ class Taps:
         self._thread = 0
         self._here = here or (lambda: get_ident() == self._thread)
         self._handles: list[RemovableHandle] = []
+        self._hooks: list[dict[int, Any]] = []  # all that there are for all modules
 
     def open(self) -> None:
         """Attach, in front of other global hooks, so that these can be seen at work."""
@@ -44,13 +45,18 @@ class Taps:
             hooks = handle.hooks_dict_ref()
             if hooks is not None:
                 hooks.move_to_end(handle.id, last=False)
+                self._hooks.append(hooks)
 
     def close(self) -> None:
         """Detach; what is left is what was there."""
         for handle in self._handles:
             handle.remove()
             global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
-        self._handles = []
+        self._handles, self._hooks = [], []
+
+    def alone(self) -> bool:
+        """Whether no other hook is there for all modules."""
+        return len(self._hooks) == 2 and len(self._hooks[0]) == 1 == len(self._hooks[1])
 
     def _before(self, module: Module, args: tuple[Any, ...]) -> None:
         if not _captured() and self._here():

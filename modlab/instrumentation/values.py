@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import MemberDescriptorType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,20 +22,18 @@ Leaf = tuple[str, Any, str]
 """The name of a place, what is there, and, if that was not looked into, why."""
 
 
-def leaves(thing: Any, name: str = "") -> Iterator[Leaf]:
+def leaves(thing: Any, name: str = "") -> list[Leaf]:
     """The leaves of a nest in order: tensors, and whatever cannot be opened. Nothing is consumed.
 
     Opens lists, tuples, named tuples (packed sequences among them), dicts, sets, dataclasses and distributions; of other
     containers their own code would have to be run.
     """
     if issubclass(type(thing), Tensor):  # nearly always
-        yield name, thing, ""
-        return
-    for number, leaf in enumerate(_leaves(thing, name, DEPTH)):
-        if number == LEAVES:
-            yield f"{name}…", None, f"more than {LEAVES} values: the others are not looked at"
-            return
-        yield leaf
+        return [(name, thing, "")]
+    found = list(islice(_leaves(thing, name, DEPTH), LEAVES + 1))
+    if len(found) > LEAVES:
+        found[LEAVES] = f"{name}…", None, f"more than {LEAVES} values: the others are not looked at"
+    return found
 
 
 def _leaves(thing: Any, name: str, depth: int) -> Iterator[Leaf]:
@@ -134,39 +133,55 @@ def said(thing: Any) -> str:
     return cls.__name__
 
 
-_names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+_signatures: WeakKeyDictionary[type, tuple[tuple[str, ...], int]] = WeakKeyDictionary()
 
 
 def argument_names(cls: type) -> tuple[str, ...]:
     """The names of the positional arguments of a class's ``forward``; a starred one as ``*args``."""
-    found = _names.get(cls)
+    return _signature(cls)[0]
+
+
+def positional_alone(cls: type) -> int:
+    """With how many positional arguments a class's ``forward`` takes no keyword ones; -1 if it may always take some."""
+    return _signature(cls)[1]
+
+
+def _signature(cls: type) -> tuple[tuple[str, ...], int]:
+    found = _signatures.get(cls)
     if found is None:
-        found = _names[cls] = _argument_names(cls)
+        found = _signatures[cls] = _read_signature(cls)
     return found
 
 
-def _argument_names(cls: type) -> tuple[str, ...]:
+def _read_signature(cls: type) -> tuple[tuple[str, ...], int]:
     try:
         parameters = list(inspect.signature(cls.forward).parameters.values())[1:]  # type: ignore[attr-defined]
     except (TypeError, ValueError, AttributeError):
-        return ()
+        return (), -1
     names = []
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             names.append(f"*{parameter.name}")
         elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             names.append(parameter.name)
-    return tuple(names)
+    plain = len(names) == len(parameters) and not any(name.startswith("*") for name in names)
+    return tuple(names), len(names) if plain else -1
 
 
-def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Iterator[Leaf]:
+def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> list[Leaf]:
     """The leaves of a call's arguments, named as the signature names them."""
+    found: list[Leaf] = []
     starred = len(names) - 1 if names and names[-1].startswith("*") else len(args)
     for i, argument in enumerate(args):
         if i >= starred:
             name = f"{names[-1][1:]}[{i - starred}]"
         else:
             name = names[i] if i < len(names) else f"[{i}]"
-        yield from leaves(argument, name)
-    for name, argument in (kwargs or {}).items():
-        yield from leaves(argument, name)
+        if issubclass(type(argument), Tensor):
+            found.append((name, argument, ""))
+        else:
+            found += leaves(argument, name)
+    if kwargs:
+        for name, argument in kwargs.items():
+            found += leaves(argument, name)
+    return found

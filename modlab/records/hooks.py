@@ -29,7 +29,9 @@ class HookRecord:
         public: for a state_dict post-hook, whether it came by ``register_state_dict_post_hook``.
         machinery: the utility of torch's that it belongs to ("pruning", "weight norm", "DDP", …), or nothing.
         times: how often the same function is registered in this kind there.
+        repeat: an older registration of the same function stands in this kind there; what is older stays when repeats go.
         left: why it is a left-over of an earlier run of its cell (or of a file that was loaded again), or nothing.
+        doubt: why it may be a left-over, or nothing: a cell that ran later is like its own, and its lambda is another.
         silent: why it never runs, or nothing.
         owner: the path of the module that it, or its tensor, belongs to; None for global ones.
         number: the `id` of its handle.
@@ -50,7 +52,9 @@ class HookRecord:
     public: bool = True
     machinery: str = ""
     times: int = 1
+    repeat: bool = False
     left: str = ""
+    doubt: str = ""
     silent: str = ""
     owner: str | None = None
     number: int = -1

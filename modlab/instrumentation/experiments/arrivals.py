@@ -75,8 +75,11 @@ def _of_gradients(
         parts.append(f"{_names(groups)} {_get(groups)} a gradient that is zero throughout")
         reasons.append("Zero for this batch: dead units, a weight of zero behind it, or a mask. It may be otherwise for another batch.")
     group = cover(worst, trained, "parameter")[0]
+    left_out = bool(lacking) and all(_kind(why, held) in _LEFT_OUT for held in lacking)
+    if left_out:
+        reasons.append("Meant for what only some batches use: a mask token, an expert, another branch.")
     return record(
-        "gradients", "failed" if lacking or bad else "unclear", "; ".join(parts), " ".join(reasons), fix, group.site,
+        "gradients", "failed" if bad or (lacking and not left_out) else "unclear", "; ".join(parts), " ".join(reasons), fix, group.site,
         path=group.path, places=tuple(held.path for held in worst) if len(worst) > 1 else (), numbers=numbers, advice=advice,
     )  # fmt: skip
 
@@ -89,6 +92,9 @@ def _names(groups: Sequence[Group]) -> str:
     more = f" and {format.plural(len(groups) - 2, 'more place')}" if len(groups) > 2 else ""
     return " and ".join(group.words for group in groups[:2]) + more
 
+
+_LEFT_OUT = ("", "not called", "not used", "off the path", "cannot be seen")
+"""Kinds of reasons that may be otherwise with another batch, or are not known."""
 
 TOLD = 3  # reasons
 _TRACE = "modlab.trace(model) around a pass, its loss and backward(): t.why({path!r}) says where the gradient is lost."

@@ -38,12 +38,14 @@ def first_loss(bench: Bench) -> ExperimentRecord:
     if not math.isfinite(value):
         return record("first loss", "failed", f"it is {format.number(value)}; a guess has {said}", numbers=numbers)
     if value > HIGH * guess:
+        last = _last(bench, classes)
+        again = f", or start it anew: nn.init.normal_({last}, std=0.02)" if last else ""
         return record(
-            "first loss", "failed", f"the first loss is {_short(value)}; a guess has {said}",
+            "first loss", "unclear", f"the first loss is {_short(value)}; a guess has {said}",
             "The model starts by being sure of what is wrong: the last layer's weights, or its inputs, are too large. The first steps are "
-            "spent on unlearning that. (Of a trained model: it does worse than guessing.)",
-            _smaller(bench, classes), numbers=numbers,
-            advice="Let the last layer start with small weights, and scale the inputs to about 1.",
+            "spent on unlearning that, which may be put up with (an output that is tied to a default nn.Embedding starts so). Of a "
+            "trained model: it does worse than guessing.", numbers=numbers,
+            advice=f"Scale the inputs to about 1, and let the last layer start with small weights{again}",
         )  # fmt: skip
     if value < LOW * guess:
         what = f"it is {_short(value)}, below the {said} of a guess: the model knows something already"
@@ -51,10 +53,10 @@ def first_loss(bench: Bench) -> ExperimentRecord:
     return record("first loss", "passed", f"it is {_short(value)}, and a guess has {said}", numbers=numbers)
 
 
-def _smaller(bench: Bench, classes: int) -> str:
+def _last(bench: Bench, classes: int) -> str:
     """The last layer with a row for each class, if there is one that is called so."""
     last = next((held for held in reversed(bench.subject.trained) if is_weight(held) and int(held.tensor.shape[0]) == classes), None)
-    return f"nn.init.normal_({last.code}, std=0.01)" if last is not None else ""
+    return last.code if last is not None else ""
 
 
 def _short(value: float) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook
 
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.trials import Bench
@@ -102,6 +105,66 @@ def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | None:
             if hit is not None:
                 return Leak(hit, target)
     return None
+
+
+def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
+    """The innermost module whose output mixes samples first, while its inputs do not yet; None where that cannot be told."""
+    first = next(tensor for tensor in batches.tensors(bench.inputs) if tensor.dim() > dim)
+    samples = int(first.shape[dim])
+    source = next((j for j in range(samples) if j != leak.input and not torch.equal(first.select(dim, j), first.select(dim, leak.input))), None)
+    if source is None:
+        return None
+    changed = batches.mapped(bench.inputs, lambda tensor: _exchanged(tensor, dim, samples, leak.input, source))
+    before, after = (_followed(bench, inputs, dim, samples) for inputs in (bench.inputs, changed))
+    for (module, took, gave), (other, took_then, gave_then) in zip(before, after, strict=False):
+        if module is not other:
+            return None
+        if not _mixed_rows(took, took_then, leak.input) and _mixed_rows(gave, gave_then, leak.input):
+            return module
+    return None
+
+
+_Rows = list[Tensor | None]
+
+
+def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[Module, _Rows, _Rows]]:
+    """Of each call of one pass, in the order in which they end: the module, and a number for each sample of what it took and gave."""
+    found: list[tuple[Module, _Rows, _Rows]] = []
+    thread = get_ident()
+
+    def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
+        if get_ident() == thread:
+            found.append((module, *([_by_sample(t, dim, samples) for t in batches.tensors(thing)] for thing in ([args, kwargs], output))))
+
+    handle = register_module_forward_hook(note, with_kwargs=True)
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+            batches.call(bench.model, batches.copied(inputs))
+    finally:
+        handle.remove()
+    return found
+
+
+def _by_sample(tensor: Tensor, dim: int, samples: int) -> Tensor | None:
+    """One number for each sample; of what has no place for each, one for all."""
+    if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    own = tensor.dim() > dim and tensor.shape[dim] == samples
+    rows = (tensor.movedim(dim, 0).reshape(samples, -1) if own else tensor.reshape(1, -1)).double()
+    return rows @ torch.arange(1, rows.shape[1] + 1, device=rows.device, dtype=rows.dtype).cos()
+
+
+def _mixed_rows(before: _Rows, after: _Rows, target: int) -> bool:
+    """Whether an entry of another sample than the changed one is another now."""
+    for one, other in zip(before, after, strict=False):
+        if one is None or other is None or one.shape != other.shape or len(one) == 1:
+            continue
+        moved = (one - other).abs() > TOLERANCE * (float(one.abs().max()) or 1.0)
+        moved[target] = False
+        if bool(moved.any()):
+            return True
+    return False
 
 
 def _exchanges(bench: Bench, dim: int, samples: int) -> Iterator[tuple[int, int]]:

@@ -6,10 +6,12 @@ import math
 import time
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from modlab import format
 from modlab.inspection import stores
-from modlab.instrumentation.experiments import evidence
+from modlab.instrumentation.experiments import batches, evidence
 from modlab.instrumentation.experiments.duplicates import copied
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
@@ -19,21 +21,23 @@ STEPS = 60
 LIMIT_S = 20.0
 LEARNT = 0.01
 """Share of the first loss at which a batch is learnt, and no further step is needed."""
+TELLS_APART = 0.9
+"""Share of the loss of one answer for all samples, above which nothing that tells them apart is learnt."""
 RATES = (1e-2, 1e-1, 1e-3)
 
 
 def overfit(bench: Bench) -> ExperimentRecord:
     """A copy learns the batch by heart; the model itself takes no step."""
-    best: tuple[float, float] | None = None
+    best: tuple[float, float, Module] | None = None
     made = ""
     for rate in RATES:
-        first, least, made = _learnt(bench, rate)
+        first, least, made, end = _learnt(bench, rate)
         if best is None or not least >= best[1]:
-            best = (first, least)
+            best = (first, least, end)
         if math.isfinite(least) and least <= 0.5 * first:
             break
     assert best is not None
-    first, least = best
+    first, least, end = best
     within = f"within {STEPS} steps of Adam on a copy"
     numbers = (("first", first), ("least", least), ("steps", float(STEPS)))
     if not math.isfinite(first) or not math.isfinite(least):
@@ -43,6 +47,9 @@ def overfit(bench: Bench) -> ExperimentRecord:
         )  # fmt: skip
     share = least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
     if share <= 0.5 or abs(first) < 1e-6:
+        alike = _same_for_all(bench, end) if share > LEARNT else None
+        if alike is not None and alike >= TELLS_APART:
+            return _one_answer(alike, within, numbers)
         word = next((word for limit, word in ((LEARNT, "a hundredth"), (0.1, "a tenth"), (0.5, "half")) if share <= limit), "what it was")
         return record("overfit", "passed", f"the loss falls below {word} {within}" if first >= 1e-6 else "the loss is 0", numbers=numbers)
     if share < 0.99:
@@ -57,8 +64,33 @@ def overfit(bench: Bench) -> ExperimentRecord:
     )  # fmt: skip
 
 
-def _learnt(bench: Bench, rate: float) -> tuple[float, float, str]:
-    """The first and the least loss of a copy that takes `STEPS` steps; and what makes it NaN, if it becomes so."""
+def _same_for_all(bench: Bench, learnt: Module) -> float | None:
+    """The loss of a copy that has learnt, relative to what one answer for all samples gives; None where that cannot be asked."""
+    samples = next((int(tensor.shape[0]) for tensor in batches.tensors(bench.inputs) if tensor.dim()), 0)
+    if not any(tensor.dim() and tensor.shape[0] == samples for tensor in batches.tensors(bench.target)):
+        return None  # no target for each sample
+    with torch.no_grad():
+        output = bench.output(learnt)
+        if not issubclass(type(output), Tensor) or not output.is_floating_point() or not output.dim() or output.shape[0] != samples or samples < 2:
+            return None
+        mean = output.mean(0, keepdim=True).expand_as(output).contiguous()
+        if bool(torch.equal(output, mean)):
+            return 1.0
+        own, common = float(bench.value(output)), float(bench.value(mean))
+    return own / common if math.isfinite(common) and common > 0 else None
+
+
+def _one_answer(alike: float, within: str, numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
+    return record(
+        "overfit", "unclear", f"the loss falls {within}, but to that of one answer for all samples",
+        "What the targets have in common is learnt, a mean, and not what tells the samples apart: the output hardly depends on the input, "
+        "or the targets do not belong to it. Meant, if there is nothing to tell apart.",
+        numbers=(*numbers, ("of one answer", alike)), advice="modlab.trace(model) shows where the input is lost.",
+    )  # fmt: skip
+
+
+def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:
+    """The first and the least loss of a copy that takes `STEPS` steps; what makes it NaN, if it becomes so; and the copy."""
     other = copied(bench)
     if not stores.mode(other):
         other.train()
@@ -83,6 +115,6 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, str]:
         if time.perf_counter() - started > LIMIT_S:
             raise NotRunError(f"{STEPS} steps of this model take too long to be tried here")
     if math.isfinite(losses[-1]):
-        return losses[0], min(losses), ""
+        return losses[0], min(losses), "", other
     _, made, where = evidence.first_nan(bench, other) if math.isnan(losses[-1]) else ("", "", "")
-    return losses[0], losses[-1], f": {made} makes the first NaN{f' at {where}' if where else ''}" if made else ""
+    return losses[0], losses[-1], f": {made} makes the first NaN{f' at {where}' if where else ''}" if made else "", other

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import marks, stores
-from modlab.instrumentation.recording.roster import is_fused, is_opaque, runs
+from modlab.instrumentation.recording.roster import is_fused, is_opaque
 from modlab.records.trace import Uncalled
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ NEVER = "never called in this trace"
 
 def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
     """The topmost ones: what is below a module that did not run is not listed again. `error` is what ended the trace."""
-    times, cast = recorder.modules.times, recorder.roster
+    times, cast, kinds = recorder.modules.times, recorder.roster, recorder.kinds
     silent = ""
     for path, module in cast.modules.items():
         if silent and path.startswith(silent):
             continue
         silent = ""
-        if times[id(module)] or not runs(module):
+        if id(module) in times or not kinds[type(module)].runs:
             continue
         silent = f"{path}."
         cls = type(module)
@@ -62,7 +62,7 @@ def called_above(recorder: Recorder, path: str) -> tuple[str, Module] | None:
     while path:
         path = path.rpartition(".")[0]
         module = recorder.roster.modules[path]
-        if recorder.modules.times[id(module)] or is_opaque(module):
+        if id(module) in recorder.modules.times or is_opaque(module):
             return path or "the model", module
     return None
 

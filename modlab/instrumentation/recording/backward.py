@@ -7,12 +7,11 @@ from weakref import ref
 
 from torch import Tensor
 
-from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.calls import Call, Sight
 from modlab.instrumentation.recording.graph import leaves_of
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.values import leaves
-from modlab.records.trace import Value
 
 _State = dict[int, tuple[ref[Tensor], int]]
 
@@ -39,7 +38,7 @@ class Backward:
         self.arrived: dict[int, int] = {}
         self.reached: set[int] = set()
         self.returned: dict[int, int] = {}
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, Sight] = {}
 
     def begins(self) -> None:
         """Note what is there."""
@@ -50,7 +49,7 @@ class Backward:
         self.passes += 1
         fresh = self._fresh(call.index)
         call.outputs = self._sightings.values((f"{path}.grad", gradient, "") for path, gradient in fresh)
-        self.values.update(zip((path for path, _ in fresh), call.outputs, strict=True))
+        self.values.update((path, seen.sight) for (path, _), seen in zip(fresh, call.outputs, strict=True))
         if call.name.endswith(".grad"):
             asked = args[1] if len(args) > 1 else kwargs.get("inputs")
             given = zip(leaves([asked]), leaves([output]), strict=False)

@@ -25,6 +25,7 @@ _MACHINERY, _HOOKS, _AUTOGRAD = machinery.__file__, hooks.__file__, autograd_fun
 _FUSED = (transformer.TransformerEncoder, transformer.TransformerEncoderLayer, activation.MultiheadAttention)
 _FUSED_CODES = frozenset(cls.forward.__code__ for cls in _FUSED)
 _FAR = 60  # frames
+_OURS, _CALLING, _HOOKING, _DIFFERENTIATING, _OTHERS, _USERS = range(6)
 UNKNOWN = -1
 
 
@@ -38,6 +39,8 @@ class Caller(NamedTuple):
         in_function: whether it is inside a ``torch.autograd.Function``, which turns autograd off for a while.
         by_torch: whether it belongs to what torch puts around a module with backward hooks.
         within: the frame in which that module runs, by identity; 0 outside of any, `UNKNOWN` if it is too far away.
+        own: the frame that runs the module of whose call a hook is asking, by identity; 0 elsewhere.
+        keywords: the keyword arguments of that call, if they were asked for.
     """
 
     where: str = ""
@@ -46,38 +49,53 @@ class Caller(NamedTuple):
     in_function: bool = False
     by_torch: bool = False
     within: int = 0
+    own: int = 0
+    keywords: dict[str, Any] | None = None
 
 
-def look(current: int) -> Caller:
+@lru_cache(maxsize=4096)
+def _whose(file: str) -> int:
+    """Whose code is in a file."""
+    if file.startswith(_HERE):
+        return _OURS
+    known = {_MACHINERY: _CALLING, _HOOKS: _HOOKING, _AUTOGRAD: _DIFFERENTIATING}.get(file)
+    return known if known is not None else _OTHERS if file.startswith(_FOREIGN) else _USERS
+
+
+def look(current: int, keywords: bool = False) -> Caller:
     """Look up the frames; `current` is the identity of the module that is running.
 
     The locals of a frame are read only where a ``forward`` was not called by torch: reading them keeps what they hold
     until the frame ends.
     """
     where, direct, fused, in_function, by_torch, first = "", None, False, False, False, True
+    own, given = 0, None
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_FAR):
         if frame is None:
             break
         code = frame.f_code
-        file = code.co_filename
-        if first and (file.startswith(_HERE) or file == _MACHINERY):  # a hook of ours, and the call that it was called in
+        whose = _whose(code.co_filename)
+        if first and whose <= _CALLING:  # a hook of ours, and the call that it was called in
+            if not own and whose == _CALLING:
+                own, given = id(frame), _keywords(frame) if keywords else None
             frame = frame.f_back
             continue
-        if file == _MACHINERY and code.co_name in ("inner", "_call_impl"):
-            return Caller(where, direct, fused, in_function, by_torch, id(frame))
-        if file == _AUTOGRAD:
+        name = code.co_name
+        if whose == _CALLING and name in ("inner", "_call_impl"):
+            return Caller(where, direct, fused, in_function, by_torch, id(frame), own, given)
+        if whose == _DIFFERENTIATING:
             in_function = True
         elif first:
-            by_torch, first = file == _HOOKS, False
-        if not where and not file.startswith(_FOREIGN):
-            where = _place(file, frame.f_lineno)
-        if direct is None and code.co_name == "forward" and code.co_argcount and not _called_by_torch(frame):
+            by_torch, first = whose == _HOOKING, False
+        if not where and whose == _USERS:
+            where = _place(code.co_filename, frame.f_lineno)
+        if name == "forward" and direct is None and code.co_argcount and not _called_by_torch(frame):
             found: Any = frame.f_locals.get(code.co_varnames[0])
             if is_module(found) and id(found) != current:
                 direct, fused = found, code in _FUSED_CODES
         frame = frame.f_back
-    return Caller(where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN)
+    return Caller(where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given)
 
 
 @lru_cache(maxsize=4096)
@@ -92,25 +110,16 @@ def _called_by_torch(frame: FrameType) -> bool:
 
 
 def keyword_arguments() -> dict[str, Any] | None:
-    """Those of the module call that is about to begin: a global hook before ``forward`` is not told of them."""
-    frame = _machinery_frame()
-    found = None if frame is None else frame.f_locals.get("kwargs")
-    return found if isinstance(found, dict) else None
-
-
-def own_frame() -> int:
-    """The identity of the frame that runs the module whose hook this is."""
-    frame = _machinery_frame()
-    return 0 if frame is None else id(frame)
-
-
-def _machinery_frame() -> FrameType | None:
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(8):
-        if frame is None or frame.f_code.co_filename == _MACHINERY:
-            return frame
+    """Those of the module call whose hook this is: a global hook before ``forward`` is not told of them, nor one after an exception."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _whose(frame.f_code.co_filename) != _CALLING:
         frame = frame.f_back
-    return None
+    return None if frame is None else _keywords(frame)
+
+
+def _keywords(frame: FrameType) -> dict[str, Any] | None:
+    found = frame.f_locals.get("kwargs")
+    return found if isinstance(found, dict) else None
 
 
 def runs(identity: int) -> bool:

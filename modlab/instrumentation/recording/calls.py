@@ -2,42 +2,84 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import torch
+
+from modlab.records.state import Matrix
+from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, Value
 
 
-class Call:
-    """What becomes an `Event` when it has ended; the attributes that both have are explained there."""
+class Sight(NamedTuple):
+    """What is said of a tensor as long as it does not change, or of what is none; as in a `Value`, dtype and device not yet in words.
 
-    __slots__ = (
-        "bytes", "call", "category", "depth", "error", "frame", "fused", "grad", "index", "inner", "inputs", "kind", "marks", "memory",
-        "module", "name", "outputs", "parent", "path", "popped", "quiet", "seconds", "started", "times", "training", "versions", "where",
-    )  # fmt: skip
+    A tuple, for to make a `Value` takes longer than all else that is noted of a tensor: that is done when the trace is read.
+    """
+
+    kind: str
+    shape: tuple[int, ...] | None = None
+    dtype: torch.dtype | None = None
+    device: torch.device | None = None
+    number: int = 0
+    stats: TensorStats | None = None
+    numbers: Matrix | None = None
+    text: str = ""
+    note: str = ""
+
+
+class Seen(NamedTuple):
+    """A leaf that was met: what is said of it, under the name, with the flag and the version that it has here."""
+
+    name: str
+    sight: Sight
+    requires_grad: bool = False
+    version: int | None = None
+
+    def freeze(self) -> Value:
+        """The record."""
+        kind, shape, dtype, device, *rest = self.sight
+        words = [("" if thing is None else str(thing).removeprefix("torch.")) for thing in (dtype, device)]
+        return Value(self.name, kind, shape, *words, self.requires_grad, *rest)  # type: ignore[arg-type]
+
+
+class Call:
+    """What becomes an `Event` when it has ended; the attributes that both have are explained there.
+
+    What few events have is left to the class: one is made for each module and function that runs.
+    """
+
+    call, times = 0, 1
+    training: bool | None = None
+    inputs: tuple[Seen, ...] = ()
+    outputs: tuple[Seen, ...] = ()
+    started = seconds = inner = 0.0  # `inner`: seconds of the events inside
+    bytes = 0
+    memory: int | None = None
+    where = error = category = ""
+    module = 0  # the id of the module called
+    quiet = False  # the functions inside are not told: they are torch's own way of doing what the module says
+    frame = 0  # the one that runs the module, by identity: what was interrupted is found by its absence
+    fused = False  # its parts may run without being called
+    popped = False  # functions are not seen inside: seeing them would change what runs, or they are not to be told
+    unasked = False  # for keyword arguments, of which its class takes none beside these
+    grad = True  # whether autograd was on
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """How often each tensor that went in had been changed in place by then."""
+        return tuple([seen.version for seen in self.inputs if seen.version is not None])
 
     def __init__(self, index: int, kind: str, path: str | None, name: str, parent: Call | None) -> None:
         self.index, self.kind, self.path, self.name = index, kind, path, name
-        self.parent = -1 if parent is None else parent.index
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self.call, self.times = 0, 1
-        self.training: bool | None = None
-        self.inputs: tuple[Value, ...] = ()
-        self.outputs: tuple[Value, ...] = ()
-        self.started = self.seconds = self.inner = 0.0  # `inner`: seconds of the events inside
-        self.bytes = 0
-        self.memory: int | None = None
-        self.where = self.error = self.category = ""
+        self.parent, self.depth = (-1, 0) if parent is None else (parent.index, parent.depth + 1)
         self.marks: list[str] = []
-        self.module = 0  # the id of the module called
-        self.quiet = False  # the functions inside are not told: they are torch's own way of doing what the module says
-        self.frame = 0  # the one that runs the module, by identity: what was interrupted is found by its absence
-        self.fused = False  # its parts may run without being called
-        self.popped = False  # functions are not seen inside, since seeing them would change what runs
-        self.grad = True  # whether autograd was on
-        self.versions: tuple[int, ...] = ()
 
     def freeze(self, origin: float) -> Event:
         """The record; its start counts from `origin`."""
         return Event(
-            self.index, self.kind, self.path, self.name, self.call, self.parent, self.depth, self.training, self.inputs, self.outputs,
+            self.index, self.kind, self.path, self.name, self.call, self.parent, self.depth, self.training,
+            tuple(seen.freeze() for seen in self.inputs), tuple(seen.freeze() for seen in self.outputs),
             self.seconds, max(0.0, self.seconds - self.inner), self.bytes, self.memory, self.where, tuple(dict.fromkeys(self.marks)),
             self.error, self.times, self.category, self.started - origin,
         )  # fmt: skip

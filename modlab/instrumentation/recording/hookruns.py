@@ -33,12 +33,13 @@ class HookRuns:
         call = None
         subject: list[Leaf] = []
         before: _Copies = []
+        versions: tuple[int, ...] = ()
         if self._tape.here() and not self._tape.failed and not (self._folds is not None and self._folds.skipping):
             with self._tape.aside() as now:
                 call = self._begin(stage, args, now)
                 subject = _subject(stage, args)
                 call.inputs = self._sightings.values([*_beside(stage, args), *subject])
-                call.versions, before = versions_of(subject), [_copy(thing) for _, thing, _ in subject]
+                versions, before = versions_of(subject), [_copy(thing) for _, thing, _ in subject]
         if call is None:
             return stage.original(*args, **kwargs)
         try:
@@ -50,7 +51,7 @@ class HookRuns:
             self._tape.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
             call.outputs = self._sightings.values(after)
-            call.marks.append(_doing(call, _SUBJECTS.get(stage.kind, "the gradient of the output"), subject, before, after, result is None))
+            call.marks.append(_doing(versions, _SUBJECTS.get(stage.kind, "the gradient of the output"), subject, before, after, result is None))
         return result
 
     def _begin(self, stage: Stage, args: tuple[Any, ...], now: float) -> Call:
@@ -67,7 +68,7 @@ class HookRuns:
         return call
 
 
-def _doing(call: Call, what: str, subject: list[Leaf], before: _Copies, after: list[Leaf], silent: bool) -> str:
+def _doing(versions: tuple[int, ...], what: str, subject: list[Leaf], before: _Copies, after: list[Leaf], silent: bool) -> str:
     """What a hook did to what it could change, in words."""
     odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
     if odd:
@@ -77,9 +78,9 @@ def _doing(call: Call, what: str, subject: list[Leaf], before: _Copies, after: l
     how = f" by up to {format.number(far)}" if far else ""
     if not same:
         return f"changes {what} in place: it puts others there{how}" if silent else f"changes {what}{how}"
-    if versions_of(after) != call.versions or far:
+    if versions_of(after) != versions or far:
         return f"changes {what} in place{how}"
-    if -1 in call.versions and far is None:
+    if -1 in versions and far is None:
         return "whether it changes something in place cannot be seen under inference_mode"
     return "changes nothing" if silent else f"gives {what} back as it was"
 
@@ -91,27 +92,27 @@ def _is_odd(old: Any, new: Any) -> bool:
 def _subject(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook can change: the arguments before ``forward``, the output after it, a gradient."""
     if stage.kind == FORWARD_PRE:
-        return list(arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 2 else None))
+        return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 2 else None)
     if stage.kind == FORWARD:
-        return list(leaves(args[-1], "output"))
-    return list(leaves(args[1], "grad_input" if stage.kind == BACKWARD else "grad_output"))
+        return leaves(args[-1], "output")
+    return leaves(args[1], "grad_input" if stage.kind == BACKWARD else "grad_output")
 
 
 def _beside(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook sees besides: a forward hook the arguments, as the hooks before ``forward`` have left them."""
     if stage.kind == FORWARD:
-        return list(arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 3 else None))
-    return list(leaves(args[2], "grad_output")) if stage.kind == BACKWARD else []
+        return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 3 else None)
+    return leaves(args[2], "grad_output") if stage.kind == BACKWARD else []
 
 
 def _returned(stage: Stage, args: tuple[Any, ...], result: Any) -> list[Leaf]:
     if stage.kind != FORWARD_PRE:
-        return list(leaves(result, {FORWARD: "output", BACKWARD: "grad_input"}.get(stage.kind, "grad_output")))
+        return leaves(result, {FORWARD: "output", BACKWARD: "grad_input"}.get(stage.kind, "grad_output"))
     names = argument_names(type(args[0]))
     if len(args) > 2 and isinstance(result, tuple) and len(result) == 2:  # one that takes keyword arguments gives both back
         positional = result[0] if isinstance(result[0], tuple) else (result[0],)
-        return list(arguments(names, positional, result[1] if isinstance(result[1], dict) else None))
-    return list(arguments(names, result if isinstance(result, tuple) else (result,)))
+        return arguments(names, positional, result[1] if isinstance(result[1], dict) else None)
+    return arguments(names, result if isinstance(result, tuple) else (result,))
 
 
 def _copy(thing: Any) -> Tensor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,18 +14,19 @@ from torch.nn import Module
 
 from modlab import format
 from modlab.compat import graph_task
-from modlab.inspection import entries, marks, stores
-from modlab.instrumentation.recording import callers, roster
+from modlab.inspection import entries, stores
+from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.keeping import detached
+from modlab.instrumentation.recording.kinds import Kinds
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.tape import Tape, one_line
 from modlab.instrumentation.recording.uses import Uses
-from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
+from modlab.instrumentation.values import Leaf, arguments, leaves
 
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats
 
@@ -35,6 +37,7 @@ class ModuleCalls:
     Attributes:
         times: how often each module was called, by identity.
         kept: outputs by path, of the modules whose outputs were asked for; `output` is the root's, as it was given.
+        alone: tells whether no hook but ours is there for all modules.
     """
 
     def __init__(
@@ -45,14 +48,15 @@ class ModuleCalls:
         functions: Functions,
         gradients: Gradients,
         uses: Uses,
+        kinds: Kinds,
         folds: Folds | None,
         keep: tuple[str, ...],
         follow: bool,
     ) -> None:
         self._tape, self._roster, self._sightings, self._uses = tape, cast, sightings, uses
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
-        self._categories: dict[type, str] = {}
-        self._follow = follow
+        self._kinds, self._follow = kinds, follow
+        self.alone: Callable[[], bool] = bool  # until it is known: no
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
         self.kept: dict[str, list[Any]] = {}
@@ -67,36 +71,46 @@ class ModuleCalls:
             self._functions.pause()  # what follows may be fused
 
     def _enter(self, module: Module, args: tuple[Any, ...], now: float) -> None:
-        key, cls = id(module), type(module)
-        caller = callers.look(0)
-        self._unwind(caller.within, now)
+        key, kind, held = id(module), self._kinds[type(module)], stores.contents(module)
+        bare = self._is_bare(held)
+        unasked = bare and len(args) == kind.alone
+        caller = callers.look(0, keywords=not unasked)
         parent = self._tape.top
-        path = self._roster.path_of(module, None if parent is None or parent.kind != "module" else parent.path)
+        if parent is not None and parent.frame != caller.within:
+            self._unwind(caller.within, now)
+            parent = self._tape.top
+        path = self._roster.paths.get(key)
+        if path is None and parent is not None and parent.kind == "module":
+            path = self._roster.path_of(module, parent.path)
         self.times[key] += 1
         if self._folds is not None and self._folds.counts(key, path, parent):
             self._paused = self._functions.pause() or self._paused
             return
-        call = self._tape.begin("module", path, cls.__name__, now)
+        call = self._tape.begin("module", path, kind.name, now)
         if self._folds is not None:
             self._folds.remember(call, parent)
-        training = stores.contents(module).get("training")
+        training = held.get("training")
         call.training = training if isinstance(training, bool) else stores.mode(module)
-        call.module, call.call, call.frame = key, self.times[key], callers.own_frame()
-        call.quiet, call.where, call.category = roster.is_quiet(module), caller.where, self._category(cls)
-        given = list(arguments(argument_names(cls), args, callers.keyword_arguments()))
-        call.inputs, call.versions, call.memory = self._sightings.values(given), versions_of(given), _allocated(given)
+        call.module, call.call, call.frame, call.unasked = key, self.times[key], caller.own, unasked
+        call.quiet, call.where, call.category = kind.torchs and not held.get("_modules"), caller.where, kind.category
+        given = arguments(kind.names, args, caller.keywords)
+        call.inputs, call.memory = self._sightings.values(given), _allocated(given)
         self._mark(call, parent, caller.in_function)
         self._uses.by_module(call, module, given)
-        opaque = roster.is_opaque(module)
+        opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
             call.marks.append(f"{opaque}: nothing inside is seen")
-        call.fused = bool(opaque) or roster.is_fused(module)
-        if call.fused:
+        call.fused = kind.fused or bool(opaque)
+        if call.fused or (bare and call.quiet):  # what is not told need not be asked for
             call.popped = self._functions.pause()
+
+    def _is_bare(self, held: dict[str, Any]) -> bool:
+        """Whether nothing but its class's ``forward`` runs in a call: no hook of the user's, and none for all modules."""
+        return self.alone() and not (held.get("_forward_pre_hooks") or held.get("_forward_hooks") or "forward" in held)
 
     def _unwind(self, within: int, now: float) -> None:
         """Close calls that were interrupted by what no hook is told of (KeyboardInterrupt), and caught further out."""
-        while (top := self._tape.top) is not None and top.frame and self._is_gone(top, within):
+        while (top := self._tape.top) is not None and top.frame and top.frame != within and self._is_gone(top, within):
             top.error = top.error or "interrupted"
             if top.popped:
                 self._functions.resume()
@@ -106,16 +120,10 @@ class ModuleCalls:
                 self._wake()
 
     def _is_gone(self, call: Call, within: int) -> bool:
-        """Whether a call that has not ended does not run any more; `within` is the frame that ours was called in."""
-        if within in (callers.UNKNOWN, call.frame):
+        """Whether a call that has not ended does not run any more; `within` is the frame that ours was called in, which is not its."""
+        if within == callers.UNKNOWN:
             return False
         return (within == 0 and call.kind == "module") or not callers.runs(call.frame)
-
-    def _category(self, cls: type) -> str:
-        found = self._categories.get(cls)
-        if found is None:
-            found = self._categories[cls] = marks.category(cls)
-        return found
 
     def _mark(self, call: Call, parent: Call | None, in_function: bool) -> None:
         before = self._tape.grad if parent is None else parent.grad
@@ -161,6 +169,8 @@ class ModuleCalls:
             call.marks.append("stopped early: all that was needed had been computed")
         else:
             call.marks.extend(_sizes(module))
+            if call.unasked:  # perhaps it failed for that
+                call.inputs += self._sightings.values(arguments((), (), callers.keyword_arguments()))
 
     def _wake(self) -> None:
         if self._paused and self._folds is not None and not self._folds.skipping:
@@ -168,32 +178,36 @@ class ModuleCalls:
             self._paused = False
 
     def _note(self, call: Call, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        versions = versions_of(list(arguments((), args, kwargs)))
-        if versions != call.versions and len(versions) == len(call.versions):
+        versions = versions_of(arguments((), args, kwargs))
+        before = call.versions
+        if versions != before and len(versions) == len(before):
             call.marks.append("changes its input in place")
-        given = list(leaves(output))
+        given = leaves(output)
         call.outputs = self._sightings.values(given)
-        call.bytes = self._sightings.new_bytes((thing for _, thing, _ in given), call.inputs, call.outputs)
+        call.bytes = self._sightings.new_bytes(given, call.inputs, call.outputs)
         if call.memory is not None:
             call.memory = (_allocated(given) or 0) - call.memory
-        self._note_graph(call, module, given)
+        self._note_graph(call, stores.contents(module), given)
         path = call.path
-        if path is not None and any(fnmatchcase(path, pattern) for pattern in self._patterns):
+        if self._patterns and path is not None and any(fnmatchcase(path, pattern) for pattern in self._patterns):
             self.kept.setdefault(path, []).append(detached(output))
             if path == "":
                 self.output = output
 
-    def _note_graph(self, call: Call, module: Module, given: list[Leaf]) -> None:
-        tensors = [(name, thing) for name, thing, _ in given if issubclass(type(thing), Tensor)]
-        attached = [(name, tensor) for name, tensor in tensors if tensor.requires_grad]
-        for name, tensor in attached if self._follow else ():
-            self._gradients.watch(tensor, call.index, name)
-        for name, buffer in (stores.contents(module).get("_buffers") or {}).items():
+    def _note_graph(self, call: Call, held: dict[str, Any], given: list[Leaf]) -> None:
+        attached = any([seen.requires_grad for seen in call.outputs])
+        if attached and self._follow:
+            for name, tensor, _ in given:
+                if issubclass(type(tensor), Tensor) and tensor.requires_grad:
+                    self._gradients.watch(tensor, call.index, name)
+        for name, buffer in (held.get("_buffers") or {}).items():
             if buffer is not None and buffer.requires_grad and not buffer.is_leaf:
                 call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
-        unseen = call.quiet or call.fused  # elsewhere the function tells, in which it leaves
-        differentiable = any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in tensors)
-        if unseen and torch.is_grad_enabled() and differentiable and not attached and any(value.requires_grad for value in call.inputs):
+        if attached or not (call.quiet or call.fused):  # elsewhere the function tells, in which it leaves
+            return
+        tensors = [thing for _, thing, _ in given if issubclass(type(thing), Tensor)]
+        differentiable = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
+        if torch.is_grad_enabled() and differentiable and any(seen.requires_grad for seen in call.inputs):
             call.marks.append("its output has left the graph")
 
 

@@ -71,14 +71,14 @@ class Operations:
             if call.kind == "backward":
                 self._backward.ends(call, args, kwargs, output)
             else:
-                self._finish(call, given, list(leaves(output)))
+                self._finish(call, given, leaves(output))
         return output
 
     def _ignored(self) -> bool:
-        top = self._tape.top
-        if self._tape.failed or (self._folds is not None and self._folds.skipping):
+        tape = self._tape
+        if tape.failed or (self._folds is not None and self._folds.skipping):
             return True
-        return top is not None and (top.quiet or top.kind in _INNER)
+        return bool(tape.stack) and (tape.stack[-1].quiet or tape.stack[-1].kind in _INNER)
 
     def _begin(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any], now: float) -> tuple[Call, list[Leaf]] | None:
         name, top = functions.name_of(func), self._tape.top
@@ -90,7 +90,7 @@ class Operations:
             return None
         if not name or caller.by_torch or caller.in_function:
             return None
-        given = list(arguments((), args, kwargs))
+        given = arguments((), args, kwargs)
         tensors = _tensors(given)
         if name in functions.TAKEN_OUT and not any(tensor.requires_grad for tensor in tensors):
             return None
@@ -98,7 +98,7 @@ class Operations:
             return None  # outside of the model, and with nothing of it
         backward = name in functions.BACKWARD
         call = self._tape.begin("backward" if backward else "function", None if top is None or backward else top.path, name, now)
-        call.inputs, call.versions, call.where = self._sightings.values(given), versions_of(given), caller.where
+        call.inputs, call.where = self._sightings.values(given), caller.where
         self._uses.by_function(call, args, kwargs)
         if caller.direct is not None and id(caller.direct) in self._roster.paths:
             self.direct.setdefault(id(caller.direct), call.index)
@@ -117,7 +117,7 @@ class Operations:
             self._tape.drop(call)
             return
         call.outputs = self._sightings.values(after)
-        call.bytes = self._sightings.new_bytes((thing for _, thing, _ in after), call.inputs, call.outputs)
+        call.bytes = self._sightings.new_bytes(after, call.inputs, call.outputs)
         if changed:
             call.marks.append("in place")
         self._note_leaving(call, _tensors(before), made)

@@ -14,15 +14,16 @@ from torch import Tensor
 
 from modlab.inspection import stores
 from modlab.instrumentation.recording.absence import called_above
-from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.calls import Call, Sight
 from modlab.instrumentation.recording.operations import Leaving
 from modlab.instrumentation.recording.roster import Owned, is_opaque
-from modlab.records.trace import Reason, Value
 
 if TYPE_CHECKING:
     from modlab.instrumentation.recording.recorder import Recorder
 
 _Found = tuple[str, str, int]
+Told = tuple[str, str, str, int]
+_NONE = "no backward", "no backward pass ran in this trace", -1
 _STALE = "; its .grad is that of an earlier pass"
 _HOW = {
     "detached": ("detached", "detached: what was computed from it left the graph in"),
@@ -32,18 +33,28 @@ _HOW = {
 }
 
 
-def of_parameters(recorder: Recorder) -> Iterator[Reason]:
-    """One for each parameter of the model, as it was when the trace began."""
+def of_parameters(recorder: Recorder) -> Iterator[Told]:
+    """What makes a `Reason` for each parameter of the model, as it was when the trace began."""
     calls: dict[int, Call] = {}
     for call in recorder.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
+    silent = not (recorder.backward.passes or recorder.backward.arrived or recorder.backward.returned) and recorder.backward.raised < 0
     for one in recorder.roster.parameters:
-        kind, text, event = _reason(recorder, one, calls)
+        kind, text, event = _NONE if silent and _is_plain(recorder, one) else _reason(recorder, one, calls)
         stale = (
             id(one.tensor) in recorder.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None
         )
-        yield Reason(one.path, kind, text + _STALE if stale else text, event)
+        yield one.path, kind, text + _STALE if stale else text, event
+
+
+def _is_plain(recorder: Recorder, one: Owned) -> bool:
+    """Whether it is there, was used, and autograd noted that: then all depends on the backward pass."""
+    tensor, use = one.tensor, recorder.uses.taken.get(id(one.tensor), -1)
+    if use < 0 or not tensor.requires_grad or recorder.uses.frozen.get(id(tensor)) == use or not recorder.tape.calls[use].grad:
+        return False
+    held = stores.contents(one.owner).get("_parameters")
+    return type(held) is dict and held.get(one.name) is tensor and (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> _Found:
@@ -58,7 +69,7 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> _Found:
         return "integer", f"it holds {str(tensor.dtype).removeprefix('torch.')}, and whole numbers have no gradient", -1
     use = _use(recorder, one, calls)
     held = stores.contents(one.owner).get("_parameters") or {}
-    if dict(held.items()).get(one.path.rpartition(".")[2]) is not tensor:
+    if dict(held.items()).get(one.name) is not tensor:
         return (
             "overwritten",
             "the model holds another tensor, or None, under this name now; the one that was there when it ran is gone",
@@ -84,7 +95,7 @@ def _of_graph(recorder: Recorder, key: int, used: Call) -> _Found:
     if backward.raised >= 0 and key not in backward.reached:
         return "no backward", f"the backward pass raised {recorder.tape.calls[backward.raised].error}", backward.raised
     if not backward.passes:
-        return "no backward", "no backward pass ran in this trace", -1
+        return _NONE
     if key in backward.reached:
         if backward.chosen:
             return "not asked for", "the backward pass asked for the gradients of other tensors alone (inputs=)", used.index
@@ -114,7 +125,7 @@ def _left(recorder: Recorder, key: int) -> Leaving | None:
     return min(found, key=lambda left: (order.index(left.how), left.event), default=None)
 
 
-def _of_gradient(one: Owned, arrived: int, value: Value | None) -> _Found:
+def _of_gradient(one: Owned, arrived: int, value: Sight | None) -> _Found:
     """What kind of gradient it got: as it was when it arrived, whatever became of it since."""
     stats = None if value is None else value.stats
     if stats is not None and stats.measured:

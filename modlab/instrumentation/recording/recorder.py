@@ -7,7 +7,6 @@ hook; no tensor is kept; what fails in modlab ends the recording and not the run
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
@@ -19,19 +18,21 @@ from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.recording import reasons
 from modlab.instrumentation.recording.absence import uncalled
 from modlab.instrumentation.recording.backward import Backward
+from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.hookruns import HookRuns
+from modlab.instrumentation.recording.kinds import Kinds
 from modlab.instrumentation.recording.modules import ModuleCalls
 from modlab.instrumentation.recording.operations import Operations
-from modlab.instrumentation.recording.roster import Roster, runs
+from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings
 from modlab.instrumentation.recording.stages import Stages
 from modlab.instrumentation.recording.steps import Steps
 from modlab.instrumentation.recording.tape import Tape, one_line
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.taps import Taps
-from modlab.records.trace import Reason, TraceRecord, Uncalled
+from modlab.records.trace import TraceRecord, Uncalled
 
 _LISTED = 3
 _TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"  # which are ours, and nothing to worry about
@@ -56,14 +57,17 @@ class Recorder:
             sightings = Sightings(values, self.roster.names)
             self.folds = Folds(model) if fold else None
             self.backward = Backward(self.roster, sightings)
-        self.uses = Uses(self.roster)
+        self.uses, self.kinds = Uses(self.roster), Kinds()
         self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds)
         functions = self.operations.mode
         self._gradients = Gradients(tape, sightings)
-        self.modules = ModuleCalls(tape, self.roster, sightings, functions, self._gradients, self.uses, self.folds, keep, follow)
+        self.modules = ModuleCalls(
+            tape, self.roster, sightings, functions, self._gradients, self.uses, self.kinds, self.folds, keep, follow
+        )  # fmt: skip
         self._steps = Steps(tape, self.roster, sightings, functions)
         self._stages = Stages(HookRuns(tape, self.roster, sightings, self.folds))
         self._taps = Taps(self.modules.enter, self.modules.leave, tape.here)
+        self.modules.alone = self._taps.alone
         self.blind = False  # to functions
         self._filter: Any = None
 
@@ -86,7 +90,7 @@ class Recorder:
             ranks = torch.distributed.get_world_size()
             if ranks > 1:
                 self.tape.remark(f"this is rank {torch.distributed.get_rank()} of {ranks}: what the others do is not seen")
-        self._stages.open(module for path, module in self.roster.modules.items() if not _inside(path, compiled))
+        self._stages.open(module for path, module in self.roster.hooked.items() if not _inside(path, compiled))
         self._steps.open()
         self._taps.open()
         if not compiled:
@@ -94,6 +98,10 @@ class Recorder:
 
     def close(self, error: BaseException | None = None) -> TraceRecord:
         """Stop, leave everything as it was, and let go of the model."""
+        return self.finish(error).record()
+
+    def finish(self, error: BaseException | None = None) -> Draft:
+        """The same, with the record still to be made."""
         self.operations.mode.close()
         if self._filter in warnings.filters:
             cast(list[Any], warnings.filters).remove(self._filter)
@@ -107,37 +115,39 @@ class Recorder:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
         with self.tape.aside():
             self.backward.settle(self._gradients.seen)
-        record = self.record("" if error is None else one_line(error))
-        return record if error is None else _explained(record, error)
+        draft = self._draft("" if error is None else one_line(error))
+        if error is not None:
+            draft.facts.update(_explained(error))
+        return draft
 
-    def record(self, error: str = "") -> TraceRecord:
+    def record(self) -> TraceRecord:
         """What has happened so far."""
+        return self._draft("").record()
+
+    def _draft(self, error: str) -> Draft:
         absent: tuple[Uncalled, ...] = ()
-        why: tuple[Reason, ...] = ()
+        told: list[reasons.Told] = []
         with self.tape.aside():
-            absent, why = tuple(uncalled(self, error)), tuple(reasons.of_parameters(self))
-        able = [module for module in self.roster.modules.values() if runs(module)]
-        return TraceRecord(
-            self.title,
-            len(able),
-            self.tape.events(),
-            absent,
-            why,
-            tuple(self.tape.remarks),
-            error,
-            self.measured,
-            self.tape.lost,
-            called=sum(self.modules.times[id(module)] > 0 for module in able),
-            alike=tuple(self.folds.alike.items()) if self.folds is not None else (),
-        )
+            absent = tuple(uncalled(self, error))
+            told = list(reasons.of_parameters(self))
+        able = [module for module in self.roster.modules.values() if self.kinds[type(module)].runs]
+        facts: dict[str, object] = {
+            "remarks": tuple(self.tape.remarks),
+            "error": error,
+            "measured": self.measured,
+            "cost": self.tape.lost,
+            "called": sum(id(module) in self.modules.times for module in able),
+            "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
+        }
+        return Draft(self.title, len(able), self.tape.calls, self.tape.origin, told, facts, absent)
 
 
-def _explained(record: TraceRecord, error: BaseException) -> TraceRecord:
-    """With the reason for the exception, as far as it is known; nothing of the exception is kept."""
+def _explained(error: BaseException) -> dict[str, object]:
+    """The reason for the exception, as far as it is known; nothing of the exception is kept."""
     found, _ = explain(error)
     if not found.family:
-        return record
-    return replace(record, explanation=found.sentence, fixes=tuple((fix.prose, fix.code) for fix in found.fixes))
+        return {}
+    return {"explanation": found.sentence, "fixes": tuple((fix.prose, fix.code) for fix in found.fixes)}
 
 
 def _listed(paths: list[str]) -> str:

@@ -11,16 +11,19 @@ from torch.nn import Module
 
 from modlab.inspection import stores
 
-_FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
+FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
+
+STAGES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 class Owned(NamedTuple):
-    """A parameter, the module that owns it first, and its dotted name."""
+    """A parameter, the module that owns it first, its dotted name, and the one that it has there."""
 
     path: str
     tensor: Tensor
     owner: Module
+    name: str
 
 
 class Roster:
@@ -31,21 +34,23 @@ class Roster:
         self.paths: dict[int, str] = {}
         self.parameters: list[Owned] = []
         self.names: dict[int, str] = {}  # of parameters and buffers
+        self.hooked: dict[str, Module] = {}  # modules with hooks of their own that run in a pass
         self._adopt("", model)
 
     def _adopt(self, start: str, module: Module) -> None:
         for path, one in _walk(start, module, self.paths):
             self.modules[path] = one
             self.paths[id(one)] = path
-            held = stores.contents(one)
-            for store in ("_parameters", "_buffers"):
-                for name, tensor in (held.get(store) or {}).items():
-                    if tensor is None or id(tensor) in self.names:
-                        continue
-                    full = f"{path}.{name}" if path else name
-                    self.names[id(tensor)] = full
-                    if store == "_parameters":
-                        self.parameters.append(Owned(full, tensor, one))
+            held, prefix = stores.contents(one), f"{path}." if path else ""
+            if any([held.get(store) for store in STAGES]):
+                self.hooked[path] = one
+            for name, tensor in (held.get("_parameters") or {}).items():
+                if tensor is not None and id(tensor) not in self.names:
+                    self.names[id(tensor)] = full = prefix + name
+                    self.parameters.append(Owned(full, tensor, one, name))
+            for name, tensor in (held.get("_buffers") or {}).items():
+                if tensor is not None and id(tensor) not in self.names:
+                    self.names[id(tensor)] = prefix + name
 
     def path_of(self, module: Module, above: str | None) -> str | None:
         """Its path; one that was registered since, in the module at `above` that is running, joins the others."""
@@ -59,11 +64,20 @@ class Roster:
 
     def compiled(self) -> list[str]:
         """The paths of modules that a compiler has taken over."""
-        return [path for path, module in self.modules.items() if is_compiled(module)]
+        wrappers = {cls for cls in self.classes() if _is_wrapper(cls)}
+        return [
+            path
+            for path, module in self.modules.items()
+            if type(module) in wrappers or stores.contents(module).get("_compiled_call_impl") is not None
+        ]
+
+    def classes(self) -> set[type]:
+        """The classes of its modules."""
+        return {type(module) for module in self.modules.values()}
 
     def distributed(self) -> bool:
         """Whether parts of it run in other processes too."""
-        return any(base.__name__ in _DISTRIBUTED for module in self.modules.values() for base in type(module).__mro__)
+        return any(base.__name__ in _DISTRIBUTED for cls in self.classes() for base in cls.__mro__)
 
 
 def _walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str, Module]]:
@@ -76,21 +90,24 @@ def _walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str
             continue
         seen.add(id(module))
         yield path, module
-        prefix = f"{path}." if path else ""
-        children = [(prefix + name, child) for name, child in stores.named_children(module) if child is not None]
-        stack.extend(reversed(children))
+        children = stores.contents(module).get("_modules")
+        if children:
+            prefix = f"{path}." if path else ""
+            stack.extend([(prefix + name, child) for name, child in children.items() if child is not None][::-1])
 
 
 def is_compiled(module: Module) -> bool:
     """Whether ``torch.compile`` runs it: as a wrapper around it, or in its place."""
-    cls = type(module)
-    wrapped = cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch._dynamo")
-    return wrapped or stores.contents(module).get("_compiled_call_impl") is not None
+    return _is_wrapper(type(module)) or stores.contents(module).get("_compiled_call_impl") is not None
+
+
+def _is_wrapper(cls: type) -> bool:
+    return cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch._dynamo")
 
 
 def is_fused(module: Module) -> bool:
     """Whether it may take a fast path that runs its parts as one: looking at the functions inside would prevent that."""
-    return issubclass(type(module), _FUSED)
+    return issubclass(type(module), FUSED)
 
 
 def is_opaque(module: Module) -> str:
@@ -100,12 +117,16 @@ def is_opaque(module: Module) -> str:
     return "compiled" if is_compiled(module) else ""
 
 
-def is_quiet(module: Module) -> bool:
+def opaque_kind(cls: type) -> str:
+    """The same as far as the class tells."""
+    return "scripted" if issubclass(cls, torch.jit.ScriptModule) else "compiled" if _is_wrapper(cls) else ""
+
+
+def is_torchs(cls: type) -> bool:
     """Whether the functions inside are torch's own way of doing what the module's name says: ``F.linear`` in a ``Linear``."""
-    return type(module).__module__.startswith(("torch.nn.", "torch.ao.nn.")) and not stores.contents(module).get("_modules")
+    return cls.__module__.startswith(("torch.nn.", "torch.ao.nn."))
 
 
-def runs(module: Module) -> bool:
+def can_run(cls: type) -> bool:
     """Whether it can be called: lists and dicts of modules have no ``forward`` of their own."""
-    cls = type(module)
-    return issubclass(cls, torch.jit.ScriptModule) or cls.forward is not Module.forward
+    return issubclass(cls, torch.jit.ScriptModule) or cls.forward is not Module.forward  # type: ignore[attr-defined]

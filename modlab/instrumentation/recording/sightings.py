@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 from weakref import ref
 
@@ -13,9 +12,9 @@ from torch import Tensor
 
 from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
+from modlab.instrumentation.recording.calls import Seen, Sight
 from modlab.instrumentation.values import Leaf, said
 from modlab.records.tensor import TensorStats
-from modlab.records.trace import Value
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 
@@ -33,7 +32,7 @@ def version_of(tensor: Tensor) -> int:
 
 def versions_of(given: Iterable[Leaf]) -> tuple[int, ...]:
     """The same of all tensors of a nest."""
-    return tuple(version_of(thing) for _, thing, _ in given if issubclass(type(thing), Tensor))
+    return tuple([version_of(thing) for _, thing, _ in given if issubclass(type(thing), Tensor)])
 
 
 class Sightings:
@@ -46,14 +45,14 @@ class Sightings:
 
     def __init__(self, measured: bool, owned: Mapping[int, str]) -> None:
         self.measured, self.owned = measured, owned
-        self._met: dict[int, tuple[ref[Tensor], int, Value]] = {}  # by id: the tensor, its version then, what was said
+        self._met: dict[int, tuple[ref[Tensor], int, Sight]] = {}  # by id: the tensor, its version then, what was said
         self._numbers: dict[int, int] = {}  # of parameters and buffers
         self._bases: dict[int, ref[Tensor]] = {}  # of views that were counted as new
         self._count = 0
 
-    def values(self, leaves: Iterable[Leaf]) -> tuple[Value, ...]:
+    def values(self, leaves: Iterable[Leaf]) -> tuple[Seen, ...]:
         """What is said of each leaf of a nest."""
-        return tuple(self._value(*leaf) for leaf in leaves)
+        return tuple([self._value(*leaf) for leaf in leaves])
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the tensor was met before."""
@@ -70,16 +69,15 @@ class Sightings:
                 return replace(known, shape=tuple(tensor.shape))
         return measure_tensor(tensor, histogram=False)
 
-    def new_bytes(self, outputs: Iterable[Any], inputs: tuple[Value, ...], values: tuple[Value, ...]) -> int:
+    def new_bytes(self, outputs: list[Leaf], inputs: tuple[Seen, ...], values: tuple[Seen, ...]) -> int:
         """The bytes of those output tensors that are neither an input nor a view of a tensor that was met before."""
-        before = {value.number for value in inputs}
+        before = [seen.sight.number for seen in inputs]
         total = 0
-        for thing, value in zip(outputs, values, strict=False):
-            if not issubclass(type(thing), Tensor) or value.number in before:
-                continue
-            before.add(value.number)
-            if self._is_new(thing):
-                total += _bytes(thing)
+        for (_, thing, _), (_, sight, _, version) in zip(outputs, values, strict=False):
+            if version is not None and sight.number not in before:
+                before.append(sight.number)
+                if self._is_new(thing):
+                    total += _bytes(thing)
         return total
 
     def _is_new(self, tensor: Tensor) -> bool:
@@ -93,40 +91,37 @@ class Sightings:
         self._bases[id(base)] = ref(base)
         return seen is None or seen() is not base
 
-    def _value(self, name: str, thing: Any, note: str) -> Value:
+    def _value(self, name: str, thing: Any, note: str) -> Seen:
         if not issubclass(type(thing), Tensor):
-            return Value(name, type(thing).__name__, text=said(thing), note=note)
-        owner = self.owned.get(id(thing))
-        return self._of_tensor(name, thing) if owner is None else self._of_owned(name, thing, owner)
+            return Seen(name, Sight(type(thing).__name__, text=said(thing), note=note))
+        key, version, requires_grad = id(thing), version_of(thing), thing.requires_grad
+        owner = self.owned.get(key)
+        if owner is not None:
+            return Seen(name, self._of_owned(thing, owner), requires_grad, version)
+        found = self._met.get(key)
+        if found is None or found[0]() is not thing:
+            self._count += 1
+            number = self._count
+        elif version == found[1] != -1:
+            return Seen(name, found[2], requires_grad, version)
+        else:
+            number = found[2].number
+        sight = self._describe(thing, number, self.measured)
+        self._met[key] = ref(thing), version, sight
+        return Seen(name, sight, requires_grad, version)
 
-    def _of_owned(self, name: str, tensor: Tensor, owner: str) -> Value:
+    def _of_owned(self, tensor: Tensor, owner: str) -> Sight:
         """A parameter or buffer: held elsewhere, so without a weak reference, which ``torch.utils.swap_tensors`` would refuse."""
         number = self._numbers.get(id(tensor))
         if number is None:
             self._count += 1
             number = self._numbers[id(tensor)] = self._count
         if torch.nn.parameter.is_lazy(tensor):
-            return Value(name, type(tensor).__name__, None, _word(tensor.dtype), _word(tensor.device), note=f"is {owner}, lazy")
+            return Sight(type(tensor).__name__, None, tensor.dtype, tensor.device, note=f"is {owner}, lazy")
         small = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() <= OWNED
-        return self._describe(name, tensor, number, self.measured and small, f"is {owner}")
+        return self._describe(tensor, number, self.measured and small, f"is {owner}")
 
-    def _of_tensor(self, name: str, tensor: Tensor) -> Value:
-        found, version = self._met.get(id(tensor)), version_of(tensor)
-        if found is None or found[0]() is not tensor:
-            self._count += 1
-            number = self._count
-        elif version == found[1] != -1:
-            known = found[2]
-            if known.name == name and known.requires_grad == tensor.requires_grad:
-                return known
-            return _renamed(known, name, tensor.requires_grad)
-        else:
-            number = found[2].number
-        value = self._describe(name, tensor, number, self.measured)
-        self._met[id(tensor)] = ref(tensor), version, value
-        return value
-
-    def _describe(self, name: str, tensor: Tensor, number: int, measured: bool, note: str = "") -> Value:
+    def _describe(self, tensor: Tensor, number: int, measured: bool, note: str = "") -> Sight:
         stats = numbers = None
         if measured:
             stats = self._measured(tensor)
@@ -137,21 +132,7 @@ class Sightings:
         cls = type(tensor)
         plain = cls in PLAIN and tensor.layout is torch.strided and not tensor.is_nested
         shape = stats.shape if stats is not None else tuple(tensor.shape) if plain else sizes_of(tensor)[0]
-        return Value(
-            name, cls.__name__, shape, _word(tensor.dtype), _word(tensor.device), tensor.requires_grad, number, stats, numbers, note=note
-        )  # fmt: skip
-
-
-@lru_cache(maxsize=64)
-def _word(thing: torch.dtype | torch.device) -> str:
-    return str(thing).removeprefix("torch.")
-
-
-def _renamed(value: Value, name: str, requires_grad: bool) -> Value:
-    """The same tensor in another place; ``dataclasses.replace`` takes several times as long, and this is asked thousands of times."""
-    return Value(
-        name, value.kind, value.shape, value.dtype, value.device, requires_grad, value.number, value.stats, value.numbers, "", value.note
-    )  # fmt: skip
+        return Sight(cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note)
 
 
 def _same_numbers(view: Tensor, base: Tensor) -> bool:

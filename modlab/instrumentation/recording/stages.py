@@ -80,9 +80,10 @@ class Stages:
             self._wrap(name, everywhere.get(name) or {}, everywhere=True)
         for module in modules:
             held = stores.contents(module)
-            if stores.own_values(held)[0]:
-                for name in KINDS:
-                    self._wrap(name, held.get(name) or {})
+            for name in KINDS:
+                store = held.get(name)
+                if store:
+                    self._wrap(name, store)
 
     def _wrap(self, name: str, store: dict[int, Any], everywhere: bool = False) -> None:
         for key, hook in list(store.items()):

@@ -10,12 +10,12 @@ from torch.utils.hooks import RemovableHandle
 
 from modlab import format
 from modlab.instrumentation.recording import callers
+from modlab.instrumentation.recording.calls import Seen
 from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.keeping import comparable, copied, distance
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.recording.tape import Tape
-from modlab.records.trace import Value
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
@@ -62,15 +62,15 @@ class Steps:
             call.outputs = tuple(value for value in moved if value is not None)
             call.marks.append(f"moves {len(call.outputs):,} of {format.plural(len(moved), 'parameter')}")
 
-    def _moved(self, path: str, tensor: Tensor, version: int, copy: Tensor | None) -> Value | None:
+    def _moved(self, path: str, tensor: Tensor, version: int, copy: Tensor | None) -> Seen | None:
         if version_of(tensor) == version:
             return None
         note = "moved"
         if copy is not None and copy.shape == tensor.shape:
             far = distance(copy, tensor)
             note = f"moved by up to {format.number(far)}" if far else "written, and the same as before"
-        (value,) = self._sightings.values([(path, tensor, "")])
-        return Value(path, value.kind, value.shape, value.dtype, value.device, value.requires_grad, value.number, note=note)
+        (seen,) = self._sightings.values([(path, tensor, "")])
+        return seen._replace(sight=seen.sight._replace(stats=None, numbers=None, note=note))
 
 
 def _copy(tensor: Tensor) -> Tensor | None:

@@ -12,7 +12,6 @@ import torch
 from modlab import format
 from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
 from modlab.instrumentation.recording.calls import Call
-from modlab.records.trace import Event
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE = 300
@@ -28,6 +27,8 @@ class Tape:
         remarks: what could not be seen, and why.
         failed: modlab itself was at fault; nothing is recorded any more, and the model runs on.
         grad: whether autograd was on when the trace began.
+        lost: seconds that modlab itself has taken.
+        origin: when it began.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class Tape:
         self.failed = False
         self.grad = torch.is_grad_enabled()
         self.lost = 0.0
-        self._origin = perf_counter()
+        self.origin = perf_counter()
         self._thread = get_ident()
 
     def here(self) -> bool:
@@ -60,10 +61,11 @@ class Tape:
 
     def begin(self, kind: str, path: str | None, name: str, now: float, parent: Call | None = None) -> Call:
         """Open an event, inside `parent` or else the innermost open one."""
-        call = Call(len(self.calls), kind, path, name, parent or self.top)
+        calls, stack = self.calls, self.stack
+        call = Call(len(calls), kind, path, name, parent or (stack[-1] if stack else None))
         call.grad, call.started = torch.is_grad_enabled(), now
-        self.calls.append(call)
-        self.stack.append(call)
+        calls.append(call)
+        stack.append(call)
         return call
 
     def end(self, call: Call, now: float, error: BaseException | None = None) -> None:
@@ -83,12 +85,10 @@ class Tape:
         if self.calls[-1] is call:
             self.calls.pop()
 
-    def events(self) -> tuple[Event, ...]:
-        """The records of all events."""
-        return tuple(call.freeze(self._origin) for call in self.calls)
-
     def innermost(self, kind: str, module: int = 0) -> Call | None:
         """The innermost open event of a kind, of one module."""
+        if self.stack and self.stack[-1].module == module and self.stack[-1].kind == kind:  # nearly always
+            return self.stack[-1]
         return next((call for call in reversed(self.stack) if call.kind == kind and call.module == module), None)
 
     def remark(self, text: str) -> None:
@@ -123,6 +123,9 @@ class Aside:
         if self._modes is not None:
             self._modes.__exit__(None, None, None)
         self._off.__exit__(None, None, None)
+        if error is None:
+            self._tape.lost += perf_counter() - self._begun
+            return False
         if isinstance(error, Exception):
             self._tape.fail(error)
         self._tape.lost += perf_counter() - self._begun

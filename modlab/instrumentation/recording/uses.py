@@ -25,30 +25,36 @@ class Uses:
     """
 
     def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+        self._names = roster.names
         self._grad: dict[int, bool] = {}
         self.taken: dict[int, int] = {}
         self.frozen: dict[int, int] = {}
 
     def by_module(self, call: Call, module: Module, given: Iterable[Leaf]) -> None:
         """A module is called with these leaves; one of torch's layers takes its own parameters as well."""
+        names = self._names
         for _, thing, _ in given:
-            self._note(thing, call)
+            if id(thing) in names:
+                self._note(thing, call)
         if call.quiet:
             for tensor in (stores.contents(module).get("_parameters") or {}).values():
-                self._note(tensor, call)
+                if id(tensor) in names:
+                    self._note(tensor, call)
 
     def by_function(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A function is called with these arguments."""
-        for argument in (*args, *kwargs.values()):
-            self._note(argument, call)
-            if type(argument) in (list, tuple):
+        names = self._names
+        for argument in (*args, *kwargs.values()) if kwargs else args:
+            if id(argument) in names:
+                self._note(argument, call)
+            elif type(argument) in (list, tuple):
                 for member in argument[:_FAR]:
-                    self._note(member, call)
+                    if id(member) in names:
+                        self._note(member, call)
 
     def _note(self, thing: Any, call: Call) -> None:
         key = id(thing)
-        if key not in self._roster.names or not issubclass(type(thing), Tensor):
+        if not issubclass(type(thing), Tensor):
             return
         if key not in self.taken or (call.grad and not self._grad[key]):
             self.taken[key], self._grad[key] = call.index, call.grad

@@ -1,0 +1,144 @@
+"""Who is watched: the modules of a model and its parameters, by identity, without keeping them alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import ReferenceType, ref
+
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.inspection import marks, stores
+from modlab.instrumentation.recording.roster import is_opaque
+from modlab.instrumentation.watching.history import History
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One module.
+
+    Attributes:
+        activation, gradient: the numbers of its series, -1 until they are needed.
+        called: how often it was called in samples; `order`: the how-manieth module it was.
+        sizes: the last dimensions of its input and output, at its last call.
+    """
+
+    path: str
+    module: ReferenceType[Module]
+    category: str
+    activation: int = -1
+    gradient: int = -1
+    called: int = 0
+    order: int = 0
+    sizes: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True, eq=False)
+class Weight:
+    """One parameter, where it was met first.
+
+    Attributes:
+        graded, moved: whether a sample has seen a gradient other than zero, or a change.
+        felt: in how many samples it had a gradient at all.
+        stuck: the share of its elements with a gradient that do not move, lately; None if that was not seen.
+        always_stuck: whether nearly all of them never did.
+        rows: of the parameter, its gradient and its updates.
+    """
+
+    path: str
+    owner: ReferenceType[Module]
+    name: str
+    rows: tuple[int, int, int]
+    trainable: bool = True
+    graded: bool = False
+    moved: bool = False
+    felt: int = 0
+    owned: bool = True
+    stuck: float | None = None
+    always_stuck: bool = True
+    dtype: str = ""
+
+    def tensor(self) -> Tensor | None:
+        """The parameter that stands in this place now."""
+        owner = self.owner()
+        held: Any = None if owner is None else (stores.contents(owner).get("_parameters") or {}).get(self.name)
+        return held if isinstance(held, Tensor) else None
+
+
+class Cast:
+    """All modules and parameters of a model."""
+
+    def __init__(self, root: Module) -> None:
+        self.members: dict[int, Member] = {}
+        self._orders = 0
+        self.weights: list[Weight] = []
+        found = [*_named(root)]
+        for path, module in found:
+            self.members[id(module)] = Member(path, ref(module), marks.category(type(module)))
+        self.places: dict[int, Weight] = {}
+        self.history = History.of(2 * len(found) + 3 * sum(len(stores.contents(module).get("_parameters") or ()) for _, module in found))
+        for path, module in found:
+            self._add_weights(path, module)
+        self.opaque = tuple(path for path, module in found if is_opaque(module))
+
+    @property
+    def deep(self) -> list[str]:
+        """The modules with parameters of their own, in the order of their first calls."""
+        owners = {weight.owner() for weight in self.weights}
+        found = [member for member in self.members.values() if member.called and member.module() in owners]
+        return [member.path for member in sorted(found, key=lambda member: member.order)]
+
+    def calls(self, member: Member) -> None:
+        """Count a call."""
+        if not member.called:
+            self._orders += 1
+            member.order = self._orders
+        member.called += 1
+
+    def _add_weights(self, path: str, module: Module) -> None:
+        for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
+            if isinstance(tensor, Tensor) and id(tensor) not in self.places:
+                full = f"{path}.{name}" if path else name
+                category = self.members[id(module)].category
+                rows = tuple(self.history.row(full, role, category) for role in (PARAMETER, PARAMETER_GRADIENT, UPDATE))
+                weight = Weight(full, ref(module), name, rows, tensor.requires_grad, dtype=str(tensor.dtype)[6:])  # type: ignore[arg-type]
+                self.places[id(tensor)] = weight
+                self.weights.append(weight)
+
+    def activation(self, member: Member) -> int:
+        """The series of a module's output."""
+        if member.activation < 0:
+            member.activation = self.history.row(member.path, ACTIVATION, member.category)
+        return member.activation
+
+    def gradient(self, member: Member) -> int:
+        """The series of that output's gradient."""
+        if member.gradient < 0:
+            member.gradient = self.history.row(member.path, GRADIENT, member.category)
+        return member.gradient
+
+    def own(self, optimizers: list[Any]) -> None:
+        """Note which parameters any of the optimizers holds."""
+        held = {id(tensor) for optimizer in optimizers for group in optimizer.param_groups for tensor in group["params"]}
+        for weight in self.weights:
+            tensor = weight.tensor()
+            weight.owned = tensor is not None and id(tensor) in held
+            weight.trainable = tensor is not None and tensor.requires_grad
+
+
+def _named(root: Module) -> Iterator[tuple[str, Module]]:
+    """All modules by their first path, read from the stores."""
+    seen = {id(root)}
+    todo: list[tuple[str, Module]] = [("", root)]
+    while todo:
+        path, module = todo.pop()
+        yield path, module
+        below = []
+        for name, child in (stores.contents(module).get("_modules") or {}).items():
+            if isinstance(child, Module) and id(child) not in seen:
+                seen.add(id(child))
+                below.append((f"{path}.{name}" if path else name, child))
+        todo.extend(reversed(below))

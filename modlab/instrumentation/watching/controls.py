@@ -1,0 +1,51 @@
+"""What the page asks of a running loop: flags alone, set in another thread and read between two steps."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Controls:
+    """Pause, one step, stop and the budget.
+
+    Attributes:
+        attention: whether anything is asked for: the one thing that is looked at in every step.
+    """
+
+    def __init__(self) -> None:
+        self.attention = False
+        self.paused = self.stop = False
+        self.budget: float | None = None
+        self._go = threading.Event()
+
+    def pause(self) -> None:
+        """Wait after the next step."""
+        self._go.clear()
+        self.paused = self.attention = True
+
+    def resume(self) -> None:
+        """Go on."""
+        self.paused = False
+        self._go.set()
+
+    def advance(self) -> None:
+        """Make one step, and wait again."""
+        self.paused = self.attention = True
+        self._go.set()
+
+    def end(self) -> None:
+        """End the watch after the next step."""
+        self.stop = self.attention = True
+        self._go.set()
+
+    def allow(self, budget: float) -> None:
+        """Take another share of the loop's time."""
+        self.budget = budget
+        self.attention = True
+
+    def wait(self) -> None:
+        """Return when the next step may be made. An interrupt of the kernel ends the waiting."""
+        while self.paused and not self.stop and not self._go.wait(0.1):
+            pass
+        self._go.clear()
+        self.attention = self.paused

@@ -1,0 +1,208 @@
+"""Whether a step went wrong: NaN and infinities are looked for where every gradient passes, for some microseconds a step.
+
+That is the gradient of the outputs, and the gradients of one or two small parameters of the layers that are called first. One more
+parameter is looked at in turn, so that what goes wrong in one place alone is found in the end, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from modlab.compat import dispatch_modes, without_modes, without_torch_function
+from modlab.inspection.entries import PLAIN
+from modlab.instrumentation.watching.roottap import Pass
+
+EARLY = 2
+"""Parameters of the first layers that are looked at in every step."""
+
+SMALL = 1 << 16
+"""Elements up to which a parameter is looked at in turn."""
+
+WAITING = 64
+"""Answers of an accelerator that are waited for at the same time; with more the oldest is read at once."""
+
+
+class Finding(NamedTuple):
+    """Something that is not finite.
+
+    Attributes:
+        step: in which it was seen.
+        path: of the parameter whose gradient it is; "" for the gradient of the model's outputs.
+        kind: "nan", or "inf" if there are infinities alone.
+    """
+
+    step: int
+    path: str
+    kind: str
+
+
+class Check:
+    """Looks at the gradients of each step.
+
+    On the CPU, and with `hold`, the answer comes at once. Else nothing waits for an accelerator: the answer is computed
+    there, copied when it is ready, and given by `ready` some steps later.
+
+    Args:
+        parameters: of the model, with their names, those of the layers that are called first before others.
+        hold: wait for the accelerator in each step.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, Tensor]], *, hold: bool = False) -> None:
+        given = [(path, tensor) for path, tensor in parameters if is_plain(tensor)]
+        self._early = _early(given)
+        chosen = {path for path, _ in self._early}
+        self._others = [(path, tensor) for path, tensor in given if path not in chosen and tensor.numel() <= SMALL]
+        self._turn = 0
+        self._hold = hold
+        self._waiting: list[_Late] = []
+
+    def look(self, step: int, passes: Sequence[Pass] = (), *, parameters: bool = True) -> Finding | None:
+        """Look at this step's gradients, as far as they are there.
+
+        Args:
+            step: its number, for the answer.
+            passes: of the root; of each the gradients of the outputs are looked at once.
+            parameters: look at those of parameters too.
+        """
+        modes = without_modes() if dispatch_modes() else nullcontext()
+        with without_torch_function(), modes:
+            late: list[tuple[str, Tensor]] = []
+            for path, gradient in self._gradients(passes, parameters):
+                if not gradient.is_cpu and not self._hold:
+                    late.append((path, gradient))
+                    continue
+                kind = kind_of(gradient)
+                if kind:
+                    return Finding(step, path, kind)
+            if late:
+                self._send(step, late)
+        return None
+
+    def _gradients(self, passes: Sequence[Pass], parameters: bool) -> Iterable[tuple[str, Tensor]]:
+        for one in passes:
+            if not one.looked:
+                one.looked = True
+                for gradient in one.gradients.values():
+                    if is_plain(gradient):
+                        yield "", gradient
+        if not parameters:
+            return
+        for path, tensor in self._early:
+            gradient_or_none = tensor.grad
+            if gradient_or_none is not None and is_plain(gradient_or_none):
+                yield path, gradient_or_none
+        if self._others:
+            self._turn = (self._turn + 1) % len(self._others)
+            path, tensor = self._others[self._turn]
+            gradient_or_none = tensor.grad
+            if gradient_or_none is not None and is_plain(gradient_or_none):
+                yield path, gradient_or_none
+
+    def _send(self, step: int, gradients: list[tuple[str, Tensor]]) -> None:
+        """Have the largest size of each computed where it lies; NaN and infinity stay what they are."""
+        while len(self._waiting) >= WAITING:
+            self._waiting[0].wait()
+            if self._waiting[0].bad():
+                return  # it is told at the next question
+            self._waiting.pop(0)
+        by_device: dict[torch.device, list[tuple[str, Tensor]]] = {}
+        for path, gradient in gradients:
+            by_device.setdefault(gradient.device, []).append((path, gradient))
+        for found in by_device.values():
+            self._waiting.append(_Late(step, found))
+
+    def ready(self) -> Finding | None:
+        """What an accelerator has found meanwhile; the first of it."""
+        while self._waiting and self._waiting[0].done():
+            finding = self._waiting.pop(0).finding()
+            if finding is not None:
+                return finding
+        return None
+
+    def settle(self) -> Finding | None:
+        """The same, and wait for what has been asked."""
+        for one in self._waiting:
+            one.wait()
+        return self.ready()
+
+    def forget(self) -> None:
+        """Give up what has been asked."""
+        self._waiting = []
+
+
+class _Late:
+    """An answer that is computed on an accelerator and copied from there without anybody waiting."""
+
+    def __init__(self, step: int, gradients: list[tuple[str, Tensor]]) -> None:
+        self.step, self._paths = step, [path for path, _ in gradients]
+        sizes = torch.stack([torch.linalg.vector_norm(gradient.flatten(), math.inf).float() for _, gradient in gradients])
+        backend: Any = getattr(torch, sizes.device.type, None)
+        if sizes.is_cuda and backend is not None:
+            self._answer = torch.empty(sizes.shape, dtype=sizes.dtype, pin_memory=True)
+            self._answer.copy_(sizes, non_blocking=True)
+            self._event: Any = backend.Event()
+            self._event.record(backend.current_stream(sizes.device))
+        else:
+            self._answer, self._event = sizes.cpu(), None
+
+    def done(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+    def bad(self) -> bool:
+        return self.finding() is not None
+
+    def finding(self) -> Finding | None:
+        for path, size in zip(self._paths, self._answer.tolist(), strict=True):
+            if not math.isfinite(size):
+                return Finding(self.step, path, "nan" if math.isnan(size) else "inf")
+        return None
+
+
+def kind_of(tensor: Tensor) -> str:
+    """Whether a plain tensor holds NaN ("nan"), infinities alone ("inf"), or finite numbers ("").
+
+    The sum alone is taken nearly always; it may overflow where no number did, so that its answer is made sure of.
+    """
+    half = tensor.dtype is torch.float16
+    total = (tensor.sum(dtype=torch.float32) if half else tensor.sum()).item()
+    if _finite(total) or bool(torch.isfinite(tensor).all()):
+        return ""
+    return "nan" if bool(torch.isnan(tensor).any()) else "inf"
+
+
+def _finite(number: complex) -> bool:
+    return math.isfinite(number.real) and math.isfinite(number.imag)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has numbers that a sum can be asked of."""
+    if type(tensor) not in PLAIN or tensor.is_meta or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _early(given: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
+    """The smallest parameter of each of the first modules: a bias rather than a weight."""
+    owners: dict[str, tuple[str, Tensor]] = {}
+    for path, tensor in given:
+        if not tensor.requires_grad:
+            continue
+        owner = path.rpartition(".")[0]
+        known = owners.get(owner)
+        if known is None:
+            if len(owners) == EARLY:
+                break
+            owners[owner] = path, tensor
+        elif tensor.numel() < known[1].numel():
+            owners[owner] = path, tensor
+    return list(owners.values())

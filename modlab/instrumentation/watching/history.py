@@ -1,0 +1,182 @@
+"""The statistics of all series over time, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from modlab.instrumentation.watching.slots import Slots
+from modlab.records.slots import COLUMNS, combined
+from modlab.records.watch import BINS, Floats, HistoryRecord, Series
+
+SLOTS = 256
+"""Of the statistics, on any run."""
+
+BIN_SLOTS = 64
+"""Of the histograms."""
+
+ROOM = 48 << 20
+"""Bytes of both together; with very many series, there are fewer slots."""
+
+LEAST, LEAST_BINS = 16, 4
+
+HEADROOM = 2
+"""Half octaves above the first values that are kept for greater ones."""
+
+MOST = 20_000
+"""Series that are kept; of a larger model the first ones."""
+
+_HALF = BINS // 2
+_SERIES = 32  # columns that are made room for at once
+_UNSEEN = np.float32(np.nan)
+
+
+class History:
+    """One array of statistics, slots × columns × series, and one of histograms.
+
+    Memory that was never written is never touched, so a short run takes little.
+    """
+
+    def __init__(self, slots: int = SLOTS, bin_slots: int = BIN_SLOTS) -> None:
+        self.series: list[Series] = []
+        self._rows: dict[tuple[str, str], int] = {}
+        self.slots, self.bin_slots = Slots(slots, self._halve), Slots(bin_slots, self._halve_bins)
+        self._data = np.zeros((0, len(COLUMNS), 0), np.float32)
+        self._bins = np.zeros((0, 0, BINS), np.float32)
+        self._top = np.zeros(0, np.int16)
+        self._known = np.zeros(0, bool)
+
+    @classmethod
+    def of(cls, series: int) -> History:
+        """A history for about so many series, within `ROOM`."""
+        each = ROOM // max(1, min(series, MOST)) // 2
+        slots, bins = each // (4 * len(COLUMNS)) // 2 * 2, each // (4 * BINS) // 2 * 2
+        return cls(min(SLOTS, max(LEAST, slots)), min(BIN_SLOTS, max(LEAST_BINS, bins)))
+
+    def row(self, path: str, role: str, category: str = "own", note: str = "") -> int:
+        """The number of a series, which is made at first sight; -1 if there are too many."""
+        found = self._rows.get((path, role))
+        if found is None:
+            if len(self.series) >= MOST:
+                return -1
+            found = self._rows[path, role] = len(self.series)
+            self.series.append(Series(path, role, category=category, note=note))
+            self._make_room()
+        return found
+
+    def describe(self, row: int, count: int, shape: tuple[int, ...], note: str = "") -> None:
+        """Say what the tensor of a series looks like now."""
+        one = self.series[row]
+        if one.count == count and one.shape == shape and (not note or one.note == note):
+            return
+        if one.count and len(one.shape) == len(shape):
+            shape = tuple(new if new == old else -1 for new, old in zip(shape, one.shape, strict=True))
+        self.series[row] = replace(one, count=count, shape=shape, note=note or one.note)
+
+    def add(self, step: int, rows: npt.NDArray[np.intp], columns: Floats) -> None:
+        """Take in the readings of a sample.
+
+        Args:
+            step: at which it was taken.
+            rows: shape ``(n,)``, numbers of series; one may occur several times.
+            columns: shape ``(len(COLUMNS), n)``.
+        """
+        fresh = self.slots.place(step)
+        at = len(self.slots) - 1
+        self._make_room()
+        slot = self._data[at]
+        if fresh:
+            slot[1:] = _UNSEEN
+            slot[0] = 0
+        for some in _rounds(rows):
+            there = rows[some]
+            slot[:, there] = combined(slot[:, there], columns[:, some])
+
+    def tops(self, rows: npt.NDArray[np.intp], highest: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
+        """Where the last bins of some series begin, raised so that the half octaves `highest` of the greatest magnitudes fit."""
+        wanted = highest.astype(np.int16)
+        new = ~self._known[rows]
+        if new.any():
+            self._top[rows[new]] = wanted[new] + HEADROOM
+            self._known[rows] = True
+        for i in np.flatnonzero(wanted > self._top[rows]):
+            row = int(rows[i])
+            self._raise(row, max(0, int(wanted[i]) + 1 - int(self._top[row])))
+        return self._top[rows]
+
+    def add_bins(self, step: int, rows: npt.NDArray[np.intp], shares: Floats) -> None:
+        """Take in histograms: `shares` has shape ``(n, BINS)`` and sums to 1 in each row."""
+        fresh = self.bin_slots.place(step)
+        at = len(self.bin_slots) - 1
+        self._make_room()
+        slot = self._bins[at]
+        if fresh:
+            slot[:] = 0
+        np.add.at(slot, rows, shares)
+
+    def record(self) -> HistoryRecord:
+        """What there is now; the arrays are copies."""
+        rows, used, bins = len(self.series), len(self.slots), len(self.bin_slots)
+        columns = {name: self._data[:used, i, :rows].copy() for i, name in enumerate(COLUMNS)}
+        first, last = self.slots.bounds()
+        bins_first, bins_last = self.bin_slots.bounds()
+        return HistoryRecord(
+            tuple(self.series), first, last, columns, bins_first, bins_last, _bytes(self._bins[:bins, :rows]), self._top[:rows].copy()
+        )
+
+    def _make_room(self) -> None:
+        """Grow the arrays to the series and slots in use."""
+        series = max(_SERIES, 1 << (len(self.series) - 1).bit_length()) if self.series else 0
+        slots = min(self.slots.most, 1 << max(4, len(self.slots) - 1).bit_length())
+        bins = min(self.bin_slots.most, 1 << max(4, len(self.bin_slots) - 1).bit_length())
+        if self._data.shape[0] < slots or self._data.shape[2] < series:
+            series = max(series, self._data.shape[2])
+            grown = np.full((max(slots, self._data.shape[0]), len(COLUMNS), series), _UNSEEN, np.float32)
+            grown[:, 0] = 0
+            grown[: self._data.shape[0], :, : self._data.shape[2]] = self._data
+            self._data = grown
+        if self._bins.shape[0] < bins or self._bins.shape[1] < series:
+            grown = np.zeros((max(bins, self._bins.shape[0]), max(series, self._bins.shape[1]), BINS), np.float32)
+            grown[: self._bins.shape[0], : self._bins.shape[1]] = self._bins
+            self._bins = grown
+            more = grown.shape[1] - len(self._top)
+            self._top, self._known = np.pad(self._top, (0, more)), np.pad(self._known, (0, more))
+
+    def _halve(self) -> None:
+        used = len(self.slots)
+        self._data[: used // 2] = combined(self._data[0:used:2], self._data[1:used:2])
+
+    def _halve_bins(self) -> None:
+        used = len(self.bin_slots)
+        self._bins[: used // 2] = self._bins[0:used:2] + self._bins[1:used:2]
+
+    def _raise(self, row: int, by: int) -> None:
+        """Move the bins of a series so that they reach further out; what is smallest joins the middle one."""
+        self._top[row] += by
+        bins = self._bins[:, row]
+        old = bins.copy()
+        by = min(by, _HALF)
+        bins[:] = 0
+        bins[:, by:_HALF] = old[:, : _HALF - by]
+        bins[:, _HALF + 1 : BINS - by] = old[:, _HALF + 1 + by :]
+        bins[:, _HALF] = old[:, _HALF - by : _HALF + 1 + by].sum(axis=1)
+
+
+def _rounds(rows: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+    """Places such that no series occurs twice in one round; nearly always one round of all."""
+    seen, counts = np.unique(rows, return_counts=True)
+    if len(seen) == len(rows):
+        return [np.arange(len(rows))]
+    order = np.argsort(rows, kind="stable")
+    turn = np.concatenate([np.arange(count) for count in counts])
+    return [order[turn == k] for k in range(int(counts.max()))]
+
+
+def _bytes(bins: Floats) -> npt.NDArray[np.uint8]:
+    """Shares of 255; whatever holds anything is seen."""
+    totals = bins.sum(axis=2, keepdims=True)
+    shares = np.divide(bins, totals, out=np.zeros_like(bins), where=totals > 0)
+    made: npt.NDArray[np.uint8] = np.ceil(shares * 255).clip(0, 255).astype(np.uint8)
+    return made

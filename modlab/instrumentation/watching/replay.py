@@ -1,0 +1,405 @@
+"""The birthplace of a NaN: the last training pass is run again under a trace, with what the root tap kept of it, and put back.
+
+It runs in the optimizer's pre-hook, where the weights are still those that the pass was run with. The model's own hooks run once
+more as well; what they write outside of the model stays written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab import format
+from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
+from modlab.inspection import stores
+from modlab.inspection.contrast import equal_bits
+from modlab.instrumentation.comparison.copies import Copies
+from modlab.instrumentation.comparison.modes import as_written, quiet
+from modlab.instrumentation.randomness import states
+from modlab.instrumentation.recording.recorder import Recorder
+from modlab.instrumentation.recording.roster import Roster
+from modlab.instrumentation.recording.sightings import version_of, versions_of
+from modlab.instrumentation.recording.tape import one_line
+from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.values import leaves
+from modlab.instrumentation.watching.finiteness import is_plain, kind_of
+from modlab.instrumentation.watching.origins import Origin, Origins, explain, word_of
+from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, unseen
+from modlab.instrumentation.watching.slopes import Slopes, Turn
+from modlab.records.structure import ROOT
+from modlab.records.trace import Event, TraceRecord
+
+_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+_SCALED = "a GradScaler skips such a step and lowers its scale: look at it only if it goes on"
+_LOSS = "look at the loss: the log of a probability that is 0, the mean of nothing, a target that is NaN"
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """Where the numbers of a step ceased to be finite.
+
+    Attributes:
+        path: of the module at fault; of a parameter or input, its name; "" where the model as a whole is meant, or nothing was found.
+        where: "forward", "backward", "the loss", "the batch", "the weights", or "" if it was not found.
+        text: a sentence, with the evidence, or with the reason why it was not found; `fix` is advice.
+        trace: the pass that was run again; None if none was.
+        exact: the pass was the same one, as far as can be told; else `remark` says why not.
+        kind: "nan" or "inf", or "".
+        name: what is called there ("torch.log", "Linear", "SqrtBackward0"); `event` is its number in the trace, or -1.
+    """
+
+    path: str
+    where: str
+    text: str
+    trace: TraceRecord | None = None
+    exact: bool = True
+    kind: str = ""
+    name: str = ""
+    event: int = -1
+    fix: str = ""
+    remark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.remark})" if self.remark else self.text
+
+
+def birthplace(model: Module, memory: RootTap) -> Birth:
+    """Run the training passes since the last step again until one gives what is not finite, and tell where that begins.
+
+    Everything is put back bit for bit: weights, buffers, the very tensors in ``.grad``, random generators, flags, versions.
+    Nothing is raised: what goes wrong is in the text.
+
+    Args:
+        model: the root of `memory`; its weights are those that the passes were run with.
+        memory: what was kept of them; kept as it is.
+    """
+    try:
+        with unseen(), quiet(True), torch.inference_mode(False), torch.enable_grad(), torch.autograd.set_detect_anomaly(False):
+            return _Search(model, memory).birth()
+    except Exception as error:  # noqa: BLE001 - the training goes on
+        return Birth("", "", f"the step could not be run again: {one_line(error)}", exact=False)
+
+
+class _Search:
+    """One look for a birthplace."""
+
+    def __init__(self, model: Module, memory: RootTap) -> None:
+        self._memory = memory
+        self._model, self._prefix, self._parallel = _unwrapped(model)
+        self._wrapped = model is not self._model
+        self._roster = Roster(self._model)
+        self._own = frozenset(id(tensor) for one in stores.modules(self._model) for _, tensor in stores.named_tensors(one))
+        self._compiled = memory.compiled or bool(self._roster.compiled())
+        self._doubts: list[str] = []
+        self._other = False  # the pass that was run is another one than the pass that was wanted
+
+    def birth(self) -> Birth:
+        weights = self._weights()
+        if weights is not None:
+            return weights
+        refusal = self._refusal()
+        if refusal:
+            return Birth("", "", f"the step was not run again: {refusal}", exact=False)
+        passes = [one for one in self._memory.passes if one.finished]
+        if not passes:
+            return Birth("", "", "the step was not run again: no training pass of the model was seen in it", exact=False)
+        found = self._among(passes)
+        return self._placed(found)
+
+    def _placed(self, found: Birth) -> Birth:
+        """With what there is to be doubted."""
+        doubts = list(dict.fromkeys(self._doubts))
+        remark = f"replay may differ: {'; '.join(doubts)}" if doubts else ""
+        path = f"{self._prefix}{found.path}".removesuffix(".") if found.where in ("forward", "backward", "the weights") else found.path
+        return replace(found, path=path, exact=not doubts, remark=remark)
+
+    def _weights(self) -> Birth | None:
+        """A parameter that was not finite before."""
+        with _aside():
+            for one in self._roster.parameters:
+                if is_plain(one.tensor) and (kind := kind_of(one.tensor.detach())):
+                    bad = _amount(one.tensor.detach(), kind)
+                    text = f"the weights: {self._prefix}{one.path} holds {bad} before the step, so an earlier step spoilt it"
+                    return Birth(self._prefix + one.path, "the weights", text, kind=kind, name=one.path)
+        return None
+
+    def _refusal(self) -> str:
+        if self._roster.distributed():
+            return "other processes hold parts of the model, and would have to take part"
+        several = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+        if several and any(type(one).__name__ == "SyncBatchNorm" for one in self._roster.modules.values()):
+            return "SyncBatchNorm asks the other processes, which would have to take part"
+        return ""
+
+    def _among(self, passes: Sequence[Pass]) -> Birth:
+        put_back, restoration = states(), Restoration()
+        with _aside():
+            spoilt = self._spoilt()
+        last: TraceRecord | None = None
+        doubts: list[str] = []
+        try:
+            with _aside():
+                restoration.add(self._model)
+            for one in passes:
+                self._doubts = []
+                found = self._again(one)
+                if found.where:
+                    return found
+                doubts += self._doubts
+                last = found.trace
+                if one is not passes[-1]:
+                    restoration.renew()
+        finally:
+            try:
+                with _aside():
+                    restoration.restore()
+            finally:
+                put_back()
+        if self._memory.dropped:
+            doubts.append(f"{format.plural(self._memory.dropped, 'pass', 'passes')} of this step were not kept")
+        self._doubts = doubts
+        if spoilt is not None and not doubts and last is not None and not last.error:
+            return self._elsewhere(spoilt, len(passes), last)
+        self._doubts = doubts or ["the run is not deterministic, or something outside of the model changed"]
+        text = "run again, the step gives finite numbers alone" if last is None or not last.error else f"run again, it raises {last.error}"
+        return Birth("", "", text, last, exact=False)
+
+    def _spoilt(self) -> tuple[str, str, torch.dtype] | None:
+        """The first parameter whose gradient is not finite as it is there: its path, NaN or infinity, and the dtype."""
+        for one in self._roster.parameters:
+            gradient = one.tensor.grad if one.tensor.is_leaf else None
+            if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
+                return one.path, kind, gradient.dtype
+        return None
+
+    def _elsewhere(self, spoilt: tuple[str, str, torch.dtype], passes: int, trace: TraceRecord) -> Birth:
+        """Each pass is the same pass, and all it gives is finite."""
+        path, kind, dtype = spoilt
+        if passes > 1:
+            text = f"backward: each of the {passes} passes gives finite gradients, and their sum at {self._prefix}{path} is not"
+            return Birth(path, "backward", text, trace, kind=kind, name="sum", fix=_fix(kind, dtype))
+        text = (
+            f"the gradients of the pass are finite, and that of {self._prefix}{path} is not when the step begins: "
+            "it comes from another loss, from gradient clipping, or was not zeroed"
+        )
+        return Birth(
+            path, "backward", text, trace, kind=kind, name=path, fix="look at what stands between loss.backward() and optimizer.step()"
+        )
+
+    def _again(self, one: Pass) -> Birth:
+        """Run one pass; a birth without a place if all is finite."""
+        self._doubt(one)
+        with _aside():
+            _put_buffers(one)
+            copies = Copies(self._own)
+            args, kwargs = copies(one.args), copies(one.kwargs)
+        ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
+        recorder = Recorder(self._model)
+        slopes = Slopes(self._roster.paths)
+        found: Birth | None = None
+        failure: BaseException | None = None
+        if one.put_back is not None:
+            one.put_back()
+        try:
+            with as_written(self._compiled):
+                slopes.open()
+                recorder.open()
+                with _autocast(one, ambient):
+                    output = self._model(*args, **kwargs)
+                found = self._look(one, recorder, slopes, output, (args, kwargs))
+        except BaseException as error:
+            failure = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            slopes.close()
+            record = recorder.close(failure)
+            if failure is not None:
+                failure.__traceback__ = None  # it holds the frames, and they the tensors
+        if found is None:
+            found = Birth("", "", "")
+        return replace(found, trace=record)
+
+    def _doubt(self, one: Pass) -> None:
+        """What may make the pass another one."""
+        with _aside():
+            given, named = versions_of(leaves(one.args)), versions_of(leaves(one.kwargs))
+            if given != one.versions or (one.kwargs and named != one.late):
+                self._doubts.append("inputs were changed in place")
+            if any(version_of(gradient) != one.written.get(place) for place, gradient in one.gradients.items()):
+                self._doubts.append("the gradient of the outputs was changed in place")
+        if one.partly:
+            self._doubts.append("buffers that the model changes were too large to be kept")
+        if self._compiled:
+            self._doubts.append("the model is compiled, and is run here as it is written")
+        if not stores.mode(self._model):
+            self._doubts.append("the model was switched to eval mode since")
+
+    def _look(self, one: Pass, recorder: Recorder, slopes: Slopes, output: Any, given: Any) -> Birth | None:
+        with _aside():
+            outputs = [(place, thing) for place, (_, thing, _) in enumerate(leaves(output)) if issubclass(type(thing), Tensor)]
+            self._compare(one, dict(outputs))
+            if any(is_plain(tensor) and kind_of(tensor.detach()) for _, tensor in outputs):
+                origin = _origin(recorder.record().events)
+                if origin is not None:
+                    return _of_origin(origin)
+            for gradient in one.gradients.values():
+                kind = kind_of(gradient) if is_plain(gradient) else ""
+                if kind:  # of another pass it is not known whether its outputs were finite
+                    return None if self._other else _of_loss(gradient, kind)
+            pairs = [(tensor, one.gradients[place]) for place, tensor in outputs if tensor.requires_grad and place in one.gradients]
+            pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.shape == gradient.shape]
+            if one.beyond:
+                self._doubts.append("gradients of outputs were too large to be kept")
+            del outputs
+        return self._backward(pairs, recorder, slopes, given) if pairs else None
+
+    def _compare(self, one: Pass, outputs: dict[int, Tensor]) -> None:
+        """Whether the outputs are the same as then, by the numbers that were kept."""
+        self._other = False
+        for place, sample in one.samples.items():
+            now = sample_of(outputs[place]) if place in outputs else None
+            if now is not None and now.dtype is sample.dtype and equal_bits(sample, now):
+                continue
+            alike = now is not None and now.shape == sample.shape and torch.allclose(now, sample.to(now.dtype), 1e-3, 1e-5, equal_nan=True)
+            self._other = not alike
+            self._doubts.append("run again, the outputs are not the same" + (" bit for bit" if alike else ": the run is not deterministic"))
+            return
+
+    def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, slopes: Slopes, given: Any) -> Birth | None:
+        outputs, gradients = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
+        wanted = [(one.path, one.tensor) for one in self._roster.parameters if one.tensor.requires_grad]
+        with _aside():
+            asked = [
+                (name, thing)
+                for name, thing, _ in leaves(given)
+                if issubclass(type(thing), Tensor) and thing.requires_grad and id(thing) not in self._own
+            ]
+        if slopes.again:
+            if self._parallel or any(tensor_hooks(tensor) for _, tensor in wanted):
+                self._doubts.append("the backward pass of reentrant checkpoints would run hooks of parameters, and was left out")
+                return None
+            torch.autograd.backward(outputs, gradients)
+            came = [(path, tensor.grad) for path, tensor in wanted]
+            given_back = zip((tensor for _, tensor in wanted), (gradient for _, gradient in came), strict=True)
+        else:
+            targets = [*wanted, *asked]
+            if not targets:
+                return None
+            answer = torch.autograd.grad(outputs, [tensor for _, tensor in targets], gradients, allow_unused=True)
+            came = [(path, gradient) for (path, _), gradient in zip(wanted, answer, strict=False)]
+            given_back = zip((tensor for _, tensor in targets), answer, strict=True)
+        with _aside():
+            bad = [tensor for tensor, gradient in given_back if gradient is not None and is_plain(gradient) and kind_of(gradient)]
+        turn = slopes.turn(bad)
+        if turn is not None:
+            return _of_turn(turn, recorder.record().events)
+        with _aside():
+            for path, gradient in came:
+                if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
+                    text = f"the gradients that meet at {path} are finite, and add up to {_amount(gradient, kind)}"
+                    return Birth(path, "backward", text, kind=kind, name=path, fix=_fix(kind, gradient.dtype))
+        return None
+
+
+def _unwrapped(model: Module) -> tuple[Module, str, bool]:
+    """The model inside of what runs it elsewhere or compiled; the beginning of its paths; whether other processes train along."""
+    prefix, parallel = "", False
+    while True:
+        names = [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("torch.")]
+        name = next((name for name in names if name in _WRAPPERS), "")
+        inner = (stores.contents(model).get("_modules") or {}).get(_WRAPPERS.get(name, ""))
+        if inner is None:
+            return model, prefix, parallel
+        model, prefix, parallel = inner, f"{prefix}{_WRAPPERS[name]}.", parallel or name == "DistributedDataParallel"
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """What modlab does itself, which no mode of the user's and no trace sees."""
+    with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+        yield
+
+
+@contextmanager
+def _autocast(one: Pass, ambient: bool) -> Iterator[None]:
+    """Autocast as it was. Casts of weights are not remembered where the user's own autocast would meet them."""
+    with ExitStack() as stack:
+        for mode in one.modes:
+            cache = mode.cache and not ambient
+            stack.enter_context(torch.autocast(mode.device, dtype=mode.dtype, enabled=mode.enabled, cache_enabled=cache))
+        yield
+
+
+def _put_buffers(one: Pass) -> None:
+    """As they were before the pass; what they are now has been taken down."""
+    with torch.no_grad():
+        for buffer in one.buffers:
+            if buffer.store.get(buffer.name) is buffer.tensor and buffer.tensor.shape == buffer.copy.shape:
+                buffer.tensor.copy_(buffer.copy)
+            else:
+                buffer.store[buffer.name] = buffer.copy.clone()
+
+
+def _origin(events: Sequence[Event]) -> Origin | None:
+    root = next((event for event in events if event.kind == "module" and event.path == ""), None)
+    return None if root is None else Origins(events).of_outputs(root)
+
+
+def _of_origin(origin: Origin) -> Birth:
+    return Birth(origin.path, origin.where, origin.text, kind=origin.kind, name=origin.name, event=origin.event, fix=origin.fix)
+
+
+def _of_loss(gradient: Tensor, kind: str) -> Birth:
+    what = _amount(gradient, kind)
+    text = f"the loss: the model's outputs are finite, and the gradient that comes back from the loss holds {what}"
+    if kind == "inf" and gradient.dtype is torch.float16:
+        return Birth("", "the loss", f"{text}: float16 holds numbers up to 65,504", kind=kind, fix=_SCALED)
+    return Birth("", "the loss", text, kind=kind, fix=_LOSS)
+
+
+def _of_turn(turn: Turn, events: Sequence[Event]) -> Birth:
+    path, words = turn.path or "", {"nan": "NaN", "inf": "infinity"}
+    amount = f"{turn.bad:,} of {format.plural(turn.size, 'number')}"
+    if not turn.node:
+        text = f"backward: the gradients that meet in {path or ROOT} are finite, and their sum is {words[turn.kind]} in {amount}"
+        return Birth(path, "backward", text, kind=turn.kind, name="sum", fix=_SCALED if turn.dtype == "float16" else "")
+    word = _word(turn.node)
+    event = next((one for one in events if one.kind == "function" and one.path == turn.path and _same(word_of(one.name), word)), None)
+    why, fix = explain(word, () if event is None else event.inputs, None, forward=False)
+    if turn.kind == "inf" and turn.dtype == "float16":
+        why, fix = "float16 holds numbers up to 65,504", _SCALED
+    place = f"{event.name} in {path or ROOT}" if event is not None else path or ROOT
+    at = f", {event.where}" if event is not None and event.where else ""
+    text = f"backward: {place} ({turn.node}{at}) makes {words[turn.kind]} of finite gradients, in {amount}{f': {why}' if why else ''}"
+    index = event.index if event is not None else _call(events, turn.path)
+    return Birth(path, "backward", text, kind=turn.kind, name=turn.node, event=index, fix=fix)
+
+
+def _call(events: Sequence[Event], path: str | None) -> int:
+    return next((event.index for event in events if event.kind == "module" and event.path == path), -1)
+
+
+def _word(node: str) -> str:
+    return node.partition("Backward")[0].lower()
+
+
+def _same(function: str, node: str) -> bool:
+    name = function.replace("_", "")
+    return bool(name) and (name == node or (len(name) > 2 and (name in node or node in name)))
+
+
+def _fix(kind: str, dtype: torch.dtype) -> str:
+    return _SCALED if kind == "inf" and dtype is torch.float16 else ""
+
+
+def _amount(tensor: Tensor, kind: str) -> str:
+    bad = int(torch.isnan(tensor).sum()) if kind == "nan" else tensor.numel() - int(torch.isfinite(tensor).sum())
+    what = f"{bad:,} NaN" if kind == "nan" else format.plural(bad, "infinity", "infinities")
+    return f"{what} of {format.plural(tensor.numel(), 'number')}"

@@ -1,0 +1,375 @@
+"""One step that is looked at: every module's output and its gradient, every parameter, its gradient and what the step adds to it.
+
+All is measured on the spot; of tensors nothing is kept beyond the step, and nothing is put on a module.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from modlab.compat import being_traced, graph_task, without_torch_function
+from modlab.instrumentation.tensor_hooks import TensorHooks
+from modlab.instrumentation.values import leaves
+from modlab.instrumentation.watching.cast import Member
+from modlab.instrumentation.watching.gauge import Gauge, Readings, shares
+from modlab.instrumentation.watching.moves import Moves
+from modlab.instrumentation.watching.units import MOST, Units, axis_of, is_silenced, is_silencing
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.watcher import Watcher
+
+RARELY = 5
+"""Parameters, which change slowly, are measured in every so-manieth of samples in a row."""
+
+SATURATING = {nn.Tanh: (-1.0, 1.0), nn.Sigmoid: (0.0, 1.0), nn.Hardsigmoid: (0.0, 1.0)}
+"""Activation functions with two ends, where no gradient passes."""
+
+GRADIENTS = 5_000
+"""Outputs whose gradient is waited for, in one step."""
+
+
+def captured() -> bool:
+    """Whether a compiler or tracer is taking down what is called: it must not take down the hooks."""
+    return torch.compiler.is_compiling() or being_traced()
+
+
+class Sample:
+    """The hooks of one step, and what they measured.
+
+    Args:
+        watcher: the watch that it is taken for.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        start = perf_counter()
+        self.watcher, self.cast, self.step = watcher, watcher.cast, watcher.step
+        self.forwards = self.backwards = 0
+        self.stepped = False
+        self.tasks: set[int] = set()  # backward passes
+        self.carried = True  # whether at the start of each of them there were gradients already
+        self.saturated: dict[str, float] = {}
+        self.gauge = Gauge()
+        self.moves = Moves()
+        self.readings: Readings | None = None
+        self.last: dict[str, Tensor] = {}  # of a small net: activations and gradients by unit
+        self._stuck: dict[int, float] = {}
+        self._hooks = TensorHooks()
+        self._inside = 0  # calls of the root
+        self._measured: dict[int, tuple[ReferenceType[Tensor], int, list[int], list[int]]] = {}
+        self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
+        self._functions: dict[Any, Member] = {}
+        self._read_parameters = self._read_gradients = False
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave),
+            register_optimizer_step_pre_hook(self._step_begins),
+        ]
+        for handle in self._handles[:2]:
+            hooks = handle.hooks_dict_ref()
+            if hooks is not None:
+                hooks.move_to_end(handle.id, last=False)
+        self.seconds = perf_counter() - start
+
+    # ---- what the hooks call: each takes its own time, and an error in it ends the watch and not the training
+
+    def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
+        if captured():
+            return
+        start = perf_counter()
+        try:
+            if id(module) == self.watcher.root_id:
+                if not self._inside and not self._begins_pass(module):
+                    return
+                self._inside += 1
+            elif id(module) in self.cast.members and args and isinstance(args[0], Tensor) and torch.is_grad_enabled():
+                with without_torch_function():
+                    self._see_activation(module, args[0])
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self.watcher.fail(error)
+        finally:
+            self.seconds += perf_counter() - start
+
+    def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        member = self.cast.members.get(id(module))
+        if member is None or captured():
+            return
+        start = perf_counter()
+        try:
+            if self._counts(module):
+                with without_torch_function():
+                    self._take(member, module, args, output)
+            if not member.path and self._inside:
+                self._inside -= 1
+                if not self._inside:
+                    self._makers.clear()
+                    self._functions.clear()
+        except Exception as error:  # noqa: BLE001 - as above
+            self.watcher.fail(error)
+        finally:
+            self.seconds += perf_counter() - start
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self.watcher.is_ours(optimizer) or captured():
+            return
+        start = perf_counter()
+        try:
+            with without_torch_function(), torch.no_grad():
+                self.read_parameters(gradients=not (args or kwargs.get("closure")))
+        except Exception as error:  # noqa: BLE001 - as above
+            self.watcher.fail(error)
+        finally:
+            self.seconds += perf_counter() - start
+
+    def _graded(self, rows: list[int], members: list[Member], gradient: Tensor) -> None:
+        start = perf_counter()
+        try:
+            self.backwards += 1
+            with without_torch_function():
+                task = graph_task()
+                if task not in self.tasks:
+                    self.tasks.add(task)
+                    self.carried = self.carried and not self.watcher.grads_gone()
+                self.gauge.add(rows, gradient, fleeting=True)
+                for member in members:
+                    units = self.watcher.units.get(member.path)
+                    if units is not None and units.feels():
+                        units.feel(gradient)
+                    if self.watcher.neurons.wants(member.path):
+                        self.last[f"{member.path} gradient"] = gradient.detach().clone()
+        except Exception as error:  # noqa: BLE001 - as above
+            self.watcher.fail(error)
+        finally:
+            self.seconds += perf_counter() - start
+
+    # ---- the forward pass
+
+    def _begins_pass(self, root: Module) -> bool:
+        """Whether this call of the root belongs to the training."""
+        if not (torch.is_grad_enabled() and root.training) or graph_task() != -1:
+            return False
+        self.watcher.pass_begins(self)
+        self.forwards += 1
+        return True
+
+    def _counts(self, module: Module) -> bool:
+        """Whether a call is a part of the training: inside the root's, or of a part that is called by itself."""
+        if graph_task() != -1:
+            return torch.is_grad_enabled()  # computed once more under checkpointing
+        return self._inside > 0 or (torch.is_grad_enabled() and module.training)
+
+    def _take(self, member: Member, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        again = graph_task() != -1
+        if not again:
+            self.cast.calls(member)
+        tensor = _first(output)
+        if tensor is None:
+            return
+        if not again:
+            self._measure(member, tensor)
+            self._remember(member, module, args, tensor)
+        if tensor.requires_grad and len(self._hooks) < GRADIENTS:
+            self._await(member, tensor)
+
+    def _measure(self, member: Member, tensor: Tensor) -> None:
+        """The activation, once for all modules that hand on the same tensor."""
+        row = self.cast.activation(member)
+        known = self._measured.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == _version(tensor):
+            known[2].append(row)
+        else:
+            rows = [row]
+            self._measured[id(tensor)] = ref(tensor), _version(tensor), rows, []
+            self.gauge.add(rows, tensor, fleeting=True)
+        if row >= 0:
+            self.cast.history.describe(row, tensor.numel(), tuple(tensor.shape))
+
+    def _await(self, member: Member, tensor: Tensor) -> None:
+        """Its gradient, by one hook for all of them."""
+        row = self.cast.gradient(member)
+        known = self._measured.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[3] and known[1] == _version(tensor):
+            known[3].append(row)
+            return
+        rows, members = [row], [member]
+        if known is not None:
+            known[3][:] = []
+            self._measured[id(tensor)] = known[0], known[1], known[2], rows
+        self._hooks.add(tensor, partial(self._graded, rows, members))
+        self.cast.history.describe(row, tensor.numel(), tuple(tensor.shape))
+
+    # ---- units: whose activation is read where
+
+    def _remember(self, member: Member, module: Module, args: tuple[Any, ...], tensor: Tensor) -> None:
+        """Who made a tensor, so that what reads it after an activation function can be told."""
+        taken = args[0] if args and isinstance(args[0], Tensor) else None
+        if taken is not None and taken.dim() and tensor.dim():
+            member.sizes = taken.shape[-1], tensor.shape[-1]
+        ends = SATURATING.get(type(module))
+        if ends is not None and not tensor.is_meta:
+            self._saturates(member.path, tensor, ends)
+        if is_silencing(module):
+            maker = None if taken is None else self._maker(taken)
+            if maker is not None:
+                self._see(maker, module, tensor, member.path or "the model", output=True)
+            return
+        if tensor.dim():
+            self._makers[id(tensor)] = ref(tensor), member
+            if tensor.grad_fn is not None and self._inside:
+                self._functions[tensor.grad_fn] = member
+        if self.watcher.neurons.wants(member.path):
+            self.last[member.path] = tensor.detach().clone()
+
+    def _see_activation(self, module: Module, taken: Tensor) -> None:
+        """An input that comes out of an activation function which is no module."""
+        function = taken.grad_fn
+        if function is None or not is_silenced(function) or is_silencing(module):
+            return
+        before = function.next_functions[0][0] if function.next_functions else None
+        maker = None if before is None else self._functions.get(before)
+        if maker is not None:
+            path = self.cast.members[id(module)].path or "the model"
+            self._see(maker, module, taken, f"the input of {path}", output=False)
+
+    def _saturates(self, path: str, tensor: Tensor, ends: tuple[float, float]) -> None:
+        """The share of values within 2 % of the ends of a function's range."""
+        low, high = ends
+        margin = 0.02 * (high - low)
+        values = tensor.detach()
+        share = ((values < low + margin) | (values > high - margin)).float().mean()
+        self.saturated[path] = float(share)
+
+    def _maker(self, tensor: Tensor) -> Member | None:
+        known = self._makers.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
+
+    def _see(self, maker: Member, reader: Module, tensor: Tensor, read: str, *, output: bool) -> None:
+        """Count the units of `maker` in `tensor`, and from now on in light samples too."""
+        units = self.watcher.units.get(maker.path)
+        if units is None:
+            owner = maker.module()
+            axis = axis_of(owner, tensor.dim())
+            if tensor.shape[axis] > MOST or not self.watcher.has_room(tensor.shape[axis]):
+                return
+            units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis])
+            (self.watcher.read_outputs if output else self.watcher.read_inputs)[id(reader)] = units
+        if units.read == read and tensor.dim() > units.axis and tensor.shape[units.axis] == units.count:
+            units.see(tensor, self.step)
+            if self.watcher.neurons.wants(maker.path):
+                self.last[maker.path] = tensor.detach().clone()
+
+    # ---- parameters
+
+    def read_parameters(self, *, gradients: bool) -> None:
+        """Before the step: parameters and gradients, and what is needed to see what moves."""
+        self._read_parameters, self._read_gradients = True, gradients
+        also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
+        for place, weight in enumerate(self.cast.weights):
+            tensor = weight.tensor()
+            if tensor is None:
+                continue
+            if also:
+                self.gauge.add(weight.rows[:1], tensor, fleeting=True)
+            if gradients:
+                self._read_gradient(place, tensor)
+            self.moves.before(place, tensor)
+            self.cast.history.describe(weight.rows[0], tensor.numel(), tuple(tensor.shape))
+
+    def _read_gradient(self, place: int, tensor: Tensor) -> None:
+        weight, gradient = self.cast.weights[place], tensor.grad
+        if gradient is None:
+            return
+        weight.felt += 1
+        row = weight.rows[1]
+        self.gauge.add((row,), gradient, fleeting=True)
+        if row >= 0:
+            self.cast.history.describe(row, gradient.numel(), tuple(gradient.shape))
+
+    def _read_gradients_late(self) -> None:
+        """After a step that computed them itself, by a closure."""
+        for place, weight in enumerate(self.cast.weights):
+            tensor = weight.tensor()
+            if tensor is not None:
+                self._read_gradient(place, tensor)
+
+    def close(self, *, stepped: bool) -> None:
+        """End it: hooks off, and all readings into the history. `stepped` if the optimizer made its step."""
+        self.detach()
+        self.stepped = stepped
+        with without_torch_function(), torch.no_grad():
+            if stepped and not self._read_gradients and self._read_parameters:
+                self._read_gradients_late()
+            if stepped and self._read_parameters:
+                self._read_moves()
+            self.readings = self.gauge.readings()
+        self._store()
+
+    def detach(self) -> None:
+        """Take all hooks off."""
+        for handle in self._handles:
+            handle.remove()
+        self._hooks.close()
+        self._handles = []
+        self._measured, self._makers, self._functions = {}, {}, {}
+
+    def _read_moves(self) -> None:
+        """After the step."""
+        deltas = []
+        for move in self.moves.after():
+            weight = self.cast.weights[move.place]
+            weight.moved |= move.moved
+            row = weight.rows[2]
+            if row >= 0:
+                deltas.append((row, move))
+                note = "" if move.count == len(move.deltas) else f"≈ from {len(move.deltas):,} of its {move.count:,} numbers"
+                self.cast.history.describe(row, move.count, (), note)
+        for row, move in deltas:
+            self.gauge.add((row,), torch.from_numpy(move.deltas))
+        self._stuck = {row: move.stuck for row, move in deltas}
+
+    def _store(self) -> None:
+        readings, history = self.readings, self.cast.history
+        if readings is None:
+            return
+        kept = readings.rows >= 0
+        if not kept.all():
+            readings = readings.only(np.flatnonzero(kept))
+        for i, row in enumerate(readings.rows.tolist() if self._stuck else ()):
+            if row in self._stuck:
+                readings.columns[-1, i] = self._stuck[row]
+        for row, note in self.gauge.notes.items():
+            if row >= 0:
+                history.describe(row, history.series[row].count, history.series[row].shape, note)
+        with self.watcher.lock:
+            tops = history.tops(readings.rows, readings.highest)
+            history.add(self.step, readings.rows, readings.columns)
+            history.add_bins(self.step, readings.rows, shares(readings, tops))
+        self.readings = readings
+        low, high = readings.columns[3], readings.columns[4]
+        graded = set(readings.rows[(low != 0) | (high != 0)].tolist())
+        for weight in self.cast.weights:
+            weight.graded |= weight.rows[1] in graded
+
+
+def _first(output: Any) -> Tensor | None:
+    """The first tensor of numbers in what a module gave."""
+    if isinstance(output, Tensor):
+        return output if output.is_floating_point() or output.is_complex() else None
+    for _, leaf, _ in leaves(output):
+        if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+    return None
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+

@@ -1,0 +1,109 @@
+"""What the user logs: one curve for each name, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from modlab.errors import QuestionError
+from modlab.instrumentation.watching.slots import Slots
+from modlab.records.watch import ScalarRecord
+
+SLOTS = 512
+PENDING = 256
+"""Values that wait to be taken into the curve: appending one costs a fraction of a microsecond."""
+
+MOST = 64
+"""Names."""
+
+
+class Scalar:
+    """One curve."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pending: list[tuple[int, Any]] = []
+        self.slots = Slots(SLOTS, self._halve)
+        self._sum, self._count, self._bad = np.zeros(SLOTS), np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64)
+        self._low, self._high = np.full(SLOTS, math.nan), np.full(SLOTS, math.nan)
+        self.count, self.final = 0, math.nan
+
+    def settle(self) -> None:
+        """Take in what waits; what lies on an accelerator is fetched now."""
+        pending, self.pending = self.pending, []
+        for step, given in pending:
+            value = float(given.item()) if isinstance(given, Tensor) else float(given)
+            fresh = self.slots.place(step)
+            at = len(self.slots) - 1
+            if fresh:
+                self._sum[at], self._count[at], self._bad[at], self._low[at], self._high[at] = 0.0, 0, 0, math.nan, math.nan
+            self.count, self.final = self.count + 1, value
+            if not math.isfinite(value):
+                self._bad[at] += 1
+                continue
+            self._sum[at] += value
+            self._count[at] += 1
+            self._low[at], self._high[at] = np.fmin(self._low[at], value), np.fmax(self._high[at], value)
+
+    def record(self) -> ScalarRecord:
+        """What there is now."""
+        self.settle()
+        used = len(self.slots)
+        first, last = self.slots.bounds()
+        with np.errstate(invalid="ignore"):
+            mean = (self._sum[:used] / self._count[:used]).astype(np.float32)
+        low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
+        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used].copy(), self.count, self.final)
+
+    def _halve(self) -> None:
+        used = len(self.slots)
+        for held, join in (
+            (self._sum, np.add), (self._count, np.add), (self._bad, np.add), (self._low, np.fmin), (self._high, np.fmax),
+        ):  # fmt: skip
+            held[: used // 2] = join(held[0:used:2], held[1:used:2])
+
+
+class Scalars:
+    """All curves, by name."""
+
+    def __init__(self) -> None:
+        self.curves: dict[str, Scalar] = {}
+        self.classes = 0  # among which a cross-entropy chooses, once one was logged
+
+    def log(self, step: int, values: dict[str, Any]) -> None:
+        """Append one value to each named curve.
+
+        Args:
+            step: to which they belong.
+            values: numbers, or tensors with one element.
+        """
+        for name, value in values.items():
+            curve = self.curves.get(name) or self._new(name)
+            if type(value) is not float:
+                value = _number(name, value)
+            curve.pending.append((step, value))
+            if len(curve.pending) >= PENDING:
+                curve.settle()
+
+    def _new(self, name: str) -> Scalar:
+        if len(self.curves) >= MOST:
+            raise QuestionError(f"w.log({name}=…): {MOST} curves are kept, and there are as many: {', '.join(list(self.curves)[:5])}, …")
+        curve = self.curves[name] = Scalar(name)
+        return curve
+
+
+def _number(name: str, value: Any) -> Any:
+    """A number at once, or what will give it: asking an accelerator now would wait for it."""
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise QuestionError(
+                f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number.\n  Write: w.log({name}={name}.mean())"
+            )
+        return value.item() if value.device.type == "cpu" else value.detach().clone()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise QuestionError(f"w.log({name}=…) got {type(value).__name__}, and takes a number or a tensor with one element.") from None

@@ -1,0 +1,101 @@
+"""When to look: the first steps densely, and then as often as a share of the loop's time allows."""
+
+from __future__ import annotations
+
+import math
+
+DENSE = 10
+"""Samples in a row at the beginning, which the budget does not count."""
+
+FAR = 1_000_000
+"""Steps between two samples at most."""
+
+
+class Purse:
+    """A part of the budget: what it has spent, and when it can spend again.
+
+    Args:
+        share: of the loop's time.
+    """
+
+    def __init__(self, share: float) -> None:
+        self.share, self.spent, self.last = share, 0.0, 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Note what something took."""
+        self.spent += seconds
+        self.last = seconds
+
+    def wait(self, loop: float, pace: float) -> int:
+        """The steps until another such expense is covered; at least 1.
+
+        Args:
+            loop: seconds that the loop has taken so far.
+            pace: seconds that a step takes.
+        """
+        if not self.share:
+            return FAR
+        missing = (self.spent + self.last) / self.share - loop
+        return max(1, min(FAR, math.ceil(missing / pace))) if missing > 0 and pace > 0 else 1
+
+    def affords(self, loop: float) -> bool:
+        """Whether another expense like the last one is covered now."""
+        return self.spent + self.last <= self.share * loop
+
+
+class Schedule:
+    """The budget in three purses: whole samples, counts of units, and what is sent to the page.
+
+    While units are counted for the first time they have the greater part.
+
+    Args:
+        budget: the share of the loop's time, as 0.02.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self.whole, self.light, self.page = Purse(0), Purse(0), Purse(0)
+        self.budget = budget
+        self.counting = True
+        self._origin: tuple[int, float] | None = None
+        self._mark = (0, 0.0, 0.0)
+        self.pace = 0.0
+        self.share_out()
+
+    def share_out(self) -> None:
+        """Divide the budget."""
+        whole, light, page = (0.22, 0.68, 0.1) if self.counting else (0.62, 0.2, 0.18)
+        self.whole.share, self.light.share, self.page.share = (self.budget * part for part in (whole, light, page))
+
+    @property
+    def spent(self) -> float:
+        """Seconds, without the first samples."""
+        return self.whole.spent + self.light.spent + self.page.spent
+
+    def begin(self, step: int, now: float) -> None:
+        """From here on the budget counts; how long a step takes is learnt from the next ones."""
+        self._origin = step, now
+        self._mark = step, now, 0.0
+
+    @property
+    def began(self) -> bool:
+        """Whether the first samples are over."""
+        return self._origin is not None
+
+    def loop(self, now: float) -> float:
+        """Seconds that the loop has taken since the budget counts."""
+        return now - self._origin[1] if self._origin else 0.0
+
+    def tick(self, step: int, now: float) -> None:
+        """Learn how long a step takes without us, from the time since the last tick."""
+        then, when, spent = self._mark
+        if step > then:
+            each = max((now - when - (self.spent - spent)) / (step - then), 1e-7)
+            self.pace = each if not self.pace else 0.7 * self.pace + 0.3 * min(each, 4 * self.pace)
+        self._mark = step, now, self.spent
+
+    def pause(self, seconds: float) -> None:
+        """Leave out the time in which the loop stood still."""
+        if self._origin is not None:
+            self._origin = self._origin[0], self._origin[1] + seconds
+            then, when, spent = self._mark
+            self._mark = then, when + seconds, spent

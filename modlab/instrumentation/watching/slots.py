@@ -1,0 +1,49 @@
+"""Which steps each slot of a history covers; when there are too many slots, each two become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from modlab.records.watch import Ints
+
+
+class Slots:
+    """A bounded time axis: every slot but the last holds equally many samples, so it is evenly fine over the whole run.
+
+    Args:
+        most: slots, an even number.
+        halve: told when neighbours become one, ``0, 1 → 0``, ``2, 3 → 1``, …: what is kept by slot must follow.
+    """
+
+    def __init__(self, most: int, halve: Callable[[], None]) -> None:
+        self.most, self._halve = most, halve
+        self.first: list[int] = []
+        self.last: list[int] = []
+        self.stride = 1
+        self.held = 0  # samples in the last slot
+        self.halvings = 0
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def place(self, step: int) -> bool:
+        """Make room for a sample of a step in the last slot; whether that is a new one."""
+        if self.first and self.held < self.stride:
+            self.held += 1
+            self.last[-1] = step
+            return False
+        if len(self.first) == self.most:
+            self._halve()
+            self.first, self.last = self.first[::2], self.last[1::2]
+            self.stride *= 2
+            self.halvings += 1
+        self.first.append(step)
+        self.last.append(step)
+        self.held = 1
+        return True
+
+    def bounds(self) -> tuple[Ints, Ints]:
+        """The first and the last step of each slot."""
+        return np.array(self.first, np.int64), np.array(self.last, np.int64)

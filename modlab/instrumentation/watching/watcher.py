@@ -1,0 +1,355 @@
+"""The engine of a watch: counts steps, decides when to look, and hands what was seen to those who judge and show it.
+
+Between samples there is one hook, which each step of an optimizer calls: it adds one and compares.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+from weakref import ReferenceType, WeakSet, ref
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
+
+from modlab.errors import Stopped
+from modlab.instrumentation.watching.alarms import Alarms
+from modlab.instrumentation.watching.cast import Cast
+from modlab.instrumentation.watching.controls import Controls
+from modlab.instrumentation.watching.ladder import climb
+from modlab.instrumentation.watching.neurons import Neurons
+from modlab.instrumentation.watching.sample import Sample, captured
+from modlab.instrumentation.watching.scalars import Scalars
+from modlab.instrumentation.watching.schedule import DENSE, FAR, Purse, Schedule
+from modlab.instrumentation.watching.units import Units
+from modlab.records.watch import WatchRecord
+
+ALL_UNITS = 16_384
+"""Units that are counted one by one, in all modules together."""
+
+ENOUGH = 2_000
+"""Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
+
+BURST = 16
+"""Steps in a row in which units are counted: to attach costs as much as to count."""
+
+OFTEN = 0.1
+"""Seconds between two pictures, at least."""
+
+watchers: WeakSet[Watcher] = WeakSet()
+"""All that are open."""
+
+
+class Watcher:
+    """Watches one model.
+
+    Args:
+        model: whose modules and parameters; held weakly.
+        optimizers: whose steps are the steps; none: the first that holds one of the model's parameters.
+        budget: the share of the loop's time that it may take.
+    """
+
+    def __init__(self, model: Module, optimizers: list[Any], budget: float) -> None:
+        self._model = ref(model, lambda _: self.close("ended"))
+        self.root_id = id(model)
+        self.title = type(model).__name__
+        self.cast = Cast(model)
+        self.units: dict[str, Units] = {}
+        self.read_inputs: dict[int, Units] = {}
+        self.read_outputs: dict[int, Units] = {}
+        self.neurons = Neurons()
+        self.scalars = Scalars()
+        self.controls = Controls()
+        self.alarms = Alarms(self)
+        self.schedule = Schedule(budget)
+        self.lock = threading.RLock()
+        self.publish: Callable[[], None] | None = None
+        self.state, self.error = "waiting", ""
+        self.step = self.samples = self.passes = 0
+        self.stepped = False  # whether a step of the optimizer was measured
+        self._loop_at_end = 0.0
+        self.last_sample = -1
+        self.sampled: list[int] = []
+        self._thinned = 1
+        self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
+        self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
+        self._main = id(optimizers[0]) if optimizers else 0
+        self._sample: Sample | None = None
+        self._light: list[RemovableHandle] = []
+        self._light_seconds = 0.0
+        self._next_whole = self._next_light = 0
+        self._wake = 0
+        self._shown = 0.0
+        self._pid = os.getpid()
+        self._steps: RemovableHandle | None = None
+
+    # ---- open and closed
+
+    def open(self) -> None:
+        """Begin to watch, with the next step."""
+        self._steps = register_optimizer_step_post_hook(self._step_ended)
+        if self._optimizers:
+            self.cast.own([one for one in (held() for held in self._optimizers) if one is not None])
+        self._sample = Sample(self)
+        self._wake = 1
+        watchers.add(self)
+
+    def close(self, state: str, error: str = "") -> None:
+        """End it: every hook is taken off. Closing twice does nothing."""
+        if self._steps is None:
+            return
+        self._loop_at_end = self.schedule.loop(perf_counter())
+        self._steps.remove()
+        self._steps = None
+        self.state, self.error = state, error
+        watchers.discard(self)
+        if self._sample is not None:
+            self._sample.detach()
+            self._sample = None
+        self._lights_off()
+        self.alarms.units(self.step)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended, or never began."""
+        return self._steps is None
+
+    @property
+    def model(self) -> Module | None:
+        """The model, if it still exists."""
+        return self._model()
+
+    def fail(self, error: Exception) -> None:
+        """modlab itself failed: say so once, and let the training go on."""
+        if self.closed:
+            return
+        text = f"{type(error).__name__}: {error}".partition("\n")[0]
+        self.close("failed", text)
+        print(f"modlab: the watch ended at step {self.step:,}, the training goes on. {text}", file=sys.stderr)
+
+    # ---- steps
+
+    def is_ours(self, optimizer: Any) -> bool:
+        """Whether a step of this optimizer ends a step of the training."""
+        return id(optimizer) == self._main or self._adopts(optimizer)
+
+    def _adopts(self, optimizer: Any) -> bool:
+        """Take the first optimizer that holds one of the parameters, where none was given."""
+        if self._main:
+            return False
+        if not any(id(tensor) in self.cast.places for group in optimizer.param_groups for tensor in group["params"]):
+            return False
+        self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
+        self._optimizers = [ref(optimizer)]
+        self.cast.own([optimizer])
+        return True
+
+    def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if id(optimizer) != self._main and not self._adopts(optimizer):
+            return
+        self.step += 1
+        if self.step < self._wake and not self.controls.attention:
+            return
+        if captured() or os.getpid() != self._pid:
+            return
+        try:
+            with torch.no_grad():
+                self._awake(stepped=True)
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self.fail(error)
+        if self.controls.attention:
+            self._obey()
+
+    def pass_begins(self, sample: Sample) -> None:
+        """A training pass of the root begins; if the step before was never made (a scaler skipped it), it ends here."""
+        self.passes += 1
+        if sample.backwards and sample.forwards and self.grads_gone():
+            sample.close(stepped=False)
+            self.step += 1
+            self.alarms.skipped += 1
+            self._sample = None
+            self._look_later()
+
+    def grads_gone(self) -> bool:
+        """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""
+        for weight in self.cast.weights:
+            tensor = weight.tensor()
+            if tensor is not None and tensor.requires_grad and tensor.grad is not None:
+                return not bool(tensor.grad.any())
+        return True
+
+    # ---- what happens in the steps that are looked at
+
+    def _awake(self, *, stepped: bool) -> None:
+        start = perf_counter()
+        self.state = "running"
+        sample, self._sample = self._sample, None
+        if sample is not None:
+            sample.close(stepped=stepped)
+            self._judge(sample)
+            self._count_sample(sample.step)
+            self._spend(self.schedule.whole, sample.seconds + perf_counter() - start)
+            self._next_whole = self._after(self.schedule.whole)
+        elif self._light:
+            self._lights_off()
+            self._spend(self.schedule.light, self._light_seconds + perf_counter() - start)
+            self._next_light = self._after(self.schedule.light)
+        self._show(perf_counter())
+        self._look_later()
+
+    def _spend(self, purse: Purse, seconds: float) -> None:
+        """Pay for a look, and learn how long the steps before it took; the first samples are free."""
+        now = perf_counter()
+        if self.schedule.began:
+            purse.spend(seconds)
+            self.schedule.tick(self.step, now)
+        elif self.samples >= DENSE:
+            self.schedule.begin(self.step, now)
+
+    def _judge(self, sample: Sample) -> None:
+        if not self.neurons.settled and sample.forwards:
+            self.neurons.settle(self.cast)
+        self.neurons.add(sample.step, sample.last)
+        self.stepped |= sample.stepped
+        self.alarms.look(sample)
+
+    def _count_sample(self, step: int) -> None:
+        self.samples += 1
+        self.last_sample = step
+        if self.samples % self._thinned == 0:
+            self.sampled.append(step)
+            if len(self.sampled) >= 4096:
+                self.sampled, self._thinned = self.sampled[::2], 2 * self._thinned
+
+    def _look_later(self) -> None:
+        """Attach what the next step is to be looked at with, or decide when to wake up again."""
+        step = self.step
+        if step >= self._next_whole:
+            self._sample = Sample(self)
+            self._wake = step + 1
+        elif step >= self._next_light and self._lights_on():
+            self._wake = step + BURST
+        else:
+            self._wake = min(self._next_whole, max(self._next_light, step + 1), self._next_picture())
+
+    def _after(self, purse: Purse) -> int:
+        """The step at which a purse has room again."""
+        schedule = self.schedule
+        return self.step + (purse.wait(schedule.loop(perf_counter()), schedule.pace) if schedule.began else 0)
+
+    def _next_picture(self) -> int:
+        if self.publish is None or not self.schedule.pace:
+            return FAR * FAR
+        return self.step + max(1, int(OFTEN / self.schedule.pace))
+
+    # ---- light samples: units alone
+
+    def _lights_on(self) -> bool:
+        if not (self.schedule.began and (self.read_inputs or self.read_outputs)):
+            return False
+        start = perf_counter()
+        if self.read_inputs:
+            self._light.append(register_module_forward_pre_hook(self._see_input))
+        if self.read_outputs:
+            self._light.append(register_module_forward_hook(self._see_output))
+        self._light_seconds = perf_counter() - start
+        return True
+
+    def _lights_off(self) -> None:
+        for handle in self._light:
+            handle.remove()
+        self._light = []
+        counted = min((units.seen for units in self.units.values()), default=0)
+        if self.schedule.counting and counted >= ENOUGH:
+            self.schedule.counting = False
+            self.schedule.share_out()
+
+    def _see_input(self, module: Module, args: tuple[Any, ...]) -> None:
+        units = self.read_inputs.get(id(module))
+        if units is not None and args and torch.is_grad_enabled() and module.training:
+            self._see(units, args[0])
+
+    def _see_output(self, module: Module, args: Any, output: Any) -> None:
+        units = self.read_outputs.get(id(module))
+        if units is not None and torch.is_grad_enabled() and module.training:
+            self._see(units, output)
+
+    def _see(self, units: Units, tensor: Any) -> None:
+        start = perf_counter()
+        try:
+            if isinstance(tensor, Tensor) and not captured():
+                units.glance(tensor, self.step)
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self.fail(error)
+        finally:
+            self._light_seconds += perf_counter() - start
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many more units can be counted one by one."""
+        return sum(units.count for units in self.units.values()) + count <= ALL_UNITS
+
+    # ---- the page, and what it asks for
+
+    def _show(self, now: float) -> None:
+        if self.publish is None or now - self._shown < OFTEN:
+            return
+        schedule = self.schedule
+        if schedule.began and not schedule.page.affords(schedule.loop(now)) and now - self._shown < 1:
+            return
+        self._shown = now
+        self.publish()
+        if schedule.began:
+            schedule.page.spend(perf_counter() - now)
+
+    def _obey(self) -> None:
+        """Pause, and stop, as the page asks."""
+        start = perf_counter()
+        if self.controls.paused and self.publish is not None:
+            self.publish()
+        self.controls.wait()
+        self.schedule.pause(perf_counter() - start)
+        if self.controls.stop:
+            self.close("stopped")
+            raise Stopped(f"stopped at step {self.step:,}, as the view was asked to")
+        if self.controls.budget is not None:
+            self.schedule.budget, self.controls.budget = self.controls.budget, None
+            self.schedule.share_out()
+
+    def log(self, values: dict[str, Any]) -> None:
+        """Add a point to each curve."""
+        self.scalars.log(max(self.step - 1, 0), values)
+
+    def _remarks(self) -> tuple[str, ...]:
+        """What could not be seen."""
+        found = []
+        if self.cast.opaque:
+            found.append(f"compiled or scripted, so that what happens inside is not seen: {', '.join(path or 'the model' for path in self.cast.opaque[:5])}")
+        if self.alarms.skipped:
+            found.append(f"{self.alarms.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
+        return tuple(found)
+
+    # ---- what there is
+
+    def record(self) -> WatchRecord:
+        """All that was seen so far."""
+        with self.lock:
+            schedule = self.schedule
+            loop = schedule.loop(perf_counter()) if not self.closed else self._loop_at_end
+            curves = tuple(curve.record() for curve in self.scalars.curves.values())
+            units = tuple(one.record() for one in self.units.values())
+            record = WatchRecord(
+                self.title, self.optimizer_name, self.state, self.step, self.samples, max((one.seen for one in self.units.values()), default=0),
+                np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
+                self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
+                modules=len(self.cast.members),
+            )  # fmt: skip
+        return climb(record, self)

@@ -1,0 +1,284 @@
+"""What a watch has seen: statistics of every module and parameter on one time axis, units, scalars, alerts and the verdict.
+
+All series share the same *slots*: stretches of steps, each with the samples that were taken in it. When there are too many,
+neighbours are merged two by two, so a long run has wider slots, not more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modlab.records.slots import Floats
+Ints = npt.NDArray[np.int64]
+
+ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE = ROLES = (
+    "activation", "gradient", "parameter", "parameter gradient", "update",
+)  # fmt: skip
+"""What is measured: a module's output, the gradient of it; a parameter, its gradient, and what a step added to it."""
+
+BINS = 65
+"""Of a histogram: 32 for negative numbers, falling in size; one about zero; 32 for positive ones, growing. Two bins an octave: from 1 and from 1.5 times a power of two."""
+
+
+def edge(number: int) -> float:
+    """The lower end of a half octave: 1, 1.5, 2, 3, 4, 6, … from number 0 on.
+
+    >>> [edge(number) for number in (-1, 0, 1, 2, 3)]
+    [0.75, 1.0, 1.5, 2.0, 3.0]
+    """
+    return (1.5 if number % 2 else 1.0) * 2.0 ** (number // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of the history.
+
+    Attributes:
+        path: of the module, or of the parameter.
+        role: one of `ROLES`.
+        count: the numbers in the tensor, at the last sample.
+        shape: of it; -1 where it was not always the same.
+        category: of the module, as in its tree ("linear", "own").
+        note: what is to be known of it ("≈ from 4,096 of its numbers", "not measured: …").
+    """
+
+    path: str
+    role: str
+    count: int = 0
+    shape: tuple[int, ...] = ()
+    category: str = "own"
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HistoryRecord:
+    """All series over time.
+
+    Attributes:
+        series: in the order in which modules were called first; parameters in the model's order.
+        first: shape ``(slots,)``, the first step of each slot; `last`: the last one with a sample in it. Steps count from 0.
+        columns: by the names of `slots.COLUMNS`, each of shape ``(slots, series)``; NaN where a series has no sample in a slot.
+        bins_first, bins_last: the steps of the histograms' slots, which are fewer.
+        bins: shape ``(histogram slots, series, BINS)``, the share of values in each bin, of 255.
+        top: shape ``(series,)``: where a series' last bin begins, see `edge`; bin ``64 - k`` begins at ``edge(top - k)``.
+    """
+
+    series: tuple[Series, ...]
+    first: Ints
+    last: Ints
+    columns: Mapping[str, Floats]
+    bins_first: Ints
+    bins_last: Ints
+    bins: npt.NDArray[np.uint8]
+    top: npt.NDArray[np.int16]
+
+    def row(self, path: str, role: str) -> int:
+        """The number of a series, or -1."""
+        return next((i for i, one in enumerate(self.series) if one.path == path and one.role == role), -1)
+
+    def norm(self, row: int) -> Floats:
+        """The Euclidean norm of a series over time, from mean and variance: shape ``(slots,)``."""
+        mean, var = self.columns["mean"][:, row], self.columns["var"][:, row]
+        norms: Floats = np.sqrt((var + mean * mean) * self.series[row].count)
+        return norms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitsRecord:
+    """How often each unit (channel) of a module fires: how many of the inputs seen leave it other than zero, after its activation.
+
+    Attributes:
+        path: of the module whose output the units are.
+        read: where the activation was read ("the input of l1", "relu").
+        first, last: shape ``(windows,)``, steps; `inputs`: how many inputs were seen in each window.
+        fired: shape ``(windows, units)``.
+        silent: shape ``(units,)``: the inputs seen in a row, up to the last one, on each of which the unit was zero.
+        flat: shape ``(units,)``: whether each gradient seen meanwhile was zero as well.
+    """
+
+    path: str
+    read: str
+    first: Ints
+    last: Ints
+    inputs: Ints
+    fired: Ints
+    silent: Ints
+    flat: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """One layer of a small net over time.
+
+    Attributes:
+        path: of the module; `weight`: of its weight.
+        names: of what comes in; empty if that is the layer before.
+        weights: shape ``(slots, units, inputs)``: how each input counts for each unit.
+        activations, gradients: shape ``(slots, units)``: means, after the activation where there is one.
+    """
+
+    path: str
+    weight: str
+    weights: Floats
+    activations: Floats
+    gradients: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeuronsRecord:
+    """A small net as units and weights over time.
+
+    Attributes:
+        first, last: shape ``(slots,)``, steps.
+        layers: in order; each layer's inputs are the units of the one before.
+    """
+
+    first: Ints
+    last: Ints
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarRecord:
+    """What was logged under one name.
+
+    Attributes:
+        first, last: shape ``(slots,)``, steps.
+        mean, low, high: shape ``(slots,)``, of the finite values; NaN where there was none.
+        bad: shape ``(slots,)``: how many were not finite.
+        count: of all values logged; `final`: the last one.
+    """
+
+    name: str
+    first: Ints
+    last: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+    bad: Ints
+    count: int
+    final: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that is wrong, or goes wrong.
+
+    Attributes:
+        kind: "nan", "inf", "dead", "starving", "no gradient", "vanishing", "exploding", "not owned", "not zeroed", "saturated",
+            "rounding".
+        path: of the module or parameter.
+        step: at which it was first seen.
+        text: a sentence, with the evidence.
+        fix: code or advice; nothing if there is none.
+        unit: which unit of the module, or None.
+        steps, inputs: how many it rests on.
+        last: the step at which it was last seen to hold.
+        over: it held once and does so no longer.
+        trace: of the step in which a NaN was born, run again.
+    """
+
+    kind: str
+    path: str
+    step: int
+    text: str
+    fix: str = ""
+    unit: int | None = None
+    steps: int = 0
+    inputs: int = 0
+    last: int = -1
+    over: bool = False
+    trace: Any = None
+
+    def __repr__(self) -> str:
+        unit = "" if self.unit is None else f" unit {self.unit}"
+        return f"<{self.kind}: {self.path or '(root)'}{unit}, step {self.step:,}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the ladder.
+
+    Attributes:
+        name: "data arrives", "the loss is sensible", "every module is called", "every trained parameter gets a gradient",
+            "the optimizer owns it", "it moves", "by enough for its dtype", "the loss falls".
+        state: "passed", "broken", "careful" or "not seen".
+        text: the evidence, or why it was not seen.
+        fix: code or advice; `path`: the place, where there is one.
+    """
+
+    name: str
+    state: str
+    text: str = ""
+    fix: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The ladder: the first broken rung is the reason why the model does not learn."""
+
+    rungs: tuple[Rung, ...]
+
+    @property
+    def broken(self) -> Rung | None:
+        """The first rung that is broken, or None."""
+        return next((rung for rung in self.rungs if rung.state == "broken"), None)
+
+    def __str__(self) -> str:
+        width = max(map(len, (rung.name for rung in self.rungs)), default=0)
+        return "\n".join(line for rung in self.rungs for line in _lines(rung, width))
+
+    __repr__ = __str__
+
+
+SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}
+
+
+def _lines(rung: Rung, width: int) -> list[str]:
+    lines = [f"{SIGNS[rung.state]:<8}  {rung.name:<{width}}  {rung.text}".rstrip()]
+    return [*lines, f"{'':<8}  {'':<{width}}  Fix: {rung.fix}"] if rung.fix and rung.state in ("broken", "careful") else lines
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WatchRecord:
+    """All that a watch has seen.
+
+    Attributes:
+        title: the model's class; `optimizer`: the optimizer's, "" if none was seen.
+        state: "waiting" (no step yet), "running", "ended", "stopped", "interrupted" or "failed"; `error`: of the last one, what failed.
+        steps: steps seen; `samples`: how many of them were measured; `inputs`: how many inputs the light samples counted as well.
+        sampled: shape ``(n,)``: steps at which samples were taken (at most some thousand of them, evenly thinned).
+        seconds: what the watch took; `loop`: what the loop took, in seconds, both without the first samples; `budget`: the share allowed.
+        remarks: what could not be seen, and why.
+    """
+
+    title: str
+    optimizer: str
+    state: str
+    steps: int
+    samples: int
+    inputs: int
+    sampled: Ints
+    seconds: float
+    loop: float
+    budget: float
+    history: HistoryRecord
+    units: tuple[UnitsRecord, ...] = ()
+    neurons: NeuronsRecord | None = None
+    scalars: tuple[ScalarRecord, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    verdict: Verdict = Verdict(())
+    remarks: tuple[str, ...] = ()
+    error: str = ""
+    modules: int = 0
+
+    @property
+    def cost(self) -> float:
+        """What the watch took, as a share of the loop's time."""
+        return self.seconds / self.loop if self.loop else 0.0
