@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from modlab.errors import ModlabError
+from modlab.errors import ModlabError, Stopped
 from modlab.version import __version__
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from modlab.results.state import state
     from modlab.results.trace import trace
     from modlab.results.tree import tree
+    from modlab.results.watch import watch
 
 __all__ = [
     "ModlabError",
+    "Stopped",
     "__version__",
     "compare",
     "diagnose",
@@ -41,6 +43,7 @@ __all__ = [
     "state",
     "trace",
     "tree",
+    "watch",
 ]
 
 # What is imported at its first use: a training script that imports modlab and looks at nothing pays a millisecond.
@@ -56,6 +59,7 @@ _ROOMS = {
     "state": "modlab.results.state",
     "trace": "modlab.results.trace",
     "tree": "modlab.results.tree",
+    "watch": "modlab.results.watch",
 }
 
 

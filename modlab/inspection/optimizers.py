@@ -12,8 +12,8 @@ from modlab.inspection.entries import dtype_name
 from modlab.records.state import OptimizerEntry, StateRecord
 
 
-def as_tuple(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
-    """One optimizer, a sequence of them, or None → a tuple."""
+def as_tuple(optimizer: Any, function: str = "state") -> tuple[torch.optim.Optimizer, ...]:
+    """One optimizer, a sequence of them, or None → a tuple; `function` is who asks, for the error."""
     if optimizer is None:
         return ()
     given = tuple(optimizer) if isinstance(optimizer, (list, tuple, set)) else (optimizer,)
@@ -21,7 +21,7 @@ def as_tuple(optimizer: Any) -> tuple[torch.optim.Optimizer, ...]:
         if not _is_optimizer(one):
             raise NotAnOptimizerError(
                 f"optimizer= got {_called(one)}, and needs a torch.optim.Optimizer (or several in a list).\n"
-                f"  Write: modlab.state(model, torch.optim.SGD(model.parameters(), lr=0.1))"
+                f"  Write: modlab.{function}(model, torch.optim.SGD(model.parameters(), lr=0.1))"
             )
     return given
 

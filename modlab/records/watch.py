@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab.records.slots import Floats
+
 Ints = npt.NDArray[np.int64]
 
 ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE = ROLES = (
@@ -22,7 +23,10 @@ ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE = ROLES = (
 """What is measured: a module's output, the gradient of it; a parameter, its gradient, and what a step added to it."""
 
 BINS = 65
-"""Of a histogram: 32 for negative numbers, falling in size; one about zero; 32 for positive ones, growing. Two bins an octave: from 1 and from 1.5 times a power of two."""
+"""Of a histogram: 32 for negative numbers, falling in size; one about zero; 32 for positive ones, growing.
+
+There are two in an octave: from 1 and from 1.5 times a power of two.
+"""
 
 
 def edge(number: int) -> float:

@@ -15,11 +15,13 @@ from torch.nn import Module
 
 from modlab.errors import ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
+from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
 from modlab.results.rows import RowsResult
 from modlab.views import payload
+from modlab.views.sheets import html, repeats, text
 from modlab.views.sheets import trace as view
 from modlab.views.sheets.layout import Sheet
 
@@ -162,7 +164,7 @@ class Trace(RowsResult):
             close = nearest(unknown[0], self._recorder.roster.modules)
             hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
             raise QuestionError(f"trace(keep={unknown[0]!r}) fits no module of {type(model).__name__}.{hint}")
-        self._record: TraceRecord | None = None
+        self._record: TraceRecord | Draft | None = None
         self._kept: dict[str, list[Any]] = {}
         self._output: Any = None
         self._fingerprinted = ""
@@ -178,7 +180,7 @@ class Trace(RowsResult):
     def _close(self, error: BaseException | None) -> None:
         recorder, self._recorder = self._recorder, None
         assert recorder is not None
-        self._record = recorder.close(error)
+        self._record = recorder.finish(error)
         self._kept, self._output = recorder.modules.kept, recorder.modules.output
 
     @property
@@ -187,6 +189,8 @@ class Trace(RowsResult):
         if self._recorder is not None:
             return self._recorder.record()
         assert self._record is not None
+        if isinstance(self._record, Draft):  # it is made for whoever reads it
+            self._record = self._record.record()
         return self._record
 
     @property
@@ -326,6 +330,12 @@ class Trace(RowsResult):
 
     def _sheet(self) -> Sheet:
         return view.sheet(self.record)
+
+    def _text(self) -> str:
+        return text.of_sheet(repeats.folded(self._drawn()))
+
+    def _static(self) -> str:
+        return html.of_sheet(repeats.folded(self._drawn()))
 
     def _fingerprint(self) -> str:
         model = self._source() if self._source is not None else None

@@ -111,7 +111,9 @@ def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
     """The innermost module whose output mixes samples first, while its inputs do not yet; None where that cannot be told."""
     first = next(tensor for tensor in batches.tensors(bench.inputs) if tensor.dim() > dim)
     samples = int(first.shape[dim])
-    source = next((j for j in range(samples) if j != leak.input and not torch.equal(first.select(dim, j), first.select(dim, leak.input))), None)
+    source = next(
+        (j for j in range(samples) if j != leak.input and not torch.equal(first.select(dim, j), first.select(dim, leak.input))), None
+    )
     if source is None:
         return None
     changed = batches.mapped(bench.inputs, lambda tensor: _exchanged(tensor, dim, samples, leak.input, source))

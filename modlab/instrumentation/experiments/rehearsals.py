@@ -71,7 +71,13 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
         return None  # no target for each sample
     with torch.no_grad():
         output = bench.output(learnt)
-        if not issubclass(type(output), Tensor) or not output.is_floating_point() or not output.dim() or output.shape[0] != samples or samples < 2:
+        if (
+            not issubclass(type(output), Tensor)
+            or not output.is_floating_point()
+            or not output.dim()
+            or output.shape[0] != samples
+            or samples < 2
+        ):
             return None
         mean = output.mean(0, keepdim=True).expand_as(output).contiguous()
         if bool(torch.equal(output, mean)):

@@ -51,7 +51,9 @@ class HookRuns:
             self._tape.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
             call.outputs = self._sightings.values(after)
-            call.marks.append(_doing(versions, _SUBJECTS.get(stage.kind, "the gradient of the output"), subject, before, after, result is None))
+            call.marks.append(
+                _doing(versions, _SUBJECTS.get(stage.kind, "the gradient of the output"), subject, before, after, result is None)
+            )
         return result
 
     def _begin(self, stage: Stage, args: tuple[Any, ...], now: float) -> Call:

@@ -136,7 +136,9 @@ class Alarms:
                 one, count = series[at], int(readings.columns[_BAD, bad[at]])
                 what = _ROLES[one.role].format(_name(one.path))
                 word = "NaN" if kind == "nan" else "infinity"
-                text = f"{what} holds {word} first: {format.plural(count, 'number')} of {one.count:,}, in the sample of step {sample.step:,}"
+                text = (
+                    f"{what} holds {word} first: {format.plural(count, 'number')} of {one.count:,}, in the sample of step {sample.step:,}"
+                )
                 self.raise_(Alert(kind, one.path, sample.step, text, steps=1))
 
     # ---- units
@@ -150,10 +152,10 @@ class Alarms:
                 fix = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive"
                 self.raise_(Alert("dead", units.path, step, text, fix, unit, inputs=int(units.silent[unit])))
             for unit, before, after, inputs in starving(units):
-                text = (
-                    f"unit {unit} of {_name(units.path)} starves: it fires on {after:.1%} of the inputs, at first on {before:.0%}"
+                text = f"unit {unit} of {_name(units.path)} starves: it fires on {after:.1%} of the inputs, at first on {before:.0%}"
+                self.raise_(
+                    Alert("starving", units.path, step, text, "nn.LeakyReLU lets a unit that fires rarely learn", unit, inputs=inputs)
                 )
-                self.raise_(Alert("starving", units.path, step, text, "nn.LeakyReLU lets a unit that fires rarely learn", unit, inputs=inputs))
         for key, alert in self._found.items():
             if key[0] == "dead" and alert.unit is not None and not alert.over:
                 known = self._watcher.units.get(alert.path)
@@ -222,7 +224,9 @@ class Alarms:
 
     def _stuck(self, sample: Sample, readings: Readings) -> None:
         history, weights = self._watcher.cast.history, self._watcher.cast.weights
-        shares = {row: float(readings.columns[_STUCK, i]) for i, row in enumerate(readings.rows.tolist()) if history.series[row].role == UPDATE}
+        shares = {
+            row: float(readings.columns[_STUCK, i]) for i, row in enumerate(readings.rows.tolist()) if history.series[row].role == UPDATE
+        }
         for weight in weights:
             share = shares.get(weight.rows[2])
             if share is None or share != share:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from modlab.compat import dispatch_modes, is_functional, is_transformed
-from modlab.records.slots import COLUMNS
+from modlab.records.slots import COLUMNS, Floats
 from modlab.records.tensor import TensorStats
-from modlab.records.watch import BINS, Floats
+from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
 
 SMALL = 1 << 13
@@ -182,7 +182,8 @@ def _highest(columns: Floats) -> npt.NDArray[np.int64]:
     """The half octave of the greatest magnitude of each reading."""
     with np.errstate(invalid="ignore"):
         greatest = np.nan_to_num(np.fmax(np.abs(columns[3]), np.abs(columns[4])), nan=0.0, posinf=0.0).astype(np.float32)
-    return ((greatest.view(np.uint32) >> np.uint32(22)) & _HALVES).astype(np.int64) - _BIAS
+    found: npt.NDArray[np.int64] = ((greatest.view(np.uint32) >> np.uint32(22)) & _HALVES).astype(np.int64) - _BIAS
+    return found
 
 
 def shares(readings: Readings, tops: npt.NDArray[np.int16]) -> Floats:
@@ -202,9 +203,9 @@ def shares(readings: Readings, tops: npt.NDArray[np.int16]) -> Floats:
         at = np.where(keys & _SIGN, away, BINS - 1 - away) + BINS * place
         counts = np.bincount(at, minlength=BINS * len(small)).reshape(len(small), BINS)
         made[small] = counts / np.array(lengths)[:, None]
-    for i, keys in enumerate(readings.binned):
-        if keys is not None and keys.dtype != np.uint32:
-            made[i] = _folded(keys, int(tops[i]))
+    for i, counted in enumerate(readings.binned):
+        if counted is not None and counted.dtype != np.uint32:
+            made[i] = _folded(counted, int(tops[i]))
     return made
 
 
@@ -217,4 +218,3 @@ def _folded(halves: npt.NDArray[Any], top: int) -> Floats:
     bins += np.bincount(away[inside], weights=halves[_SIGN:][inside], minlength=BINS)
     total = bins.sum()
     return (bins / total if total else bins).astype(np.float32)
-

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab.instrumentation.watching.slots import Slots
-from modlab.records.slots import COLUMNS, combined
-from modlab.records.watch import BINS, Floats, HistoryRecord, Series
+from modlab.records.slots import COLUMNS, Floats, combined
+from modlab.records.watch import BINS, HistoryRecord, Series
 
 SLOTS = 256
 """Of the statistics, on any run."""

@@ -48,7 +48,9 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     if watcher.passes or any(member.called for member in watcher.cast.members.values()):
         return Rung(name, "passed", format.plural(record.steps, "step"))
     if record.steps:
-        return Rung(name, "careful", f"{format.plural(record.steps, 'step')}, and no call of the model in training mode was seen", "model.train()")
+        return Rung(
+            name, "careful", f"{format.plural(record.steps, 'step')}, and no call of the model in training mode was seen", "model.train()"
+        )
     return Rung(name, "not seen", "no step yet")
 
 
@@ -101,7 +103,9 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
         return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
     lost = [weight.path for weight in trained if not weight.felt]
     if lost:
-        return Rung(name, "broken", f"{_names(lost)} got none", f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason", lost[0])
+        return Rung(
+            name, "broken", f"{_names(lost)} got none", f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason", lost[0]
+        )
     flat = [weight.path for weight in trained if not weight.graded]
     if flat and record.samples >= 3:
         return Rung(name, "broken", f"{_names(flat)}: it is zero in every step that was looked at", "", flat[0])
@@ -115,7 +119,9 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
     trained = [weight for weight in watcher.cast.weights if weight.trainable]
     lost = [weight.path for weight in trained if not weight.owned]
     if lost and len(lost) == len(trained):
-        return Rung(name, "broken", f"{record.optimizer} holds none of the model's parameters", f"{record.optimizer}(model.parameters())", lost[0])
+        return Rung(
+            name, "broken", f"{record.optimizer} holds none of the model's parameters", f"{record.optimizer}(model.parameters())", lost[0]
+        )
     if lost:
         return Rung(name, "broken", f"{_names(lost)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", lost[0])
     return Rung(name, "passed", f"{len(trained):,} of {len(trained):,}")
@@ -149,7 +155,11 @@ def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
         return Rung(name, "broken", alert.text, alert.fix, alert.path)
     worst = max(known, key=lambda weight: weight.stuck or 0.0)
     share = worst.stuck or 0.0
-    return Rung(name, "passed", f"at most {share:.0%} of the elements with a gradient stay ({worst.path})" if share > 0.01 else "all that have a gradient do")
+    return Rung(
+        name,
+        "passed",
+        f"at most {share:.0%} of the elements with a gradient stay ({worst.path})" if share > 0.01 else "all that have a gradient do",
+    )
 
 
 def _falls(loss: ScalarRecord | None) -> Rung:
@@ -167,7 +177,11 @@ def _falls(loss: ScalarRecord | None) -> Rung:
     text = f"{format.number(first)} → {format.number(last)}"
     if last < first - 2 * noise:
         return Rung(name, "passed", text)
-    return Rung(name, "broken" if last > first + 2 * noise else "careful", f"{text}, which is {'more' if last > first + 2 * noise else 'within its noise'}")
+    return Rung(
+        name,
+        "broken" if last > first + 2 * noise else "careful",
+        f"{text}, which is {'more' if last > first + 2 * noise else 'within its noise'}",
+    )
 
 
 def _alert(record: WatchRecord, *kinds: str) -> Alert | None:
@@ -177,4 +191,3 @@ def _alert(record: WatchRecord, *kinds: str) -> Alert | None:
 def _names(paths: list[str]) -> str:
     shown = ", ".join(path or "(root)" for path in paths[:FEW])
     return f"{shown} and {len(paths) - FEW:,} more" if len(paths) > FEW else shown
-

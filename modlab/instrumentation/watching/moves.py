@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from modlab.compat import is_transformed
-from modlab.records.watch import Floats
+from modlab.records.slots import Floats
 from modlab.statistics.contents import is_freed
 from modlab.statistics.sampling import stride_of
 
@@ -22,13 +23,13 @@ class Move(NamedTuple):
 
     Attributes:
         place: its number, as given to `Moves.before`.
-        count: its elements; `deltas`: shape ``(n,)``, what was added to those that were compared.
+        size: its elements; `deltas`: shape ``(n,)``, what was added to those that were compared.
         stuck: of those with a gradient, the share that did not move; NaN if none has one.
         moved: whether any did.
     """
 
     place: int
-    count: int
+    size: int
     deltas: Floats
     stuck: float
     moved: bool
@@ -59,8 +60,10 @@ class Moves:
         deltas = [selection(parameter) - old for _, parameter, old, _ in held]
         kept = [delta != 0 for delta in deltas]
         none = [torch.zeros_like(one) if felt is None else felt for one, (*_, felt) in zip(kept, held, strict=True)]
-        numbers = _numbers([delta.float() for delta in deltas])
-        flags = _numbers([one.to(torch.uint8) + 2 * felt.to(torch.uint8) for one, felt in zip(kept, none, strict=True)])
+        numbers: Floats = _numbers([delta.float() for delta in deltas])
+        flags: npt.NDArray[np.uint8] = _numbers(
+            [one.to(torch.uint8) + 2 * felt.to(torch.uint8) for one, felt in zip(kept, none, strict=True)]
+        )
         found, start = [], 0
         for (place, parameter, _, _), size in zip(held, map(len, deltas), strict=True):
             some = flags[start : start + size]
@@ -100,9 +103,8 @@ def comparable(tensor: Tensor) -> bool:
     )
 
 
-def _numbers(tensors: list[Tensor]) -> Floats:
+def _numbers(tensors: list[Tensor]) -> Any:
     """All in one array, with one copy for each device."""
     if len({one.device for one in tensors}) > 1:
         tensors = [one.cpu() for one in tensors]
-    numbers: Floats = torch.cat(tensors).cpu().numpy()
-    return numbers
+    return torch.cat(tensors).cpu().numpy()

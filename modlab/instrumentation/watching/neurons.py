@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from modlab.inspection import stores
 from modlab.instrumentation.watching.slots import Slots
-from modlab.records.watch import Floats, Layer, NeuronsRecord
+from modlab.records.slots import Floats
+from modlab.records.watch import Layer, NeuronsRecord
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.cast import Cast, Weight

@@ -330,8 +330,8 @@ class Sample:
             row = weight.rows[2]
             if row >= 0:
                 deltas.append((row, move))
-                note = "" if move.count == len(move.deltas) else f"≈ from {len(move.deltas):,} of its {move.count:,} numbers"
-                self.cast.history.describe(row, move.count, (), note)
+                note = "" if move.size == len(move.deltas) else f"≈ from {len(move.deltas):,} of its {move.size:,} numbers"
+                self.cast.history.describe(row, move.size, (), note)
         for row, move in deltas:
             self.gauge.add((row,), torch.from_numpy(move.deltas))
         self._stuck = {row: move.stuck for row, move in deltas}
@@ -372,4 +372,3 @@ def _first(output: Any) -> Tensor | None:
 
 def _version(tensor: Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
-

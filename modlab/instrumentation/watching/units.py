@@ -128,7 +128,14 @@ class Units:
         used = len(self.slots)
         first, last = self.slots.bounds()
         return UnitsRecord(
-            self.path, self.read, first, last, self._inputs[:used].copy(), self._fired[:used].astype(np.int64), self.silent.copy(), self.flat.copy()
+            self.path,
+            self.read,
+            first,
+            last,
+            self._inputs[:used].copy(),
+            self._fired[:used].astype(np.int64),
+            self.silent.copy(),
+            self.flat.copy(),
         )
 
     def _by_unit(self, fires: Tensor) -> Tensor:
@@ -165,4 +172,3 @@ def axis_like(tensor: Tensor, count: int, axis: int) -> int | None:
     if tensor.dim() > axis and tensor.shape[axis] == count:
         return axis
     return tensor.dim() - 1 if tensor.dim() and tensor.shape[-1] == count else None
-

@@ -42,6 +42,9 @@ ENOUGH = 2_000
 BURST = 16
 """Steps in a row in which units are counted: to attach costs as much as to count."""
 
+EARLY = 20
+"""Steps after which there is something to say, in any case."""
+
 OFTEN = 0.1
 """Seconds between two pictures, at least."""
 
@@ -73,6 +76,8 @@ class Watcher:
         self.schedule = Schedule(budget)
         self.lock = threading.RLock()
         self.publish: Callable[[], None] | None = None
+        self.ended: Callable[[], None] | None = None
+        self.remarks: list[str] = []
         self.state, self.error = "waiting", ""
         self.step = self.samples = self.passes = 0
         self.stepped = False  # whether a step of the optimizer was measured
@@ -117,6 +122,7 @@ class Watcher:
             self._sample = None
         self._lights_off()
         self.alarms.units(self.step)
+        self._tell(self.ended)
 
     @property
     def closed(self) -> bool:
@@ -129,7 +135,7 @@ class Watcher:
         return self._model()
 
     def fail(self, error: Exception) -> None:
-        """modlab itself failed: say so once, and let the training go on."""
+        """Modlab itself failed: say so once, and let the training go on."""
         if self.closed:
             return
         text = f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -244,11 +250,15 @@ class Watcher:
     def _after(self, purse: Purse) -> int:
         """The step at which a purse has room again."""
         schedule = self.schedule
-        return self.step + (purse.wait(schedule.loop(perf_counter()), schedule.pace) if schedule.began else 0)
+        if not schedule.began or schedule.budget >= 1:
+            return self.step
+        return self.step + purse.wait(schedule.loop(perf_counter()), schedule.pace)
 
     def _next_picture(self) -> int:
         if self.publish is None or not self.schedule.pace:
             return FAR * FAR
+        if self.step < EARLY:
+            return EARLY
         return self.step + max(1, int(OFTEN / self.schedule.pace))
 
     # ---- light samples: units alone
@@ -306,15 +316,25 @@ class Watcher:
         if schedule.began and not schedule.page.affords(schedule.loop(now)) and now - self._shown < 1:
             return
         self._shown = now
-        self.publish()
+        self._tell(self.publish)
         if schedule.began:
             schedule.page.spend(perf_counter() - now)
+
+    def _tell(self, who: Callable[[], None] | None) -> None:
+        """Call what shows things; if that fails, nobody is told any more, and the training goes on."""
+        if who is None:
+            return
+        try:
+            who()
+        except Exception as error:  # noqa: BLE001 - a comm may be closed, a queue full
+            self.publish = None
+            self.remarks.append(f"the live view was lost at step {self.step:,}: {type(error).__name__}")
 
     def _obey(self) -> None:
         """Pause, and stop, as the page asks."""
         start = perf_counter()
-        if self.controls.paused and self.publish is not None:
-            self.publish()
+        if self.controls.paused:
+            self._tell(self.publish)
         self.controls.wait()
         self.schedule.pause(perf_counter() - start)
         if self.controls.stop:
@@ -330,14 +350,23 @@ class Watcher:
 
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
-        found = []
+        found = [*self.remarks]
         if self.cast.opaque:
-            found.append(f"compiled or scripted, so that what happens inside is not seen: {', '.join(path or 'the model' for path in self.cast.opaque[:5])}")
+            found.append(
+                f"compiled or scripted, so that what happens inside is not seen: {', '.join(path or 'the model' for path in self.cast.opaque[:5])}"
+            )
         if self.alarms.skipped:
             found.append(f"{self.alarms.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
         return tuple(found)
 
     # ---- what there is
+
+    def shape_of_slots(self) -> tuple[Any, ...]:
+        """Equal as long as slots were only added at the end: how often each part's were halved, and how many series there are."""
+        parts = [self.cast.history.slots, self.cast.history.bin_slots, self.neurons.slots]
+        parts += [curve.slots for curve in self.scalars.curves.values()]
+        parts += [units.slots for units in self.units.values()]
+        return (len(self.cast.history.series), *(part.halvings for part in parts))
 
     def record(self) -> WatchRecord:
         """All that was seen so far."""

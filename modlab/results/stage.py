@@ -1,0 +1,127 @@
+"""Where a running watch is shown: under the cell of a notebook, on the error stream of a script, or nowhere."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from modlab.version import __version__
+from modlab.views.watch import headline
+
+if TYPE_CHECKING:
+    from modlab.results.live import LiveView
+    from modlab.results.watch import Watch
+
+FIRST = 20
+"""Steps after which a script prints the verdict."""
+
+PROGRESS = 1.0
+"""Seconds between two progress lines in a terminal."""
+
+
+class Stage(Protocol):
+    """What a watch tells that there is something to show."""
+
+    def begin(self) -> None:
+        """The watch begins."""
+
+    def update(self) -> None:
+        """There is something new; called in the loop."""
+
+    def end(self) -> None:
+        """The watch has ended."""
+
+
+def stage(watch: Watch) -> Stage:
+    """The one that fits: a notebook's output, or lines of text."""
+    shell = _notebook()
+    if shell is not None:
+        with suppress(ImportError):
+            return Output(watch)
+    return Lines(watch)
+
+
+def _notebook() -> Any:
+    """The shell of a notebook's kernel; None in a script or a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
+class Output:
+    """A cell's output: the widget while it runs, and the whole run at rest when it has ended."""
+
+    def __init__(self, watch: Watch) -> None:
+        from modlab.results.live import LiveView
+
+        self._watch = watch
+        self._views: list[LiveView] = [LiveView(watch)]
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        """Show the widget."""
+        from IPython.display import display
+
+        self._handle = display(self._views[0], display_id=True)  # type: ignore[no-untyped-call]
+
+    def another(self) -> LiveView:
+        """One more view of the same watch."""
+        self._views.append(type(self._views[0])(self._watch))
+        return self._views[-1]
+
+    def update(self) -> None:
+        """Send what is new."""
+        for view in self._views:
+            view.push()
+
+    def end(self) -> None:
+        """Put the picture of the whole run in the first one's place; the others get it."""
+        for view in self._views[1:]:
+            view.push()
+        if self._handle is not None:
+            self._handle.update(self._watch)
+
+
+class Lines:
+    """A quiet progress line, and the verdict: after some steps, at an alert, and at the end."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._told = 0
+        self._first = False
+        self._shown = monotonic()
+        self._wide = 0
+
+    def begin(self) -> None:
+        """Nothing yet."""
+
+    def update(self) -> None:
+        """Renew the line, and say what is new."""
+        record = self._watch.record
+        if len(record.alerts) > self._told:
+            for alert in record.alerts[self._told :]:
+                self._say(f"modlab: step {alert.step:,}: {alert.text}")
+            self._told = len(record.alerts)
+        if not self._first and record.steps >= FIRST:
+            self._first = True
+            self._say(f"modlab, after {record.steps:,} steps\n{record.verdict}")
+        if sys.stderr.isatty() and monotonic() - self._shown >= PROGRESS:
+            self._shown = monotonic()
+            line = f"modlab: step {record.steps:,}  {' '.join(f'{one.name} {one.final:.4g}' for one in record.scalars[:3])}"
+            sys.stderr.write(f"\r{line:<{self._wide}}")
+            sys.stderr.flush()
+            self._wide = len(line)
+
+    def end(self) -> None:
+        """The headline and the verdict."""
+        record = self._watch.record
+        if record.steps:
+            self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{record.verdict}")
+
+    def _say(self, text: str) -> None:
+        if self._wide:
+            sys.stderr.write(f"\r{'':<{self._wide}}\r")
+            self._wide = 0
+        print(text, file=sys.stderr)

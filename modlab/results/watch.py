@@ -1,0 +1,250 @@
+"""A model watched while it trains: a verdict and plots that move under the running cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from modlab.errors import NotInitializedError, QuestionError, Stopped
+from modlab.inspection import checks, stores
+from modlab.inspection.optimizers import as_tuple
+from modlab.instrumentation.watching.watcher import Watcher, watchers
+from modlab.records.watch import Alert, Verdict, WatchRecord
+from modlab.results.result import Result
+from modlab.results.stage import Output, Stage, stage
+from modlab.version import __version__
+from modlab.views.watch import columns, headline, html, payload, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from modlab.results.widget import View
+
+OnNaN = Literal["report", "hold", "stop"]
+CODE = "modlab.watch(model, optimizer)"
+
+
+def watch(
+    model: Module,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    *,
+    budget: float = 0.02,
+    on_nan: OnNaN = "report",
+    inside: Literal["shadow"] | None = None,
+) -> Watch:
+    """Watch a model while it trains: a verdict, and plots of activations, gradients, weights and updates that move meanwhile.
+
+    Watching begins at the call; in a notebook the view appears under the cell. It ends with the ``with`` block, or by
+    ``.close()``. Nothing is put on the model, no call in the loop is needed, and the training stays the same bit for bit.
+
+    Args:
+        model: any module; it is held weakly.
+        optimizer: one, or several of which the first one's steps are the steps; without, the first that holds one of the parameters.
+        budget: the share of the loop's time that the watch may take; the first samples are apart.
+        on_nan: "report" finds where a NaN was born if it can; "hold" keeps what that needs in every step; "stop" raises an error
+            before the weights are spoilt.
+        inside: "shadow" runs a compiled model once more, eagerly, to see its activations.
+
+    Returns:
+        The `Watch`; a second one of the same model closes the first.
+
+    Raises:
+        NotAModuleError: `model` is something else.
+        NotAnOptimizerError: `optimizer` is something else.
+        NotInitializedError: its constructor did not call ``super().__init__()``.
+
+    >>> import torch
+    >>> net = torch.nn.Linear(2, 1)
+    >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    >>> with watch(net, optimizer) as w:
+    ...     for step in range(3):
+    ...         optimizer.zero_grad()
+    ...         net(torch.ones(2)).square().sum().backward()
+    ...         optimizer.step()
+    >>> w.verdict.broken is None
+    True
+    """
+    checks.require_module(model, "watch")
+    if not stores.initialized(model):
+        raise NotInitializedError(stores.uninitialized_message(model))
+    optimizers = as_tuple(optimizer, "watch")
+    if not (isinstance(budget, (int, float)) and 0 < budget <= 1):
+        raise QuestionError(f"watch(budget=…) got {budget!r}, and takes a share of the loop's time: 0.02 is 2 %, 1 looks at every step.")
+    if on_nan not in ("report", "hold", "stop"):
+        raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, and takes 'report', 'hold' or 'stop'.")
+    if inside not in (None, "shadow"):
+        raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
+    before = _end_others(model)
+    made = Watch(Watcher(model, [*optimizers], float(budget)), before)
+    made.open()
+    return made
+
+
+def _end_others(model: Module) -> int:
+    """Close the watches of the same model; how many there were."""
+    others = [other for other in watchers if other.model is model]
+    for other in others:
+        other.close("ended")
+    return len(others)
+
+
+class Watch(Result):
+    """What a watch has seen so far, with all faces; while it runs, each is of this moment."""
+
+    kind = "watch"
+
+    def __init__(self, watcher: Watcher, before: int = 0) -> None:
+        super().__init__(watcher.model)
+        self._watcher: Watcher | None = watcher
+        self._stage: Stage | None = None
+        self._final: WatchRecord | None = None
+        if before:
+            watcher.remarks.append("an earlier watch of this model was closed when this one began")
+
+    # ---- as a context
+
+    def open(self) -> None:
+        """Begin to watch, and show it."""
+        assert self._watcher is not None
+        self._watcher.open()
+        self._stage = stage(self)
+        self._watcher.publish = self._stage.update
+        self._watcher.ended = self._settle
+        self._stage.begin()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        """End it; a stop that the view asked for is no error."""
+        if isinstance(error, Stopped):
+            self._close("stopped")
+        elif isinstance(error, KeyboardInterrupt):
+            self._close("interrupted")
+        else:
+            self._close("ended", "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0])
+        return isinstance(error, Stopped)
+
+    def close(self) -> None:
+        """End the watch: every hook is taken off, and the view becomes that of the whole run. Closing twice does nothing."""
+        self._close("ended")
+
+    def _close(self, state: str, error: str = "") -> None:
+        if self._watcher is not None:
+            self._watcher.close(state, error)
+
+    def _settle(self) -> None:
+        """Keep the record, let the rest go, and show the final view."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
+            return
+        self._final = watcher.record()
+        shown, self._stage = self._stage, None
+        if shown is not None:
+            shown.end()
+
+    # ---- what there is
+
+    def log(self, **scalars: Any) -> None:
+        """Add a point to a curve for each name, at the step that has just been made.
+
+        Args:
+            scalars: numbers, or tensors with one element: ``w.log(loss=loss, accuracy=0.9)``.
+        """
+        if self._watcher is not None:
+            self._watcher.log(scalars)
+
+    @property
+    def record(self) -> WatchRecord:
+        """All that was seen so far."""
+        return self._final if self._final is not None else self._running.record()
+
+    @property
+    def _running(self) -> Watcher:
+        assert self._watcher is not None
+        return self._watcher
+
+    @property
+    def verdict(self) -> Verdict:
+        """The ladder from data to a falling loss; its ``.broken`` is the first rung that does not hold."""
+        return self.record.verdict
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """What went wrong, in the order in which it came; each has ``.path``, ``.kind``, ``.step`` and ``.text``."""
+        return self.record.alerts
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """All statistics as columns of equal length, one entry for each series in each stretch of steps (see `to_pandas`)."""
+        return columns.of_history(self.record)
+
+    @property
+    def records(self) -> Sequence[Any]:
+        """One for each entry of the history, as dicts."""
+        found = self.history
+        names = list(found)
+        return [dict(zip(names, row, strict=True)) for row in zip(*(found[name].tolist() for name in names), strict=True)]
+
+    # ---- faces
+
+    def _sentence(self) -> tuple[str, str]:
+        return headline.of_watch(self.record)
+
+    def _text(self) -> str:
+        return text.of_watch(self.record)
+
+    def _static(self) -> str:
+        return html.of_watch(self.record)
+
+    def _fitting_payload(self) -> bytes:
+        return payload.fitting(self.record, CODE, __version__)
+
+    def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
+        return payload.of_watch(self.record, CODE, __version__, live=live and self._watcher is not None, limit=limit)
+
+    def figure(self, which: str = "gradients", *, ax: Axes | None = None) -> Figure:
+        """A figure for papers; needs matplotlib.
+
+        Args:
+            which: "gradients", "activations", "updates", "loss" or "units".
+            ax: draw there instead of in a new figure.
+        """
+        from modlab.views.watch import figure
+
+        return figure.of_watch(self.record, which, ax=ax)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickled watch is what it has seen."""
+        return {**super().__getstate__(), "_watcher": None, "_stage": None, "_final": self.record}
+
+    # ---- what its live views need
+
+    code = CODE
+
+    def shape_of_slots(self) -> tuple[Any, ...]:
+        """Equal as long as slots were only added at the end."""
+        return self._running.shape_of_slots() if self._watcher is not None else ()
+
+    def ask(self, action: str, budget: Any = None) -> None:
+        """What a button asks for: "pause", "resume", "step", "stop", or another budget."""
+        if self._watcher is None:
+            raise QuestionError("the watch has ended: there is no loop to steer")
+        controls = self._watcher.controls
+        if action == "budget":
+            if not (isinstance(budget, (int, float)) and 0 < budget <= 1):
+                raise QuestionError(f"budget {budget!r} is no share: 0.02 is 2 %")
+            controls.allow(float(budget))
+        else:
+            {"pause": controls.pause, "resume": controls.resume, "step": controls.advance, "stop": controls.end}[action]()
+
+    def widget(self) -> View:
+        """The view with the kernel behind it: while the watch runs it moves, and its buttons steer the loop. Needs anywidget."""
+        if self._watcher is None or not isinstance(self._stage, Output):
+            return super().widget()
+        return self._stage.another()
