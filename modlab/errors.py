@@ -59,6 +59,10 @@ class CheckpointError(ModlabError, ValueError):
     """A file that cannot be read as a checkpoint, or only by running code that is stored in it."""
 
 
+class NotFiniteError(ModlabError, ArithmeticError):
+    """A watched step was not made, as asked, because its gradients were not finite."""
+
+
 class SnapshotError(ModlabError, ValueError):
     """A snapshot was asked for what it does not hold."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +14,11 @@ from modlab.errors import NotInitializedError, QuestionError, Stopped
 from modlab.inspection import checks, stores
 from modlab.inspection.optimizers import as_tuple
 from modlab.instrumentation.watching.watcher import Watcher, watchers
+from modlab.records.trace import TraceRecord
 from modlab.records.watch import Alert, Verdict, WatchRecord
 from modlab.results.result import Result
 from modlab.results.stage import Output, Stage, stage
+from modlab.results.trace import Trace
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
 
@@ -80,7 +83,7 @@ def watch(
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
     before = _end_others(model)
-    made = Watch(Watcher(model, [*optimizers], float(budget)), before)
+    made = Watch(Watcher(model, [*optimizers], float(budget), on_nan), before)
     made.open()
     return made
 
@@ -176,8 +179,11 @@ class Watch(Result):
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
-        """What went wrong, in the order in which it came; each has ``.path``, ``.kind``, ``.step`` and ``.text``."""
-        return self.record.alerts
+        """What went wrong, in the order in which it came; each has ``.path``, ``.kind``, ``.step`` and ``.text``.
+
+        That of a NaN has the step in which it was born, run again, as its ``.trace``.
+        """
+        return tuple(_with_trace(alert) for alert in self.record.alerts)
 
     @property
     def history(self) -> dict[str, Any]:
@@ -248,3 +254,8 @@ class Watch(Result):
         if self._watcher is None or not isinstance(self._stage, Output):
             return super().widget()
         return self._stage.another()
+
+
+def _with_trace(alert: Alert) -> Alert:
+    """The alert with its replay as what a user holds."""
+    return replace(alert, trace=Trace.of(alert.trace)) if isinstance(alert.trace, TraceRecord) else alert

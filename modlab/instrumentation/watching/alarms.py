@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modlab import format
+from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.gauge import Readings
 from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS
@@ -27,6 +28,9 @@ STARVING, FALLEN = 0.05, 3
 
 WINDOW = 200
 """Inputs at least, at the beginning and at the end, that a starving unit is told from."""
+
+MORE = 1.05
+"""The counts are judged again when they have grown by so much."""
 
 SURE = 2
 """Standard errors that a share must be away from its threshold."""
@@ -47,6 +51,9 @@ NEARLY_ALL = 0.95
 
 SATURATED = 0.9
 """Share of a tanh's or sigmoid's outputs that lie within 2 % of its ends."""
+
+HOLD = 'modlab.watch(..., on_nan="hold") keeps every step, and finds where it is born'
+"""What helps where a step was not kept."""
 
 HALF = ("bfloat16", "float16")
 _BAD, _MEAN, _VAR, _STUCK = (COLUMNS.index(name) for name in ("bad", "mean", "var", "stuck"))
@@ -70,7 +77,7 @@ class Alarms:
         self._found: dict[Key, Alert] = {}
         self._running: dict[Key, int] = {}  # samples in a row
         self.skipped = 0
-        self.carried = 0
+        self._counted = 0
 
     @property
     def alerts(self) -> list[Alert]:
@@ -92,7 +99,9 @@ class Alarms:
                 f"{share:.0%} of what {_name(path)} gives lies within 2 % of its ends: hardly any gradient passes",
                 "smaller weights or inputs before it, or a normalization",
             )  # fmt: skip
-        self.units(sample.step)
+        seen = sum(units.seen for units in self._watcher.units.values())
+        if seen > MORE * self._counted:
+            self.units(sample.step)
 
     def raise_(self, alert: Alert) -> None:
         """Add an alert, or renew the one that is known."""
@@ -128,6 +137,8 @@ class Alarms:
         if not len(bad):
             return
         series = [self._watcher.cast.history.series[row] for row in readings.rows[bad].tolist()]
+        if not any(one.role in (PARAMETER, PARAMETER_GRADIENT) or not one.path for one in series):
+            return  # a mask may hold infinities on purpose; what counts is whether they come out
         if not sample.stepped and all(one.role in (GRADIENT, PARAMETER_GRADIENT) for one in series):
             return  # a scaler saw it, and skipped the step
         for kind, some in (("nan", readings.nan[bad]), ("inf", ~readings.nan[bad])):
@@ -141,10 +152,28 @@ class Alarms:
                 )
                 self.raise_(Alert(kind, one.path, sample.step, text, steps=1))
 
+    def _since(self, sample: Sample) -> str:
+        before = self._watcher.last_sample
+        return "" if before >= sample.step - 1 else f"; the one before was at step {before:,}"
+
+    def weights_at_the_end(self) -> None:
+        """Whether the weights are still numbers, in case that a NaN came after the last sample."""
+        if any(alert.kind in ("nan", "inf") for alert in self._found.values()):
+            return
+        for weight in self._watcher.cast.weights:
+            tensor = weight.tensor()
+            kind = kind_of(tensor.detach()) if tensor is not None and is_plain(tensor) else ""
+            if kind:
+                word = "NaN" if kind == "nan" else "infinity"
+                text = f"{weight.path} holds {word} at the end, and did not at step {self._watcher.last_sample:,}, the last sample"
+                self.raise_(Alert(kind, weight.path, self._watcher.step, text, HOLD))
+                return
+
     # ---- units
 
     def units(self, step: int) -> None:
         """Judge the counts of units."""
+        self._counted = sum(units.seen for units in self._watcher.units.values())
         for units in self._watcher.units.values():
             for unit in np.flatnonzero((units.silent >= DEAD) & units.flat).tolist():
                 since = "" if units.silent[unit] == units.seen else f" in a row, and {_times(units, unit)} before"

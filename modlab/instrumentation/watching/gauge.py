@@ -1,8 +1,8 @@
-"""Many tensors measured at once: small ones are joined and share each pass of numpy, so one costs a microsecond or two."""
+"""Many tensors measured at once: small ones are joined and share each pass of numpy, so one costs a few microseconds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,18 +17,23 @@ from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
 
 SMALL = 1 << 13
-"""Elements up to which a tensor is joined with others."""
+"""Elements up to which a tensor is put aside and measured with others."""
 
 BINNED = 512
 """Of a small tensor's elements, about so many are counted in the histogram."""
 
-_JOINED = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
-_PLAIN = (Tensor, torch.nn.Parameter)
+_JOINED = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
 _SIGN, _HALVES = 1 << 9, (1 << 9) - 1  # of the top ten bits of a float32: the sign; eight of the exponent and one of the mantissa
+_SHIFT = np.uint32(22)
 _BIAS = 254  # the number of the half octave that begins at 1
 _MIDDLE = BINS // 2
+_TINY = 2  # the half octaves of zero, and of what has fewer digits
 _NONE = np.float32(np.nan)
-_BAD = COLUMNS.index("bad")
+_MEAN, _LOW, _HIGH, _BAD = (COLUMNS.index(name) for name in ("mean", "low", "high", "bad"))
+
+Rows = Sequence[int]
+Keys = npt.NDArray[Any]
 
 
 class Readings(NamedTuple):
@@ -37,73 +42,76 @@ class Readings(NamedTuple):
     Attributes:
         rows: shape ``(n,)``: the numbers of the series.
         columns: shape ``(len(COLUMNS), n)``.
-        highest: shape ``(n,)``: the half octave of the greatest magnitude.
         nan: shape ``(n,)``: whether a NaN is among what is not finite.
+        highest: shape ``(n,)``: the half octave of the greatest magnitude.
         binned: of each reading the sign and half octave of some of its numbers, of a large one the counts by these; or None.
     """
 
     rows: npt.NDArray[np.intp]
     columns: Floats
-    highest: npt.NDArray[np.int64]
-    binned: list[npt.NDArray[Any] | None]
     nan: npt.NDArray[np.bool_]
-
-    def only(self, some: npt.NDArray[np.intp]) -> Readings:
-        """Those at some places."""
-        return Readings(self.rows[some], self.columns[:, some], self.highest[some], [self.binned[i] for i in some.tolist()], self.nan[some])
+    highest: npt.NDArray[np.int64]
+    binned: list[Keys | None]
 
 
 class Gauge:
-    """Takes tensors, and measures them when asked for the readings."""
+    """Takes tensors, and measures them when asked for the readings.
 
-    def __init__(self) -> None:
-        self._small: list[Tensor] = []
-        self._small_rows: list[Sequence[int]] = []
-        self._large: list[tuple[Sequence[int], TensorStats]] = []
+    Args:
+        binned: whether to take histograms too.
+    """
+
+    def __init__(self, binned: bool = True) -> None:
+        self._binned = binned
+        self._waiting: list[Tensor] = []
+        self._rows: list[Rows] = []
+        self._sizes: list[int] = []
+        self._values: list[Floats] = []
+        self._large: list[tuple[Rows, TensorStats]] = []
         self.notes: dict[int, str] = {}
 
-    def add(self, rows: Sequence[int], tensor: Tensor, *, fleeting: bool = False) -> None:
-        """Measure a tensor for one or several series; `fleeting` if its numbers may change before the readings are asked for."""
-        if not rows:
-            return
+    def add(self, rows: Rows, tensor: Tensor, *, fleeting: bool = False) -> None:
+        """Measure a tensor for one or several series; `fleeting` if its numbers may change before they are settled."""
         if joinable(tensor):
             plain = tensor.data
-            self._small.append(plain.clone() if fleeting else plain)
-            self._small_rows.append(rows)
+            self._waiting.append(plain.clone() if fleeting else plain)
+            self._rows.append(rows)
+            self._sizes.append(plain.numel())
             return
-        stats = measure_tensor(tensor)
+        stats = measure_tensor(tensor, histogram=self._binned)
         if stats.note:
             self.notes.update(dict.fromkeys(rows, stats.note))
         if stats.measured and stats.count:
             self._large.append((rows, stats))
 
+    def settle(self) -> None:
+        """Read what was added up to now: afterwards the tensors may change."""
+        if self._waiting:
+            self._values.append(torch.cat([one.reshape(-1) for one in self._waiting]).to(torch.float32).numpy())
+            self._waiting = []
+
     def readings(self) -> Readings | None:
-        """All that was added since the last time; None if there was nothing."""
-        rows: list[int] = []
+        """All that was added; None if there was nothing."""
+        self.settle()
+        parts: list[Floats] = []
+        keys: list[Keys | None] = []
         nan: list[bool] = []
-        columns: list[Floats] = []
-        binned: list[npt.NDArray[Any] | None] = []
-        if self._small:
-            values, sizes = joined(self._small)
-            measured, counts = _columns(values, sizes), _halves(values, sizes)
-            holds_nan = _holds_nan(values, sizes) if measured[_BAD].any() else [False] * len(sizes)
-            for i, some in enumerate(self._small_rows):
-                rows.extend(some)
-                binned.extend([counts[i]] * len(some))
-                nan.extend([holds_nan[i]] * len(some))
-            repeats = [len(some) for some in self._small_rows]
-            columns.append(measured if max(repeats) == 1 else np.repeat(measured, repeats, axis=1))
-        for some, stats in self._large:
-            rows.extend(some)
-            halves = None if stats.histogram is None else stats.histogram.counts.reshape(-1, 2).sum(axis=1)
-            binned.extend([halves] * len(some))
-            nan.extend([stats.nan > 0] * len(some))
-            columns.append(np.repeat(_of_stats(stats), len(some), axis=1))
-        self._small, self._small_rows, self._large = [], [], []
-        if not rows:
+        if self._values:
+            values, sizes = np.concatenate(self._values), np.array(self._sizes, np.intp)
+            parts.append(_columns(values, sizes))
+            keys += _keys(values, self._sizes) if self._binned else [None] * len(sizes)
+            nan += _nans(values, sizes) if parts[0][_BAD].any() else [False] * len(sizes)
+        for _, stats in self._large:
+            parts.append(_of_stats(stats))
+            keys.append(None if stats.histogram is None else stats.histogram.counts.reshape(-1, 2).sum(axis=1))
+            nan.append(stats.nan > 0)
+        if not parts:
             return None
-        together = np.concatenate(columns, axis=1) if len(columns) > 1 else columns[0]
-        return Readings(np.array(rows, np.intp), together, _highest(together), binned, np.array(nan, bool))
+        taken = [(row, i) for i, rows in enumerate([*self._rows, *(rows for rows, _ in self._large)]) for row in rows if row >= 0]
+        order = [i for _, i in taken]
+        columns = np.concatenate(parts, axis=1)[:, order]
+        rows = np.array([row for row, _ in taken], np.intp)
+        return Readings(rows, columns, np.array(nan)[order], _highest(columns), [keys[i] for i in order])
 
 
 def joinable(tensor: Tensor) -> bool:
@@ -111,7 +119,7 @@ def joinable(tensor: Tensor) -> bool:
     return (
         type(tensor) in _PLAIN
         and tensor.dtype in _JOINED
-        and tensor.device.type == "cpu"
+        and tensor.is_cpu
         and tensor.layout is torch.strided
         and 0 < tensor.numel() <= SMALL
         and not tensor.is_nested
@@ -121,22 +129,16 @@ def joinable(tensor: Tensor) -> bool:
     )
 
 
-def joined(tensors: list[Tensor]) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """All numbers in one array of float32, one tensor after the other, and how many each has."""
-    sizes = np.array([tensor.numel() for tensor in tensors], np.intp)
-    values = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    return values.to(torch.float32).numpy(), sizes
-
-
 def _columns(values: Floats, sizes: npt.NDArray[np.intp]) -> Floats:
-    """Shape ``(len(COLUMNS), n)``: of each stretch of the values."""
-    starts = np.concatenate(([0], np.cumsum(sizes[:-1])))
-    doubles = values.astype(np.float64)
+    """Shape ``(len(COLUMNS), n)``, of each stretch of `values`; what is not finite is counted and left out."""
+    starts = _starts(sizes)
+    made = np.empty((len(COLUMNS), len(sizes)), np.float32)
     with np.errstate(all="ignore"):
+        doubles = values.astype(np.float64)
         total = np.add.reduceat(doubles, starts)
-        bad = np.zeros(len(sizes), np.int64)
-        finite = sizes
         low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        bad: Any = 0
+        finite = sizes
         if not np.isfinite(total.sum()):
             good = np.isfinite(values)
             bad = np.add.reduceat(~good, starts, dtype=np.int64)
@@ -145,19 +147,16 @@ def _columns(values: Floats, sizes: npt.NDArray[np.intp]) -> Floats:
             total = np.add.reduceat(doubles, starts)
             low = np.minimum.reduceat(np.where(good, values, np.inf), starts)
             high = np.maximum.reduceat(np.where(good, values, -np.inf), starts)
-        zeros = np.add.reduceat(values == 0, starts, dtype=np.int64)
         mean = total / finite
         np.multiply(doubles, doubles, out=doubles)
-        var = np.maximum(np.add.reduceat(doubles, starts) / finite - mean * mean, 0)
-        var[low == high] = 0  # no rounding error shall give a constant a spread
-        made = np.array((np.ones(len(sizes)), mean, var, low, high, zeros / sizes, bad, np.full(len(sizes), _NONE)))
-        made[1:5, finite == 0] = _NONE
-        return made.astype(np.float32)
-
-
-def _holds_nan(values: Floats, sizes: npt.NDArray[np.intp]) -> list[bool]:
-    starts = np.concatenate(([0], np.cumsum(sizes[:-1])))
-    return list(np.add.reduceat(np.isnan(values), starts, dtype=np.int64) > 0)
+        var = np.add.reduceat(doubles, starts) / finite - mean * mean
+        var[(low == high) | (var < 0)] = 0  # no rounding error shall give a constant a spread
+        zeros = np.add.reduceat((values == 0).view(np.int8), starts, dtype=np.int32) / sizes
+        made[0], made[7] = 1, _NONE
+        made[1], made[2], made[3], made[4], made[5], made[6] = mean, var, low, high, zeros, bad
+        if finite is not sizes:
+            made[_MEAN : _HIGH + 1, finite == 0] = _NONE
+    return made
 
 
 def _of_stats(stats: TensorStats) -> Floats:
@@ -167,22 +166,32 @@ def _of_stats(stats: TensorStats) -> Floats:
         return column.astype(np.float32)[:, None]
 
 
-def _halves(values: Floats, sizes: npt.NDArray[np.intp]) -> list[npt.NDArray[np.uint32]]:
-    """Of each stretch, the numbers of the half octaves its values lie in, the sign above; of long ones of an even selection."""
-    keys = values.view(np.uint32) >> np.uint32(22)
-    found, start = [], 0
-    for size in sizes.tolist():
+def _starts(sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    starts = np.zeros(len(sizes), np.intp)
+    np.cumsum(sizes[:-1], out=starts[1:])
+    return starts
+
+
+def _nans(values: Floats, sizes: npt.NDArray[np.intp]) -> list[bool]:
+    """Whether each stretch holds a NaN."""
+    return [bool(count) for count in np.add.reduceat(np.isnan(values), _starts(sizes), dtype=np.int64)]
+
+
+def _keys(values: Floats, sizes: list[int]) -> Iterator[Keys]:
+    """Of each stretch, the sign and half octave of its numbers; of a long one of an even selection."""
+    keys, start = values.view(np.uint32) >> _SHIFT, 0
+    for size in sizes:
         stride = max(1, size // BINNED) | 1  # odd: no column of a matrix with an even width is left out
-        found.append(keys[start : start + size : stride])
+        yield keys[start : start + size : stride]
         start += size
-    return found
 
 
 def _highest(columns: Floats) -> npt.NDArray[np.int64]:
     """The half octave of the greatest magnitude of each reading."""
     with np.errstate(invalid="ignore"):
-        greatest = np.nan_to_num(np.fmax(np.abs(columns[3]), np.abs(columns[4])), nan=0.0, posinf=0.0).astype(np.float32)
-    found: npt.NDArray[np.int64] = ((greatest.view(np.uint32) >> np.uint32(22)) & _HALVES).astype(np.int64) - _BIAS
+        greatest = np.fmax(np.abs(columns[_LOW]), np.abs(columns[_HIGH]))
+    greatest[~np.isfinite(greatest)] = 0
+    found: npt.NDArray[np.int64] = ((greatest.view(np.uint32) >> _SHIFT) & np.uint32(_HALVES)).astype(np.int64) - _BIAS
     return found
 
 
@@ -194,25 +203,30 @@ def shares(readings: Readings, tops: npt.NDArray[np.int16]) -> Floats:
         tops: shape ``(n,)``: the half octaves in which the last bins begin.
     """
     made = np.zeros((len(readings.rows), BINS), np.float32)
-    small = [i for i, keys in enumerate(readings.binned) if keys is not None and keys.dtype == np.uint32]
+    small = [(i, keys) for i, keys in enumerate(readings.binned) if keys is not None and keys.dtype == np.uint32]
     if small:
-        keys = np.concatenate([readings.binned[i] for i in small]).astype(np.int64)
-        lengths = [len(readings.binned[i]) for i in small]  # type: ignore[arg-type]
-        place = np.repeat(np.arange(len(small)), lengths)
-        away = (np.repeat(tops[small].astype(np.int64), lengths) - ((keys & _HALVES) - _BIAS)).clip(0, _MIDDLE)
-        at = np.where(keys & _SIGN, away, BINS - 1 - away) + BINS * place
+        places = [i for i, _ in small]
+        lengths = np.array([len(keys) for _, keys in small])
+        keys = np.concatenate([keys for _, keys in small]).astype(np.int32)
+        halves = keys & _HALVES
+        away = np.repeat(tops[places].astype(np.int32) + _BIAS, lengths) - halves
+        np.clip(away, 0, _MIDDLE, out=away)
+        away[halves < _TINY] = _MIDDLE
+        at = np.where(keys & _SIGN, away, BINS - 1 - away)
+        at += np.repeat(np.arange(0, BINS * len(small), BINS, dtype=np.int32), lengths)
         counts = np.bincount(at, minlength=BINS * len(small)).reshape(len(small), BINS)
-        made[small] = counts / np.array(lengths)[:, None]
+        made[places] = counts / lengths[:, None]
     for i, counted in enumerate(readings.binned):
         if counted is not None and counted.dtype != np.uint32:
             made[i] = _folded(counted, int(tops[i]))
     return made
 
 
-def _folded(halves: npt.NDArray[Any], top: int) -> Floats:
+def _folded(halves: Keys, top: int) -> Floats:
     """Counts by sign and half octave, shape ``(1024,)``, in the bins of a series."""
     number = np.arange(_SIGN) - _BIAS
     away = (top - number).clip(0, _MIDDLE)
+    away[:_TINY] = _MIDDLE
     inside = number < 256  # beyond are infinities and NaN
     bins = np.bincount(BINS - 1 - away[inside], weights=halves[:_SIGN][inside], minlength=BINS)
     bins += np.bincount(away[inside], weights=halves[_SIGN:][inside], minlength=BINS)

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import COLUMNS, Floats, combined
@@ -22,6 +24,9 @@ ROOM = 48 << 20
 
 LEAST, LEAST_BINS = 16, 4
 
+WAITING = 16
+"""Samples that wait to be merged together: a few calls of numpy for all, instead of for each."""
+
 HEADROOM = 2
 """Half octaves above the first values that are kept for greater ones."""
 
@@ -29,7 +34,7 @@ MOST = 20_000
 """Series that are kept; of a larger model the first ones."""
 
 _HALF = BINS // 2
-_SERIES = 32  # columns that are made room for at once
+_SERIES = 256  # columns that are made room for at once
 _UNSEEN = np.float32(np.nan)
 
 
@@ -42,11 +47,14 @@ class History:
     def __init__(self, slots: int = SLOTS, bin_slots: int = BIN_SLOTS) -> None:
         self.series: list[Series] = []
         self._rows: dict[tuple[str, str], int] = {}
-        self.slots, self.bin_slots = Slots(slots, self._halve), Slots(bin_slots, self._halve_bins)
+        self.slots, self.bin_slots = Slots(slots, self._halve), Slots(bin_slots, self._halve_bins, each=1)
         self._data = np.zeros((0, len(COLUMNS), 0), np.float32)
         self._bins = np.zeros((0, 0, BINS), np.float32)
         self._top = np.zeros(0, np.int16)
         self._known = np.zeros(0, bool)
+        self._shapes: dict[int, torch.Size] = {}
+        self._turn = -1
+        self._waiting: list[tuple[npt.NDArray[np.intp], Floats]] = []  # samples of the last slot that are not in it yet
 
     @classmethod
     def of(cls, series: int) -> History:
@@ -66,14 +74,27 @@ class History:
             self._make_room()
         return found
 
-    def describe(self, row: int, count: int, shape: tuple[int, ...], note: str = "") -> None:
+    def describe(self, row: int, tensor: Tensor | None) -> None:
         """Say what the tensor of a series looks like now."""
-        one = self.series[row]
-        if one.count == count and one.shape == shape and (not note or one.note == note):
+        if row < 0 or tensor is None or tensor.shape == self._shapes.get(row):
             return
-        if one.count and len(one.shape) == len(shape):
-            shape = tuple(new if new == old else -1 for new, old in zip(shape, one.shape, strict=True))
-        self.series[row] = replace(one, count=count, shape=shape, note=note or one.note)
+        shape, one = tensor.shape, self.series[row]
+        known = self._shapes.get(row)
+        self._shapes[row] = shape
+        sizes = tuple(shape)
+        if known is not None and len(known) == len(shape):
+            sizes = tuple(new if new == old else -1 for new, old in zip(shape, one.shape, strict=True))
+        self.series[row] = replace(one, count=shape.numel(), shape=sizes)
+
+    def note(self, row: int, note: str) -> None:
+        """Say what is to be known of a series."""
+        if row >= 0 and self.series[row].note != note:
+            self.series[row] = replace(self.series[row], note=note)
+
+    def wants_bins(self) -> bool:
+        """Whether a sample shall take histograms: in a long run, one for each of their slots is enough."""
+        self._turn += 1
+        return self._turn % self.bin_slots.stride == 0
 
     def add(self, step: int, rows: npt.NDArray[np.intp], columns: Floats) -> None:
         """Take in the readings of a sample.
@@ -83,16 +104,35 @@ class History:
             rows: shape ``(n,)``, numbers of series; one may occur several times.
             columns: shape ``(len(COLUMNS), n)``.
         """
-        fresh = self.slots.place(step)
-        at = len(self.slots) - 1
-        self._make_room()
-        slot = self._data[at]
-        if fresh:
+        if self.slots.held >= self.slots.stride:
+            self._merge()
+        if self.slots.place(step):
+            self._make_room()
+            slot = self._data[len(self.slots) - 1]
             slot[1:] = _UNSEEN
             slot[0] = 0
-        for some in _rounds(rows):
-            there = rows[some]
-            slot[:, there] = combined(slot[:, there], columns[:, some])
+        self._waiting.append((rows, columns))
+        if len(self._waiting) >= WAITING:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Put what waits into the last slot: samples of the same series are joined first, two by two."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        self._make_room()
+        slot = self._data[len(self.slots) - 1]
+        while waiting:
+            rows = waiting[0][0]
+            alike = [columns for theirs, columns in waiting if theirs is rows or np.array_equal(theirs, rows)]
+            waiting = [one for one in waiting if not (one[0] is rows or np.array_equal(one[0], rows))]
+            while len(alike) > 1:
+                pairs = np.stack(alike[: len(alike) // 2 * 2])
+                alike = [*combined(pairs[0::2], pairs[1::2]), *alike[len(alike) // 2 * 2 :]]
+            for some in _rounds(rows):
+                there = rows[some]
+                known = slot[:, there]
+                slot[:, there] = combined(known, alike[0][:, some]) if known[0].any() else alike[0][:, some]
 
     def tops(self, rows: npt.NDArray[np.intp], highest: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
         """Where the last bins of some series begin, raised so that the half octaves `highest` of the greatest magnitudes fit."""
@@ -118,6 +158,7 @@ class History:
 
     def record(self) -> HistoryRecord:
         """What there is now; the arrays are copies."""
+        self._merge()
         rows, used, bins = len(self.series), len(self.slots), len(self.bin_slots)
         columns = {name: self._data[:used, i, :rows].copy() for i, name in enumerate(COLUMNS)}
         first, last = self.slots.bounds()
@@ -128,7 +169,7 @@ class History:
 
     def _make_room(self) -> None:
         """Grow the arrays to the series and slots in use."""
-        series = max(_SERIES, 1 << (len(self.series) - 1).bit_length()) if self.series else 0
+        series = -(-len(self.series) // _SERIES) * _SERIES
         slots = min(self.slots.most, 1 << max(4, len(self.slots) - 1).bit_length())
         bins = min(self.bin_slots.most, 1 << max(4, len(self.bin_slots) - 1).bit_length())
         if self._data.shape[0] < slots or self._data.shape[2] < series:

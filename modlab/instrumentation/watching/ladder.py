@@ -45,7 +45,7 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     bad = _alert(record, "nan", "inf")
     if bad is not None and bad.text.startswith("an input"):
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
-    if watcher.passes or any(member.called for member in watcher.cast.members.values()):
+    if watcher.passes or (record.steps and "" in watcher.cast.opaque) or any(member.called for member in watcher.cast.members.values()):
         return Rung(name, "passed", format.plural(record.steps, "step"))
     if record.steps:
         return Rung(

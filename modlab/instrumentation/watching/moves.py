@@ -36,42 +36,54 @@ class Move(NamedTuple):
 
 
 class Moves:
-    """Copies before the step, differences after it."""
+    """Copies before the step, differences after it; all parameters of a device and dtype in one array."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[int, Tensor, Tensor, Tensor | None]] = []
+        self._held: dict[tuple[Any, Any], list[tuple[int, Tensor]]] = {}
+        self._before: dict[tuple[Any, Any], tuple[Tensor, npt.NDArray[np.bool_]]] = {}
 
-    def before(self, place: int, parameter: Tensor) -> None:
-        """Take down a parameter, and its gradient, which the step may change."""
-        if not comparable(parameter):
-            return
-        gradient = parameter.grad
-        usable = gradient is not None and comparable(gradient) and gradient.shape == parameter.shape
-        felt = selection(gradient) != 0 if usable and gradient is not None else None
-        self._held.append((place, parameter, selection(parameter).clone(), felt))
+    def before(self, parameters: list[tuple[int, Tensor]]) -> None:
+        """Take down the numbers of parameters, each with its place, and where their gradients are other than zero."""
+        for place, parameter in parameters:
+            if comparable(parameter):
+                self._held.setdefault((parameter.device, parameter.dtype), []).append((place, parameter))
+        for kind, held in self._held.items():
+            felt = torch.cat([_felt(parameter) for _, parameter in held]) != 0
+            self._before[kind] = torch.cat([selection(parameter) for _, parameter in held]), felt.cpu().numpy()
 
     def after(self) -> list[Move]:
         """What moved since."""
-        held, self._held = self._held, []
-        held = [one for one in held if comparable(one[1]) and len(one[2]) == len(selection(one[1]))]
-        if not held:
-            return []
-        # in the parameters' own precision: what rounding swallowed did not move
-        deltas = [selection(parameter) - old for _, parameter, old, _ in held]
-        kept = [delta != 0 for delta in deltas]
-        none = [torch.zeros_like(one) if felt is None else felt for one, (*_, felt) in zip(kept, held, strict=True)]
-        numbers: Floats = _numbers([delta.float() for delta in deltas])
-        flags: npt.NDArray[np.uint8] = _numbers(
-            [one.to(torch.uint8) + 2 * felt.to(torch.uint8) for one, felt in zip(kept, none, strict=True)]
-        )
-        found, start = [], 0
-        for (place, parameter, _, _), size in zip(held, map(len, deltas), strict=True):
-            some = flags[start : start + size]
-            felt, stuck = int(np.count_nonzero(some > 1)), int(np.count_nonzero(some == 2))
-            share = stuck / felt if felt else np.nan
-            found.append(Move(place, parameter.numel(), numbers[start : start + size], share, bool((some & 1).any())))
-            start += size
+        found = []
+        for kind, (before, felt) in self._before.items():
+            held = self._held[kind]
+            now = [selection(parameter) for _, parameter in held]
+            sizes = np.array([len(one) for one in now])
+            if int(sizes.sum()) != len(before):
+                continue  # one was resized
+            # in the parameters' own precision: what rounding swallowed did not move
+            found += _moves(held, sizes, torch.cat(now).sub_(before).float().cpu().numpy(), felt)
+        self._held, self._before = {}, {}
         return found
+
+
+def _moves(held: list[tuple[int, Tensor]], sizes: npt.NDArray[Any], deltas: Floats, felt: npt.NDArray[np.bool_]) -> list[Move]:
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    moved = deltas != 0
+    flags = (moved, felt, felt & ~moved)
+    moves, feels, stays = (np.add.reduceat(some, starts[:-1], dtype=np.int64).tolist() for some in flags)
+    ends = starts.tolist()
+    return [
+        Move(place, tensor.numel(), deltas[ends[i] : ends[i + 1]], stays[i] / feels[i] if feels[i] else np.nan, moves[i] > 0)
+        for i, (place, tensor) in enumerate(held)
+    ]
+
+
+def _felt(parameter: Tensor) -> Tensor:
+    """The gradient's numbers at the same places; zeros where there is none."""
+    gradient = parameter.grad
+    if gradient is not None and gradient.shape == parameter.shape and comparable(gradient):
+        return selection(gradient)
+    return torch.zeros(len(selection(parameter)), device=parameter.device)
 
 
 def selection(tensor: Tensor) -> Tensor:
@@ -92,19 +104,12 @@ def comparable(tensor: Tensor) -> bool:
     """Whether a tensor has numbers that can be compared one by one."""
     return (
         tensor.layout is torch.strided
+        and tensor.is_floating_point()
+        and tensor.numel() > 0
         and not tensor.is_meta
         and not tensor.is_nested
-        and not tensor.is_complex()
         and not is_transformed(tensor)
         and type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
         and not torch.nn.parameter.is_lazy(tensor)
         and not is_freed(tensor)
-        and tensor.numel() > 0
     )
-
-
-def _numbers(tensors: list[Tensor]) -> Any:
-    """All in one array, with one copy for each device."""
-    if len({one.device for one in tensors}) > 1:
-        tensors = [one.cpu() for one in tensors]
-    return torch.cat(tensors).cpu().numpy()

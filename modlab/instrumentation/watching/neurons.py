@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,12 +43,19 @@ class Neurons:
     def __init__(self) -> None:
         self._layers: list[_Held] = []
         self._paths: frozenset[str] = frozenset()
-        self.slots = Slots(SLOTS, self._halve)
+        self._now: frozenset[str] = frozenset()
+        self._turn = -1
+        self.slots = Slots(SLOTS, self._halve, each=1)
         self.settled = False
 
+    def begin(self) -> None:
+        """A sample begins: in a long run one for each slot is enough."""
+        self._turn += 1
+        self._now = self._paths if self._turn % self.slots.stride == 0 else frozenset()
+
     def wants(self, path: str) -> bool:
-        """Whether a module is one of the layers."""
-        return path in self._paths
+        """Whether a module is one of the layers, and this sample one that is kept."""
+        return path in self._now
 
     def settle(self, cast: Cast) -> None:
         """Find the layers, once the sizes of what goes in and out are known."""
@@ -67,7 +75,7 @@ class Neurons:
                     weight = next((one for one in cast.weights if one.owner() is module and one.name == matrices[0]), None)
                     if weight is not None:
                         found.append(_Held(member.path, weight, units, inputs, turned))
-        chained = all(left.weights.shape[1] == right.weights.shape[2] for left, right in zip(found, found[1:], strict=False))
+        chained = all(left.weights.shape[1] == right.weights.shape[2] for left, right in pairwise(found))
         if 1 < len(found) <= LAYERS and chained:
             self._layers = found
             self._paths = frozenset(one.path for one in found)
@@ -76,8 +84,8 @@ class Neurons:
         """Take in a sample: the activation and the gradient of each layer's output, by path."""
         if not self._layers or not all(layer.path in last for layer in self._layers):
             return
-        fresh = self.slots.place(step)
-        at, held = len(self.slots) - 1, self.slots.held
+        self.slots.place(step)
+        at = len(self.slots) - 1
         for layer in self._layers:
             matrix = layer.weight.tensor()
             if matrix is None or tuple(matrix.shape[:: -1 if layer.turned else 1]) != layer.weights.shape[1:]:
@@ -85,10 +93,7 @@ class Neurons:
             now = matrix.data.float().cpu().numpy()
             numbers = now.T if layer.turned else now, _by_unit(last[layer.path]), _by_unit(last.get(f"{layer.path} gradient"))
             for array, number in zip(layer.arrays, numbers, strict=True):
-                if fresh:
-                    array[at] = number
-                else:
-                    array[at] += (number - array[at]) / held
+                array[at] = number
 
     def record(self) -> NeuronsRecord | None:
         """What there is now."""

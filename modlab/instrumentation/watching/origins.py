@@ -131,6 +131,11 @@ def _holds_nan(value: Value) -> bool:
     return value.stats is not None and value.stats.measured and bool(value.stats.nan)
 
 
+def kind_of_value(value: Value) -> str:
+    """What is bad in it: "nan", or "inf" if there are infinities alone."""
+    return "nan" if _holds_nan(value) else "inf"
+
+
 def _on_purpose(event: Event) -> bool:
     """Whether it was told to: ``masked_fill(mask, -inf)``."""
     return any(value.text in _ON_PURPOSE for value in event.inputs)
@@ -149,7 +154,7 @@ def _ended(events: Sequence[Event]) -> Iterator[Event]:
 
 def _born(event: Event) -> Origin:
     value = next((one for one in event.outputs if _holds_nan(one)), None) or next(one for one in event.outputs if is_bad(one))
-    path, kind = event.path or "", "nan" if _holds_nan(value) else "inf"
+    path, kind = event.path or "", kind_of_value(value)
     place = f" in {path or ROOT}" if event.kind == "function" else f" of {path or ROOT}" if event.kind == "hook" else ""
     subject = f"{event.name}{place}" if event.kind != "module" else f"{path or ROOT} ({event.name})"
     at = f" ({event.where})" if event.where and event.kind != "module" else ""
@@ -163,7 +168,7 @@ def _born(event: Event) -> Origin:
 def _batch(value: Value, root: Event) -> Origin:
     name = value.name or "the input"
     return Origin(
-        "the batch", name, name, root.index, "nan" if _holds_nan(value) else "inf", f"the batch: {name} holds {amount(value)}",
+        "the batch", name, name, root.index, kind_of_value(value), f"the batch: {name} holds {amount(value)}",
         "look at the data where this batch is made",
     )  # fmt: skip
 
@@ -176,7 +181,7 @@ def _weights(value: Value) -> Origin:
 def _unseen(event: Event, value: Value) -> Origin:
     path = event.path or ""
     text = f"what {event.name} in {path or ROOT} takes holds {amount(value)}, made where it cannot be seen"
-    return Origin("forward", path, event.name, event.index, "nan" if _holds_nan(value) else "inf", text)
+    return Origin("forward", path, event.name, event.index, kind_of_value(value), text)
 
 
 def amount(value: Value) -> str:

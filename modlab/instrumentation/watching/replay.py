@@ -29,7 +29,7 @@ from modlab.instrumentation.recording.tape import one_line
 from modlab.instrumentation.restoration import Restoration
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
-from modlab.instrumentation.watching.origins import Origin, Origins, explain, word_of
+from modlab.instrumentation.watching.origins import Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
 from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, unseen
 from modlab.instrumentation.watching.slopes import Slopes, Turn
 from modlab.records.structure import ROOT
@@ -108,7 +108,8 @@ class _Search:
             return Birth("", "", f"the step was not run again: {refusal}", exact=False)
         passes = [one for one in self._memory.passes if one.finished]
         if not passes:
-            return Birth("", "", "the step was not run again: no training pass of the model was seen in it", exact=False)
+            hidden = ": it is compiled in its place (model.compile()), where torch tells no hook of its calls" if self._compiled else ""
+            return Birth("", "", f"the step was not run again: no training pass of the model was seen in it{hidden}", exact=False)
         found = self._among(passes)
         return self._placed(found)
 
@@ -204,12 +205,11 @@ class _Search:
         slopes = Slopes(self._roster.paths)
         found: Birth | None = None
         failure: BaseException | None = None
-        if one.put_back is not None:
-            one.put_back()
+        self._memory.put_back(one)
         try:
             with as_written(self._compiled):
-                slopes.open()
                 recorder.open()
+                slopes.open()
                 with _autocast(one, ambient):
                     output = self._model(*args, **kwargs)
                 found = self._look(one, recorder, slopes, output, (args, kwargs))
@@ -258,7 +258,10 @@ class _Search:
             if one.beyond:
                 self._doubts.append("gradients of outputs were too large to be kept")
             del outputs
-        return self._backward(pairs, recorder, slopes, given) if pairs else None
+        if not pairs:
+            return None
+        with _autocast(one, True, on=one.mixed):
+            return self._backward(pairs, recorder, slopes, given)
 
     def _compare(self, one: Pass, outputs: dict[int, Tensor]) -> None:
         """Whether the outputs are the same as then, by the numbers that were kept."""
@@ -300,6 +303,9 @@ class _Search:
         turn = slopes.turn(bad)
         if turn is not None:
             return _of_turn(turn, recorder.record().events)
+        arrival = _arrival(recorder.record().events) if bad and not slopes.whole else None
+        if arrival is not None:
+            return arrival
         with _aside():
             for path, gradient in came:
                 if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
@@ -328,12 +334,12 @@ def _aside() -> Iterator[None]:
 
 
 @contextmanager
-def _autocast(one: Pass, ambient: bool) -> Iterator[None]:
-    """Autocast as it was. Casts of weights are not remembered where the user's own autocast would meet them."""
+def _autocast(one: Pass, ambient: bool, *, on: bool = True) -> Iterator[None]:
+    """Autocast as it was, or off. Casts of weights are not remembered where the user's own autocast would meet them."""
     with ExitStack() as stack:
         for mode in one.modes:
             cache = mode.cache and not ambient
-            stack.enter_context(torch.autocast(mode.device, dtype=mode.dtype, enabled=mode.enabled, cache_enabled=cache))
+            stack.enter_context(torch.autocast(mode.device, dtype=mode.dtype, enabled=on and mode.enabled, cache_enabled=cache))
         yield
 
 
@@ -366,9 +372,9 @@ def _of_loss(gradient: Tensor, kind: str) -> Birth:
 
 def _of_turn(turn: Turn, events: Sequence[Event]) -> Birth:
     path, words = turn.path or "", {"nan": "NaN", "inf": "infinity"}
-    amount = f"{turn.bad:,} of {format.plural(turn.size, 'number')}"
+    share = f"{turn.bad:,} of {format.plural(turn.size, 'number')}"
     if not turn.node:
-        text = f"backward: the gradients that meet in {path or ROOT} are finite, and their sum is {words[turn.kind]} in {amount}"
+        text = f"backward: the gradients that meet in {path or ROOT} are finite, and their sum is {words[turn.kind]} in {share}"
         return Birth(path, "backward", text, kind=turn.kind, name="sum", fix=_SCALED if turn.dtype == "float16" else "")
     word = _word(turn.node)
     event = next((one for one in events if one.kind == "function" and one.path == turn.path and _same(word_of(one.name), word)), None)
@@ -377,9 +383,22 @@ def _of_turn(turn: Turn, events: Sequence[Event]) -> Birth:
         why, fix = "float16 holds numbers up to 65,504", _SCALED
     place = f"{event.name} in {path or ROOT}" if event is not None else path or ROOT
     at = f", {event.where}" if event is not None and event.where else ""
-    text = f"backward: {place} ({turn.node}{at}) makes {words[turn.kind]} of finite gradients, in {amount}{f': {why}' if why else ''}"
+    text = f"backward: {place} ({turn.node}{at}) makes {words[turn.kind]} of finite gradients, in {share}{f': {why}' if why else ''}"
     index = event.index if event is not None else _call(events, turn.path)
     return Birth(path, "backward", text, kind=turn.kind, name=turn.node, event=index, fix=fix)
+
+
+def _arrival(events: Sequence[Event]) -> Birth | None:
+    """Where the graph is too large to be followed node by node: the first module at whose output a gradient arrives that is not finite."""
+    for event in events:
+        value = next(filter(is_bad, event.inputs), None) if event.kind == "gradient" else None
+        if value is not None and event.path is not None:
+            place = event.path or ROOT
+            text = (
+                f"backward: the gradient that arrives at the output of {place} holds {amount(value)}, and is the first that is not finite"
+            )
+            return Birth(event.path, "backward", text, kind=kind_of_value(value), name=event.name, event=_call(events, event.path))
+    return None
 
 
 def _call(events: Sequence[Event], path: str | None) -> int:

@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import Module
@@ -23,6 +22,7 @@ from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching.cast import Member
 from modlab.instrumentation.watching.gauge import Gauge, Readings, shares
 from modlab.instrumentation.watching.moves import Moves
+from modlab.instrumentation.watching.roottap import is_unseen
 from modlab.instrumentation.watching.units import MOST, Units, axis_of, is_silenced, is_silencing
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ GRADIENTS = 5_000
 
 
 def captured() -> bool:
-    """Whether a compiler or tracer is taking down what is called: it must not take down the hooks."""
-    return torch.compiler.is_compiling() or being_traced()
+    """Whether what is called is nobody's training: a compiler or tracer takes it down, or modlab runs a step again."""
+    return torch.compiler.is_compiling() or being_traced() or is_unseen()
 
 
 class Sample:
@@ -58,8 +58,10 @@ class Sample:
         self.tasks: set[int] = set()  # backward passes
         self.carried = True  # whether at the start of each of them there were gradients already
         self.saturated: dict[str, float] = {}
-        self.gauge = Gauge()
+        self.binned = self.cast.history.wants_bins()
+        self.gauge = Gauge(self.binned)
         self.moves = Moves()
+        watcher.neurons.begin()
         self.readings: Readings | None = None
         self.last: dict[str, Tensor] = {}  # of a small net: activations and gradients by unit
         self._stuck: dict[int, float] = {}
@@ -157,7 +159,6 @@ class Sample:
         """Whether this call of the root belongs to the training."""
         if not (torch.is_grad_enabled() and root.training) or graph_task() != -1:
             return False
-        self.watcher.pass_begins(self)
         self.forwards += 1
         return True
 
@@ -190,8 +191,7 @@ class Sample:
             rows = [row]
             self._measured[id(tensor)] = ref(tensor), _version(tensor), rows, []
             self.gauge.add(rows, tensor, fleeting=True)
-        if row >= 0:
-            self.cast.history.describe(row, tensor.numel(), tuple(tensor.shape))
+        self.cast.history.describe(row, tensor)
 
     def _await(self, member: Member, tensor: Tensor) -> None:
         """Its gradient, by one hook for all of them."""
@@ -205,7 +205,7 @@ class Sample:
             known[3][:] = []
             self._measured[id(tensor)] = known[0], known[1], known[2], rows
         self._hooks.add(tensor, partial(self._graded, rows, members))
-        self.cast.history.describe(row, tensor.numel(), tuple(tensor.shape))
+        self.cast.history.describe(row, tensor)
 
     # ---- units: whose activation is read where
 
@@ -273,26 +273,24 @@ class Sample:
         """Before the step: parameters and gradients, and what is needed to see what moves."""
         self._read_parameters, self._read_gradients = True, gradients
         also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
-        for place, weight in enumerate(self.cast.weights):
-            tensor = weight.tensor()
-            if tensor is None:
-                continue
+        parameters = [(place, tensor) for place, weight in enumerate(self.cast.weights) if (tensor := weight.tensor()) is not None]
+        for place, tensor in parameters:
+            row = self.cast.weights[place].rows[0]
             if also:
-                self.gauge.add(weight.rows[:1], tensor, fleeting=True)
+                self.gauge.add((row,), tensor)
+            self.cast.history.describe(row, tensor)
             if gradients:
                 self._read_gradient(place, tensor)
-            self.moves.before(place, tensor)
-            self.cast.history.describe(weight.rows[0], tensor.numel(), tuple(tensor.shape))
+        self.gauge.settle()
+        self.moves.before(parameters)
 
     def _read_gradient(self, place: int, tensor: Tensor) -> None:
         weight, gradient = self.cast.weights[place], tensor.grad
         if gradient is None:
             return
         weight.felt += 1
-        row = weight.rows[1]
-        self.gauge.add((row,), gradient, fleeting=True)
-        if row >= 0:
-            self.cast.history.describe(row, gradient.numel(), tuple(gradient.shape))
+        self.gauge.add(weight.rows[1:2], gradient)
+        self.cast.history.describe(weight.rows[1], gradient)
 
     def _read_gradients_late(self) -> None:
         """After a step that computed them itself, by a closure."""
@@ -323,41 +321,36 @@ class Sample:
 
     def _read_moves(self) -> None:
         """After the step."""
-        deltas = []
         for move in self.moves.after():
             weight = self.cast.weights[move.place]
             weight.moved |= move.moved
             row = weight.rows[2]
-            if row >= 0:
-                deltas.append((row, move))
-                note = "" if move.size == len(move.deltas) else f"≈ from {len(move.deltas):,} of its {move.size:,} numbers"
-                self.cast.history.describe(row, move.size, (), note)
-        for row, move in deltas:
             self.gauge.add((row,), torch.from_numpy(move.deltas))
-        self._stuck = {row: move.stuck for row, move in deltas}
+            self._stuck[row] = move.stuck
+            if move.size != len(move.deltas):
+                self.gauge.notes[row] = f"≈ from {len(move.deltas):,} of its {move.size:,} numbers"
+            self.cast.history.describe(row, weight.tensor())
 
     def _store(self) -> None:
         readings, history = self.readings, self.cast.history
         if readings is None:
             return
-        kept = readings.rows >= 0
-        if not kept.all():
-            readings = readings.only(np.flatnonzero(kept))
-        for i, row in enumerate(readings.rows.tolist() if self._stuck else ()):
-            if row in self._stuck:
-                readings.columns[-1, i] = self._stuck[row]
+        places = {row: i for i, row in enumerate(readings.rows.tolist())}
+        for row, stuck in self._stuck.items():
+            if row in places:
+                readings.columns[-1, places[row]] = stuck
         for row, note in self.gauge.notes.items():
-            if row >= 0:
-                history.describe(row, history.series[row].count, history.series[row].shape, note)
+            history.note(row, note)
         with self.watcher.lock:
-            tops = history.tops(readings.rows, readings.highest)
             history.add(self.step, readings.rows, readings.columns)
-            history.add_bins(self.step, readings.rows, shares(readings, tops))
-        self.readings = readings
+            if self.binned:
+                history.add_bins(self.step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest)))
         low, high = readings.columns[3], readings.columns[4]
-        graded = set(readings.rows[(low != 0) | (high != 0)].tolist())
+        nonzero = ((low != 0) | (high != 0)).tolist()
         for weight in self.cast.weights:
-            weight.graded |= weight.rows[1] in graded
+            if not weight.graded:
+                place = places.get(weight.rows[1])
+                weight.graded = place is not None and nonzero[place]
 
 
 def _first(output: Any) -> Tensor | None:

@@ -116,8 +116,9 @@ class Slopes:
             if not going:
                 return
             coming = [(gradient, kind) for gradient in before if (kind := _kind(gradient))]
-            nested = self.again and bool(self._bad)  # a backward pass inside another one begins with what that gives it
-            if len(self._births) < _BIRTHS and (not coming or (node not in self._reached and not nested)):
+            # a backward pass inside another one begins with what that gives it; and of some nodes nobody may be told
+            given = node in self._reached or (self.again and self._bad) or not self.whole
+            if len(self._births) < _BIRTHS and not (coming and given):
                 turn = _turn(owner, "", coming) if coming else _turn(owner, name, [one[:2] for one in going])
                 self._births.append((node, turn))
             self._bad[node] = [below for _, _, below in going if below is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,10 +16,11 @@ class Slots:
     Args:
         most: slots, an even number.
         halve: told when neighbours become one, ``0, 1 → 0``, ``2, 3 → 1``, …: what is kept by slot must follow.
+        each: samples that a new slot takes at most; who gives fewer than all samples looks at `stride` himself.
     """
 
-    def __init__(self, most: int, halve: Callable[[], None]) -> None:
-        self.most, self._halve = most, halve
+    def __init__(self, most: int, halve: Callable[[], None], each: float = math.inf) -> None:
+        self.most, self._halve, self._each = most, halve, each
         self.first: list[int] = []
         self.last: list[int] = []
         self.stride = 1
@@ -30,7 +32,7 @@ class Slots:
 
     def place(self, step: int) -> bool:
         """Make room for a sample of a step in the last slot; whether that is a new one."""
-        if self.first and self.held < self.stride:
+        if self.first and self.held < min(self.stride, self._each):
             self.held += 1
             self.last[-1] = step
             return False

@@ -18,8 +18,11 @@ MOST = 1024
 """Units of a module that are counted one by one."""
 
 WINDOWS = 64
-PENDING = 32
-"""Small activations that are put aside before they are counted together."""
+PENDING = 2048
+"""Numbers of small activations that are put aside before they are counted together."""
+
+TOGETHER = 32
+"""Activations counted together at most."""
 
 SUSPECT = 100
 """Inputs in a row on which a unit is zero, from which on its gradient is looked at."""
@@ -79,10 +82,7 @@ class Units:
     def glance(self, activation: Tensor, step: int) -> None:
         """Take in an activation between two samples; as quickly as can be, for there are many."""
         if type(activation) is Tensor and activation.is_cpu and activation.shape == self._usual and not is_transformed(activation):
-            self._pending.append(activation.data.clone())
-            self._pending_step = step
-            if len(self._pending) >= PENDING:
-                self.count_pending()
+            self._put_aside(activation, step)
         elif activation.dim() > self.axis and activation.shape[self.axis] == self.count:
             self.see(activation, step)
 
@@ -90,13 +90,16 @@ class Units:
         """Take in one activation; small ones wait until there are some."""
         if joinable(activation):
             self._usual = activation.shape
-            self._pending.append(activation.data.clone())
-            self._pending_step = step
-            if len(self._pending) >= PENDING:
-                self.count_pending()
+            self._put_aside(activation, step)
             return
         fires = activation.detach() != 0
         self._take(self._by_unit(fires).to("cpu", torch.bool).numpy(), step)
+
+    def _put_aside(self, activation: Tensor, step: int) -> None:
+        self._pending.append(activation.data.clone())
+        self._pending_step = step
+        if len(self._pending) * activation.numel() >= PENDING or len(self._pending) >= TOGETHER:
+            self.count_pending()
 
     def count_pending(self) -> None:
         """Count what was put aside."""

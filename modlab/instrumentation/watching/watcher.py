@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 from weakref import ReferenceType, WeakSet, ref
 
 import numpy as np
@@ -25,6 +26,7 @@ from modlab.errors import Stopped
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
+from modlab.instrumentation.watching.guard import Guard
 from modlab.instrumentation.watching.ladder import climb
 from modlab.instrumentation.watching.neurons import Neurons
 from modlab.instrumentation.watching.sample import Sample, captured
@@ -48,6 +50,8 @@ EARLY = 20
 OFTEN = 0.1
 """Seconds between two pictures, at least."""
 
+_TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"
+
 watchers: WeakSet[Watcher] = WeakSet()
 """All that are open."""
 
@@ -59,9 +63,10 @@ class Watcher:
         model: whose modules and parameters; held weakly.
         optimizers: whose steps are the steps; none: the first that holds one of the model's parameters.
         budget: the share of the loop's time that it may take.
+        on_nan: see `Guard`.
     """
 
-    def __init__(self, model: Module, optimizers: list[Any], budget: float) -> None:
+    def __init__(self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report") -> None:
         self._model = ref(model, lambda _: self.close("ended"))
         self.root_id = id(model)
         self.title = type(model).__name__
@@ -96,6 +101,9 @@ class Watcher:
         self._shown = 0.0
         self._pid = os.getpid()
         self._steps: RemovableHandle | None = None
+        self._filter: Any = None
+        self._guard = Guard(self, model, on_nan)
+        self._versions: tuple[int, ...] = ()
 
     # ---- open and closed
 
@@ -104,6 +112,10 @@ class Watcher:
         self._steps = register_optimizer_step_post_hook(self._step_ended)
         if self._optimizers:
             self.cast.own([one for one in (held() for held in self._optimizers) if one is not None])
+        if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
+            warnings.filterwarnings("ignore", _TORCHS, UserWarning)
+            self._filter = warnings.filters[0]
+        self._guard.open()
         self._sample = Sample(self)
         self._wake = 1
         watchers.add(self)
@@ -121,8 +133,19 @@ class Watcher:
             self._sample.detach()
             self._sample = None
         self._lights_off()
-        self.alarms.units(self.step)
+        self._guard.close()
+        if self._filter in warnings.filters:
+            cast(list[Any], warnings.filters).remove(self._filter)
+        self._look_last()
         self._tell(self.ended)
+
+    def _look_last(self) -> None:
+        """What the last sample was too early to see."""
+        try:
+            self.alarms.units(self.step)
+            self.alarms.weights_at_the_end()
+        except Exception as error:  # noqa: BLE001 - a kernel that is interrupted, a device that is gone
+            self.remarks.append(f"the last look failed: {type(error).__name__}")
 
     @property
     def closed(self) -> bool:
@@ -163,6 +186,8 @@ class Watcher:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
         self.step += 1
+        if self._guard.always:
+            self._guard.rest()
         if self.step < self._wake and not self.controls.attention:
             return
         if captured() or os.getpid() != self._pid:
@@ -175,15 +200,37 @@ class Watcher:
         if self.controls.attention:
             self._obey()
 
-    def pass_begins(self, sample: Sample) -> None:
-        """A training pass of the root begins; if the step before was never made (a scaler skipped it), it ends here."""
+    def _step_over(self, *, stepped: bool) -> None:
+        """A step has ended that no optimizer told of."""
+        self.step += 1
+        self._guard.rest()
+        if self.step >= self._wake:
+            with torch.no_grad():
+                self._awake(stepped=stepped)
+
+    def pass_begins(self) -> None:
+        """A training pass of the root begins. If the step before was never made by an optimizer, it ends here.
+
+        A scaler skipped it, or there is none, and the weights were changed by hand.
+        """
         self.passes += 1
-        if sample.backwards and sample.forwards and self.grads_gone():
-            sample.close(stepped=False)
-            self.step += 1
-            self.alarms.skipped += 1
-            self._sample = None
-            self._look_later()
+        if self.closed or captured():
+            return
+        try:
+            kept = self._guard.tap.passes
+            versions = self._weight_versions()
+            ended = bool(kept) and kept[-1].backwards and (self.grads_gone() or (not self._main and versions != self._versions))
+            self._versions = versions
+            if ended:
+                self.alarms.skipped += bool(self._main)
+                self._step_over(stepped=False)
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self.fail(error)
+
+    def _weight_versions(self) -> tuple[int, ...]:
+        """How often some weights have been changed in place."""
+        some = (weight.tensor() for weight in self.cast.weights[:4])
+        return tuple(-1 if one is None or one.is_inference() else one._version for one in some)
 
     def grads_gone(self) -> bool:
         """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""
@@ -203,6 +250,8 @@ class Watcher:
             sample.close(stepped=stepped)
             self._judge(sample)
             self._count_sample(sample.step)
+            self._guard.settle(self.schedule.pace, self.schedule.budget)
+            self._guard.rest()
             self._spend(self.schedule.whole, sample.seconds + perf_counter() - start)
             self._next_whole = self._after(self.schedule.whole)
         elif self._light:
@@ -219,6 +268,8 @@ class Watcher:
             purse.spend(seconds)
             self.schedule.tick(self.step, now)
         elif self.samples >= DENSE:
+            self.schedule.counting = bool(self.units)
+            self.schedule.share_out()
             self.schedule.begin(self.step, now)
 
     def _judge(self, sample: Sample) -> None:
@@ -240,6 +291,7 @@ class Watcher:
         """Attach what the next step is to be looked at with, or decide when to wake up again."""
         step = self.step
         if step >= self._next_whole:
+            self._guard.on()
             self._sample = Sample(self)
             self._wake = step + 1
         elif step >= self._next_light and self._lights_on():

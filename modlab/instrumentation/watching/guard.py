@@ -1,0 +1,126 @@
+"""What stands by for a NaN: the light tap that keeps a step, the check of its gradients, and the replay when it goes wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import Module
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from modlab.errors import NotFiniteError
+from modlab.instrumentation.watching.finiteness import Check, Finding
+from modlab.instrumentation.watching.replay import birthplace
+from modlab.instrumentation.watching.roottap import Pass, RootTap
+from modlab.records.watch import Alert
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.watcher import Watcher
+
+TAP, EACH = 60e-6, 2e-6
+"""Seconds a step that the tap and the check take, and more for each module."""
+
+PART = 1.5
+"""Of the budget, what they may take in every step (about from 2 ms a step on); else they are there in samples alone."""
+
+
+class Guard:
+    """Stands by in every step, or where that costs too much in those that are looked at.
+
+    Args:
+        watcher: whose steps they are.
+        model: its model.
+        on_nan: "report", "hold" (in every step, and wait for an accelerator), or "stop" (raise before the weights are spoilt).
+    """
+
+    def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
+        self._watcher, self._on_nan = watcher, on_nan
+        self.tap = RootTap(model, on_forward=watcher.pass_begins, on_backward=self._backward_ended)
+        self._check: Check | None = None
+        self._handle: RemovableHandle | None = None
+        self.always = on_nan != "report" or not watcher.optimizer_name
+        self.found = False
+
+    def open(self) -> None:
+        """Begin with the first step."""
+        self.tap.open()
+        self.on()
+
+    def close(self) -> None:
+        """Stop, and let go of everything."""
+        self.tap.close()
+        self._unhook()
+        self._check = None
+
+    def on(self) -> None:
+        """Stand by in the next step."""
+        self.tap.on()
+        if self._handle is None and not self.found:
+            self._handle = register_optimizer_step_pre_hook(self._step_begins)
+
+    def rest(self) -> None:
+        """The step is over: let it go, and rest unless every step is to be seen."""
+        self.tap.forget()
+        if not self.always:
+            self.tap.off()
+            self._unhook()
+
+    def settle(self, pace: float, budget: float) -> None:
+        """Decide whether every step can be seen: by how long one takes."""
+        cost = TAP + EACH * len(self._watcher.cast.members)
+        self.always = self._on_nan != "report" or not self._watcher.optimizer_name or PART * budget * pace >= cost
+
+    def _unhook(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The weights are still good."""
+        if self._watcher.is_ours(optimizer) and not torch.compiler.is_compiling():
+            self.look()
+
+    def _backward_ended(self, one: Pass) -> None:
+        if not self._watcher.optimizer_name:
+            self.look()
+
+    def look(self) -> None:
+        """Look at the gradients of this step; what is wrong with them is searched for once."""
+        if self.found:
+            return
+        finding = None
+        try:
+            finding = self._finding()
+            if finding is not None:
+                self.found = True
+                self._report(finding)
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self._watcher.fail(error)
+        if finding is not None and self._on_nan == "stop":
+            text = self._watcher.alarms.alerts[-1].text
+            raise NotFiniteError(
+                f"Step {finding.step:,} was not made, for its gradients are not finite: {text}.\n"
+                f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
+            )
+
+    def _finding(self) -> Finding | None:
+        check = self._check
+        if check is None:
+            weights = [(weight.path, weight.tensor()) for weight in self._watcher.cast.weights]
+            check = self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
+        return check.look(self._watcher.step, self.tap.passes) or check.ready()
+
+    def _report(self, finding: Finding) -> None:
+        model, step = self._watcher.model, self._watcher.step
+        kind, path, text, fix, trace = finding.kind, finding.path, "", "", None
+        if model is not None and finding.step == step:
+            self.tap.hold()
+            birth = birthplace(model, self.tap)
+            text, fix, trace = str(birth), birth.fix, birth.trace
+            if birth.where:
+                kind, path = birth.kind or kind, birth.path
+        else:
+            text = f"the gradient {f'of {path}' if path else 'of the outputs'} was not finite at step {finding.step:,}, which was read late"
+            fix = 'modlab.watch(..., on_nan="hold") finds where it was born'
+        self._watcher.alarms.raise_(Alert(kind, path, finding.step, text.rstrip("."), fix, steps=1, trace=trace))

@@ -1,0 +1,597 @@
+"""`modlab.watch` as a user meets it: what it says of training runs, how it ends, and that it leaves nothing."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import math
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as rooms
+from torch.optim import optimizer as optimizers
+
+import modlab
+from modlab.errors import NotAModuleError, NotAnOptimizerError, NotFiniteError, NotInitializedError, QuestionError
+from modlab.instrumentation.watching.watcher import watchers
+from modlab.lessons.note import Net
+from modlab.results.watch import Watch
+
+
+def hooks() -> dict[str, int]:
+    """How many global hooks there are of each kind."""
+    stores = {name: held for room in (rooms, optimizers) for name, held in vars(room).items() if name.startswith("_global_")}
+    return {name: len(held) for name, held in stores.items() if isinstance(held, dict)}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    before, threads = hooks(), threading.active_count()
+    yield
+    assert hooks() == before
+    assert threading.active_count() == threads
+    assert not [one for one in watchers]
+
+
+def sgd(model: nn.Module, lr: float = 0.1) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=lr)
+
+
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Callable[[], Tensor],
+    steps: int,
+    *,
+    loss: Callable[[Tensor], Tensor] = lambda out: out.square().mean(),
+    zero: bool = True,
+    log: bool = True,
+    **options: Any,
+) -> Watch:
+    """A plain loop, every step of which is looked at unless told otherwise."""
+    options.setdefault("budget", 1.0)
+    with modlab.watch(model, optimizer, **options) as w:
+        for _ in range(steps):
+            if zero:
+                optimizer.zero_grad()
+            value = loss(model(batch()))
+            value.backward()
+            optimizer.step()
+            if log:
+                w.log(loss=value)
+    return w
+
+
+def kinds(w: Watch) -> set[str]:
+    return {alert.kind for alert in w.alerts if not alert.over}
+
+
+def rung(w: Watch, name: str) -> Any:
+    return next(one for one in w.verdict.rungs if one.name == name)
+
+
+def note(seed: int, **options: Any) -> tuple[Watch, Net]:
+    """Section 3 of the note: 10,000 steps that learn the zero function."""
+    torch.manual_seed(seed)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+    with modlab.watch(net, optimizer, **options) as w:
+        for _ in range(10_000):
+            loss = torch.abs(net(torch.randn(4)))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    return w, net
+
+
+# ---- the note's training
+
+
+def test_a_dead_unit_and_a_starving_one() -> None:
+    w, net = note(63, budget=0.2)
+    found = {(alert.kind, alert.path, alert.unit): alert for alert in w.alerts}
+    assert found.keys() == {("dead", "l0", 1), ("starving", "l0", 2)}
+    dead = found["dead", "l0", 1]
+    assert dead.inputs >= 1000 and not dead.over
+    assert net.l1.weight.tolist()[1] == pytest.approx([0.3722], abs=1e-4)  # moved by decay alone
+    assert rung(w, "it moves").state == "broken" and w.verdict.broken is rung(w, "it moves")
+    assert "Unit 1 of l0 is dead" in w.headline
+
+
+def test_a_starving_unit_is_not_called_dead() -> None:
+    w, _ = note(2, budget=0.2)
+    assert [(alert.kind, alert.path, alert.unit) for alert in w.alerts] == [("starving", "l0", 0)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 6])
+def test_healthy_seeds_raise_no_alert(seed: int) -> None:
+    w, _ = note(seed, budget=0.2)
+    assert not w.alerts
+    assert w.verdict.broken is None
+    assert rung(w, "the loss falls").state == "passed"
+
+
+# ---- the ladder and the alerts
+
+
+def regression(model: nn.Module, steps: int = 60, **options: Any) -> Watch:
+    return train(model, options.pop("optimizer", None) or sgd(model), lambda: torch.randn(8, 4), steps, **options)
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+
+
+def test_without_a_log_the_loss_is_not_seen() -> None:
+    w = regression(mlp(), log=False)
+    assert [one.state for one in w.verdict.rungs if "loss" in one.name] == ["not seen", "not seen"]
+    assert "w.log(loss=loss)" in rung(w, "the loss falls").text
+    assert w.verdict.broken is None
+
+
+def test_a_parameter_that_the_optimizer_lacks() -> None:
+    model = mlp()
+    w = regression(model, optimizer=torch.optim.SGD([*model[2].parameters(), *model[4].parameters()], lr=0.1))
+    assert w.verdict.broken is rung(w, "the optimizer owns it")
+    assert {alert.path for alert in w.alerts if alert.kind == "not owned"} == {"0.weight", "0.bias"}
+
+
+def test_a_parameter_without_a_gradient() -> None:
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 1), nn.Linear(4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x) + self.unused(x).detach()
+
+    w = regression(Half())
+    assert w.verdict.broken is rung(w, "every trained parameter gets a gradient")
+    assert {alert.path for alert in w.alerts if alert.kind == "no gradient"} == {"unused.weight", "unused.bias"}
+
+
+def test_a_module_that_is_never_called() -> None:
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 1), nn.Linear(4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x)
+
+    w = regression(Half())
+    called = rung(w, "every module is called")
+    assert called.state == "careful" and called.path == "unused"
+
+
+def test_gradients_that_are_never_zeroed() -> None:
+    w = regression(mlp(), optimizer=None, zero=False, steps=20)
+    assert "not zeroed" in kinds(w)
+
+
+def test_accumulation_is_no_forgotten_zero_grad() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(20):
+            optimizer.zero_grad()
+            for _ in range(3):
+                model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+    assert not w.alerts
+    row = w.record.history.row("0", "activation")
+    assert w.record.history.columns["samples"][0, row] == 3
+
+
+def test_a_learning_rate_of_zero_moves_nothing() -> None:
+    model = mlp()
+    w = regression(model, optimizer=sgd(model, 0.0))
+    assert w.verdict.broken is rung(w, "it moves")
+
+
+def test_what_bfloat16_loses() -> None:
+    model = mlp().to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
+    w = train(model, optimizer, lambda: torch.randn(8, 4, dtype=torch.bfloat16), 60)
+    assert w.verdict.broken is rung(w, "by enough for its dtype")
+    assert "rounding" in kinds(w)
+    history = w.record.history
+    assert history.columns["stuck"][-1, history.row("2.weight", "update")] > 0.5
+
+
+def test_a_saturated_activation() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    with torch.no_grad():
+        model[0].weight.mul_(1000)
+    w = regression(model, optimizer=sgd(model, 1e-3))
+    assert [alert.path for alert in w.alerts if alert.kind == "saturated"] == ["1"]
+
+
+def test_a_gradient_that_vanishes_along_depth() -> None:
+    model = nn.Sequential(*(layer for _ in range(12) for layer in (nn.Linear(8, 8), nn.Sigmoid())), nn.Linear(8, 1))
+    with torch.no_grad():
+        for layer in model[::2]:
+            layer.weight.mul_(0.3)
+    w = train(model, sgd(model), lambda: torch.randn(8, 8), 30)
+    assert "vanishing" in kinds(w)
+
+
+def test_a_loss_far_above_the_uniform_guess() -> None:
+    model = nn.Sequential(nn.Linear(4, 10))
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    target = torch.randint(10, (64,))
+    w = train(model, sgd(model, 1e-4), lambda: torch.randn(64, 4), 10, loss=lambda out: F.cross_entropy(out, target))
+    sensible = rung(w, "the loss is sensible")
+    assert sensible.state == "careful" and "10" in sensible.text and "2.30" in sensible.text
+
+
+def test_a_loss_that_rises() -> None:
+    model = nn.Linear(4, 1)
+    w = train(model, sgd(model, -0.01), lambda: torch.randn(64, 4), 100)
+    assert w.verdict.broken is rung(w, "the loss falls")
+
+
+def test_an_alert_that_no_longer_holds_says_so() -> None:
+    model = mlp()
+    optimizer = sgd(model, 1e-4)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for step in range(30):
+            if step >= 15:
+                optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+    (alert,) = (alert for alert in w.alerts if alert.kind == "not zeroed")
+    assert alert.over
+
+
+# ---- NaN
+
+
+class Mid(nn.Module):
+    """Spoils one step."""
+
+    def __init__(self, when: int) -> None:
+        super().__init__()
+        self.when, self.calls = when, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += self.training
+        return torch.log(x * 0) if self.calls == self.when else x
+
+
+@pytest.mark.parametrize("options", [{"on_nan": "hold"}, {"budget": 1.0}])
+def test_where_a_nan_is_born(options: dict[str, Any]) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), Mid(300), nn.Linear(8, 1))
+    w = train(model, sgd(model, 0.01), lambda: torch.randn(8, 4), 320, **{"budget": 0.02, **options})
+    alert = w.alerts[0]
+    assert (alert.kind in ("nan", "inf"), alert.path, alert.step) == (True, "1", 299)
+    assert "log" in alert.text
+    assert alert.trace is not None and alert.trace["1"].path == "1"
+
+
+def test_a_nan_between_two_samples_is_found_at_the_end() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), Mid(60), nn.Linear(8, 1))
+    w = train(model, sgd(model, 0.01), lambda: torch.randn(8, 4), 61, budget=1e-9)
+    assert [alert.kind for alert in w.alerts] == ["nan"]
+
+
+def test_stop_raises_before_the_weights_are_spoilt() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), Mid(20), nn.Linear(8, 1))
+    with pytest.raises(NotFiniteError, match="Step 19 was not made"):
+        train(model, sgd(model, 0.01), lambda: torch.randn(8, 4), 40, on_nan="stop")
+    assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+
+
+def test_masks_with_infinities_are_no_alert() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.score, self.mask = nn.Linear(4, 4), nn.Identity()
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores = self.mask(self.score(x).masked_fill(torch.eye(4, dtype=torch.bool)[:1], -math.inf))
+            return scores.softmax(-1) @ torch.ones(4, 1)
+
+    model = Masked()
+    w = train(model, sgd(model), lambda: torch.randn(8, 4), 30)
+    assert not w.alerts
+
+
+# ---- how it is opened and closed
+
+
+def test_it_ends_with_the_block_and_stays_readable() -> None:
+    w = regression(mlp(), steps=20)
+    assert w.record.state == "ended" and w.record.steps == 20 and w.record.samples == 20
+    w.close()
+    w.log(loss=1.0)  # after the end: nothing happens
+    assert w.record.scalars[0].count == 20
+
+
+def test_it_begins_at_the_call() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    w = modlab.watch(model, optimizer, budget=1.0)
+    model(torch.randn(8, 4)).mean().backward()
+    optimizer.step()
+    assert w.record.state == "running" and w.record.steps == 1
+    w.close()
+    optimizer.step()
+    assert w.record.steps == 1
+
+
+def test_a_second_watch_closes_the_first() -> None:
+    model = mlp()
+    first = modlab.watch(model, sgd(model))
+    second = modlab.watch(model, sgd(model))
+    assert first.record.state == "ended" and second.record.state == "waiting"
+    assert any("earlier watch" in remark for remark in second.record.remarks)
+    other = modlab.watch(mlp())  # of another model: the second goes on
+    assert second.record.state == "waiting"
+    second.close()
+    other.close()
+
+
+def test_without_an_optimizer_the_first_that_holds_a_parameter_counts() -> None:
+    model, other = mlp(), mlp()
+    mine, theirs = sgd(model), sgd(other)
+    with modlab.watch(model, budget=1.0) as w:
+        for _ in range(15):
+            for one, optimizer in ((other, theirs), (model, mine)):
+                optimizer.zero_grad()
+                one(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+    assert (w.record.steps, w.record.optimizer) == (15, "SGD")
+    assert rung(w, "it moves").state == "passed"
+
+
+def test_weights_changed_by_hand_are_steps_too() -> None:
+    model = mlp()
+    with modlab.watch(model) as w:
+        for _ in range(30):
+            model(torch.randn(8, 4)).square().mean().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+    assert w.record.steps == 29  # the last one ends with the next pass
+    assert rung(w, "the optimizer owns it").state == "not seen"
+
+
+def test_several_optimizers_own_together() -> None:
+    model = mlp()
+    both = [torch.optim.SGD(model[0].parameters(), lr=0.1), torch.optim.Adam([*model[2].parameters(), *model[4].parameters()])]
+    with modlab.watch(model, both, budget=1.0) as w:
+        for _ in range(12):
+            for optimizer in both:
+                optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            for optimizer in reversed(both):
+                optimizer.step()
+    assert w.record.steps == 12
+    assert rung(w, "the optimizer owns it").state == "passed"
+    assert not w.alerts
+
+
+def test_evaluation_between_steps_is_no_step() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.Linear(4, 1))
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(12):
+            model.train()
+            optimizer.zero_grad()
+            model(torch.ones(8, 4)).square().mean().backward()
+            optimizer.step()
+            model.eval()
+            model(torch.full((8, 4), 1e6))
+            with torch.no_grad():
+                model.train()
+                model(torch.full((8, 4), 1e6))
+    history = w.record.history
+    assert w.record.steps == 12
+    assert history.columns["high"][:, history.row("0", "activation")].max() < 1e3
+
+
+@pytest.mark.parametrize("bad", [lambda x: x, nn.Linear, "net", None])
+def test_what_is_no_model_is_refused(bad: Any) -> None:
+    with pytest.raises(NotAModuleError, match="watch"):
+        modlab.watch(bad)
+
+
+def test_bad_options_are_refused() -> None:
+    model = mlp()
+    for options in ({"budget": 0}, {"budget": 2}, {"budget": "x"}, {"on_nan": "explode"}, {"inside": "out"}):
+        with pytest.raises(QuestionError, match=next(iter(options))):
+            modlab.watch(model, **options)
+    with pytest.raises(NotAnOptimizerError, match="modlab.watch"):
+        modlab.watch(model, model.parameters())
+
+    class Forgot(nn.Module):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(NotInitializedError):
+        modlab.watch(Forgot())
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("where", ["forward", "loss", "interrupt"])
+def test_the_users_exception_comes_out_as_it_is(where: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = sgd(model)
+    error = {"forward": RuntimeError, "loss": ZeroDivisionError, "interrupt": KeyboardInterrupt}[where]
+    with pytest.raises(error), modlab.watch(model, optimizer, budget=1.0) as w:
+        for step in range(20):
+            optimizer.zero_grad()
+            out = model(torch.randn(8, 5 if where == "forward" and step == 13 else 4))
+            if step == 13 and where == "loss":
+                1 / 0  # noqa: B018
+            if step == 13 and where == "interrupt":
+                raise KeyboardInterrupt
+            out.mean().backward()
+            optimizer.step()
+    assert w.record.steps == 13
+    assert w.record.state == ("interrupted" if where == "interrupt" else "ended")
+
+
+def test_an_error_of_modlabs_own_ends_the_watch_and_not_the_training(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from modlab.instrumentation.watching import sample
+
+    calls = 0
+
+    def broken(*_: Any, **__: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 30:
+            raise ValueError("out of order")
+
+    monkeypatch.setattr(sample.Sample, "_take", broken)
+    model = mlp()
+    w = regression(model, steps=20)
+    assert w.record.state == "failed" and "out of order" in w.record.error
+    assert capsys.readouterr().err.count("the watch ended at step") == 1
+
+
+def test_a_view_that_is_lost_does_not_disturb(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    w = modlab.watch(model, optimizer)
+
+    def gone() -> None:
+        raise OSError("comm closed")
+
+    assert w._watcher is not None
+    w._watcher.publish = gone
+    for _ in range(5):
+        model(torch.randn(8, 4)).mean().backward()
+        optimizer.step()
+    assert w.record.state == "running"
+    assert any("view was lost" in remark for remark in w.record.remarks)
+    w.close()
+
+
+def test_the_model_pickles_and_copies_meanwhile() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(5):
+            out = model(torch.randn(8, 4))
+            twin, other = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+            twin(torch.randn(8, 4))
+            other(torch.randn(8, 4))
+            out.mean().backward()
+            optimizer.step()
+    assert w.record.steps == 5
+    again = pickle.loads(pickle.dumps(w))
+    assert str(again) == str(w)
+
+
+def test_nothing_is_kept_alive() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    outputs = []
+    w = modlab.watch(model, optimizer, budget=1.0)
+    for _ in range(12):
+        optimizer.zero_grad()
+        out = model(torch.randn(8, 4))
+        outputs.append(weakref.ref(out))
+        out.square().mean().backward()
+        optimizer.step()
+    del out
+    gc.collect()
+    assert not [one for one in outputs if one() is not None]
+    gone = weakref.ref(model)
+    del model, optimizer
+    gc.collect()
+    assert gone() is None
+    assert w.record.state == "ended"
+    assert w.record.steps == 12
+
+
+def test_stopping_ends_the_block_quietly() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer) as w:
+        for step in range(100):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).mean().backward()
+            optimizer.step()
+            if step == 10:
+                w.ask("stop")
+    assert w.record.state == "stopped" and w.record.steps == 12
+    with pytest.raises(QuestionError, match="ended"):
+        w.ask("pause")
+
+
+def test_pause_and_single_steps() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    reached: list[int] = []
+    with modlab.watch(model, optimizer) as w:
+        w.ask("pause")
+
+        def press() -> None:
+            for wanted in (1, 2, 3):
+                while len(reached) < wanted:
+                    pass
+                w.ask("step")
+            w.ask("resume")
+
+        presser = threading.Thread(target=press)
+        presser.start()
+        for step in range(30):
+            reached.append(step)
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).mean().backward()
+            optimizer.step()
+        presser.join()
+    assert w.record.steps == 30
+
+
+def test_a_loop_in_another_thread_is_seen() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+
+        def loop() -> None:
+            for _ in range(15):
+                optimizer.zero_grad()
+                model(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+
+        worker = threading.Thread(target=loop)
+        worker.start()
+        worker.join()
+    assert w.record.steps == 15 and w.record.samples == 15
+    assert rung(w, "every module is called").state == "passed"
+
+
+# ---- faces
+
+
+def test_a_script_gets_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    regression(mlp(), steps=40)
+    told = capsys.readouterr().err
+    assert told.count("data arrives") == 2  # after some steps, and at the end
+    assert "All that was seen is well" in told
+
+
+def test_faces_and_data() -> None:
+    w = regression(mlp(), steps=30)
+    assert w.history["path"].shape == w.history["mean"].shape
+    assert w.to_dict()["kind"] == "watch" and len(w.to_dict()["records"]) == len(w.history["path"])
+    assert str(w).startswith(w.headline)
+    assert w.figure("gradients").axes and w.figure("loss").axes
+    with pytest.raises(ValueError, match="gradients"):
+        w.figure("gradient")

@@ -1,0 +1,368 @@
+"""The parts of a watch, each against PyTorch or by hand: what is measured, kept, counted and planned."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from modlab.errors import QuestionError
+from modlab.instrumentation.watching.alarms import starving
+from modlab.instrumentation.watching.controls import Controls
+from modlab.instrumentation.watching.gauge import SMALL, Gauge, shares
+from modlab.instrumentation.watching.history import History
+from modlab.instrumentation.watching.moves import EXACT, Moves
+from modlab.instrumentation.watching.scalars import SLOTS, Scalars
+from modlab.instrumentation.watching.schedule import Purse, Schedule
+from modlab.instrumentation.watching.slots import Slots
+from modlab.instrumentation.watching.units import Units, axis_of
+from modlab.records.slots import COLUMNS, combined
+from modlab.records.watch import ACTIVATION, BINS, edge
+
+AT = {name: i for i, name in enumerate(COLUMNS)}
+
+
+def read(*tensors: Tensor) -> np.ndarray:
+    gauge = Gauge()
+    for i, tensor in enumerate(tensors):
+        gauge.add((i,), tensor)
+    readings = gauge.readings()
+    assert readings is not None
+    order = np.argsort(readings.rows)
+    return readings.columns[:, order]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [1, 3, 511, 4096, SMALL, SMALL + 1, 300_000])
+def test_a_reading_is_what_torch_says(dtype: torch.dtype, size: int) -> None:
+    x = (torch.randn(size) * 3 + 1).to(dtype).relu()
+    column = read(torch.ones(5), x, torch.zeros(2))[:, 1]
+    exact = x.double()
+    assert column[AT["mean"]] == pytest.approx(exact.mean().item(), rel=1e-4, abs=1e-6)
+    assert column[AT["var"]] == pytest.approx(exact.var(correction=0).item(), rel=1e-4, abs=1e-9)
+    assert (column[AT["low"]], column[AT["high"]]) == (np.float32(exact.min().item()), np.float32(exact.max().item()))
+    assert column[AT["zeros"]] == pytest.approx((exact == 0).double().mean().item(), rel=1e-6)
+    assert column[AT["bad"]] == 0
+
+
+def test_what_is_not_finite_is_counted_and_left_out() -> None:
+    x = torch.tensor([1.0, math.nan, math.inf, 3.0, -math.inf])
+    gauge = Gauge()
+    gauge.add((0,), torch.ones(3))
+    gauge.add((1,), x)
+    gauge.add((2,), torch.full((4,), math.nan))
+    gauge.add((3,), torch.full((4,), math.inf))
+    readings = gauge.readings()
+    assert readings is not None
+    assert readings.columns[AT["bad"]].tolist() == [0, 3, 4, 4]
+    assert readings.nan.tolist() == [False, True, True, False]
+    assert readings.columns[AT["mean"], 1] == 2
+    assert np.isnan(readings.columns[AT["mean"], 2])
+
+
+def test_a_tensor_with_several_series_is_measured_once_for_all() -> None:
+    gauge = Gauge()
+    gauge.add((4, 2, -1), torch.tensor([1.0, 2.0]))
+    readings = gauge.readings()
+    assert readings is not None
+    assert readings.rows.tolist() == [4, 2]
+    assert gauge is not None and (readings.columns[AT["mean"]] == 1.5).all()
+
+
+def test_a_fleeting_tensor_may_change_afterwards() -> None:
+    gauge, x = Gauge(), torch.ones(4)
+    gauge.add((0,), x, fleeting=True)
+    x.zero_()
+    readings = gauge.readings()
+    assert readings is not None and readings.columns[AT["mean"], 0] == 1
+
+
+def test_what_has_no_values_says_why() -> None:
+    gauge = Gauge()
+    gauge.add((0,), torch.empty(3, device="meta"))
+    assert gauge.readings() is None
+    assert "meta" in gauge.notes[0]
+
+
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=50))
+def test_every_value_is_in_its_bin(values: list[float]) -> None:
+    gauge = Gauge()
+    gauge.add((0,), torch.tensor(values))
+    readings = gauge.readings()
+    assert readings is not None
+    top = readings.highest.astype(np.int16)
+    made = shares(readings, top)[0] * len(values)
+    least = edge(int(top[0]) - BINS // 2 + 1)
+    expected = np.zeros(BINS)
+    for value in values:
+        magnitude = abs(np.float32(value))
+        far = magnitude < max(least, 2.0**-126)
+        steps = BINS // 2 if far else next(k for k in range(BINS // 2) if magnitude >= edge(int(top[0]) - k))
+        expected[steps if value < 0 else BINS - 1 - steps] += 1
+    assert made == pytest.approx(expected, abs=1e-4)
+
+
+def test_bins_move_when_greater_values_come() -> None:
+    history = History(8, 8)
+    row = history.row("a", ACTIVATION)
+    for step, scale in enumerate((1.0, 1.0, 1000.0)):
+        gauge = Gauge()
+        gauge.add((row,), torch.tensor([1.0, -2.0, 0.0, 0.5]) * scale)
+        readings = gauge.readings()
+        assert readings is not None
+        history.add(step, readings.rows, readings.columns)
+        history.add_bins(step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest)))
+    record = history.record()
+    top = int(record.top[row])
+    assert edge(top) >= 1500
+    for slot, scale in ((0, 1.0), (2, 1000.0)):
+        where = np.flatnonzero(record.bins[slot, row])
+        wanted = {BINS - 1 - k for k in range(32) if edge(top - k) in (1.0 * scale, 0.5 * scale)} if scale == 1.0 else set()
+        assert wanted <= set(where.tolist())
+        assert record.bins[slot, row, BINS // 2] > 0  # the zero
+        assert (where < BINS // 2).sum() == 1  # one negative value
+
+
+@given(st.integers(2, 40).filter(lambda n: n % 2 == 0), st.integers(1, 500))
+def test_slots_are_few_and_hold_every_step_once(most: int, steps: int) -> None:
+    halved = 0
+
+    def halve() -> None:
+        nonlocal halved
+        halved += 1
+
+    slots = Slots(most, halve)
+    for step in range(steps):
+        slots.place(step)
+    first, last = slots.bounds()
+    assert len(slots) <= most and slots.halvings == halved
+    assert first[0] == 0 and last[-1] == steps - 1
+    assert (first[1:] == last[:-1] + 1).all()
+    assert len({*(last - first + 1)[:-1].tolist()}) <= 1  # evenly fine, but for the last one
+
+
+def test_a_long_history_is_that_of_all_samples() -> None:
+    history, values = History(8, 4), []
+    row = history.row("a", ACTIVATION)
+    for step in range(100):
+        x = torch.randn(20) + step
+        values.append(x.double())
+        history.add(step, np.array([row]), read(x))
+    record = history.record()
+    assert len(record.first) <= 8
+    for slot, (first, last) in enumerate(zip(record.first, record.last, strict=True)):
+        part = torch.cat(values[first : last + 1])
+        assert record.columns["samples"][slot, row] == last - first + 1
+        assert record.columns["mean"][slot, row] == pytest.approx(part.mean().item(), rel=1e-5)
+        assert record.columns["var"][slot, row] == pytest.approx(part.var(correction=0).item(), rel=1e-4)
+        assert record.columns["low"][slot, row] == np.float32(part.min().item())
+        assert record.columns["high"][slot, row] == np.float32(part.max().item())
+
+
+def test_one_series_twice_in_a_sample_counts_twice() -> None:
+    history = History(8, 4)
+    row = history.row("a", ACTIVATION)
+    both = read(torch.zeros(4), torch.full((4,), 2.0))
+    history.add(0, np.array([row, row]), both)
+    record = history.record()
+    assert record.columns["samples"][0, row] == 2
+    assert record.columns["mean"][0, row] == 1
+    assert record.columns["var"][0, row] == 1
+
+
+def test_a_series_that_was_not_sampled_is_nan() -> None:
+    history = History(8, 4)
+    one, other = history.row("a", ACTIVATION), history.row("b", ACTIVATION)
+    history.add(0, np.array([one]), read(torch.ones(3)))
+    history.add(1, np.array([one, other]), read(torch.ones(3), torch.ones(3)))
+    record = history.record()
+    assert np.isnan(record.columns["mean"][0, other]) and record.columns["samples"][0, other] == 0
+    assert record.columns["mean"][1, other] == 1
+
+
+def test_combined_slots_keep_what_only_one_has() -> None:
+    left, right = read(torch.tensor([1.0, 3.0])), np.full((len(COLUMNS), 1), np.nan, np.float32)
+    right[0] = 0
+    assert np.array_equal(combined(left, right), left, equal_nan=True)
+    assert np.array_equal(combined(right, left), left, equal_nan=True)
+
+
+def test_a_history_of_many_series_stays_within_its_room() -> None:
+    history = History.of(100_000)
+    rows = [history.row(str(i), ACTIVATION) for i in range(25_000)]
+    assert rows[-1] == -1 and len(history.series) == 20_000
+    column = np.repeat(read(torch.ones(3)), 20_000, axis=1)
+    for step in range(100):
+        history.add(step, np.arange(20_000), column)
+    assert history._data.nbytes + history._bins.nbytes <= 64 << 20
+
+
+# ---- moves
+
+
+@pytest.mark.parametrize("size", [1, 7, EXACT, 10 * EXACT])
+def test_moves_are_what_the_step_adds(size: int) -> None:
+    parameter = nn.Parameter(torch.randn(size))
+    parameter.grad = torch.randn(size)
+    before, moves = parameter.detach().clone(), Moves()
+    moves.before([(3, parameter)])
+    with torch.no_grad():
+        parameter[: size // 2] += 0.5
+    (move,) = moves.after()
+    delta = parameter.detach() - before
+    assert (move.place, move.size) == (3, size) and move.moved == (size > 1)
+    assert np.abs(move.deltas).max() == pytest.approx(delta.abs().max().item(), rel=1e-5)
+    assert move.stuck == pytest.approx(1 - (size // 2) / size, abs=0.02)
+
+
+def test_rounding_is_seen_in_bfloat16() -> None:
+    parameter = nn.Parameter(torch.ones(1000, dtype=torch.bfloat16))
+    parameter.grad = torch.ones_like(parameter)
+    moves = Moves()
+    moves.before([(0, parameter)])
+    with torch.no_grad():
+        parameter -= 1e-5
+    (move,) = moves.after()
+    assert move.stuck == 1 and not move.moved
+
+
+def test_without_a_gradient_nothing_is_stuck() -> None:
+    parameter, moves = nn.Parameter(torch.ones(4)), Moves()
+    moves.before([(0, parameter)])
+    (move,) = moves.after()
+    assert math.isnan(move.stuck) and not move.moved
+
+
+# ---- units
+
+
+def test_units_are_counted_by_input() -> None:
+    units = Units("a", "relu", 1, 3)
+    activations = torch.tensor([[1.0, 0.0, 0.0], [2.0, 0.0, 1.0]])
+    for step in range(40):
+        units.see(activations, step)
+    record = units.record()
+    assert record.inputs.sum() == 80
+    assert record.fired.sum(axis=0).tolist() == [80, 0, 40]
+    assert record.silent.tolist() == [0, 80, 0]
+
+
+def test_a_channel_fires_where_any_place_does() -> None:
+    units = Units("a", "relu", 1, 2)
+    planes = torch.zeros(5, 2, 4, 4)
+    planes[2, 1, 3, 3] = 1
+    units.see(planes, 0)
+    record = units.record()
+    assert record.inputs.sum() == 5
+    assert record.fired.sum(axis=0).tolist() == [0, 1]
+    assert record.silent.tolist() == [5, 2]
+
+
+def test_a_gradient_contradicts_death_only_since_the_unit_fired() -> None:
+    units = Units("a", "relu", 0, 2)
+    units.see(torch.tensor([1.0, 0.0]), 0)
+    units.feel(torch.tensor([1.0, 0.5]))
+    assert units.record().flat.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("module", "dims", "axis"), [(nn.Conv2d(1, 1, 1), 4, 1), (nn.Linear(1, 1), 3, 2), (nn.Linear(1, 1), 1, 0)])
+def test_where_units_lie(module: nn.Module, dims: int, axis: int) -> None:
+    assert axis_of(module, dims) == axis
+
+
+def rates(*shares_: float, inputs: int = 2000) -> Units:
+    """One unit that fires on another share of the inputs in each part of a run."""
+    units, generator = Units("a", "relu", 1, 1), torch.Generator().manual_seed(0)
+    for step, share in enumerate(shares_):
+        units.see((torch.rand(inputs // len(shares_), 1, generator=generator) < share).float(), step)
+        units.count_pending()
+    return units
+
+
+def test_a_unit_that_fires_ever_more_rarely_starves() -> None:
+    ((unit, before, after, inputs),) = starving(rates(0.33, 0.2, 0.1, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02))
+    assert unit == 0 and before > 0.1 and after < 0.05 and inputs >= 400
+
+
+@pytest.mark.parametrize("shares_", [(0.09,) * 10, (0.03,) * 10, (0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.09, 0.09), (0.0,) * 10])
+def test_others_do_not(shares_: tuple[float, ...]) -> None:
+    assert not [*starving(rates(*shares_))]
+
+
+# ---- scalars
+
+
+def test_scalars_are_kept_with_extremes() -> None:
+    scalars, values = Scalars(), [math.sin(step / 100) for step in range(5000)]
+    values[1234] = 99.0
+    for step, value in enumerate(values):
+        scalars.log(step, {"loss": torch.tensor(value, requires_grad=True) if step % 2 else value})
+    record = scalars.curves["loss"].record()
+    assert len(record.first) <= SLOTS and record.count == 5000
+    assert record.high.max() == 99.0
+    assert record.final == pytest.approx(values[-1], rel=1e-6)
+    weights = record.last - record.first + 1
+    assert (record.mean * weights).sum() / 5000 == pytest.approx(float(np.mean(values)), rel=1e-4)
+
+
+def test_a_scalar_that_is_not_finite_is_counted() -> None:
+    scalars = Scalars()
+    for step, value in enumerate((1.0, math.nan, math.inf)):
+        scalars.log(step, {"loss": value})
+    record = scalars.curves["loss"].record()
+    assert record.bad.sum() == 2 and record.mean[0] == 1.0
+
+
+@pytest.mark.parametrize("value", [torch.zeros(2), "1.0x", None, [1]])
+def test_what_is_no_number_is_refused(value: object) -> None:
+    with pytest.raises(QuestionError, match="loss"):
+        Scalars().log(0, {"loss": value})
+
+
+# ---- the budget
+
+
+def test_a_purse_waits_until_its_share_covers_the_next_expense() -> None:
+    purse = Purse(0.01)
+    purse.spend(0.002)
+    assert purse.wait(0.0, 0.001) == 400  # two such expenses in 0.4 s
+    assert purse.wait(0.4, 0.001) == 1
+    assert Purse(0).wait(0, 1) > 1000
+
+
+def test_a_schedule_keeps_its_budget() -> None:
+    schedule, now, step, cost = Schedule(0.02), 0.0, 10, 0.003
+    schedule.begin(step, now)
+    following = step + 1
+    for _ in range(100_000):
+        step += 1
+        now += 0.001
+        if step >= following:
+            now += cost
+            schedule.whole.spend(cost)
+            schedule.tick(step, now)
+            following = step + schedule.whole.wait(schedule.loop(now), schedule.pace)
+    assert schedule.pace == pytest.approx(0.001, rel=0.01)
+    assert 0.9 * schedule.whole.share < schedule.spent / schedule.loop(now) <= 1.05 * schedule.whole.share
+
+
+def test_a_pause_is_no_time_of_the_loop() -> None:
+    schedule = Schedule(0.02)
+    schedule.begin(0, 1.0)
+    schedule.pause(5.0)
+    assert schedule.loop(7.0) == 1.0
+
+
+def test_controls_wait_and_go_on() -> None:
+    controls = Controls()
+    controls.advance()
+    controls.wait()
+    assert controls.attention and controls.paused  # and waits again after that step
+    controls.resume()
+    controls.wait()
+    assert not controls.attention
