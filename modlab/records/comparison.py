@@ -72,6 +72,7 @@ class ComparisonRecord:
         changed, count: elements that differ, and elements compared.
         equal: every output is the same (NaN equals NaN); None where that is not known.
         sampled: the outputs were too large to be kept: equality is of all elements, the distances are of a sample.
+        alone: places that the output has on one side alone: 0 for the first or 1 for the second, and the name (``"['aux']"``).
         inputs_max_abs: the same of the inputs.
         inputs_equal: None where that is not known.
         starts_here: its inputs agree and its outputs do not, and no module inside is the reason.
@@ -100,6 +101,7 @@ class ComparisonRecord:
     count: int = 0
     equal: bool | None = None
     sampled: bool = False
+    alone: tuple[tuple[int, str], ...] = ()
     inputs_max_abs: float | None = None
     inputs_equal: bool | None = None
     starts_here: bool = False

@@ -11,6 +11,9 @@ TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "res
 OBJECT = "the tensor object that was "
 """How the note begins of what bore another name before."""
 
+HELD = "holds what was in "
+"""How the note begins of what has, bit for bit, the values that another name had."""
+
 IN_EVAL = "in evaluation mode all the while"
 """The note of a buffer that changed although its module is in evaluation mode."""
 
@@ -26,8 +29,10 @@ class DifferenceRecord:
             more), "gradient", "flag", "optimizer state", "hyper-parameter", "RNG" or "value".
         status: "unchanged" (every value; NaN equals NaN, and 0.0 equals -0.0), "changed", "added", "removed", "renamed",
             "reshaped", "retyped" or "moved" (to another device, its values as they were).
-        max_abs: the greatest distance between two finite elements, in the tensor's units; None where no values were compared.
-        relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before.
+        max_abs: the greatest distance between two finite elements, in the tensor's units; ``inf`` where all that changed is
+            not finite before or after; None where no values were compared.
+        relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before; None where all that
+            changed is not finite.
         differs: whether its values are others than before; None where they could not be compared.
         changed: elements that differ; 0 where only fingerprints were compared.
         count: elements, after (before, where it is removed).

@@ -59,6 +59,30 @@ class Series:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One series in one slot, as a row of a table; the fields are those of `HistoryRecord`.
+
+    Attributes:
+        std, l2: standard deviation and Euclidean norm.
+        ratio: of an update, its norm divided by the parameter's.
+    """
+
+    path: str
+    role: str
+    first: int
+    last: int
+    mean: float
+    std: float
+    low: float
+    high: float
+    l2: float
+    zeros: float
+    bad: float
+    stuck: float
+    ratio: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HistoryRecord:
     """All series over time.

@@ -15,14 +15,15 @@ from modlab.inspection import checks, stores
 from modlab.inspection.optimizers import as_tuple
 from modlab.instrumentation.watching.watcher import Watcher, watchers
 from modlab.records.trace import TraceRecord
-from modlab.records.watch import Alert, Verdict, WatchRecord
-from modlab.results.result import Result
+from modlab.records.watch import Alert, Entry, Verdict, WatchRecord
+from modlab.results.result import Result, missing
 from modlab.results.stage import Output, Stage, stage
 from modlab.results.trace import Trace
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -106,6 +107,7 @@ class Watch(Result):
         self._watcher: Watcher | None = watcher
         self._stage: Stage | None = None
         self._final: WatchRecord | None = None
+        self._ended: Watcher | None = None  # until the block ends: it may have been closed inside of a step
         if before:
             watcher.remarks.append("an earlier watch of this model was closed when this one began")
 
@@ -138,14 +140,18 @@ class Watch(Result):
         self._close("ended")
 
     def _close(self, state: str, error: str = "") -> None:
-        if self._watcher is not None:
-            self._watcher.close(state, error)
+        watcher = self._watcher or self._ended
+        if watcher is not None:
+            watcher.close(state, error)
+            watcher.sweep()
+        self._ended = None
 
     def _settle(self) -> None:
         """Keep the record, let the rest go, and show the final view."""
         watcher, self._watcher = self._watcher, None
         if watcher is None:
             return
+        self._ended = watcher
         self._final = watcher.record()
         shown, self._stage = self._stage, None
         if shown is not None:
@@ -191,11 +197,17 @@ class Watch(Result):
         return columns.of_history(self.record)
 
     @property
-    def records(self) -> Sequence[Any]:
-        """One for each entry of the history, as dicts."""
-        found = self.history
-        names = list(found)
-        return [dict(zip(names, row, strict=True)) for row in zip(*(found[name].tolist() for name in names), strict=True)]
+    def records(self) -> Sequence[Entry]:
+        """The entries of the history as records."""
+        return [Entry(*row) for row in zip(*(column.tolist() for column in self.history.values()), strict=True)]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The history as a table; needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise missing("pandas", "to_pandas()") from error
+        return pandas.DataFrame(self.history)
 
     # ---- faces
 
@@ -227,7 +239,7 @@ class Watch(Result):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled watch is what it has seen."""
-        return {**super().__getstate__(), "_watcher": None, "_stage": None, "_final": self.record}
+        return {**super().__getstate__(), "_watcher": None, "_ended": None, "_stage": None, "_final": self.record}
 
     # ---- what its live views need
 

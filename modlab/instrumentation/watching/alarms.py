@@ -263,7 +263,7 @@ class Alarms:
             half = weight.dtype in HALF
             weight.stuck = share if weight.stuck is None else 0.8 * weight.stuck + 0.2 * share
             weight.always_stuck &= share > NEARLY_ALL
-            holds = weight.moved and (share > STUCK if half else weight.always_stuck)
+            holds = share > STUCK if half and self._watcher.learning_rate() else weight.moved and weight.always_stuck
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
                     holds, "rounding", weight.path, sample.step,

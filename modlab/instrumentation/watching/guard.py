@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import Module
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.hooks import RemovableHandle
 
 from modlab.errors import NotFiniteError
 from modlab.instrumentation.watching.finiteness import Check, Finding
 from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
+from modlab.instrumentation.watching.stephooks import StepHook
 from modlab.records.watch import Alert
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Guard:
         self._watcher, self._on_nan = watcher, on_nan
         self.tap = RootTap(model, on_forward=watcher.pass_begins, on_backward=self._backward_ended)
         self._check: Check | None = None
-        self._handle: RemovableHandle | None = None
+        self._hook: StepHook | None = None
         self.always = on_nan != "report" or not watcher.optimizer_name
         self.found = False
 
@@ -56,8 +55,8 @@ class Guard:
     def on(self) -> None:
         """Stand by in the next step."""
         self.tap.on()
-        if self._handle is None and not self.found:
-            self._handle = register_optimizer_step_pre_hook(self._step_begins)
+        if self._hook is None and not self.found:
+            self._hook = self._watcher.hook(self._step_begins, after=False)
 
     def rest(self) -> None:
         """The step is over: let it go, and rest unless every step is to be seen."""
@@ -72,9 +71,9 @@ class Guard:
         self.always = self._on_nan != "report" or not self._watcher.optimizer_name or PART * budget * pace >= cost
 
     def _unhook(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""

@@ -74,6 +74,10 @@ class History:
             self._make_room()
         return found
 
+    def find(self, path: str, role: str) -> int:
+        """The number of a series, or -1 if there is none."""
+        return self._rows.get((path, role), -1)
+
     def describe(self, row: int, tensor: Tensor | None) -> None:
         """Say what the tensor of a series looks like now."""
         if row < 0 or tensor is None or tensor.shape == self._shapes.get(row):

@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from modlab import format
+from modlab.instrumentation.watching.alarms import HALF
 from modlab.records.watch import Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def _sensible(loss: ScalarRecord | None, watcher: Watcher) -> Rung:
     first = float(loss.mean[0]) if len(loss.mean) else math.nan
     if int(loss.bad.sum()) and not math.isfinite(first):
         return Rung(name, "broken", f"it is not finite from step {int(loss.first[0]):,} on", "", "")
-    classes = watcher.scalars.classes
-    if classes:
+    classes = watcher.classes()
+    if classes > 1:
         uniform = math.log(classes)
         text = f"{format.number(first)} at first; a uniform guess among {classes:,} has {format.number(uniform)}"
         if first > 2 * uniform + 0.5:
@@ -132,9 +133,11 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
     owned = [weight for weight in watcher.cast.weights if weight.trainable and weight.owned and weight.felt]
     if not owned or not watcher.stepped:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
-    still = [weight.path for weight in owned if not weight.moved]
+    rate = watcher.learning_rate()
+    still = [weight.path for weight in owned if not weight.moved and (weight.dtype not in HALF or not rate)]
     if still:
-        return Rung(name, "broken", f"{_names(still)} did not move in any step that was looked at", "a greater learning rate", still[0])
+        fix = "the learning rate is 0" if rate == 0 else "a greater learning rate"
+        return Rung(name, "broken", f"{_names(still)} did not move in any step that was looked at", fix, still[0])
     dead = [alert for alert in record.alerts if alert.kind == "dead" and not alert.over]
     for path in dict.fromkeys(alert.path for alert in dead):
         mine = [alert for alert in dead if alert.path == path]

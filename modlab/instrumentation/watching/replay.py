@@ -201,7 +201,7 @@ class _Search:
             copies = Copies(self._own)
             args, kwargs = copies(one.args), copies(one.kwargs)
         ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
-        recorder = Recorder(self._model)
+        recorder = Recorder(self._model, steps=False)
         slopes = Slopes(self._roster.paths)
         found: Birth | None = None
         failure: BaseException | None = None

@@ -202,10 +202,10 @@ class RootTap:
                 return
             enter(module, args)
 
-        def after(module: Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
-            if compiling() or id(module) != key:
+        def after(module: Module, args: tuple[Any, ...], *rest: Any) -> None:
+            if compiling() or id(module) != key or len(rest) < 2:  # closed by another hook of this very call
                 return
-            leave(module, args, kwargs, output)
+            leave(module, args, *rest)
 
         self._handles = [register_module_forward_pre_hook(before), register_module_forward_hook(after, with_kwargs=True)]
         for handle, hook in zip(self._handles, (before, after), strict=True):

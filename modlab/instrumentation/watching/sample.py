@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from modlab.compat import being_traced, graph_task, without_torch_function
 from modlab.instrumentation.tensor_hooks import TensorHooks
@@ -71,12 +70,9 @@ class Sample:
         self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
         self._functions: dict[Any, Member] = {}
         self._read_parameters = self._read_gradients = False
-        self._handles = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave),
-            register_optimizer_step_pre_hook(self._step_begins),
-        ]
-        for handle in self._handles[:2]:
+        self._step_hook = watcher.hook(self._step_begins, after=False)
+        self._handles = [register_module_forward_pre_hook(self._enter), register_module_forward_hook(self._leave)]
+        for handle in self._handles:
             hooks = handle.hooks_dict_ref()
             if hooks is not None:
                 hooks.move_to_end(handle.id, last=False)
@@ -315,6 +311,7 @@ class Sample:
         """Take all hooks off."""
         for handle in self._handles:
             handle.remove()
+        self._step_hook.remove()
         self._hooks.close()
         self._handles = []
         self._measured, self._makers, self._functions = {}, {}, {}

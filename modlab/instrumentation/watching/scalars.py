@@ -16,6 +16,12 @@ SLOTS = 512
 PENDING = 256
 """Values that wait to be taken into the curve: appending one costs a fraction of a microsecond."""
 
+ROWS, PLANES = "NllLossBackward0", "NllLoss2DBackward0"
+"""Cross-entropies by their function in the graph: of classes last, and of classes second with a plane behind."""
+
+DEEP = 4
+"""Functions that may stand between such a one and the loss."""
+
 MOST = 64
 """Names."""
 
@@ -71,7 +77,7 @@ class Scalars:
 
     def __init__(self) -> None:
         self.curves: dict[str, Scalar] = {}
-        self.classes = 0  # among which a cross-entropy chooses, once one was logged
+        self.entropy = ""  # the function of the graph that made a logged loss, if that is a cross-entropy
 
     def log(self, step: int, values: dict[str, Any]) -> None:
         """Append one value to each named curve.
@@ -81,18 +87,31 @@ class Scalars:
             values: numbers, or tensors with one element.
         """
         for name, value in values.items():
-            curve = self.curves.get(name) or self._new(name)
+            curve = self.curves.get(name) or self._new(name, value)
             if type(value) is not float:
                 value = _number(name, value)
             curve.pending.append((step, value))
             if len(curve.pending) >= PENDING:
                 curve.settle()
 
-    def _new(self, name: str) -> Scalar:
+    def _new(self, name: str, value: Any) -> Scalar:
         if len(self.curves) >= MOST:
             raise QuestionError(f"w.log({name}=…): {MOST} curves are kept, and there are as many: {', '.join(list(self.curves)[:5])}, …")
+        if "loss" in name.lower() and isinstance(value, Tensor):
+            self.entropy = self.entropy or _entropy(value.grad_fn)
         curve = self.curves[name] = Scalar(name)
         return curve
+
+
+def _entropy(function: Any) -> str:
+    """The name of the negative log-likelihood that a loss comes from: itself, or what it is a mean, a sum or a part of."""
+    for _ in range(DEEP):
+        name = type(function).__name__
+        if name in (ROWS, PLANES):
+            return name
+        before = [one for one, _ in getattr(function, "next_functions", ()) if one is not None]
+        function = next((one for one in before if type(one).__name__ != "AccumulateGrad"), None)
+    return ""
 
 
 def _number(name: str, value: Any) -> Any:

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from modlab.errors import Stopped
@@ -30,10 +29,11 @@ from modlab.instrumentation.watching.guard import Guard
 from modlab.instrumentation.watching.ladder import climb
 from modlab.instrumentation.watching.neurons import Neurons
 from modlab.instrumentation.watching.sample import Sample, captured
-from modlab.instrumentation.watching.scalars import Scalars
+from modlab.instrumentation.watching.scalars import PLANES, Scalars
 from modlab.instrumentation.watching.schedule import DENSE, FAR, Purse, Schedule
+from modlab.instrumentation.watching.stephooks import Hook, StepHook
 from modlab.instrumentation.watching.units import Units
-from modlab.records.watch import WatchRecord
+from modlab.records.watch import ACTIVATION, WatchRecord
 
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
@@ -100,7 +100,8 @@ class Watcher:
         self._wake = 0
         self._shown = 0.0
         self._pid = os.getpid()
-        self._steps: RemovableHandle | None = None
+        self._steps: StepHook | None = None
+        self._removed: list[StepHook] = []  # which may still have to be swept
         self._filter: Any = None
         self._guard = Guard(self, model, on_nan)
         self._versions: tuple[int, ...] = ()
@@ -109,7 +110,7 @@ class Watcher:
 
     def open(self) -> None:
         """Begin to watch, with the next step."""
-        self._steps = register_optimizer_step_post_hook(self._step_ended)
+        self._steps = self.hook(self._step_ended, after=True)
         if self._optimizers:
             self.cast.own([one for one in (held() for held in self._optimizers) if one is not None])
         if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
@@ -146,6 +147,18 @@ class Watcher:
             self.alarms.weights_at_the_end()
         except Exception as error:  # noqa: BLE001 - a kernel that is interrupted, a device that is gone
             self.remarks.append(f"the last look failed: {type(error).__name__}")
+
+    def hook(self, hook: Hook, *, after: bool) -> StepHook:
+        """A hook on the steps of optimizers, of which nothing is left when the watch is swept."""
+        made = StepHook(hook, after=after)
+        self._removed = [*(one for one in self._removed if one.lingers), made]
+        return made
+
+    def sweep(self) -> None:
+        """Take off what could not be when the watch ended inside of a step."""
+        for one in self._removed:
+            one.sweep()
+        self._removed = []
 
     @property
     def closed(self) -> bool:
@@ -362,7 +375,7 @@ class Watcher:
     # ---- the page, and what it asks for
 
     def _show(self, now: float) -> None:
-        if self.publish is None or now - self._shown < OFTEN:
+        if self.publish is None or (now - self._shown < OFTEN and self.step != EARLY):
             return
         schedule = self.schedule
         if schedule.began and not schedule.page.affords(schedule.loop(now)) and now - self._shown < 1:
@@ -395,6 +408,20 @@ class Watcher:
         if self.controls.budget is not None:
             self.schedule.budget, self.controls.budget = self.controls.budget, None
             self.schedule.share_out()
+
+    def learning_rate(self) -> float | None:
+        """The greatest of the optimizers'; None if there is none."""
+        held = [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
+        rates = [group.get("lr") for optimizer in held for group in optimizer.param_groups]
+        return max((float(rate) for rate in rates if rate is not None), default=None)
+
+    def classes(self) -> int:
+        """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
+        row = self.cast.history.find("", ACTIVATION)
+        shape = self.cast.history.series[row].shape if row >= 0 else ()
+        if not self.scalars.entropy or len(shape) < 2:
+            return 0
+        return shape[1] if self.scalars.entropy == PLANES else shape[-1]
 
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
