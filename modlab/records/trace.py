@@ -46,7 +46,7 @@ class Event:
     Attributes:
         index: its number, in the order in which events began.
         kind: "module" (a call), "function" (of torch, or a tensor's method), "hook" (one stage of a call), "backward",
-            "gradient" (of a module's output), "step" (of an optimizer).
+            "gradient" (of a module's output, or of a parameter that the user's hooks may meet), "step" (of an optimizer).
         path: the module called, or in whose ``forward`` it happened; None outside of the model.
         name: the class of a module, "F.relu", the name of a hook's function.
         call: of a module, the how-manieth call in this trace.
@@ -54,7 +54,7 @@ class Event:
         training: the module's mode at the call.
         inputs: for a hook what it saw, for a gradient the gradient of the output.
         outputs: for a hook what it made of that, for a backward the gradients of parameters.
-        category: of a module, as in its tree ("linear", "own").
+        category: of a module, as in its tree ("linear", "own"); of a gradient "parameter" if it is one's.
         start: seconds after the trace's beginning.
         seconds: from begin to end, without what modlab itself took; `own_seconds` without the events inside.
         bytes: of new tensors among the outputs (views and tensors changed in place are none).
@@ -137,7 +137,7 @@ class TraceRecord:
         error: the exception that ended the trace, one line.
         measured: whether values were measured.
         explanation: why it ended so, in two halves of a sentence, if that is known; `fixes` are ways out, each in words and code.
-        called: how many modules were.
+        called: how many modules were; `hidden`: how many may have been without being seen.
         alike: with ``fold=True``, paths whose calls were only counted, each with the event that stands for them.
         cost: the seconds that modlab took, which are in no event.
     """
@@ -155,3 +155,4 @@ class TraceRecord:
     fixes: tuple[tuple[str, str], ...] = ()
     called: int = 0
     alike: tuple[tuple[str, int], ...] = ()
+    hidden: int = 0

@@ -284,6 +284,7 @@ class WatchRecord:
         sampled: shape ``(n,)``: steps at which samples were taken (at most some thousand of them, evenly thinned).
         seconds: what the watch took; `loop`: what the loop took, in seconds, both without the first samples; `budget`: the share allowed.
         remarks: what could not be seen, and why.
+        modules: how many the model has; `paused`: the loop waits, as the view was asked.
     """
 
     title: str
@@ -305,6 +306,7 @@ class WatchRecord:
     remarks: tuple[str, ...] = ()
     error: str = ""
     modules: int = 0
+    paused: bool = False
 
     @property
     def cost(self) -> float:

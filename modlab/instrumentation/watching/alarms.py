@@ -166,7 +166,7 @@ class Alarms:
             if kind:
                 word = "NaN" if kind == "nan" else "infinity"
                 text = f"{weight.path} holds {word} at the end, and did not at step {self._watcher.last_sample:,}, the last sample"
-                self.raise_(Alert(kind, weight.path, self._watcher.step, text, HOLD))
+                self.raise_(Alert(kind, weight.path, max(self._watcher.step - 1, 0), text, HOLD))
                 return
 
     # ---- units

@@ -88,7 +88,8 @@ def _felt(parameter: Tensor) -> Tensor:
 
 def selection(tensor: Tensor) -> Tensor:
     """All elements of a small tensor, about `EXACT` of a large one, the same ones each time; shape ``(n,)``."""
-    flat = tensor.data.reshape(-1) if tensor.is_contiguous() or tensor.numel() <= EXACT else _dense(tensor.data)
+    plain = torch.view_as_real(tensor.data) if tensor.is_complex() else tensor.data
+    flat = plain.reshape(-1) if plain.is_contiguous() or plain.numel() <= EXACT else _dense(plain)
     stride = stride_of(flat.numel()) if flat.numel() > EXACT else 1
     return flat[::stride] if stride > 1 else flat
 
@@ -104,7 +105,8 @@ def comparable(tensor: Tensor) -> bool:
     """Whether a tensor has numbers that can be compared one by one."""
     return (
         tensor.layout is torch.strided
-        and tensor.is_floating_point()
+        and (tensor.is_floating_point() or tensor.is_complex())
+        and not tensor.is_conj()
         and tensor.numel() > 0
         and not tensor.is_meta
         and not tensor.is_nested

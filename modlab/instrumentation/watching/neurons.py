@@ -66,7 +66,7 @@ class Neurons:
             if module is None or not member.called or isinstance(module, nn.Embedding):
                 continue
             held = stores.contents(module).get("_parameters") or {}
-            matrices = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and tensor.dim() == 2]
+            matrices = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and tensor.dim() == 2 and tensor.is_floating_point()]
             if len(matrices) == 1 and not stores.contents(module).get("_modules"):
                 shape = tuple(held[matrices[0]].shape)
                 inputs, units = member.sizes
@@ -113,7 +113,7 @@ class Neurons:
 
 def _by_unit(tensor: Tensor | None) -> Floats | float:
     """The mean for each unit, over all inputs."""
-    if tensor is None:
+    if tensor is None or not tensor.is_floating_point():
         return 0.0
     mean: Floats = tensor.float().reshape(-1, tensor.shape[-1]).mean(dim=0).cpu().numpy()
     return mean

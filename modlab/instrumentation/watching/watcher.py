@@ -143,7 +143,7 @@ class Watcher:
     def _look_last(self) -> None:
         """What the last sample was too early to see."""
         try:
-            self.alarms.units(self.step)
+            self.alarms.units(max(self.step - 1, 0))
             self.alarms.weights_at_the_end()
         except Exception as error:  # noqa: BLE001 - a kernel that is interrupted, a device that is gone
             self.remarks.append(f"the last look failed: {type(error).__name__}")
@@ -458,6 +458,6 @@ class Watcher:
                 self.title, self.optimizer_name, self.state, self.step, self.samples, max((one.seen for one in self.units.values()), default=0),
                 np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
-                modules=len(self.cast.members),
+                modules=len(self.cast.members), paused=self.controls.paused and not self.closed,
             )  # fmt: skip
         return climb(record, self)

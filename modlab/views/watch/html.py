@@ -1,0 +1,202 @@
+"""A watch without script: the verdict, the alerts, the loss, a picture of depth and time, and a table of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+import numpy.typing as npt
+
+from modlab import format
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Rung, ScalarRecord, WatchRecord
+from modlab.views.html import static_file, tabulated
+from modlab.views.watch import headline, layers, merging, pictures, words
+
+ROWS = 60
+ALERTS = 12
+SCALARS = 12
+UNITS = 64  # of a layer, up to which a net is drawn
+MOST = 60_000  # characters that the table may have
+_MAPPED = 6  # layers from which on depth × time is a picture
+_POINTS = 256  # of a curve
+_DEPTH, _TIME = 72, 160  # rows and columns of such a picture
+_RINGS = {"dead": "a dashed ring is dead", "starving": "a ring with a core starves"}
+_MAPS = (("gradient", GRADIENT, "norm of the gradient"), ("std", ACTIVATION, "std of the activation"))
+_DRAWN = {"std": (ACTIVATION,), "gradient": (GRADIENT,), "update / weights": (PARAMETER, UPDATE)}
+
+
+def of_watch(record: WatchRecord) -> str:
+    """What stands below the headline."""
+    every = layers.of_history(record.history)
+    parts = [f"<style>{static_file('watch.css').strip()}</style>"]
+    beside = [*_loss(record), *_net(record)]
+    verdict = _verdict(record.verdict.rungs)
+    parts.append(f'<div class="modlab-beside">\n{verdict}\n{_figures(beside)}</div>')
+    parts += _alerts(sorted(record.alerts, key=words.rank))
+    parts.append(_figures(list(_maps(record, every))))
+    parts += _layers(record, every)
+    parts += _scalars(record)
+    parts += [f"<p>⚠ {_text(remark)}</p>" for remark in record.remarks]
+    if record.steps:
+        trained = f", trained by {_text(record.optimizer)}" if record.optimizer else ""
+        parts.append(f"<p><small>{format.plural(record.steps, 'step')} of {_text(record.title)}{trained}</small></p>")
+    return "\n".join(part for part in parts if part)
+
+
+def _figures(pictures: list[tuple[str, str]]) -> str:
+    if not pictures:
+        return ""
+    drawn = "".join(f"<figure><figcaption>{caption}</figcaption>{picture}</figure>\n" for caption, picture in pictures)
+    return f'<div class="modlab-pictures">\n{drawn}</div>'
+
+
+def _verdict(rungs: tuple[Rung, ...]) -> str:
+    if not rungs:
+        return ""
+    lines = []
+    for rung in rungs:
+        kind = rung.state.replace(" ", "-")
+        place = f"<code>{_text(words.place(rung.path))}</code>: " if rung.path and rung.path not in rung.text else ""
+        name = f"<strong>{_text(rung.name)}</strong>" if rung.state in ("broken", "careful") else _text(rung.name)
+        fix = f"<br>Fix: <code>{_text(rung.fix)}</code>" if rung.fix and rung.state != "passed" else ""
+        sign = f'<em title="{kind}">{words.SIGNS[rung.state]}</em>'
+        evidence = f" <i>{place}{_text(rung.text)}</i>" if rung.text or place else ""
+        lines.append(f'<li class="modlab-{kind}">{sign} {name}{evidence}{fix}</li>')
+    return f'<ul class="modlab-rungs">\n{"".join(line + chr(10) for line in lines)}</ul>'
+
+
+def _text(value: str, limit: int = words.LONG) -> str:
+    """Text from outside as HTML, and not without end."""
+    return escape(words.said(value, limit))
+
+
+def _alerts(alerts: list[Alert]) -> Iterator[str]:
+    if not alerts:
+        return
+    lines = [_alert(alert) for alert in alerts[:ALERTS]]
+    left = len(alerts) - ALERTS
+    more = f"<li>… and {left:,} more: <code>w.alerts</code></li>\n" if left > 0 else ""
+    yield f'<ul class="modlab-alerts">\n{"".join(lines)}{more}</ul>'
+
+
+def _alert(alert: Alert) -> str:
+    mark = words.mark(alert)
+    replay = words.replay(alert)
+    strong, rest = words.told(alert)
+    parts = [f'<em title="{mark}">{words.SIGNS[mark]}</em> <strong>{_text(strong)}</strong>, <i>{words.when(alert)}{":" * bool(rest)}</i>']
+    parts.append(_text(rest))
+    if replay:
+        parts.append(f"Run again: {_text(replay)}")
+    if alert.fix:
+        parts.append(f"Fix: <code>{_text(alert.fix)}</code>")
+    return f'<li class="modlab-{mark}">{" ".join(part for part in parts if part)}</li>\n'
+
+
+def _loss(record: WatchRecord) -> Iterator[tuple[str, str]]:
+    scalar = headline.the_loss(record) or (record.scalars[0] if record.scalars else None)
+    if scalar is None or not len(scalar.mean):
+        return
+    marks = [(alert.step, pictures.BROKEN) for alert in record.alerts if not alert.over][:20]
+    low, high = headline.extremes(scalar)
+    begin, end = headline.scalar_ends(scalar)
+    name = words.said(scalar.name, words.LONG_NAME)
+    ends = f"least {words.number(low)}, greatest {words.number(high)}"
+    alt = f"{name} over {format.plural(record.steps, 'step')}: {layers.arrow(begin, end)}, {ends}"
+    yield _text(scalar.name, words.LONG_NAME), pictures.chart(_curve(scalar), record.steps, marks, alt)
+
+
+def _curve(scalar: ScalarRecord) -> pictures.Curve:
+    fewer = merging.of_scalar(scalar, _POINTS)
+    mean, low, high = (side.astype(np.float64) for side in (fewer.mean, fewer.low, fewer.high))
+    return pictures.Curve((fewer.first + fewer.last) // 2, mean, low, high, fewer.bad > 0)
+
+
+def _net(record: WatchRecord) -> Iterator[tuple[str, str]]:
+    net = record.neurons
+    if net is None or not net.layers or not len(net.first):
+        return
+    if max(max(layer.weights.shape[1:]) for layer in net.layers) > UNITS:
+        return
+    states = {(alert.path, alert.unit): alert.kind for alert in record.alerts if alert.unit is not None and not alert.over}
+    said = [f"unit {unit} of {words.place(path)} is {kind}" for (path, unit), kind in states.items()]
+    sizes = " → ".join(str(size) for size in (net.layers[0].weights.shape[2], *(layer.weights.shape[1] for layer in net.layers)))
+    alt = f"{sizes} units at the end{': ' + ', '.join(said) if said else ''}"
+    rings = "".join(f"; {ring}" for kind, ring in _RINGS.items() if kind in states.values())
+    yield f"units and weights at the end: blue negative, orange positive{rings}", pictures.neurons(net, states, alt)
+
+
+def _maps(record: WatchRecord, every: list[layers.Layer]) -> Iterator[tuple[str, str]]:
+    odd = np.nan_to_num(record.history.columns["bad"]).astype(np.float64)
+    for name, role, caption in _MAPS:
+        there = [layer for layer in every if name in layer.curves and layer.path]
+        if len(there) < _MAPPED or len(record.history.first) < 2:
+            continue
+        some = [there[i] for i in np.unique(np.linspace(0, len(there) - 1, min(len(there), _DEPTH)).astype(int))]
+        table = np.stack([layer.curves[name] for layer in some])
+        values = np.stack([pictures.fewer(row, _TIME) for row in table])
+        rows = [layer.rows[role][0] for layer in some]
+        bad = np.stack([pictures.fewer(odd[:, row], _TIME) > 0 for row in rows])
+        labels = [layer.path for layer in some]
+        magenta = "; magenta: NaN, Inf" if bad.any() else ""
+        left = f", {len(some)} of {len(there):,} layers" if len(some) < len(there) else ""
+        alt = f"{caption} by depth and time: {_extremes_of(values)}, first layer {words.place(labels[0])}, last {words.place(labels[-1])}"
+        yield f"{caption}: depth × time{left}{magenta}", pictures.heat(values, bad, labels, record.steps, alt)
+
+
+def _extremes_of(values: pictures.Array) -> str:
+    there = values[np.isfinite(values)]
+    return f"from {words.number(float(there.min()))} to {words.number(float(there.max()))}" if len(there) else "no number"
+
+
+def _layers(record: WatchRecord, every: list[layers.Layer]) -> Iterator[str]:
+    if not every:
+        return
+    names, kinds, marks = layers.names(every), layers.alerts(record), layers.accused(record)
+    kept = layers.shown(every, record, ROWS)
+    left = layers.gaps(kept, len(every))
+    bad = np.nan_to_num(record.history.columns["bad"]) > 0
+    rows: list[list[str]] = []
+    size = 0
+    for i in (*kept, len(every)):
+        if i in left:
+            rows.append([f"<i>… {layers.more(left[i])}</i>", *("" for _ in names), ""])
+        if i == len(every):
+            break
+        layer = every[i]
+        sign = f"{words.SIGNS[marks[layer.path]]} " if layer.path in marks else ""
+        drawn = size < MOST
+        cells = [_cell(layer, name, bad, drawn) for name in names]
+        said = _text(", ".join(map(words.kind, kinds.get(layer.path, []))))
+        row = [f"{sign}<b>{_text(words.place(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
+        rows.append(row)
+        size += sum(map(len, row))
+    yield '<p class="modlab-caption">layers, from the first sample to the last</p>'
+    yield f'<div class="modlab-layers">{tabulated(["layer", "NaN, Inf", *names], rows)}</div>'
+
+
+def _cell(layer: layers.Layer, name: str, bad: npt.NDArray[np.bool_], drawn: bool) -> str:
+    told = layer.told(name)
+    if not told or name not in _DRAWN or not drawn or len(layer.curves[name]) < 2:
+        return told
+    rows = [row for role in _DRAWN[name] for row in layer.rows.get(role, [])]
+    odd: npt.NDArray[np.bool_] = np.logical_or.reduce(bad[:, rows], axis=1)
+    return f"{pictures.spark(layer.curves[name], f'{name} over time', odd)} {told}"
+
+
+def _scalars(record: WatchRecord) -> Iterator[str]:
+    if not record.scalars:
+        return
+    rows = []
+    for scalar in record.scalars[:SCALARS]:
+        low, high = headline.extremes(scalar)
+        begin, end = headline.scalar_ends(scalar)
+        odd = f"{int(scalar.bad.sum()):,} not finite" if scalar.bad.any() else ""
+        drawn = pictures.spark(scalar.mean.astype(np.float64), f"{scalar.name} over time", scalar.bad > 0) if len(scalar.mean) > 1 else ""
+        cells = [layers.arrow(begin, end), words.number(low), words.number(high), words.number(scalar.final), odd]
+        rows.append([f"<b>{_text(scalar.name, words.LONG_NAME)}</b>", f"{scalar.count:,}", drawn, *cells])
+    yield '<p class="modlab-caption">logged</p>'
+    yield tabulated(["name", "values", "", "at first → at last", "least", "greatest", "final", ""], rows)
+    left = len(record.scalars) - SCALARS
+    if left > 0:
+        yield f"<p>… and {left:,} more: <code>w.history</code></p>"

@@ -1,0 +1,223 @@
+"""The history by layers: one curve for each of a module's numbers, those of its own parameters taken together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from modlab import format
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, HistoryRecord, Series, WatchRecord
+from modlab.views.watch import words
+
+MODULES = (ACTIVATION, GRADIENT)
+"""The roles of which the path is a module's."""
+
+Curve = npt.NDArray[np.float64]
+
+NUMBERS = ("mean", "std", "zeros", "gradient", "weight gradient", "update / weights", "not moved", "weights")
+"""What is told of a layer: of its activation the mean, the std and the share of zeros; the norm of the gradient of its output, and of
+its own parameters; the update ratio; the share of elements that had a gradient and did not move; the norm of its parameters."""
+
+SHARES = frozenset(("zeros", "not moved"))
+
+
+@dataclass(slots=True)
+class Layer:
+    """One module, or the owner of parameters.
+
+    Attributes:
+        path: of it; `category`, `shape` and `note`: of its activation.
+        rows: the series of it and of its own parameters, by role.
+        curves: by the names of `NUMBERS`, each of shape ``(slots,)``; NaN where there is no sample; only what was measured.
+        bad: the most NaN and infinities in one sample, over all its series; `bad_step`: where they came first, -1 if never.
+    """
+
+    path: str
+    category: str = "own"
+    shape: tuple[int, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    bad: int = 0
+    bad_step: int = -1
+
+    def ends(self, name: str) -> tuple[float, float]:
+        """The first and the last number of a curve; NaN if there is none."""
+        return ends(self.curves[name]) if name in self.curves else (math.nan, math.nan)
+
+    def told(self, name: str) -> str:
+        """``0.51 → 0.48``; one number where both are the same."""
+        if name not in self.curves:
+            return ""
+        return arrow(*self.ends(name), as_share=name in SHARES)
+
+    def odd(self) -> str:
+        """What is to be said of NaN and infinities."""
+        return f"{self.bad:,} from step {self.bad_step:,}" if self.bad else ""
+
+    def odd_slots(self, history: HistoryRecord) -> npt.NDArray[np.bool_]:
+        """In which slots there were NaN or infinities, shape ``(slots,)``."""
+        every = [i for rows in self.rows.values() for i in rows]
+        return np.asarray(np.nan_to_num(history.columns["bad"][:, every]).max(axis=1, initial=0) > 0)
+
+
+def ends(curve: npt.NDArray[np.floating]) -> tuple[float, float]:
+    """The first and the last number that is there."""
+    seen = np.flatnonzero(~np.isnan(curve))
+    return (float(curve[seen[0]]), float(curve[seen[-1]])) if len(seen) else (math.nan, math.nan)
+
+
+def arrow(first: float, last: float, *, as_share: bool = False) -> str:
+    """From what to what."""
+    if math.isnan(first) and math.isnan(last):
+        return ""
+    begin, end = (words.share(first), words.share(last)) if as_share else (words.number(first), words.number(last))
+    return begin if begin == end else f"{begin.removesuffix(' %') if end.endswith(' %') else begin} → {end}"
+
+
+def owner(series: Series) -> str:
+    """The module that a series belongs to."""
+    return series.path if series.role in MODULES else series.path.rpartition(".")[0]
+
+
+def norms(history: HistoryRecord) -> Curve:
+    """The Euclidean norm of each series in each slot, shape ``(slots, series)``."""
+    mean, var = (history.columns[name].astype(np.float64) for name in ("mean", "var"))
+    count = np.array([one.count for one in history.series], dtype=np.float64)
+    found: Curve = np.sqrt((var + mean * mean) * count)
+    return found
+
+
+def ratios(history: HistoryRecord, norm: Curve | None = None) -> Curve:
+    """Norm of the update over norm of the parameter, in the columns of the updates; NaN in all others."""
+    norm = norms(history) if norm is None else norm
+    rows = {(one.role, one.path): i for i, one in enumerate(history.series)}
+    found = np.full(norm.shape, np.nan)
+    pairs = [(i, rows[PARAMETER, one.path]) for i, one in enumerate(history.series) if one.role == UPDATE and (PARAMETER, one.path) in rows]
+    if pairs:
+        updates, parameters = (list(side) for side in zip(*pairs, strict=True))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found[:, updates] = norm[:, updates] / norm[:, parameters]
+    return found
+
+
+def of_history(history: HistoryRecord) -> list[Layer]:
+    """The layers, in the order in which they were called first; then owners of parameters that were never seen to be called."""
+    layers: dict[str, Layer] = {}
+    for i, one in enumerate(history.series):
+        module, path = one.role in MODULES, owner(one)
+        layer = layers.setdefault(path, Layer(path))
+        layer.rows.setdefault(one.role, []).append(i)
+        if one.role == ACTIVATION:
+            layer.category, layer.shape = one.category, one.shape
+        if one.note:
+            about = one.role if module else f"{one.path.rpartition('.')[2]}, {one.role}"
+            layer.notes.append(f"{about}: {one.note}")
+    norm = norms(history)
+    for layer in layers.values():
+        _measure(layer, history, norm)
+    return list(layers.values())
+
+
+def _measure(layer: Layer, history: HistoryRecord, norm: Curve) -> None:
+    columns, rows = history.columns, layer.rows
+    for i in rows.get(ACTIVATION, [])[:1]:
+        layer.curves["mean"] = columns["mean"][:, i].astype(np.float64)
+        layer.curves["std"] = np.sqrt(columns["var"][:, i].astype(np.float64))
+        layer.curves["zeros"] = columns["zeros"][:, i].astype(np.float64)
+    for name, role in (("gradient", GRADIENT), ("weights", PARAMETER), ("weight gradient", PARAMETER_GRADIENT)):
+        if role in rows:
+            layer.curves[name] = _together(norm[:, rows[role]])
+    if UPDATE in rows:
+        if PARAMETER in rows:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                layer.curves["update / weights"] = _together(norm[:, rows[UPDATE]]) / layer.curves["weights"]
+        layer.curves["not moved"] = _weighted(columns["stuck"][:, rows[UPDATE]], [history.series[i].count for i in rows[UPDATE]])
+    layer.curves = {name: curve for name, curve in layer.curves.items() if not np.isnan(curve).all()}
+    _find_bad(layer, history)
+
+
+def _find_bad(layer: Layer, history: HistoryRecord) -> None:
+    every = [i for rows in layer.rows.values() for i in rows]
+    bad = np.nan_to_num(history.columns["bad"][:, every]).max(axis=1, initial=0)
+    found = np.flatnonzero(bad > 0)
+    if len(found):
+        layer.bad, layer.bad_step = int(bad.max()), int(history.first[found[0]])
+
+
+def _together(norm: Curve) -> Curve:
+    """The norm of several tensors as one; NaN where none has a sample."""
+    if norm.shape[1] == 1:
+        return norm[:, 0]
+    total: Curve = np.sqrt(np.where(np.isnan(norm), 0, norm**2).sum(axis=1))
+    return np.where(np.isnan(norm).all(axis=1), np.nan, total)
+
+
+def _weighted(shares: npt.NDArray[np.float32], counts: list[int]) -> Curve:
+    """A share of the elements of several tensors."""
+    weights = np.where(np.isnan(shares), 0.0, np.array(counts, dtype=np.float64))
+    total = weights.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        found: Curve = (np.nan_to_num(shares) * weights).sum(axis=1) / total
+    return found
+
+
+def names(layers: list[Layer]) -> list[str]:
+    """The numbers to tell: those that any layer has; the gradient of the weights only where that of no output was seen."""
+    found = [name for name in NUMBERS if any(name in layer.curves for layer in layers)]
+    return [name for name in found if name != "weight gradient" or "gradient" not in found]
+
+
+def shown(layers: list[Layer], record: WatchRecord, most: int) -> list[int]:
+    """The numbers of the layers that are told, where they are too many: those with an alert, and the first and the last ones."""
+    if len(layers) <= most:
+        return list(range(len(layers)))
+    marked = accused(record)
+    kept = {i for i, layer in enumerate(layers) if layer.bad or layer.path in marked}
+    kept = set(sorted(kept)[: most // 2])
+    begin, end = 0, len(layers) - 1
+    while len(kept) < most:
+        kept.add(begin)
+        if len(kept) < most:
+            kept.add(end)
+        begin, end = begin + 1, end - 1
+    return sorted(kept)
+
+
+def accused(record: WatchRecord) -> dict[str, str]:
+    """The layers of which something is wrong, and how badly: "broken" or "careful"."""
+    modules = {one.path for one in record.history.series if one.role in MODULES}
+    found: dict[str, str] = {}
+    said = [(alert.path, words.mark(alert)) for alert in record.alerts if not alert.over]
+    said += [(rung.path, rung.state) for rung in record.verdict.rungs if rung.state in ("broken", "careful") and rung.path]
+    for path, mark in said:
+        layer = path if path in modules else path.rpartition(".")[0]
+        if found.get(layer) != "broken":
+            found[layer] = mark
+    return found
+
+
+def alerts(record: WatchRecord) -> dict[str, list[str]]:
+    """The kinds of a layer's alerts that still hold, the worst first."""
+    modules = {one.path for one in record.history.series if one.role in MODULES}
+    found: dict[str, list[str]] = {}
+    for alert in sorted(record.alerts, key=words.rank):
+        layer = alert.path if alert.path in modules else alert.path.rpartition(".")[0]
+        if not alert.over and alert.kind not in found.setdefault(layer, []):
+            found[layer].append(alert.kind)
+    return found
+
+
+def gaps(kept: Iterable[int], count: int) -> dict[int, int]:
+    """Before which of the kept ones how many are left out; `count` stands for the end."""
+    return {j: j - i - 1 for i, j in pairwise([-1, *kept, count]) if j - i > 1}
+
+
+def more(left: int) -> str:
+    """What a row says that stands for others."""
+    return f"{format.plural(left, 'more layer')}: w.history"

@@ -1,0 +1,222 @@
+"""A watch as the page gets it: all of it, or only the slots that are new."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modlab import format
+from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
+from modlab.views.payload import Arrays, common, pack
+from modlab.views.watch import headline, limits, words
+
+BUDGET = 225_000
+"""Bytes of a packed payload at rest: with the front end and the picture without script, an output stays below 500 KB."""
+
+COLUMNS = ("mean", "std", "low", "high", "zeros", "bad", "stuck")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """From which slot of each part on an update has what the page has not.
+
+    Attributes:
+        history, bins, neurons: numbers of slots.
+        scalars, units: one number for each curve and each module; what came later begins at 0.
+    """
+
+    history: int = 0
+    bins: int = 0
+    scalars: tuple[int, ...] = ()
+    units: tuple[int, ...] = ()
+    neurons: int = 0
+
+    @classmethod
+    def open_ends(cls, record: WatchRecord) -> Marks:
+        """Where the next update begins when all of `record` is sent and each part's last slot still grows."""
+
+        def closed(slots: Sequence[Any] | npt.NDArray[Any]) -> int:
+            return max(len(slots) - 1, 0)
+
+        return cls(
+            closed(record.history.first),
+            closed(record.history.bins_first),
+            tuple(closed(scalar.first) for scalar in record.scalars),
+            tuple(closed(units.first) for units in record.units),
+            0 if record.neurons is None else closed(record.neurons.first),
+        )
+
+
+def of_watch(
+    record: WatchRecord,
+    code: str,
+    version: str,
+    model: str = "",
+    *,
+    live: bool = False,
+    since: Marks | None = None,
+    limit: int | None = None,
+) -> bytes:
+    """The payload of a watch.
+
+    Args:
+        record: all that it has seen.
+        code: the call that makes this view.
+        version: modlab's.
+        model: the fingerprint of the model's structure, by which views on one page share a selection; or nothing.
+        live: whether a kernel answers.
+        since: the slots that the page has; else it gets all.
+        limit: slots that the history may have, at rest; all other parts give up the same share, below 24 slots series are left
+            out, and what is left out is said.
+    """
+    left: list[str] = []
+    if limit is not None:
+        record, left = limits.of_watch(record, limit)
+    begin = since or Marks()
+    arrays = Arrays()
+    remarks = [*map(format.clean, record.remarks), *left]
+    content = {
+        **common("watch", headline.of_watch(record), model, code, version, foot(record), live),
+        **_state(record),
+        "series": _series(record.history),
+        "verdict": [
+            {"name": rung.name, "state": rung.state, "text": rung.text, "fix": rung.fix, "path": rung.path} for rung in record.verdict.rungs
+        ],
+        "alerts": [_alert(alert) for alert in record.alerts],
+        "scalars": [{"name": one.name, "count": one.count, "final": format.number(one.final)} for one in record.scalars],
+        "units": [{"path": one.path, "read": one.read, "units": one.fired.shape[1]} for one in record.units],
+        "neurons": _neurons(record.neurons),
+        "remarks": remarks,
+    }
+    _add_history(record.history, begin, arrays)
+    arrays.add("sampled", _ints(record.sampled))
+    for i, scalar in enumerate(record.scalars):
+        _add_scalar(scalar, i, _mark(begin.scalars, i), arrays)
+    for i, units in enumerate(record.units):
+        _add_units(units, i, _mark(begin.units, i), arrays)
+    if record.neurons is not None:
+        _add_neurons(record.neurons, begin.neurons, arrays)
+    if since is not None:
+        content["from"] = _from(record, since)
+    return pack(content, arrays)
+
+
+def fitting(record: WatchRecord, code: str, version: str, model: str = "") -> bytes:
+    """The payload at rest, with as many slots as an output may hold."""
+    packed = of_watch(record, code, version, model)
+    limit = max(len(record.history.first), limits.FEWEST)
+    while (size := _packed(packed)) > BUDGET and limit >= 1:
+        packed = of_watch(record, code, version, model, limit=limit)
+        limit = min(int(limit * min(0.95, BUDGET / size)), limit - 1)
+    return packed
+
+
+def _packed(payload: bytes) -> int:
+    return len(payload) if len(payload) <= BUDGET else len(gzip.compress(payload, 6, mtime=0))
+
+
+def foot(record: WatchRecord) -> str:
+    """How much was seen, and what it cost."""
+    if not record.steps:
+        return "no step yet"
+    said = [format.plural(record.steps, "step"), format.plural(record.samples, "sample")]
+    if record.loop > 0:
+        said.append(f"cost {words.share(record.cost)} of the loop (budget {words.share(record.budget)})")
+    return " · ".join(said)
+
+
+def _state(record: WatchRecord) -> dict[str, Any]:
+    return {
+        "state": record.state, "error": record.error, "steps": record.steps, "samples": record.samples, "inputs": record.inputs,
+        "cost": _finite(record.cost), "budget": _finite(record.budget), "optimizer": record.optimizer, "paused": record.paused,
+    }  # fmt: skip
+
+
+def _finite(value: float) -> float:
+    return float(value) if math.isfinite(value) else 0.0
+
+
+def _series(history: HistoryRecord) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": one.path, "role": one.role, "count": one.count, "shape": format.shape(one.shape) if one.count or one.shape else "",
+            "category": one.category, "note": one.note,
+        }
+        for one in history.series
+    ]  # fmt: skip
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    return {
+        "kind": alert.kind, "path": alert.path, "unit": alert.unit, "step": alert.step, "last": alert.last, "over": alert.over,
+        "text": alert.text, "fix": alert.fix, "steps": alert.steps, "inputs": alert.inputs, "trace": words.replay(alert),
+    }  # fmt: skip
+
+
+def _neurons(neurons: NeuronsRecord | None) -> dict[str, Any] | None:
+    if neurons is None:
+        return None
+    shapes = [(layer, layer.weights.shape) for layer in neurons.layers]
+    return {"layers": [{"path": one.path, "weight": one.weight, "units": shape[1], "inputs": shape[2]} for one, shape in shapes]}
+
+
+def _from(record: WatchRecord, since: Marks) -> dict[str, Any]:
+    return {
+        "history": since.history, "bins": since.bins, "neurons": since.neurons,
+        "scalars": [_mark(since.scalars, i) for i in range(len(record.scalars))],
+        "units": [_mark(since.units, i) for i in range(len(record.units))],
+    }  # fmt: skip
+
+
+def _mark(marks: tuple[int, ...], i: int) -> int:
+    return marks[i] if i < len(marks) else 0
+
+
+def _ints(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    found: npt.NDArray[np.uint32] = np.clip(values, 0, 0xFFFFFFFF).astype(np.uint32)
+    return found
+
+
+def _floats(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    return values.astype(np.float32, copy=False)
+
+
+def _add_history(history: HistoryRecord, begin: Marks, arrays: Arrays) -> None:
+    new = slice(begin.history, None)
+    arrays.add("first", _ints(history.first[new]))
+    arrays.add("last", _ints(history.last[new]))
+    for name in COLUMNS:
+        values = np.sqrt(history.columns["var"][new]) if name == "std" else history.columns[name][new]
+        arrays.add(name, _floats(values))
+    new = slice(begin.bins, None)
+    arrays.add("bins first", _ints(history.bins_first[new]))
+    arrays.add("bins last", _ints(history.bins_last[new]))
+    arrays.add("bins", history.bins[new])
+    arrays.add("top", _floats(history.top))
+
+
+def _add_scalar(scalar: ScalarRecord, i: int, begin: int, arrays: Arrays) -> None:
+    arrays.add(f"scalar {i}", _floats(np.stack([scalar.mean, scalar.low, scalar.high], axis=1)[begin:]))
+    arrays.add(f"scalar {i} first", _ints(scalar.first[begin:]))
+    arrays.add(f"scalar {i} last", _ints(scalar.last[begin:]))
+
+
+def _add_units(units: UnitsRecord, i: int, begin: int, arrays: Arrays) -> None:
+    for name in ("first", "last", "inputs", "fired"):
+        arrays.add(f"units {i} {name}", _ints(getattr(units, name)[begin:]))
+    arrays.add(f"units {i} silent", _ints(units.silent))
+    arrays.add(f"units {i} flat", units.flat.astype(np.uint8))
+
+
+def _add_neurons(neurons: NeuronsRecord, begin: int, arrays: Arrays) -> None:
+    arrays.add("neurons first", _ints(neurons.first[begin:]))
+    arrays.add("neurons last", _ints(neurons.last[begin:]))
+    for i, layer in enumerate(neurons.layers):
+        for name in ("weights", "activations", "gradients"):
+            arrays.add(f"neurons {i} {name}", _floats(getattr(layer, name)[begin:]))

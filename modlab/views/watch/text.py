@@ -1,0 +1,106 @@
+"""The text face: the verdict, the alerts and a table of layers. The same for the same record: no time, no cost, no address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modlab import format
+from modlab.records.watch import Alert, Rung, UnitsRecord, WatchRecord
+from modlab.views.text import table_lines
+from modlab.views.watch import headline, layers, words
+
+ROWS = 60
+ALERTS = 30
+_SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}
+_TITLES = {"mean": "activation mean"}
+
+
+def of_watch(record: WatchRecord) -> str:
+    """The headline, the ladder, the alerts, the layers from their first sample to their last, and the remarks."""
+    lines = [" ".join(headline.of_watch(record)).rstrip()]
+    if record.steps:
+        trained = f", trained by {words.said(record.optimizer)}" if record.optimizer else ""
+        lines.append(f"{format.plural(record.steps, 'step')} of {words.said(record.title)}{trained}")
+    lines += _verdict(record.verdict.rungs)
+    lines += _alerts(sorted(record.alerts, key=words.rank))
+    lines += _layers(record)
+    lines += _scalars(record)
+    lines += [f"! {words.said(remark)}" for remark in record.remarks]
+    return "\n".join(lines)
+
+
+def _verdict(rungs: tuple[Rung, ...]) -> Iterator[str]:
+    if not rungs:
+        return
+    names = [words.said(rung.name, words.LONG_NAME) for rung in rungs]
+    width = max(map(len, names))
+    for rung, name in zip(rungs, names, strict=True):
+        place = f"{words.place(rung.path)}: " if rung.path and rung.path not in rung.text else ""
+        yield f"{_SIGNS[rung.state]:<8}  {name:<{width}}  {place}{words.said(rung.text)}".rstrip()
+        if rung.fix and rung.state != "passed":
+            yield f"{'':<8}  {'':<{width}}  fix: {words.said(rung.fix)}"
+
+
+def _alerts(alerts: list[Alert]) -> Iterator[str]:
+    if not alerts:
+        return
+    yield f"{format.plural(len(alerts), 'alert')}:"
+    for alert in alerts[:ALERTS]:
+        yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert) if part))}"
+        if replay := words.replay(alert):
+            yield f"    run again: {replay}"
+        if alert.fix:
+            yield f"    fix: {words.said(alert.fix)}"
+    if len(alerts) > ALERTS:
+        yield f"  ... and {len(alerts) - ALERTS:,} more: w.alerts"
+
+
+def _layers(record: WatchRecord) -> Iterator[str]:
+    every = layers.of_history(record.history)
+    if not every:
+        return
+    names, kinds = layers.names(every), layers.alerts(record)
+    odd = any(layer.bad for layer in every)
+    head = ("path", *(_TITLES.get(name, name) for name in names), *(["NaN, Inf"] if odd else []), "fires", "alerts")
+    fires = {units.path: _fires(units) for units in record.units}
+    kept = layers.shown(every, record, ROWS)
+    left = layers.gaps(kept, len(every))
+    rows: list[tuple[str, ...]] = []
+    for i in (*kept, len(every)):
+        if i in left:
+            rows.append(("...", layers.more(left[i]), *("" for _ in head[2:])))
+        if i < len(every):
+            layer = every[i]
+            cells = [layer.told(name) for name in names] + ([layer.odd()] if odd else [])
+            rows.append((words.place(layer.path), *cells, fires.get(layer.path, ""), ", ".join(map(words.kind, kinds.get(layer.path, [])))))
+    yield "layers, from the first sample to the last:"
+    blank = {i for i in range(1, len(head)) if not any(row[i] for row in rows)}
+    table = [tuple(cell for i, cell in enumerate(row) if i not in blank) for row in (head, *rows)]
+    yield from (f"  {line}" for line in table_lines(table))
+
+
+def _fires(units: UnitsRecord) -> str:
+    """On which share of the inputs the unit fires that fires least, and the one that fires most."""
+    seen = int(units.inputs.sum())
+    if not seen or not units.fired.shape[1]:
+        return ""
+    shares = units.fired.sum(axis=0) / seen
+    low, high = words.share(float(shares.min())), words.share(float(shares.max()))
+    count = f"{units.fired.shape[1]:,} units"
+    return f"{low}, 1 unit" if units.fired.shape[1] == 1 else f"{low} to {high}, {count}" if low != high else f"{low}, {count}"
+
+
+def _scalars(record: WatchRecord) -> Iterator[str]:
+    if not record.scalars:
+        return
+    yield "logged:"
+    head = ("name", "values", "at first", "at last", "least", "greatest", "final", "")
+    rows = []
+    for scalar in record.scalars[:ROWS]:
+        begin, end = map(words.number, headline.scalar_ends(scalar))
+        low, high = (words.number(value) for value in headline.extremes(scalar))
+        odd = f"{int(scalar.bad.sum()):,} not finite" if scalar.bad.any() else ""
+        rows.append((words.said(scalar.name, words.LONG_NAME), f"{scalar.count:,}", begin, end, low, high, words.number(scalar.final), odd))
+    yield from (f"  {line}" for line in table_lines([head, *rows], frozenset(range(1, 7))))
+    if len(record.scalars) > ROWS:
+        yield f"  ... and {len(record.scalars) - ROWS:,} more: w.history"
