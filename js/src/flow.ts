@@ -10,19 +10,30 @@ const DEEPEST = 7;
 /**
  * What goes in gives way to what comes out, from the last arrow on.
  * What a marked line says stands behind its last words; where it has none, its sign stands first.
+ * `below`: what it says last stands in a line of its own, and only its sign here.
  */
-export function flow({ flow, mark, text }: Cell): (HTMLElement | string)[] {
+export function flow({ flow, mark, text }: Cell, below = false): (HTMLElement | string)[] {
   if (!flow.length) return [sign(mark), words(text)].filter((part) => part !== null);
   const saying = mark ? flow.map((part) => typeof part === "string" && /\p{L}/u.test(part)).lastIndexOf(true) : -1;
   const made = flow.flatMap((part, index) => {
     if (typeof part !== "string") return [box(part)];
     const own = markOf(part) || (index === saying ? mark : "");
+    if (below && index === flow.length - 1) return [sign(own) ?? ""];
     return [own ? element("span", { class: `saying ${own}` }, sign(own), " ", words(markOf(part) ? part.slice(1).trim() : part)) : words(part, "between")];
   });
   const first = saying < 0 ? sign(mark) : null;
   const out = Math.max(0, flow.lastIndexOf("→"));
   const halves = [made.slice(0, out), made.slice(out)].map((half, index) => element("span", { class: index ? "outputs" : "inputs" }, ...half));
   return [first, ...(out ? halves : halves.slice(1))].filter((part) => part !== null);
+}
+
+/** About how many pixels it takes, of so many a character in sizes and in what is said. */
+export function flowLength({ flow, mark }: Cell, below: boolean, code: number, words: number): number {
+  return flow.reduce((sum, part, index) => {
+    if (typeof part !== "string") return sum + 16 + measures(sizesOf(part))[0] + measures(sizesOf(part))[2] + code * sizesText(sizesOf(part)).length;
+    if (below && index === flow.length - 1) return sum + 17;
+    return sum + 5 + (markOf(part) || mark ? words : code) * part.length;
+  }, mark ? 17 : 0);
 }
 
 /** The same in words. */

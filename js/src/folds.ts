@@ -1,5 +1,5 @@
 /** Rows that have depth, as the reader has opened them. All of it is arrays of numbers: there may be 10,000 rows. */
-import type { Listed } from "./walker";
+import type { Listed, Standing } from "./walker";
 
 export interface Folded {
   readonly depth: number;
@@ -58,6 +58,11 @@ export class Folds implements Listed<number> {
 
   at(index: number): number | undefined {
     return this.rows[index];
+  }
+
+  standing(index: number): Standing {
+    const row = this.rows[index] as number;
+    return { level: (this.levels[row] as number) + 1, position: this.positions[row] as number, size: this.below(this.parents[row] as number) };
   }
 
   above(row: number): number | null {

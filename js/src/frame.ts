@@ -2,9 +2,9 @@
 import { copy } from "./clipboard";
 import type { Context, Panel } from "./context";
 import { button, element, lines, svg, words } from "./elements";
-import type { Payload } from "./payload";
+import type { Headed } from "./payload";
 
-export function frame(payload: Payload, panel: Panel, context: Context): HTMLElement[] {
+export function frame(payload: Headed, panel: Panel, context: Context): HTMLElement[] {
   const [strong, rest] = payload.headline;
   const head = element(
     "header",

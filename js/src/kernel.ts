@@ -10,6 +10,7 @@ type Listener = (content: unknown, buffers: readonly (DataView | ArrayBuffer)[])
 
 interface Answer {
   id?: string;
+  action?: string;
   ok?: boolean;
   error?: string;
 }
@@ -21,21 +22,24 @@ interface Waiting {
 }
 
 export const PATIENCE = 10_000;
+const NOTHING = "the kernel's answer holds nothing";
 export const SILENT = "the kernel is busy or gone: it has not answered for 10 seconds";
 
 export class Kernel {
   readonly #model: WidgetModel;
   readonly #late: (action: string, bytes: ArrayBuffer) => void;
+  readonly #unasked: (bytes: ArrayBuffer) => void;
   readonly #waiting = new Map<string, Waiting>();
   // Several views of one widget hear the same messages: each question has a name of its own.
   readonly #name = Math.random().toString(36).slice(2);
   #count = 0;
   readonly #listener: Listener = (content, buffers) => this.#hear(content as Answer, buffers);
 
-  /** `late` gets an answer that came after its question was given up. */
-  constructor(model: WidgetModel, late: (action: string, bytes: ArrayBuffer) => void = () => {}) {
+  /** `late` gets an answer that came after its question was given up, `unasked` what the kernel sends on its own. */
+  constructor(model: WidgetModel, late: (action: string, bytes: ArrayBuffer) => void = () => {}, unasked: (bytes: ArrayBuffer) => void = () => {}) {
     this.#model = model;
     this.#late = late;
+    this.#unasked = unasked;
     model.on("msg:custom", this.#listener);
   }
 
@@ -52,6 +56,13 @@ export class Kernel {
     });
   }
 
+  /** The same where the answer is that it is done. */
+  async tell(action: string, more: Record<string, unknown> = {}): Promise<void> {
+    await this.ask(action, more).catch((error: Error) => {
+      if (error.message !== NOTHING) throw error;
+    });
+  }
+
   close(): void {
     this.#model.off("msg:custom", this.#listener);
     for (const { timer } of this.#waiting.values()) clearTimeout(timer);
@@ -60,13 +71,14 @@ export class Kernel {
 
   #hear(answer: Answer, buffers: readonly (DataView | ArrayBuffer)[]): void {
     const { id } = answer ?? {};
+    if (answer?.action === "update" && buffers?.[0]) this.#unasked(bytesOf(buffers[0]));
     if (typeof id !== "string" || !id.startsWith(`${this.#name}-`)) return;
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (waiting) clearTimeout(waiting.timer);
     const [first] = buffers ?? [];
     if (!answer.ok) waiting?.reject(new Error(answer.error || "the kernel gave no reason"));
-    else if (!first) waiting?.reject(new Error("the kernel's answer holds nothing"));
+    else if (!first) waiting?.reject(new Error(NOTHING));
     else if (waiting) waiting.resolve(bytesOf(first));
     else this.#late(id.slice(id.indexOf(" ") + 1), bytesOf(first));
   }

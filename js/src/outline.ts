@@ -1,6 +1,6 @@
 /** The rows of a tree as the reader has opened it. No recursion: a tree may be 10,000 levels deep. */
 import type { TreePayload } from "./payload";
-import type { Listed } from "./walker";
+import type { Listed, Standing } from "./walker";
 import { childrenOf, fold, isOpenable, rootOf, single, subtreeOf, unfold, type Place } from "./place";
 
 export interface Row {
@@ -26,6 +26,11 @@ export class Outline implements Listed<Place> {
 
   at(index: number): Place | undefined {
     return this.rows[index]?.place;
+  }
+
+  standing(index: number): Standing {
+    const { place, position, size } = this.rows[index] as Row;
+    return { level: place.depth + 1, position, size };
   }
 
   above(place: Place): Place | null {

@@ -6,7 +6,6 @@
  */
 
 import { filled, list } from "./fields";
-import { completeSheet, type SheetPayload } from "./sheet";
 
 export type Names = readonly string[] | { readonly from: number; readonly to: number };
 export type Link = readonly [up: number, path: string];
@@ -148,12 +147,12 @@ export interface Common {
   live: boolean;
 }
 
-/** A view that is known by its name; all others describe themselves as sheets. */
-interface Known extends Common {
-  layout?: never;
+/** What is known of every payload, whichever view it is. */
+export interface Headed extends Common {
+  view: string;
 }
 
-export interface TreePayload extends Known {
+export interface TreePayload extends Common {
   view: "tree";
   modules: number;
   places: number;
@@ -162,7 +161,7 @@ export interface TreePayload extends Known {
   classes: readonly ClassFacts[];
 }
 
-export interface StatePayload extends Known {
+export interface StatePayload extends Common {
   view: "state";
   nodes: readonly StateNode[];
   signatures: readonly Signature[];
@@ -174,13 +173,14 @@ export interface StatePayload extends Known {
   valuesNote: string;
 }
 
-export interface MeasurePayload extends Known {
+export interface MeasurePayload extends Common {
   view: "measure";
   values: Readonly<Record<string, Values>>;
   valuesNote: string;
 }
 
-export type Payload = TreePayload | StatePayload | MeasurePayload | SheetPayload;
+/** A view that is known by its name; all others describe themselves as sheets, or have a front end of their own. */
+export type Payload = TreePayload | StatePayload | MeasurePayload;
 
 /** The numbers beside the JSON, by name; an empty array stands for one that is missing. */
 export type Numbers = (name: string) => ArrayLike<number> & { readonly shape: readonly number[] };
@@ -221,7 +221,6 @@ function read(bytes: ArrayBuffer, start: number, place: ArrayPlace | undefined):
 /** A payload with every field in place: what is missing or odd becomes empty, and is never `undefined` further on. */
 export function complete(json: Record<string, unknown>): Payload {
   const common = filled(COMMON, json);
-  if (json.layout === "sheet") return completeSheet(common as never, json);
   if (json.view === "tree") {
     return {
       ...filled({ modules: 0, places: 0 }, common),
@@ -254,7 +253,8 @@ function completeSignature(given: unknown): Signature {
   return made;
 }
 
-const COMMON = { schema: 1, version: "", view: "", headline: ["", ""], model: "", variable: "model", code: "", foot: "", live: false };
+/** What every payload has. */
+export const COMMON: Headed = { schema: 1, version: "", view: "", headline: ["", ""], model: "", variable: "model", code: "", foot: "", live: false };
 
 const SUBTREE: Omit<Subtree, "type"> & { type: string } = {
   type: "?", category: "own", extra: "", class: -1, training: true, flags: [], tensors: [], runs: [], ghosts: [],

@@ -1,5 +1,5 @@
 /** What stands before the name of a row that has depth: guides, the sign that opens it, and what kind of thing it is. */
-import { element } from "./elements";
+import { element, set } from "./elements";
 
 const GUIDES = 12;
 
@@ -10,9 +10,17 @@ export function indent(depth: number): HTMLElement {
   return made;
 }
 
-/** `open` null: there is nothing to open. */
-export function chevron(open: boolean | null): HTMLElement {
-  return element("span", { class: "chevron", "data-action": open === null ? null : "toggle" }, open === null ? "" : open ? "▾" : "▸");
+export function chevron(): HTMLElement {
+  return element("span", { class: "chevron" });
+}
+
+/** Shows in a row whether it is open; null: there is nothing to open. */
+export function turn(row: HTMLElement, open: boolean | null): void {
+  const sign = row.querySelector<HTMLElement>(".chevron");
+  const text = open === null ? "" : open ? "▾" : "▸";
+  if (!sign || sign.textContent === text) return;
+  sign.textContent = text;
+  set(sign, { "data-action": text && "toggle" });
 }
 
 /** A category of modules, or another kind of thing; the shape says it, the colour too. */

@@ -1,6 +1,6 @@
 /** A sheet: its rows at the left as an ARIA treegrid, what there is to know about the selected one beside, notes below. */
-import { blocks } from "./blocks";
-import { fitting, template, UNMEASURED, whenResized } from "./columns";
+import { blocks, settle } from "./blocks";
+import { UNMEASURED, whenResized } from "./columns";
 import type { Context, Panel } from "./context";
 import { element, OURS, set, words } from "./elements";
 import { Folds, sifted } from "./folds";
@@ -10,9 +10,10 @@ import { counted } from "./names";
 import type { Numbers } from "./payload";
 import { parse } from "./query";
 import { hear, tell } from "./selection";
-import type { SheetColumn, SheetPayload, SheetRow } from "./sheet";
+import { saying, type SheetPayload, type SheetRow } from "./sheet";
+import { SheetColumns } from "./sheet-columns";
 import { codeOf, rowDetail } from "./sheet-detail";
-import { sheetHeads, sheetRow } from "./sheet-row";
+import { extra, sheetHeads, sheetRow } from "./sheet-row";
 import { marksOf, SheetSearch } from "./sheet-search";
 import { Walker, type Sifted } from "./walker";
 
@@ -29,7 +30,8 @@ export class SheetPanel implements Panel {
   readonly element: HTMLElement;
   readonly keys: string;
   readonly #whole: Folds;
-  #columns: readonly SheetColumn[];
+  readonly #columns: SheetColumns;
+  #width = UNMEASURED;
   /** By row, whether it is what a search has found. */
   #hits: ArrayLike<number> = [];
   readonly #head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
@@ -46,7 +48,7 @@ export class SheetPanel implements Panel {
     this.#context = context;
     const { rows, columns } = sheet;
     this.#whole = new Folds(rows);
-    this.#columns = fitting(columns, UNMEASURED);
+    this.#columns = new SheetColumns(sheet, this.#whole.levels, this.#width);
     this.#hasDetails = rows.some((row) => row.details.length > 0);
     const deep = rows.some((_, row) => this.#whole.below(row));
     const high = columns.some(({ kind }) => kind === "flow") ? FLOW_ROW : ROW;
@@ -82,8 +84,13 @@ export class SheetPanel implements Panel {
     const row = (number: number): SheetRow => sheet.rows[number] as SheetRow;
     const search = new SheetSearch(sheet);
     return new Walker<number, Folds>(this.#whole, this.#firstShown(), {
-      row: (folds, index, selected) => sheetRow(sheet, this.#columns, folds, index, selected),
-      height: () => high,
+      row: (folds, number) => {
+        const made = sheetRow(sheet, [...this.#columns.shown.keys()], row(number), folds.levels[number] as number);
+        const more = extra(sheet, row(number), folds.levels[number] as number, this.#width);
+        if (more) made.style.height = `${high + more}px`;
+        return made;
+      },
+      height: (number) => high + (number === undefined ? 0 : extra(sheet, row(number), this.#whole.levels[number] as number, this.#width)),
       names: (number) => [row(number).name, row(number).path ?? ""],
       count: () => counted(sheet.rows.length, "row") + (this.#whole.length < sheet.rows.length ? `, ${this.#whole.length.toLocaleString("en")} listed` : ""),
       drawn: (folds) => set(this.#grid, { "aria-rowcount": folds.length + 1 }),
@@ -131,25 +138,31 @@ export class SheetPanel implements Panel {
   }
 
   #fit(): void {
-    const columns = fitting(this.#sheet.columns, this.#grid.clientWidth || UNMEASURED);
-    if (columns.length === this.#columns.length) return;
-    this.#columns = columns;
+    const width = this.#grid.clientWidth || UNMEASURED;
+    if (width === this.#width) return settle(this.element);
+    this.#width = width;
+    this.#columns.fit(width);
     this.#draw();
   }
 
   #draw(): void {
-    this.#grid.style.setProperty("--columns", template(this.#columns));
-    this.#head.replaceChildren(...sheetHeads(this.#sheet, this.#columns));
-    this.#walker.refresh();
+    this.#grid.style.setProperty("--columns", this.#columns.template());
+    this.#head.replaceChildren(...sheetHeads(this.#sheet, [...this.#columns.shown.keys()]));
+    this.#walker.refresh(true);
     this.#showDetail();
+    settle(this.element);
   }
 
+  /** What is cut in the row, or has no room there, is told whole beside it. */
   #showDetail(): void {
-    const row = this.#sheet.rows[this.#walker.selected];
-    const tight = this.#columns.length < this.#sheet.columns.length;
-    const gone = this.#sheet.columns.filter((column) => tight && (column.kind === "flow" || !this.#columns.includes(column)));
-    this.#detail.hidden = !(this.#hasDetails || tight);
-    if (row) this.#detail.replaceChildren(...rowDetail(row, gone, this.#numbers, this.#context));
+    const number = this.#walker.selected;
+    const row = this.#sheet.rows[number];
+    const { columns } = this.#sheet;
+    this.#detail.hidden = !(this.#hasDetails || this.#columns.shown.size < columns.length);
+    if (!row) return;
+    const gone = columns.filter((column) => column.key !== "name" && (this.#columns.isCut(number, column) || saying(row, column) !== null));
+    this.#detail.replaceChildren(...rowDetail(row, columns, gone, this.#numbers, this.#context));
+    settle(this.#detail);
   }
 
   #sift(holds: (row: number) => boolean): Sifted<Folds> {

@@ -1,7 +1,7 @@
 /** A sheet: rows with depth, columns, details and notes, by which a view describes itself (`modlab/views/sheets/layout.py`). */
 import type { Column } from "./columns";
 import { filled, list } from "./fields";
-import type { Common, Values } from "./payload";
+import { COMMON, type Common, type Values } from "./payload";
 
 /** What a row is at a glance, each with its sign; or nothing. */
 export const SIGNS: Readonly<Record<Mark, string>> = { "": "", fine: "✓", careful: "⚠", broken: "✕", absent: "◌" };
@@ -23,6 +23,8 @@ export interface Cell {
 }
 
 export interface Block {
+  /** Its rows are the numbers of a matrix: none is a name. */
+  grid: boolean;
   caption: string;
   prose: string;
   code: string;
@@ -58,7 +60,8 @@ export interface SheetPayload extends Common {
   notes: readonly unknown[];
 }
 
-export function completeSheet(common: Common & { view: string }, json: Record<string, unknown>): SheetPayload {
+export function completeSheet(json: Record<string, unknown>): SheetPayload {
+  const common = filled(COMMON, json);
   const { title, empty } = filled({ title: "module", empty: "" }, json);
   const rows = list(json.rows).map(completeRow);
   const columns = list(json.columns).map((given, index): SheetColumn => {
@@ -82,6 +85,17 @@ export function cellOf(row: SheetRow, column: Column): Cell {
   return typeof given === "string" ? { ...CELL, text: given } : marked(filled(CELL, given));
 }
 
+/** So many characters of what went wrong stand in the line; more have a line of their own below it. */
+const SHORT = 24;
+
+/** What a broken row says at length, without its sign; null: it is said in the line. */
+export function saying(row: SheetRow, column: SheetColumn): string | null {
+  if (row.mark !== "broken" || column.kind !== "flow") return null;
+  const last = cellOf(row, column).flow.at(-1);
+  const text = typeof last === "string" && last.startsWith(SIGNS.broken) ? last.slice(SIGNS.broken.length).trim() : "";
+  return text.length > SHORT ? text : null;
+}
+
 export function blocksOf(given: readonly unknown[]): Block[] {
   return given.map((block) => marked(filled(BLOCK, block)));
 }
@@ -95,4 +109,4 @@ function marked<T extends { mark: Mark }>(given: T): T {
 const KINDS = new Set(["words", "code", "number", "flow", "bar"]);
 const ROW: Omit<SheetRow, "path"> = { name: "", depth: 0, cells: [], kind: "", note: "", symbol: "", mark: "", closed: false, details: [] };
 const CELL: Cell = { text: "", share: -1, flow: [], mark: "" };
-const BLOCK: Block = { caption: "", prose: "", code: "", mark: "", head: [], rows: [], values: [] };
+const BLOCK: Block = { caption: "", prose: "", code: "", mark: "", head: [], rows: [], values: [], grid: false };

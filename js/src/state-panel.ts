@@ -46,7 +46,7 @@ export class StatePanel implements Panel {
   readonly #head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
   readonly #body = element("div", { class: "rows", role: "rowgroup" });
   readonly #detail = element("aside", { class: "detail", "aria-label": "the selected tensor" });
-  readonly #list: List;
+  readonly #list: List<number>;
 
   constructor(payload: StatePayload, numbers: Numbers, context: Context) {
     this.#payload = payload;
@@ -66,7 +66,7 @@ export class StatePanel implements Panel {
       extra: this.#grouping,
     });
     this.#grid = element("div", { class: "scroller", role: "grid", tabindex: 0, "aria-label": "the state", ...OURS }, element("div", { role: "rowgroup" }, this.#head), this.#body);
-    this.#list = new List(this.#grid, this.#body, { count: () => this.#items.length, height: () => ROW, row: (index) => this.#row(index) }, HEAD);
+    this.#list = new List(this.#grid, this.#body, { count: () => this.#items.length, height: () => ROW, key: (index) => index, row: (index) => this.#row(index) }, HEAD);
     onKeys(this.#grid, this.#typed, this.#commands);
     this.#grid.addEventListener("click", (event) => this.#click(event));
     const table = element("div", { class: "state" }, this.#grid, orphans(payload.orphans), ...payload.remarks.map(remark));

@@ -35,10 +35,7 @@ export class TreePanel implements Panel {
     const body = element("div", { class: "rows", role: "tree", tabindex: 0, "aria-label": "modules", ...OURS });
     const scroller = element("div", { class: "scroller" });
     this.#walker = new Walker<Place, Outline>(this.#whole, this.#whole.root, {
-      row: (outline, index, selected) => {
-        const row = outline.rows[index];
-        return row ? treeRow(tree, row, index, selected) : element("div");
-      },
+      row: (_, place) => treeRow(tree, place),
       height: (place) => (hasReason(tree, place) ? 2 * ROW : ROW),
       names: (place) => [nameOf(tree, place)],
       count: () => `${this.#counted()}, ${counted(this.#whole.length, "row")}`,

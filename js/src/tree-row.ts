@@ -2,11 +2,9 @@
 import { element, named, words } from "./elements";
 import { counted, cut, follow, join, shown } from "./names";
 import type { Entry, Subtree, TreePayload } from "./payload";
-import type { Row } from "./outline";
 import { chevron, indent, symbol } from "./row-head";
-import { ghostOf, isNote, isOpenable, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
+import { ghostOf, isNote, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
 import { isLazy, tensorsOf } from "./traits";
-import { rowId } from "./walker";
 
 /** Signs beside the words, so that a flag is seen before it is read. */
 const SIGNS: Record<string, string> = {
@@ -14,24 +12,11 @@ const SIGNS: Record<string, string> = {
   "spectral-normed": "ƒ", pruned: "⊘", quantized: "#", "several devices": "≠", eval: "○", train: "●",
 };
 
-export function treeRow(tree: TreePayload, row: Row, index: number, selected: boolean): HTMLElement {
-  const { place } = row;
-  const openable = isOpenable(tree, place);
+export function treeRow(tree: TreePayload, place: Place): HTMLElement {
   const made = element(
     "div",
-    {
-      role: "treeitem",
-      id: rowId(index),
-      "data-index": index,
-      class: `row ${place.kind}${selected ? " selected" : ""}${place.hit ? " hit" : ""}${isAlarming(tree, place) ? " careful" : ""}`,
-      "aria-level": place.depth + 1,
-      "aria-posinset": row.position,
-      "aria-setsize": row.size,
-      "aria-selected": selected ? "true" : "false",
-      "aria-expanded": openable ? String(place.open) : null,
-      "aria-label": spoken(tree, place),
-    },
-    moduleCell(tree, place, openable),
+    { role: "treeitem", class: `row ${place.kind}${place.hit ? " hit" : ""}${isAlarming(tree, place) ? " careful" : ""}`, "aria-label": spoken(tree, place) },
+    moduleCell(tree, place),
     element("span", { class: "tensors" }, tensorsText(tree, place)),
     element("span", { class: "parameters" }, parametersText(tree, place)),
     element("span", { class: "share" }, shareBar(tree, place)),
@@ -40,14 +25,14 @@ export function treeRow(tree: TreePayload, row: Row, index: number, selected: bo
   return made;
 }
 
-function moduleCell(tree: TreePayload, place: Place, openable: boolean): HTMLElement {
+function moduleCell(tree: TreePayload, place: Place): HTMLElement {
   const subtree = subtreeOf(tree, place);
   const ghost = ghostOf(tree, place);
   return element(
     "span",
     { class: "module" },
     indent(place.depth),
-    chevron(openable ? place.open : null),
+    chevron(),
     symbol(isNote(ghost) ? "note" : ghost || place.kind === "reserved" ? "dashed" : (subtree?.category ?? "own")),
     named(place.parent ? labelOf(tree, place) : shown("")),
     subtree ? words(subtree.type, "type") : null,

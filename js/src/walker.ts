@@ -3,13 +3,22 @@ import type { Context } from "./context";
 import { element, set } from "./elements";
 import { onKeys, type Commands } from "./keys";
 import { List, mark } from "./list";
+import { turn } from "./row-head";
 import { searchBox, type SearchBox } from "./search-box";
 import { TypeAhead } from "./type-ahead";
+
+/** How deep a row is, and where among its neighbours: all from 1. */
+export interface Standing {
+  level: number;
+  position: number;
+  size: number;
+}
 
 /** The rows that are not inside a closed one. */
 export interface Listed<T> {
   readonly length: number;
   at(index: number): T | undefined;
+  standing(index: number): Standing;
   /** −1 for one that is not listed. */
   indexOf(item: T): number;
   /** null: there is nothing to open. */
@@ -27,7 +36,8 @@ export interface Sifted<L> {
 
 /** What a panel knows of its rows. */
 export interface Source<T, L> {
-  row(listed: L, index: number, selected: boolean): HTMLElement;
+  /** What stays as it is wherever the row stands; the rest is the walker's. */
+  row(listed: L, item: T): HTMLElement;
   height(item: T | undefined): number;
   /** What typed letters may begin. */
   names(item: T): readonly string[];
@@ -63,10 +73,6 @@ export interface Searching {
   help: string;
 }
 
-export function rowId(index: number): string {
-  return `row-${index}`;
-}
-
 export class Walker<T, L extends Listed<T>> {
   readonly #whole: L;
   readonly #source: Source<T, L>;
@@ -75,7 +81,9 @@ export class Walker<T, L extends Listed<T>> {
   listed: L;
   readonly box: SearchBox;
   readonly nothing: HTMLElement;
-  readonly #list: List;
+  readonly #list: List<T | undefined>;
+  /** Of how many rows there have been, each with an id of its own. */
+  #rows = 0;
   readonly #typed = new TypeAhead({
     count: () => this.listed.length,
     at: () => this.at(),
@@ -103,7 +111,9 @@ export class Walker<T, L extends Listed<T>> {
     this.#list = new List(scroller, body, {
       count: () => this.listed.length,
       height: (index) => source.height(this.listed.at(index)),
-      row: (index) => source.row(this.listed, index, this.listed.at(index) === this.selected),
+      key: (index) => this.listed.at(index),
+      row: (index) => this.#row(index),
+      stand: (row, index) => this.#stand(row, index),
     }, head);
     onKeys(focus, this.#typed, { ...this.#commands, ...commands });
     for (const type of ["click", "dblclick"]) focus.addEventListener(type, (event) => this.#click(event));
@@ -119,9 +129,9 @@ export class Walker<T, L extends Listed<T>> {
     this.#list.restore();
   }
 
-  /** Draws all rows anew. */
-  refresh(): void {
-    this.#list.refresh();
+  /** Draws the rows that are to be seen now; with `anew` those too that are drawn already. */
+  refresh(anew = false): void {
+    this.#list.refresh(anew);
     this.#paint();
     this.#source.drawn?.(this.listed);
     if (this.listed === this.#whole) this.box.say(this.#source.count());
@@ -159,14 +169,29 @@ export class Walker<T, L extends Listed<T>> {
     this.refresh();
   }
 
+  #row(index: number): HTMLElement {
+    const row = this.#source.row(this.listed, this.listed.at(index) as T);
+    row.id = `row-${(this.#rows += 1)}`;
+    return row;
+  }
+
+  #stand(row: HTMLElement, index: number): void {
+    const item = this.listed.at(index) as T;
+    const { level, position, size } = this.listed.standing(index);
+    const open = this.listed.isOpen(item);
+    const number = row.getAttribute("role") === "row" ? index + 2 : null;
+    set(row, { "aria-level": level, "aria-posinset": position, "aria-setsize": size, "aria-rowindex": number, "aria-expanded": open === null ? null : String(open) });
+    turn(row, open);
+    mark(row, item === this.selected);
+  }
+
   /** Shows which row is selected, and tells assistive technology. */
   #paint(): void {
     const { body, focus } = this.#parts;
-    const index = this.at();
-    const row = this.#list.element(index);
-    for (const other of body.querySelectorAll(".selected")) mark(other, false);
+    const row = this.#list.element(this.at());
+    for (const other of body.querySelectorAll(".selected")) if (other !== row) mark(other, false);
     if (row) mark(row, true);
-    set(focus, { "aria-activedescendant": row && rowId(index) });
+    set(focus, { "aria-activedescendant": row?.id });
   }
 
   #sift(): void {
@@ -174,8 +199,8 @@ export class Walker<T, L extends Listed<T>> {
     if (!typed.trim() && !flags.length) return this.#showWhole();
     const { listed, text } = this.#source.sift(typed, flags);
     this.listed = listed;
-    this.#parts.scroller.scrollTop = 0;
-    this.refresh();
+    this.#list.toTop();
+    this.refresh(true);
     this.nothing.hidden = this.#hits(this.#first());
     this.box.say(text);
     this.#context.announce(text);
@@ -186,7 +211,7 @@ export class Walker<T, L extends Listed<T>> {
     this.listed = this.#whole;
     this.nothing.hidden = true;
     this.selected = this.#source.home(this.selected);
-    this.refresh();
+    this.refresh(true);
     this.reveal();
   }
 
@@ -216,7 +241,7 @@ export class Walker<T, L extends Listed<T>> {
   #click(event: Event): void {
     this.#typed.settle();
     const target = event.target as HTMLElement;
-    const index = Number(target.closest<HTMLElement>("[data-index]")?.dataset.index ?? -1);
+    const index = this.#list.indexOf(target);
     const item = this.listed.at(index);
     const action = target.closest<HTMLElement>("[data-action]")?.dataset.action;
     if (item === undefined) return;

@@ -2,8 +2,11 @@
 import type { Asked } from "./context";
 import { element } from "./elements";
 import { Kernel, type WidgetModel } from "./kernel";
+import { models } from "./models";
 import { completeValues, decode } from "./payload";
+import { sheets } from "./sheets";
 import { show } from "./view";
+import { showWatch, type Shown } from "./watch/show";
 
 interface RenderContext {
   model: WidgetModel;
@@ -13,20 +16,35 @@ interface RenderContext {
 export function render({ model, el }: RenderContext): () => void {
   const place = element("div", { class: "modlab-live mathjax_ignore tex2jax_ignore" });
   const status = element("p", { class: "modlab-status", role: "status", style: "white-space:pre-line" });
-  const kernel = new Kernel(model, (action, bytes) => {
-    if (action === "hello") draw(bytes);
-  });
+  let watch: Shown | null = null;
+  let asking = false;
+  const kernel = new Kernel(model, (action, bytes) => action === "hello" && draw(bytes), (bytes) => update(bytes));
   const values = async (path: string): Promise<Asked> => {
     const { json, numbers } = decode(await kernel.ask("values", { path }));
     return { values: completeValues(json.values), numbers };
   };
   const draw = (bytes: ArrayBuffer): void => {
     try {
-      show(place, bytes, values);
+      if (decode(bytes).json.view !== "watch") show(place, bytes, [models, sheets], values);
+      else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more));
       status.remove();
     } catch (error) {
       say(`this view could not be drawn: ${reason(error)}`);
     }
+  };
+  // What fits nothing that is here leaves a gap: all is asked for again, once.
+  const update = (bytes: ArrayBuffer): void => {
+    try {
+      if (watch?.take(bytes)) return;
+      if (!decode(bytes).json.from) draw(bytes);
+      else if (watch && !asking) again();
+    } catch (error) {
+      console.warn("modlab: an update could not be read:", error);
+    }
+  };
+  const again = (): void => {
+    asking = true;
+    kernel.ask("hello").then(draw, () => {}).finally(() => (asking = false));
   };
   const say = (text: string, again = false): void => {
     status.replaceChildren(text);
@@ -38,7 +56,7 @@ export function render({ model, el }: RenderContext): () => void {
   };
   const ask = (): void => {
     say("asking the kernel…");
-    kernel.ask("hello").then(draw, (error) => say(reason(error), true));
+    kernel.ask("hello").then(draw, (error) => watch || say(reason(error), true));
   };
   el.replaceChildren(status, place);
   ask();

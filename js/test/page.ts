@@ -1,4 +1,5 @@
 /** A page with one view on it, and what a person does there. */
+import { mount as mountSheet } from "../src/sheet-still";
 import { mount } from "../src/still";
 import { pack, type Sample } from "./samples";
 
@@ -16,7 +17,7 @@ export function page(sample: Sample, arrays: Parameters<typeof pack>[1] = {}): P
   host.className = "modlab";
   host.innerHTML = '<div class="modlab-static">the static picture</div>';
   document.body.append(host);
-  mount(host, pack(sample, arrays));
+  (sample.layout === "sheet" ? mountSheet : mount)(host, pack(sample, arrays));
   return over(host);
 }
 

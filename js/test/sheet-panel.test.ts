@@ -2,9 +2,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { complete } from "../src/payload";
-import type { SheetPayload } from "../src/sheet";
-import { mount } from "../src/still";
+import { completeSheet } from "../src/sheet";
+import { mount } from "../src/sheet-still";
 import { over, page, type Page } from "./page";
 import { checked, common, explained, gpt2, HOSTILE, many, type Sample } from "./samples";
 
@@ -347,7 +346,7 @@ describe("one selection for all views of a model", () => {
 
 describe("what came", () => {
   it("is completed where fields are missing or odd", () => {
-    const given = complete({ view: "trace", layout: "sheet", rows: [{}, null, { name: 3, depth: "deep", cells: "none", path: 5, details: {} }], columns: [{}, 7], notes: "none" }) as SheetPayload;
+    const given = completeSheet({ view: "trace", layout: "sheet", rows: [{}, null, { name: 3, depth: "deep", cells: "none", path: 5, details: {} }], columns: [{}, 7], notes: "none" });
     expect(given.rows).toEqual(Array(3).fill({ name: "", depth: 0, cells: [], path: null, kind: "", note: "", symbol: "", mark: "", closed: false, details: [] }));
     expect(given.columns.map(({ title, kind, width, yields }) => [title, kind, width, yields])).toEqual([["module", "name", 170, 0], ["", "words", 80, 1], ["", "words", 80, 1]]);
     expect([given.notes, given.empty, given.headline]).toEqual([[], "", ["", ""]]);

@@ -79,6 +79,35 @@ describe("the keys of the tree", () => {
     expect(view.find("[role=treeitem]").getAttribute("aria-expanded")).toBe("false");
   });
 
+  it("make only the rows that come: the others stay the same elements and know where they stand", () => {
+    const view = page(gpt2());
+    const rows = (): HTMLElement[] => view.all("[role=treeitem]");
+    view.press("ArrowDown");
+    const before = rows();
+    const [root, first] = before;
+    view.press("ArrowLeft");
+    expect(rows().every((row) => before.includes(row))).toBe(true);
+    expect([first?.getAttribute("aria-expanded"), first?.querySelector(".chevron")?.textContent]).toEqual(["false", "▸"]);
+    const closed = rows();
+    view.press("ArrowRight");
+    expect(rows().filter((row) => closed.includes(row))).toEqual(closed);
+    expect(rows().length).toBe(before.length);
+    expect([first?.getAttribute("aria-expanded"), first?.querySelector(".chevron")?.textContent]).toEqual(["true", "▾"]);
+    expect(rows()[0]).toBe(root);
+    expect(new Set(rows().map(({ id }) => id)).size).toBe(before.length);
+    expect(view.all(".selected")).toEqual([first]);
+  });
+
+  it("say anew among how many neighbours a row stands when a run beside it is unfolded", () => {
+    const view = page(gpt2());
+    const run = view.find("[data-action=refold]").closest("[role=treeitem]") as HTMLElement;
+    const size = Number(run.getAttribute("aria-setsize"));
+    view.find("[data-action=refold]").click();
+    const members = view.all("[role=treeitem]").filter((row) => row.getAttribute("aria-level") === run.getAttribute("aria-level") && Number(row.getAttribute("aria-setsize")) > size);
+    expect(members.map((row) => Number(row.getAttribute("aria-posinset")))).toEqual(members.map((_, index) => index + 1));
+    expect(members.length).toBe(Number(members[0]?.getAttribute("aria-setsize")));
+  });
+
   it("open all neighbours with *", () => {
     const view = page(gpt2());
     for (let step = 0; step < 8; step += 1) view.press("ArrowDown");

@@ -1,0 +1,92 @@
+/** What goes wrong, as a list: one line each, the chosen one open. New ones, and nothing else, are said aloud. */
+import { button, element, lines, words } from "../elements";
+import { shownPath } from "./curve";
+import type { Alert } from "./data";
+import { cut } from "../names";
+import { counted } from "./figures";
+import type { Moment, Part, WatchContext } from "./part";
+import { fixOf } from "./verdict";
+
+/** Of these the model can still learn; all others break it. */
+const CAREFUL = new Set(["starving", "saturated", "vanishing", "rounding", "not zeroed"]);
+
+export class AlertsPart implements Part {
+  readonly element: HTMLElement;
+  readonly #list = element("ul", { class: "alerts" });
+  readonly #caption = element("div", { class: "caption" });
+  readonly #context: WatchContext;
+  readonly #go: (alert: Alert) => void;
+  #known: Set<string> | null = null;
+  #said = "";
+  #open = "";
+
+  constructor(context: WatchContext, go: (alert: Alert) => void) {
+    this.#context = context;
+    this.#go = go;
+    this.element = element("section", { "aria-label": "alerts" }, this.#caption, this.#list);
+  }
+
+  draw(moment: Moment): void {
+    const { alerts } = moment.data.payload;
+    this.#announce(alerts);
+    const said = JSON.stringify([alerts, this.#open]);
+    if (said === this.#said) return;
+    this.#said = said;
+    this.#caption.textContent = alerts.length ? `alerts · ${alerts.length}` : "alerts";
+    const focused = (this.#list.getRootNode() as ShadowRoot).activeElement?.closest<HTMLElement>("[data-alert]")?.dataset.alert;
+    const sorted = [...alerts].sort((a, b) => Number(a.over) - Number(b.over));
+    this.#list.replaceChildren(...(sorted.length ? sorted.map((alert) => this.#line(alert, moment)) : [element("li", { class: "soft" }, "none")]));
+    if (focused) for (const item of this.#list.querySelectorAll<HTMLElement>("[data-alert]")) if (item.dataset.alert === focused) item.querySelector("button")?.focus({ preventScroll: true });
+  }
+
+  #announce(alerts: readonly Alert[]): void {
+    const fresh = alerts.filter((alert) => !this.#known?.has(nameOf(alert)));
+    if (this.#known && fresh.length) this.#context.announce(fresh.map((alert) => `${kindOf(alert)}: ${placeOf(alert)}, step ${alert.step}. ${cut(alert.text)}`).join(" "));
+    this.#known = new Set(alerts.map(nameOf));
+  }
+
+  #line(alert: Alert, moment: Moment): HTMLElement {
+    const name = nameOf(alert);
+    const open = name === this.#open;
+    const severity = alert.over ? "over" : CAREFUL.has(alert.kind) ? "careful" : "broken";
+    const sign = alert.over ? "✓" : severity === "careful" ? "⚠" : "✕";
+    const head = button("", { class: "alert plain", "aria-expanded": String(open) }, () => {
+      this.#open = open ? "" : name;
+      this.#go(alert);
+      this.draw(moment);
+    });
+    head.append(
+      element("span", { class: "sign", "aria-hidden": "true" }, sign),
+      element("b", {}, kindOf(alert)),
+      element("span", { class: "name" }, words(placeOf(alert))),
+      element("span", { class: "when" }, alert.step.toLocaleString("en")),
+    );
+    head.setAttribute("aria-label", `${kindOf(alert)}${alert.over ? ", over" : ""}: ${placeOf(alert)}, step ${alert.step}; shows it`);
+    const rests = [alert.steps ? counted(alert.steps, "sample") : "", alert.inputs ? counted(alert.inputs, "input") : ""].filter(Boolean).join(", ");
+    const more = [
+      rests ? element("div", { class: "faint" }, `rests on ${rests}${alert.over ? `; last seen at step ${alert.last.toLocaleString("en")}` : ""}`) : null,
+      alert.trace ? element("div", { class: "trace" }, element("span", { class: "faint" }, "run again: "), lines(alert.trace)) : null,
+    ];
+    return element(
+      "li",
+      { class: severity, "data-alert": name },
+      head,
+      element("div", { class: open ? "evidence" : "evidence short" }, lines(alert.text)),
+      ...(open ? [...more, alert.fix ? fixOf(alert.fix, this.#context) : null] : []),
+    );
+  }
+}
+
+export function placeOf({ path, unit }: Alert): string {
+  return `${shownPath({ path })}${unit === null ? "" : `[${unit}]`}`;
+}
+
+const KINDS: Record<string, string> = { nan: "NaN", inf: "Inf" };
+
+function kindOf({ kind }: Alert): string {
+  return KINDS[kind] ?? cut(kind, 40);
+}
+
+function nameOf(alert: Alert): string {
+  return `${alert.kind} ${placeOf(alert)} ${alert.step}`;
+}

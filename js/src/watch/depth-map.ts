@@ -1,0 +1,447 @@
+/** Depth × time: one statistic of every module or parameter, depth downwards, steps to the right. */
+import { css, magnitude, signed, type Rgb } from "../colour";
+import { element, OURS } from "../elements";
+import { cut } from "../names";
+import { PALETTES } from "../palette";
+import { shownPath } from "./curve";
+import { ROLES, slotAt, type Column, type Role, type WatchData } from "./data";
+import { figure, linear, logarithmic, percent, signedLog, steps, type Scale } from "./figures";
+import type { Hooks, Moment, Part, WatchContext } from "./part";
+import { drawingOn, fitted, hairline, hatch, type Drawing } from "./pen";
+import { drawCursor, followTime, plotOf, xOf, type Plot } from "./time-axis";
+
+/** What can be shown of a series in a slot. */
+interface Statistic {
+  name: string;
+  /** For a tooltip. */
+  about: string;
+  signed: boolean;
+  share?: boolean;
+  roles?: readonly Role[];
+  column: Column | "norm" | "ratio";
+}
+
+const STATISTICS: readonly Statistic[] = [
+  { name: "std", about: "standard deviation of its numbers", signed: false, column: "std" },
+  { name: "mean", about: "mean of its numbers", signed: true, column: "mean" },
+  { name: "min", about: "least number", signed: true, column: "low" },
+  { name: "max", about: "greatest number", signed: true, column: "high" },
+  { name: "L2 norm", about: "Euclidean norm", signed: false, column: "norm" },
+  { name: "zeros", about: "share of exact zeros", signed: false, share: true, column: "zeros" },
+  { name: "NaN, Inf", about: "how many are no number", signed: false, column: "bad" },
+  { name: "stuck", about: "share of elements that have a gradient and did not move", signed: false, share: true, roles: ["update"], column: "stuck" },
+  { name: "update ratio", about: "‖update‖ / ‖weight‖", signed: false, roles: ["parameter", "update", "parameter gradient"], column: "ratio" },
+];
+
+const ROLE_NAMES: Record<Role, string> = {
+  activation: "activations", gradient: "gradients of outputs", parameter: "parameters", "parameter gradient": "gradients of parameters", update: "updates",
+};
+
+type Reader = (slot: number, row: number) => number;
+
+function readerOf(data: WatchData, { column }: Statistic): Reader {
+  const width = data.payload.series.length;
+  if (column === "norm") return (slot, row) => data.norm(slot, row);
+  if (column === "ratio") {
+    const pairs = data.payload.series.map(({ path }) => [data.row(path, "update"), data.row(path, "parameter")] as const);
+    return (slot, row) => {
+      const [update, parameter] = pairs[row] ?? [-1, -1];
+      return update < 0 || parameter < 0 ? Number.NaN : data.norm(slot, update) / data.norm(slot, parameter);
+    };
+  }
+  const values = data.column(column);
+  return (slot, row) => values[slot * width + row] ?? Number.NaN;
+}
+
+/** What the colours mean: shares from 0 to 1 of a table of 256, and the values at its ends. */
+interface Colours {
+  scale: Scale;
+  signed: boolean;
+}
+
+function coloursOf(data: WatchData, rows: readonly number[], read: Reader, statistic: Statistic): Colours {
+  const sizes: number[] = [];
+  // The ends are of all numbers; what is common is seen in some thousand of them.
+  const every = Math.max(1, Math.floor((data.slots * rows.length) / 8192));
+  let [low, high, seen] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
+  for (let slot = 0; slot < data.slots; slot += 1) {
+    for (const row of rows) {
+      const value = read(slot, row);
+      if (!Number.isFinite(value)) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+      if (value !== 0 && seen++ % every === 0) sizes.push(Math.abs(value));
+    }
+  }
+  if (!(low <= high)) return { scale: linear(0, 1), signed: false };
+  const known = Float64Array.from(sizes).sort();
+  const at = (share: number): number => known[Math.floor(share * (known.length - 1))] ?? 0;
+  const most = Math.max(-low, high);
+  if (statistic.share) return { scale: ends(0, Math.max(high, 0.01)), signed: false };
+  if (statistic.signed && low < 0) {
+    const core = at(0.5);
+    return { scale: core > 0 && most / core > 60 ? signedLog(-most, most, core) : ends(-roundUp(most), roundUp(most)), signed: true };
+  }
+  const least = at(0.005);
+  if (least > 0 && most / least > 30) return { scale: logarithmic(least, most), signed: false };
+  return { scale: ends(0, roundUp(most) || 1), signed: false };
+}
+
+function ends(low: number, high: number): Scale {
+  return { kind: "linear", low, high, share: (value) => (value - low) / (high - low), ticks: () => [low, high] };
+}
+
+/** The next of a few round numbers, so that colours change seldom. */
+function roundUp(value: number): number {
+  if (!(value > 0)) return 0;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return ([1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find((one) => one * power >= value * 0.9999) ?? 10) * power;
+}
+
+const tables = new Map<string, Uint32Array>();
+
+/** 256 colours as the bytes of an image. */
+function tableOf(isSigned: boolean, dark: boolean): Uint32Array {
+  const key = `${isSigned} ${dark && isSigned}`;
+  const known = tables.get(key);
+  if (known) return known;
+  const made = Uint32Array.from({ length: 256 }, (_, index) => {
+    const [red, green, blue] = colourAt(index / 255, isSigned, dark).map(Math.round) as unknown as Rgb;
+    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  });
+  tables.set(key, made);
+  return made;
+}
+
+function colourAt(share: number, isSigned: boolean, dark: boolean): Rgb {
+  return isSigned ? signed(2 * share - 1, dark ? PALETTES.dark : PALETTES.light) : magnitude(share);
+}
+
+const HIGHEST = 312;
+
+export class DepthMap implements Part {
+  readonly element: HTMLElement;
+  readonly #canvas: HTMLCanvasElement;
+  /** The same statistic at the cursor, along depth. */
+  readonly #now = element("canvas", { class: "now", "aria-hidden": "true" });
+  readonly #roleChoice: HTMLSelectElement;
+  readonly #choice: HTMLSelectElement;
+  readonly #bar: HTMLElement;
+  readonly #legend = element("span", { class: "legend", role: "img" });
+  /** The number under the pointer, or of the selected series at the cursor; it stands below the axis. */
+  readonly reading = element("div", { class: "reading" });
+  readonly #absent = element("p", { class: "absent" });
+  readonly #context: WatchContext;
+  readonly #hooks: Hooks;
+  #moment: Moment | null = null;
+  #statistic: Statistic = STATISTICS[0] as Statistic;
+  #rows: number[] = [];
+  #hovered: { slot: number; row: number } | null = null;
+  #key = "";
+  #colours: Colours = { scale: linear(0, 1), signed: false };
+  #tile: HTMLCanvasElement | null = null;
+
+  constructor(context: WatchContext, hooks: Hooks) {
+    this.#context = context;
+    this.#hooks = hooks;
+    this.#canvas = element("canvas", { class: "over-time", role: "img" });
+    this.#roleChoice = choice("what is measured", () => this.#pickRole(this.#roleChoice.value as Role));
+    this.#choice = choice("statistic", () => this.#pick(this.#choice.value));
+    this.#bar = element("div", { class: "bar" }, element("span", { class: "choices" }, picked(this.#roleChoice), picked(this.#choice), element("span", { class: "caption" }, "depth × time")), this.#legend);
+    this.element = element(
+      "div",
+      { class: "depth" },
+      this.#bar,
+      element("div", { class: "map" }, this.#canvas, this.#now),
+      this.#absent,
+    );
+    followTime(this.#canvas, () => this.#moment, hooks);
+    this.#followRows();
+  }
+
+  /** The series that are rows here, from the first module to the last. */
+  get rows(): readonly number[] {
+    return this.#rows;
+  }
+
+  /** What is shown of the selected series, over the visible steps. */
+  values({ data, row, from, to }: Moment): Float32Array {
+    const read = readerOf(data, this.#statistic);
+    const made: number[] = [];
+    for (let slot = Math.max(0, slotAt(data.first, from)); slot < data.slots && (data.first[slot] as number) < to; slot += 1) made.push(read(slot, row));
+    return Float32Array.from(made);
+  }
+
+  draw(moment: Moment): void {
+    // Who moves the cursor or chooses a row wants its number, wherever the pointer rests.
+    if (moment.step !== this.#moment?.step || moment.row !== this.#moment.row) this.#hovered = null;
+    this.#moment = moment;
+    const { data } = moment;
+    const { series } = data.payload;
+    const role = series[moment.row]?.role ?? series[0]?.role ?? "activation";
+    this.#rows = series.flatMap((one, index) => (one.role === role ? [index] : []));
+    this.#offer(data, role);
+    const empty = !data.slots || !this.#rows.length;
+    this.#bar.hidden = this.#canvas.hidden = this.#now.hidden = this.reading.hidden = empty;
+    this.#absent.hidden = !empty;
+    if (empty) {
+      this.#absent.textContent = data.payload.state === "waiting" || data.payload.live ? "no sample yet: the picture begins with the first step of the optimizer" : "no sample was taken";
+      return;
+    }
+    const read = readerOf(data, this.#statistic);
+    const key = `${data.revision} ${role} ${this.#statistic.name}`;
+    if (key !== this.#key) this.#colours = coloursOf(data, this.#rows, read, this.#statistic);
+    this.#key = key;
+    this.#drawLegend();
+    this.#say(moment, read);
+    const height = this.#rowHeight() * this.#rows.length;
+    const drawing = drawingOn(this.#canvas, height, this.#context);
+    if (drawing) this.#paint(drawing, moment, read);
+    const now = drawingOn(this.#now, height, this.#context);
+    if (now) this.#paintNow(now, moment, read);
+  }
+
+  /** So high that names can be read while there are few rows; of many, only so high as fits. */
+  #rowHeight(): number {
+    const count = this.#rows.length;
+    return count > HIGHEST / 2 ? Math.max(1, 400 / count) : Math.max(2, Math.min(20, Math.floor(HIGHEST / count)));
+  }
+
+  #paint(drawing: Drawing, moment: Moment, read: Reader): void {
+    const { pen, palette, width, ratio } = drawing;
+    const plot = plotOf(width);
+    const high = this.#rowHeight();
+    const columns = Math.round(plot.width * ratio);
+    const image = this.#image(moment, read, plot, columns, ratio);
+    pen.imageSmoothingEnabled = false;
+    pen.fillStyle = palette.sunk;
+    pen.fillRect(plot.left, 0, Math.max(0, Math.min(plot.width, xOf(moment, moment.data.end, plot) - plot.left)), drawing.height);
+    if (image) pen.drawImage(image, 0, 0, columns, this.#rows.length, plot.left, 0, plot.width, drawing.height);
+    this.#hatchBad(drawing, moment, plot, high);
+    if (high >= 5) for (let i = 1; i < this.#rows.length; i += 1) hairline(drawing, plot.left, i * high - 0.25, plot.left + plot.width, i * high - 0.25, palette.panel);
+    this.#names(drawing, moment, plot, high);
+    const selected = this.#rows.indexOf(moment.row);
+    if (selected >= 0) {
+      pen.strokeStyle = palette.ink;
+      pen.lineWidth = 1;
+      pen.strokeRect(plot.left - 0.5, selected * high - (high < 5 ? 1 : 0) + 0.5, plot.width + 1, Math.max(3, high) - 1);
+    }
+    drawCursor(drawing, moment, plot, 0, drawing.height);
+  }
+
+  /** A bar and, where there is room, the number of each row. */
+  #paintNow(drawing: Drawing, moment: Moment, read: Reader): void {
+    const { pen, palette, width } = drawing;
+    const slot = moment.data.slotOf(moment.step);
+    const high = this.#rowHeight();
+    const written = high >= 10;
+    const { scale, signed: both } = this.#colours;
+    const dark = this.#context.isDark();
+    const [left, room] = [4, width - 18 - (written ? 54 : 0)];
+    const zero = both ? left + room / 2 : left;
+    hairline(drawing, zero, 0, zero, drawing.height, palette.faint);
+    this.#rows.forEach((row, line) => {
+      const value = read(slot, row);
+      const bad = moment.data.value("bad", slot, row) > 0;
+      const y = line * high;
+      if (Number.isFinite(value)) {
+        const share = Math.max(0, Math.min(1, scale.share(value)));
+        const to = left + room * share;
+        pen.fillStyle = css(colourAt(share, both, dark));
+        pen.fillRect(Math.min(zero, to), y + (high > 4 ? 2 : 0), Math.max(1, Math.abs(to - zero)), high > 4 ? high - 4 : high);
+      }
+      if (!written) return;
+      pen.textAlign = "right";
+      pen.fillStyle = bad ? palette.missing : row === moment.row ? palette.ink : palette.quiet;
+      const text = bad ? "NaN" : Number.isNaN(value) ? "–" : this.#statistic.share ? percent(value) : figure(value, 2);
+      pen.fillText(text, width - 14, y + high / 2 + 0.5);
+    });
+    pen.textAlign = "left";
+  }
+
+  /** One pixel of the screen a column and one a row, stretched afterwards; each column shows the slot that holds its middle. */
+  #image(moment: Moment, read: Reader, plot: Plot, columns: number, ratio: number): HTMLCanvasElement | null {
+    const tile = (this.#tile ??= document.createElement("canvas"));
+    if (tile.width !== columns || tile.height !== this.#rows.length) {
+      tile.width = columns;
+      tile.height = this.#rows.length;
+    }
+    const pen = tile.getContext("2d", { willReadFrequently: true });
+    if (!pen) return null;
+    const image = pen.createImageData(columns, this.#rows.length);
+    const pixels = new Uint32Array(image.data.buffer);
+    const { scale } = this.#colours;
+    const table = tableOf(this.#colours.signed, this.#context.isDark());
+    const { data } = moment;
+    const end = xOf(moment, (data.last[data.slots - 1] ?? 0) + 1, plot);
+    let slot = Math.max(0, slotAt(data.first, moment.from));
+    let painted = -1;
+    for (let column = 0; column < columns; column += 1) {
+      const x = plot.left + (column + 0.5) / ratio;
+      if (x > end) break;
+      const step = moment.from + ((x - plot.left) / plot.width) * (moment.to - moment.from);
+      while (slot + 1 < data.slots && (data.first[slot + 1] as number) <= step) slot += 1;
+      this.#rows.forEach((row, line) => {
+        const at = line * columns + column;
+        if (slot === painted) pixels[at] = pixels[at - 1] as number;
+        else {
+          const value = read(slot, row);
+          if (Number.isFinite(value)) pixels[at] = table[Math.max(0, Math.min(255, Math.round(scale.share(value) * 255)))] as number;
+        }
+      });
+      painted = slot;
+    }
+    pen.putImageData(image, 0, 0);
+    return tile;
+  }
+
+  #hatchBad(drawing: Drawing, moment: Moment, plot: Plot, high: number): void {
+    const { data } = moment;
+    const [bad, width] = [data.column("bad"), data.payload.series.length];
+    let pattern: CanvasPattern | string | null = null;
+    for (let slot = Math.max(0, slotAt(data.first, moment.from)); slot < data.slots; slot += 1) {
+      const first = data.first[slot] as number;
+      if (first >= moment.to) break;
+      this.#rows.forEach((row, line) => {
+        if (!((bad[slot * width + row] as number) > 0)) return;
+        pattern ??= hatch(drawing);
+        const from = Math.max(plot.left, xOf(moment, first, plot));
+        const to = Math.min(plot.left + plot.width, xOf(moment, data.first[slot + 1] ?? (data.last[slot] as number) + 1, plot));
+        drawing.pen.fillStyle = pattern;
+        drawing.pen.fillRect(from, line * high, Math.max(1, to - from), high);
+      });
+    }
+  }
+
+  /** Every name where rows are high enough; else as many as there is room for, the selected one first. */
+  #names(drawing: Drawing, moment: Moment, plot: Plot, high: number): void {
+    const { pen, palette } = drawing;
+    const selected = this.#rows.indexOf(moment.row);
+    const every = Math.ceil(12 / high);
+    const least = high * every < 12 ? 12 : 0;
+    pen.textAlign = "right";
+    const font = pen.font;
+    this.#rows.forEach((row, line) => {
+      const own = line === selected;
+      if (!own && (line % every || (selected >= 0 && Math.abs(line - selected) * high < Math.max(11, least)))) return;
+      pen.fillStyle = own ? palette.ink : palette.soft;
+      pen.font = own ? `bold ${font}` : font;
+      const y = Math.max(6, Math.min(drawing.height - 6, (line + 0.5) * high + 0.5));
+      pen.fillText(fitted(pen, shownPath(moment.data.payload.series[row] ?? { path: "" }), plot.left - 18), plot.left - 6, y);
+    });
+    pen.font = font;
+    pen.textAlign = "left";
+  }
+
+  #drawLegend(): void {
+    const { scale, signed: both } = this.#colours;
+    const write = (value: number): string => (this.#statistic.share ? percent(value) : figure(value, 2));
+    const dark = this.#context.isDark();
+    const said = `${scale.low} ${scale.high} ${scale.kind} ${both} ${dark} ${this.#statistic.name}`;
+    if (this.#legend.dataset.said === said) return;
+    this.#legend.dataset.said = said;
+    const boxes = Array.from({ length: 13 }, (_, index) => {
+      const box = element("i");
+      box.style.background = css(colourAt(index / 12, both, dark));
+      return box;
+    });
+    const [low, high] = [write(scale.low), write(scale.high)];
+    this.#legend.setAttribute("aria-label", `colours from ${low} to ${high}${scale.kind === "linear" ? "" : ", logarithmic"}`);
+    this.#legend.replaceChildren(
+      element("span", {}, low), ...boxes, element("span", {}, scale.kind === "linear" ? high : `${high} log`),
+    );
+  }
+
+  /** The number under the pointer, or else of the selected series at the cursor. */
+  #say(moment: Moment, read: Reader): void {
+    const { data, step } = moment;
+    const hovered = this.#hovered && this.#hovered.slot < data.slots && this.#rows.includes(this.#hovered.row) ? this.#hovered : null;
+    const [slot, row] = hovered ? [hovered.slot, hovered.row] : [data.slotOf(step), moment.row];
+    const series = data.payload.series[row];
+    if (!series || slot < 0) return;
+    const value = read(slot, row);
+    const bad = data.value("bad", slot, row);
+    const text = bad > 0 ? `${steps(bad)} NaN or Inf` : Number.isNaN(value) ? "not sampled here" : this.#statistic.share ? percent(value) : figure(value);
+    const [first = 0, last = 0] = [data.first[slot], data.last[slot]];
+    const when = first === last ? `step ${steps(first)}` : `steps ${steps(first)} – ${steps(last)}`;
+    const said = `${shownPath(series)}  ${bad > 0 ? "" : `${this.#statistic.name} `}${text}  ${when}${series.shape ? `  ${cut(series.shape, 60)}` : ""}${series.note ? `  ${cut(series.note)}` : ""}`;
+    if (this.reading.textContent === said) return;
+    this.reading.textContent = said;
+    this.#canvas.setAttribute("aria-label", `${ROLE_NAMES[series.role]}, depth by time, ${this.#rows.length} rows; ${said}`);
+  }
+
+  #followRows(): void {
+    const rowAt = (event: MouseEvent): number => {
+      const box = this.#canvas.getBoundingClientRect();
+      return this.#rows[Math.max(0, Math.min(this.#rows.length - 1, Math.floor(((event.clientY - box.top) / box.height) * this.#rows.length)))] ?? -1;
+    };
+    this.#canvas.addEventListener("pointerdown", (event) => {
+      if (event.button === 0 && !event.shiftKey) this.#hooks.onSelect(rowAt(event));
+    });
+    this.#canvas.addEventListener("pointermove", (event) => {
+      if (!this.#moment) return;
+      const box = this.#canvas.getBoundingClientRect();
+      const plot = plotOf(box.width);
+      const { from, to, data } = this.#moment;
+      const step = from + ((event.clientX - box.left - plot.left) / plot.width) * (to - from);
+      this.#hovered = step < from ? null : { slot: data.slotOf(step), row: rowAt(event) };
+      this.#say(this.#moment, readerOf(data, this.#statistic));
+    });
+    this.#canvas.addEventListener("pointerleave", () => {
+      this.#hovered = null;
+      if (this.#moment) this.#say(this.#moment, readerOf(this.#moment.data, this.#statistic));
+    });
+  }
+
+  /** The roles that were measured, and the statistics that there are of this one. */
+  #offer(data: WatchData, role: Role): void {
+    const there = ROLES.filter((one) => data.payload.series.some((series) => series.role === one));
+    options(this.#roleChoice, there.map((one) => [one, ROLE_NAMES[one]]), role);
+    const fitting = STATISTICS.filter((one) => !one.roles || one.roles.includes(role));
+    if (!fitting.includes(this.#statistic)) this.#statistic = fitting[0] as Statistic;
+    options(this.#choice, fitting.map((one) => [one.name, one.name]), this.#statistic.name);
+    this.#choice.title = this.#statistic.about;
+  }
+
+  /** The same module in another role, or a parameter of it. */
+  #pickRole(role: Role): void {
+    if (!this.#moment) return;
+    this.#hooks.onSelect(sameIn(this.#moment.data, this.#moment.row, role));
+  }
+
+  #pick(name: string): void {
+    this.#statistic = STATISTICS.find((one) => one.name === name) ?? this.#statistic;
+    if (this.#moment) this.draw(this.#moment);
+  }
+}
+
+/** The series of another role that is nearest to one: of the same path, of a part of it, of what holds it, or the first. */
+export function sameIn(data: WatchData, row: number, role: Role): number {
+  const { series } = data.payload;
+  const path = series[row]?.path ?? "";
+  const own = data.row(path, role);
+  if (own >= 0) return own;
+  const below = series.findIndex((one) => one.role === role && one.path.startsWith(`${path}.`));
+  if (below >= 0) return below;
+  const above = data.row(path.split(".").slice(0, -1).join("."), role);
+  return above >= 0 ? above : series.findIndex((one) => one.role === role);
+}
+
+function choice(name: string, changed: () => void): HTMLSelectElement {
+  const made = element("select", { "aria-label": name, ...OURS });
+  made.addEventListener("change", changed);
+  return made;
+}
+
+function picked(select: HTMLSelectElement): HTMLElement {
+  return element("span", { class: "pick" }, select);
+}
+
+function options(select: HTMLSelectElement, given: readonly (readonly [string, string])[], chosen: string): void {
+  const key = given.map(([value]) => value).join("|");
+  if (select.dataset.offered !== key) {
+    select.dataset.offered = key;
+    select.replaceChildren(...given.map(([value, text]) => element("option", { value }, text)));
+  }
+  if (select.value !== chosen) select.value = chosen;
+}

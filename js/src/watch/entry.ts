@@ -1,0 +1,6 @@
+/** The entry for a watch at rest: a classic script, self-contained, that an output carries with its payload. */
+import { mountBy, offer } from "../mounting";
+import { showWatch } from "./show";
+
+export const mount = mountBy((place, bytes) => void showWatch(place, bytes));
+offer(mount, "+watch");

@@ -1,0 +1,136 @@
+/** How often each unit of a layer fires, over time: one thin line a unit, with its first share and the one at the cursor. */
+import { element, OURS } from "../elements";
+import type { Units } from "./data";
+import { percent } from "./figures";
+import { rateOf, type Trouble } from "./neuron-facts";
+import type { Hooks, Moment, WatchContext } from "./part";
+import { codeFont, drawingOn, hairline, type Drawing } from "./pen";
+
+const ROW = 22;
+const TOP = 2;
+const MOST = 16;
+const LEFT = 34;
+const RIGHT = 92;
+
+export class Firing {
+  readonly element: HTMLElement;
+  readonly #canvas: HTMLCanvasElement;
+  readonly #title = element("h3", { class: "caption" });
+  readonly #context: WatchContext;
+  #rows: number[] = [];
+  #moment: Moment | null = null;
+
+  constructor(context: WatchContext, hooks: Pick<Hooks, "onStep">, onUnit: (unit: number) => void) {
+    this.#context = context;
+    this.#canvas = element("canvas", { class: "plot", role: "img", ...OURS });
+    this.element = element("div", { class: "firing" }, this.#title, this.#canvas);
+    this.#canvas.addEventListener("click", (event) => {
+      const unit = this.#rows[Math.floor((event.offsetY - TOP) / ROW)];
+      const step = this.#stepAt(event.offsetX);
+      if (step !== null) hooks.onStep(step);
+      if (unit !== undefined) onUnit(unit);
+    });
+  }
+
+  draw(moment: Moment, index: number, name: string, troubles: readonly Trouble[], chosen: number): void {
+    this.#moment = moment;
+    const { data, step } = moment;
+    const units = data.units(index);
+    const rates = Array.from({ length: units.count }, (_, unit) => rateOf(units, unit, step) ?? { first: Number.NaN, now: Number.NaN });
+    this.#rows = shownOf(rates.map(({ now }) => now), chosen);
+    const some = this.#rows.length < units.count ? `, ${this.#rows.length} of ${units.count}, the rarest` : "";
+    const read = data.payload.units[index]?.read;
+    this.#title.replaceChildren("fires on ", element("bdi", {}, `· ${name}${some}`));
+    this.#title.title = read ? `read from ${read}` : "";
+    this.#canvas.setAttribute("aria-label", `how often units of ${name} fire: ${this.#rows.map((unit) => `${unit}: ${percent(rates[unit]?.first ?? Number.NaN)} → ${percent(rates[unit]?.now ?? Number.NaN)}`).join(", ")}`);
+    const drawing = drawingOn(this.#canvas, this.#rows.length * ROW + 2 * TOP, this.#context);
+    if (!drawing) return;
+    const top = highest(units);
+    this.#rows.forEach((unit, row) => {
+      const trouble = troubles.find((one) => one.unit === unit);
+      drawRow(drawing, moment, units, unit, TOP + row * ROW, top, trouble, unit === chosen);
+      const { first = Number.NaN, now = Number.NaN } = rates[unit] ?? {};
+      drawNumbers(drawing, unit, TOP + (row + 0.5) * ROW, trouble, first === now ? percent(now) : `${percent(first)} → ${percent(now)}`);
+    });
+    drawNow(drawing, moment);
+  }
+
+  #stepAt(x: number): number | null {
+    const moment = this.#moment;
+    const width = this.#canvas.clientWidth - LEFT - RIGHT;
+    if (!moment || width <= 0 || x < LEFT || x > LEFT + width) return null;
+    return Math.min(moment.data.end - 1, Math.floor(moment.from + ((x - LEFT) / width) * (moment.to - moment.from)));
+  }
+}
+
+/** All units in their order; of many, those that fire most rarely and the chosen one. */
+export function shownOf(rates: readonly number[], chosen: number): number[] {
+  const order = rates.map((_, unit) => unit);
+  if (order.length <= MOST) return order;
+  const rarest = order.sort((a, b) => (rates[a] as number) - (rates[b] as number) || a - b).slice(0, MOST);
+  if (chosen >= 0 && chosen < rates.length && !rarest.includes(chosen)) rarest[MOST - 1] = chosen;
+  return rarest;
+}
+
+/** The largest share of any unit in any window, so that the lines can be compared. */
+function highest(units: Units): number {
+  let most = 0;
+  for (let at = 0; at < units.fired.length; at += 1) {
+    const inputs = units.inputs[Math.floor(at / units.count)] as number;
+    if (inputs) most = Math.max(most, (units.fired[at] as number) / inputs);
+  }
+  return most || 1;
+}
+
+function drawRow(drawing: Drawing, moment: Moment, units: Units, unit: number, top: number, most: number, trouble: Trouble | undefined, chosen: boolean): void {
+  const { pen, palette, width } = drawing;
+  const [right, base, high] = [width - RIGHT, top + ROW - 4, ROW - 7];
+  if (chosen) {
+    pen.fillStyle = palette.selected;
+    pen.fillRect(0, top, width, ROW);
+  }
+  hairline(drawing, LEFT, base, right, base, palette.line);
+  const x = (step: number): number => LEFT + ((step - moment.from) / Math.max(1, moment.to - moment.from)) * (right - LEFT);
+  pen.save();
+  pen.beginPath();
+  pen.rect(LEFT, top, right - LEFT, ROW);
+  pen.clip();
+  pen.strokeStyle = trouble ? (trouble.kind === "dead" ? palette.broken : palette.careful) : palette.negative;
+  pen.lineWidth = 1.25;
+  if (trouble?.kind === "dead") pen.setLineDash([3, 3]);
+  pen.beginPath();
+  for (let window = 0; window < units.first.length; window += 1) {
+    const inputs = units.inputs[window] as number;
+    if (!inputs) continue;
+    const y = base - ((units.fired[window * units.count + unit] as number) / inputs / most) * high;
+    const middle = x(((units.first[window] as number) + (units.last[window] as number) + 1) / 2);
+    if (window === 0) pen.moveTo(x(units.first[window] as number), y);
+    pen.lineTo(middle, y);
+    if (window === units.first.length - 1) pen.lineTo(x((units.last[window] as number) + 1), y);
+  }
+  pen.stroke();
+  pen.restore();
+}
+
+function drawNumbers({ pen, palette, width }: Drawing, unit: number, y: number, trouble: Trouble | undefined, text: string): void {
+  pen.font = `11px ${codeFont(pen.canvas)}`;
+  pen.textBaseline = "middle";
+  pen.fillStyle = trouble ? (trouble.kind === "dead" ? palette.broken : palette.careful) : palette.soft;
+  pen.textAlign = "right";
+  pen.fillText(`[${unit}]`, LEFT - 6, y);
+  pen.fillText(trouble?.kind === "dead" ? "dead" : text, width - 2, y);
+}
+
+function drawNow(drawing: Drawing, moment: Moment): void {
+  const { palette, width, height } = drawing;
+  const x = LEFT + ((moment.step + 0.5 - moment.from) / Math.max(1, moment.to - moment.from)) * (width - LEFT - RIGHT);
+  if (x >= LEFT && x <= width - RIGHT) hairline(drawing, x, 0, x, height, palette.ink);
+}
+
+/** The layer whose units are shown: that of the chosen unit, else the first with a trouble, else the first counted. */
+export function layerShown(counted: readonly number[], chosen: number, troubles: readonly Trouble[]): number {
+  if ((counted[chosen] ?? -1) >= 0) return chosen;
+  const troubled = troubles.find(({ layer }) => (counted[layer] ?? -1) >= 0);
+  return troubled ? troubled.layer : counted.findIndex((index) => index >= 0);
+}
+

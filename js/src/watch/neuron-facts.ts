@@ -1,0 +1,176 @@
+/** What is to be said of the units of a small net at one moment: which are dead, starve, or cancel each other. */
+import type { Alert, Units, WatchData } from "./data";
+import { counted, percent } from "./figures";
+import { slotAt } from "./data";
+
+export interface Trouble {
+  kind: "dead" | "starving";
+  /** Of the net, from 0. */
+  layer: number;
+  unit: number;
+  /** The evidence, without the name. */
+  text: string;
+  /** The inputs in a row on which a dead one was zero. */
+  silent: number;
+  rate: Rate | null;
+}
+
+export interface Pair {
+  layer: number;
+  units: readonly [number, number];
+  cosine: number;
+  /** What the two leave of each other, of 1. */
+  left: number;
+  text: string;
+}
+
+/** How often a unit fires: at first, and at the moment. */
+export interface Rate {
+  first: number;
+  now: number;
+}
+
+/** A rate is of so much of all inputs at least, for few say little. */
+const ENOUGH = 0.1;
+
+export function layerName(data: WatchData, layer: number): string {
+  return layer < 0 ? "x" : (data.payload.neurons?.layers[layer]?.path ?? "?") || "(root)";
+}
+
+export function unitName(data: WatchData, layer: number, unit: number): string {
+  return `${layerName(data, layer)}[${unit}]`;
+}
+
+/** What was counted of a layer's units; -1 where nothing was. */
+export function countedIn(data: WatchData, layer: number): number {
+  const path = data.payload.neurons?.layers[layer]?.path;
+  return data.payload.units.findIndex((some) => some.path === path);
+}
+
+export function rateOf(units: Units, unit: number, step: number): Rate | null {
+  const windows = units.first.length;
+  if (!windows || unit >= units.count) return null;
+  let all = 0;
+  for (let window = 0; window < windows; window += 1) all += units.inputs[window] as number;
+  const share = (from: number, by: 1 | -1): number => {
+    let [seen, fired] = [0, 0];
+    for (let window = from; window >= 0 && window < windows && (seen < ENOUGH * all || !seen); window += by) {
+      seen += units.inputs[window] as number;
+      fired += units.fired[window * units.count + unit] as number;
+    }
+    return seen ? fired / seen : Number.NaN;
+  };
+  return { first: share(0, 1), now: share(slotAt(units.first, step), -1) };
+}
+
+/** The step from which on a unit never fired again; infinite if it did in the last window. */
+export function silentFrom(units: Units, unit: number): number {
+  let window = units.first.length;
+  while (window > 0 && !units.fired[(window - 1) * units.count + unit]) window -= 1;
+  return units.first[window] ?? Number.POSITIVE_INFINITY;
+}
+
+/** Which units are dead or starve at a step, by the alerts; dead ones from the moment they fell silent. */
+export function troublesAt(data: WatchData, step: number): Trouble[] {
+  const layers = data.payload.neurons?.layers ?? [];
+  return data.payload.alerts.flatMap((alert): Trouble[] => {
+    const layer = layers.findIndex((some) => some.path === alert.path);
+    if (layer < 0 || alert.unit === null || alert.unit >= (layers[layer]?.units ?? 0)) return [];
+    if (alert.kind !== "dead" && alert.kind !== "starving") return [];
+    const index = countedIn(data, layer);
+    const units = index < 0 ? null : data.units(index);
+    if (!holds(alert, units, step)) return [];
+    const rate = units && rateOf(units, alert.unit, step);
+    const silent = units?.silent[alert.unit] || alert.inputs;
+    const text = alert.kind === "dead" ? deadText(silent, units, alert.unit) : starvingText(rate);
+    return [{ kind: alert.kind, layer, unit: alert.unit, text, silent, rate }];
+  });
+}
+
+function holds(alert: Alert, units: Units | null, step: number): boolean {
+  if (alert.over && step > alert.last) return false;
+  const since = alert.kind === "dead" && units && !alert.over ? Math.min(alert.step, silentFrom(units, alert.unit as number)) : alert.step;
+  return step >= since;
+}
+
+function deadText(silent: number, units: Units | null, unit: number): string {
+  let inputs = 0;
+  for (const some of units?.inputs ?? []) inputs += some;
+  const evidence = silent >= inputs && silent > 0 ? `0 for all of ${counted(silent, "input")}` : silent ? `0 for the last ${counted(silent, "input")}` : "0 for every input";
+  return units?.flat[unit] ? `${evidence}, its gradient too` : evidence;
+}
+
+function starvingText(rate: Rate | null): string {
+  return rate ? `fires on ${percent(rate.now)} of the inputs, on ${percent(rate.first)} at first` : "fires ever more rarely";
+}
+
+const PARALLEL = 0.98;
+/** What two leave of each other at most, to be said to cancel. */
+const LEFT = 0.25;
+/** Of the largest contribution of a unit in the layer: less is no matter. */
+const SLIGHT = 0.02;
+
+/**
+ * Units of one layer that see the same and are weighed against each other by the next.
+ *
+ * Their incoming weights are parallel (|cosine| > 0.98) and what they add to the next layer is opposite and nearly equal. Where they point
+ * opposite ways that holds only while their activations have different signs: two rectified ones never work on the same input.
+ */
+export function pairsAt(data: WatchData, slot: number): Pair[] {
+  const layers = data.payload.neurons?.layers ?? [];
+  if (slot < 0) return [];
+  return layers.slice(0, -1).flatMap((layer, index) => {
+    const next = layers[index + 1];
+    if (!next || next.inputs !== layer.units) return [];
+    const incoming = rowsOf(data.neurons(index).weights(slot), layer.units, layer.inputs);
+    const weights = data.neurons(index + 1).weights(slot);
+    const outgoing = incoming.map((_, unit) => Float32Array.from({ length: next.units }, (__, to) => weights[to * layer.units + unit] ?? 0));
+    return disjoint(pairsIn(incoming, outgoing, data.neurons(index).activations(slot))).map((pair) => described(data, index, pair));
+  });
+}
+
+interface Found {
+  units: readonly [number, number];
+  cosine: number;
+  left: number;
+}
+
+export function pairsIn(incoming: readonly ArrayLike<number>[], outgoing: readonly ArrayLike<number>[], activations: ArrayLike<number>): Found[] {
+  const sizes = incoming.map((row) => Math.sqrt(dot(row, row)));
+  const added = outgoing.map((row, unit) => Array.from(row, (weight) => weight * (sizes[unit] as number)));
+  const most = Math.max(0, ...added.map((row) => Math.sqrt(dot(row, row))));
+  const found: Found[] = [];
+  for (let one = 0; one < incoming.length; one += 1) {
+    for (let other = one + 1; other < incoming.length; other += 1) {
+      const cosine = dot(incoming[one] ?? [], incoming[other] ?? []) / ((sizes[one] as number) * (sizes[other] as number));
+      if (!(Math.abs(cosine) > PARALLEL)) continue;
+      if (cosine < 0 && !((activations[one] ?? 0) * (activations[other] ?? 0) < 0)) continue;
+      const [a, b] = [added[one] ?? [], added[other] ?? []];
+      const sum = Math.sqrt(dot(a, a)) + Math.sqrt(dot(b, b));
+      const rest = Math.sqrt(dot(a, a) + dot(b, b) + 2 * Math.sign(cosine) * dot(a, b));
+      if (sum > 2 * SLIGHT * most && rest <= LEFT * sum) found.push({ units: [one, other], cosine, left: rest / sum });
+    }
+  }
+  return found.sort((a, b) => a.left - b.left);
+}
+
+/** Each unit in one pair at most, the best first. */
+function disjoint(pairs: readonly Found[]): Found[] {
+  const taken = new Set<number>();
+  return pairs.filter(({ units }) => !units.some((unit) => taken.has(unit)) && units.every((unit) => taken.add(unit)));
+}
+
+function described(data: WatchData, layer: number, { units, cosine, left }: Found): Pair {
+  const same = `their incoming weights are parallel (cosine ${cosine.toFixed(3).replace("-", "−")}), their outgoing ones opposite`;
+  return { layer, units, cosine, left, text: `${same}; of what they add to ${layerName(data, layer + 1)}, ${percent(left)} is left` };
+}
+
+function rowsOf(values: Float32Array, rows: number, width: number): Float32Array[] {
+  return Array.from({ length: rows }, (_, row) => values.subarray(row * width, (row + 1) * width));
+}
+
+function dot(one: ArrayLike<number>, other: ArrayLike<number>): number {
+  let sum = 0;
+  for (let index = 0; index < one.length; index += 1) sum += (one[index] as number) * (other[index] as number);
+  return sum;
+}

@@ -1,0 +1,42 @@
+/** What the parts of a watch view share: one moment in time, one selected series, one way to tell the panel. */
+import type { Context } from "../context";
+import type { WatchData } from "./data";
+
+export interface Moment {
+  data: WatchData;
+  /** The time cursor. */
+  step: number;
+  /** The selected series; -1 where there is none. */
+  row: number;
+  /** The cursor goes with the newest step. */
+  following: boolean;
+  /** The visible steps, `to` excluded. */
+  from: number;
+  to: number;
+}
+
+export interface Part {
+  readonly element: HTMLElement;
+  /** Cheap: called up to ten times a second and on each move of the cursor. */
+  draw(moment: Moment): void;
+}
+
+/**
+ * What a part tells the panel. Parts are made by `new Part(context, hooks)`.
+ *
+ * A plot over time takes its axis from `time-axis.ts` (`plotOf`, `xOf`, `followTime`, `drawCursor`), so that one cursor
+ * runs through all; `strip.ts` has the common form: words on the left, a canvas, an axis of values, figures on the right.
+ */
+export interface Hooks {
+  onStep(step: number): void;
+  onSelect(row: number): void;
+  /** Shows the steps from … to (`to` excluded). */
+  onZoom(from: number, to: number): void;
+}
+
+export type Control = "pause" | "resume" | "step" | "stop" | "budget";
+
+export interface WatchContext extends Context {
+  /** Tells the kernel; rejects when it says no. Null where nobody listens (at rest). */
+  control: ((action: Control, more?: Record<string, unknown>) => Promise<unknown>) | null;
+}

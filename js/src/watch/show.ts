@@ -1,0 +1,29 @@
+/** One watch in one host: at rest, or fed by a kernel. */
+import style from "../style.css";
+import { enclose } from "../shell";
+import { WatchData } from "./data";
+import parts from "./parts.css";
+import type { WatchContext } from "./part";
+import own from "./watch.css";
+import { WatchPanel } from "./watch-panel";
+
+export interface Shown {
+  /** Takes a payload or an update; false where it fits nothing that is here: ask for all. */
+  take(bytes: ArrayBuffer): boolean;
+}
+
+export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null): Shown {
+  const data = new WatchData(bytes);
+  let panel: WatchPanel | null = null;
+  enclose(host, data.payload.headline.join(" ") || "watch", style + own + parts, (shell) => {
+    panel = new WatchPanel(data, { ...shell, ask: null, control: data.payload.live ? control : null });
+    return [panel.elements, panel];
+  });
+  return {
+    take(more) {
+      if (!data.apply(more)) return false;
+      panel?.update();
+      return true;
+    },
+  };
+}

@@ -1,0 +1,151 @@
+// @vitest-environment happy-dom
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { WidgetModel } from "../src/kernel";
+import live from "../src/live";
+import { DEAF, SOON } from "../src/watch/controls";
+import { cut, early, gpt, net, packed } from "./watch-samples";
+
+type Message = { id: string; action: string; budget?: number };
+type Listener = Parameters<WidgetModel["on"]>[1];
+
+class FakeModel implements WidgetModel {
+  sent: Message[] = [];
+  readonly listeners = new Set<Listener>();
+  send(content: unknown): void {
+    this.sent.push(content as Message);
+  }
+  on(_: "msg:custom", listener: Listener): void {
+    this.listeners.add(listener);
+  }
+  off(_: "msg:custom", listener: Listener): void {
+    this.listeners.delete(listener);
+  }
+  tell(content: object, bytes?: ArrayBuffer): void {
+    for (const listener of [...this.listeners]) listener(content, bytes ? [new DataView(bytes)] : []);
+  }
+}
+
+let model: FakeModel;
+let el: HTMLElement;
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "requestAnimationFrame", "cancelAnimationFrame"] });
+  model = new FakeModel();
+  el = document.createElement("div");
+  document.body.append(el);
+});
+afterEach(() => {
+  document.body.replaceChildren();
+  vi.useRealTimers();
+});
+
+const settle = async (): Promise<void> => void (await vi.advanceTimersByTimeAsync(40));
+const find = (selector: string): HTMLElement => el.querySelector(".modlab-live")?.shadowRoot?.querySelector(selector) as HTMLElement;
+const step = (): number => Number(find("[role=slider]").getAttribute("aria-valuenow"));
+
+const whole = gpt({ slots: 60, live: true, state: "running" });
+whole.json.foot = "";
+const begun = early(whole, 30);
+begun.json = { ...begun.json, steps: 100, scalars: [] };
+
+async function opened(): Promise<() => void> {
+  const leave = live.render({ model, el });
+  model.tell({ id: model.sent[0]?.id, ok: true }, packed(begun));
+  await settle();
+  return leave;
+}
+
+describe("a watch that runs", () => {
+  it("is asked for, drawn, and moves", async () => {
+    await opened();
+    expect(model.sent).toMatchObject([{ action: "hello" }]);
+    const before = step();
+    model.tell({ action: "update" }, packed(cut(whole, 30)));
+    await settle();
+    expect(step()).toBeGreaterThan(before);
+    expect(step()).toBe(9639);
+    expect(find(".foot bdi").textContent).toContain("step 9,640");
+    expect(model.sent.length).toBe(1);
+  });
+
+  it("asks for all when an update does not fit, once, and keeps where one is", async () => {
+    await opened();
+    find("[role=slider]").dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
+    await settle();
+    model.tell({ action: "update" }, packed(cut(whole, 45)));
+    model.tell({ action: "update" }, packed(cut(whole, 46)));
+    expect(model.sent.map(({ action }) => action)).toEqual(["hello", "hello"]);
+    const slider = find("[role=slider]");
+    model.tell({ id: model.sent[1]?.id, ok: true }, packed(whole));
+    await settle();
+    expect(find("[role=slider]")).toBe(slider);
+    expect([step(), find(".foot bdi").textContent?.includes("step 9,640")]).toEqual([0, true]);
+    model.tell({ action: "update" }, packed(cut(whole, 99)));
+    expect(model.sent.length).toBe(3);
+  });
+
+  it("is drawn from what is sent unasked, where the kernel answers no question", async () => {
+    live.render({ model, el });
+    model.tell({ action: "update" }, packed(cut(whole, 5)));
+    expect(el.textContent).toBe("asking the kernel…");
+    model.tell({ action: "update" }, packed(begun));
+    await settle();
+    expect(find(".watch")).not.toBeNull();
+    expect(el.textContent).toBe("");
+    await vi.advanceTimersByTimeAsync(10_001);
+    expect(el.textContent).toBe("");
+  });
+
+  it("hears its controls' answers, with or without a buffer", async () => {
+    await opened();
+    const pause = find(".control");
+    pause.click();
+    expect(model.sent[1]).toMatchObject({ action: "pause" });
+    model.tell({ id: model.sent[1]?.id, ok: true }, new ArrayBuffer(0));
+    await settle();
+    expect(pause.textContent).toBe("▶resume");
+    pause.click();
+    model.tell({ id: model.sent[2]?.id, ok: true });
+    await settle();
+    expect(pause.textContent).toBe("❚❚pause");
+    expect(find(".control-note").hidden).toBe(true);
+  });
+
+  it("names ■ where no click arrives", async () => {
+    await opened();
+    find(".control").click();
+    await vi.advanceTimersByTimeAsync(SOON + 10);
+    expect(find(".control-note").textContent).toBe(DEAF);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(find(".control-note").textContent).toBe(DEAF);
+    model.tell({ action: "update" }, packed({ ...whole, json: { ...whole.json, state: "ended" } }));
+    await settle();
+    expect(find(".control-note").hidden).toBe(true);
+  });
+
+  it("becomes another watch when the whole is of another", async () => {
+    await opened();
+    model.tell({ action: "update" }, packed(net({ end: 400, samples: 20, live: true })));
+    await settle();
+    expect(find(".reading").textContent).toMatch(/^l0/);
+    expect(find(".neurons").hidden).toBe(false);
+  });
+
+  it("says that an update cannot be read, and goes on", async () => {
+    const warn = vi.spyOn(console, "warn").mockImplementation(() => {});
+    await opened();
+    model.tell({ action: "update" }, new ArrayBuffer(2));
+    model.tell({ action: "update" });
+    model.tell({ action: "update" }, packed(cut(whole, 30)));
+    await settle();
+    expect(step()).toBe(9639);
+    expect(warn).toHaveBeenCalledTimes(1);
+    warn.mockRestore();
+  });
+
+  it("leaves nothing behind", async () => {
+    const leave = await opened();
+    model.tell({ action: "update" }, packed(cut(whole, 30)));
+    leave();
+    expect([model.listeners.size, el.childNodes.length, vi.getTimerCount()]).toEqual([0, 0, 0]);
+  });
+});

@@ -1,0 +1,397 @@
+// @vitest-environment happy-dom
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { DEAF, SOON } from "../src/watch/controls";
+import { mount } from "../src/watch/entry";
+import type { WatchContext } from "../src/watch/part";
+import { showWatch, type Shown } from "../src/watch/show";
+import { VERSION } from "../src/version";
+import { HOSTILE } from "./samples";
+import { cut, early, gpt, net, packed, type Made } from "./watch-samples";
+
+interface View {
+  root: ShadowRoot;
+  shown: Shown | null;
+  find(selector: string): HTMLElement;
+  all(selector: string): HTMLElement[];
+  press(key: string, more?: KeyboardEventInit): KeyboardEvent;
+  /** After the next picture of the screen. */
+  settle(): Promise<void>;
+}
+
+function viewOf(host: HTMLElement, shown: Shown | null = null): View {
+  const root = host.shadowRoot as ShadowRoot;
+  const all = (selector: string): HTMLElement[] => [...root.querySelectorAll<HTMLElement>(selector)];
+  const find = (selector: string): HTMLElement => {
+    const [first] = all(selector);
+    if (!first) throw new Error(`nothing is called ${selector}`);
+    return first;
+  };
+  return {
+    root, shown, find, all,
+    press(key, more = {}) {
+      const event = new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...more });
+      find("[role=slider]").dispatchEvent(event);
+      return event;
+    },
+    settle: async () => void (await vi.advanceTimersByTimeAsync(40)),
+  };
+}
+
+function atRest(made: Made): View {
+  const host = document.createElement("div");
+  host.innerHTML = '<div class="modlab-static">the static picture</div>';
+  document.body.append(host);
+  mount(host, packed(made));
+  return viewOf(host.querySelector(".modlab-live") as HTMLElement);
+}
+
+function live(made: Made, control: WatchContext["control"] = () => Promise.resolve()): View {
+  const host = document.createElement("div");
+  document.body.append(host);
+  return viewOf(host, showWatch(host, packed(made), control));
+}
+
+const step = (view: View): number => Number(view.find("[role=slider]").getAttribute("aria-valuenow"));
+const reading = (view: View): string => view.find(".reading").textContent ?? "";
+const said = (view: View): string => view.find("[aria-live=polite]").textContent ?? "";
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "requestAnimationFrame", "cancelAnimationFrame"] }));
+afterEach(() => {
+  document.body.replaceChildren();
+  vi.useRealTimers();
+});
+
+const small = (more: Parameters<typeof net>[0] = {}): Made => net({ end: 2000, samples: 40, ...more });
+
+describe("the view at rest", () => {
+  it("is offered under the version, apart from the other views", () => {
+    const offered = (globalThis as unknown as { modlab: Record<string, { mount: unknown }> }).modlab;
+    expect(offered[`${VERSION}+watch`]?.mount).toBe(mount);
+    expect(offered[VERSION]).toBeUndefined();
+  });
+
+  it("says the conclusion first, and the state of the watch in the foot", () => {
+    const made = small();
+    made.json.foot = "";
+    const view = atRest(made);
+    expect(view.find(".headline b").textContent).toBe("Unit 1 of l0 is dead:");
+    expect(view.find(".foot bdi").textContent).toBe("step 2,000   40 samples   cost 1.7 % of the loop (budget 2 %)");
+    expect(view.find(".controls").hidden).toBe(true);
+    expect(view.find(".copy").getAttribute("aria-label")).toContain("modlab.watch");
+  });
+
+  it("shows the ladder, and the first broken rung apart from all others", () => {
+    const made = small();
+    (made.json.verdict as { state: string }[])[7]!.state = "broken";
+    const view = atRest(made);
+    const rungs = view.all(".rung");
+    expect(rungs.map((rung) => rung.querySelector(".sign")?.getAttribute("aria-label"))).toEqual(["passed", "passed", "passed", "passed", "passed", "broken", "passed", "broken"]);
+    expect(rungs.map((rung) => rung.classList.contains("first"))).toEqual([false, false, false, false, false, true, false, false]);
+    expect(view.find(".rung.first b").textContent).toBe("it moves");
+    expect(view.find(".rung.first .evidence").textContent).toContain("column 1 of l0.weight");
+  });
+
+  it("copies code that mends, and only says advice", async () => {
+    const wrote = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
+    const view = atRest(small());
+    view.find(".rung.first button.fix").click();
+    await view.settle();
+    expect(wrote).toHaveBeenCalledWith("nn.LeakyReLU()");
+    expect(said(view)).toBe("copied: nn.LeakyReLU()");
+    wrote.mockRestore();
+    const advice = atRest(gpt({ slots: 20 }));
+    expect(advice.find(".rung.careful .fix").tagName).toBe("DIV");
+    expect(advice.find(".rung.careful .fix").textContent).toBe("Fix: keep float32 weights, or raise lr");
+  });
+
+  it("goes to what a rung or an alert is about", async () => {
+    const view = atRest(gpt({ slots: 60 }));
+    view.find(".rung.careful .rung-name").click();
+    await view.settle();
+    expect(reading(view)).toContain("wte.weight");
+    const [first, , over] = view.all(".alert");
+    first?.click();
+    await view.settle();
+    expect(step(view)).toBe(3120);
+    expect(reading(view)).toContain("h.0.attn");
+    expect((view.find("select[aria-label='what is measured']") as HTMLSelectElement).value).toBe("gradient");
+    expect(view.all(".alert")[0]?.getAttribute("aria-expanded")).toBe("true");
+    expect(over?.getAttribute("aria-label")).toBe("saturated, over: h.6.attn, step 5210; shows it");
+    expect(said(view)).toBe("");
+  });
+
+  it("opens an alert: what it rests on, the run that was repeated, the fix", async () => {
+    const view = atRest(gpt({ slots: 60, nan: true }));
+    expect(view.find(".alert b").textContent).toBe("NaN");
+    view.find(".alert").click();
+    const text = view.find("[data-alert]").textContent;
+    expect(text).toContain("rests on 1 sample, 16 inputs");
+    expect(text).toContain("run again: h.4.mlp gives 6,144 NaN from a finite input");
+    await view.settle();
+    expect(reading(view)).toMatch(/^h\.4\.mlp/);
+  });
+
+  it("begins with what an alert that holds is about", () => {
+    expect(reading(atRest(gpt({ slots: 60, nan: true })))).toMatch(/^h\.4\.mlp {2}6,144 NaN or Inf/);
+    expect(reading(atRest(small()))).toMatch(/^l0 {2}std/);
+  });
+
+  it("keeps strings of users text", () => {
+    const made = small();
+    const hostile = HOSTILE.slice(0, 5).join(" ");
+    made.json.headline = [hostile, hostile];
+    for (const key of ["verdict", "alerts", "series", "scalars", "remarks"]) {
+      made.json[key] = (made.json[key] as object[]).map((one) => ({ ...one, path: hostile, text: hostile, name: hostile, fix: hostile, trace: hostile, note: hostile, shape: hostile, kind: hostile }));
+    }
+    made.json.remarks = [hostile];
+    made.json.error = hostile;
+    (made.json.alerts as { text: string }[])[0]!.text = HOSTILE.join(" ");
+    const view = atRest(made);
+    expect(view.all("script, img, iframe, [onerror], [onload]")).toEqual([]);
+    expect(view.find("[data-alert]").textContent).toContain("1,000,1");
+  });
+
+  it("says why there is nothing to see", () => {
+    const made: Made = { json: { view: "watch", headline: ["No step yet:", "the loop has not begun."], live: true, state: "waiting" }, arrays: {} };
+    const view = live(made);
+    expect(view.find(".depth .absent").textContent).toContain("no sample yet");
+    expect(view.find(".depth .absent").hidden).toBe(false);
+    expect(view.press("ArrowRight").defaultPrevented).toBe(true);
+  });
+});
+
+describe("keys", () => {
+  it("go through time from sample to sample", async () => {
+    const made = small();
+    const sampled = [...(made.arrays.sampled?.data as Uint32Array)];
+    const view = atRest(made);
+    expect(step(view)).toBe(1999);
+    const after = async (key: string, more: KeyboardEventInit = {}): Promise<number> => {
+      view.press(key, more);
+      await view.settle();
+      return step(view);
+    };
+    expect(await after("Home")).toBe(0);
+    expect(await after("ArrowRight")).toBe(sampled[1]);
+    expect(await after("ArrowRight", { shiftKey: true })).toBe(sampled[11]);
+    expect(await after("ArrowLeft")).toBe(sampled[10]);
+    expect(await after("End")).toBe(1999);
+    expect(await after("ArrowRight")).toBe(1999);
+    expect(await after("ArrowLeft")).toBe(sampled.at(-2));
+    expect(view.find("[role=slider]").getAttribute("aria-valuetext")).toContain("of 2,000 steps");
+  });
+
+  it("go back to the sample that holds the cursor first", async () => {
+    const view = atRest(small());
+    const sampled = [...(small().arrays.sampled?.data as Uint32Array)];
+    view.find(".alert").click();
+    await view.settle();
+    expect(sampled).not.toContain(1000);
+    view.press("ArrowLeft");
+    await view.settle();
+    expect(step(view)).toBe(sampled.filter((one) => one < 1000).at(-1));
+  });
+
+  it("go along depth, and stay in the role", async () => {
+    const view = atRest(gpt({ slots: 30 }));
+    expect(reading(view)).toMatch(/^h\.0\.attn/);
+    view.press("ArrowDown");
+    await view.settle();
+    expect(reading(view)).toMatch(/^h\.0\.mlp/);
+    for (let i = 0; i < 9; i += 1) view.press("ArrowUp", { shiftKey: true });
+    await view.settle();
+    expect(reading(view)).toMatch(/^wte/);
+  });
+
+  it("that are not ours, or belong to a choice, are left alone", () => {
+    const view = live(small({ live: true, state: "running" }));
+    for (const key of ["x", "d", "Tab", "Enter", "a"]) expect(view.press(key).defaultPrevented).toBe(false);
+    expect(view.press("f", { ctrlKey: true }).defaultPrevented).toBe(false);
+    const event = new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true, cancelable: true });
+    view.find("select").dispatchEvent(event);
+    expect(event.defaultPrevented).toBe(false);
+  });
+
+  it("do not reach the notebook", () => {
+    const view = atRest(small());
+    const heard = vi.fn();
+    document.addEventListener("keydown", heard);
+    view.press("x");
+    document.removeEventListener("keydown", heard);
+    expect(heard).not.toHaveBeenCalled();
+  });
+});
+
+describe("a choice", () => {
+  it("of what is measured keeps the module, or takes a parameter of it", async () => {
+    const view = atRest(gpt({ slots: 30 }));
+    const roles = view.find("select[aria-label='what is measured']") as HTMLSelectElement;
+    expect([...roles.options].map((option) => option.value)).toEqual(["activation", "gradient", "parameter", "parameter gradient", "update"]);
+    roles.value = "update";
+    roles.dispatchEvent(new Event("change"));
+    await view.settle();
+    expect(reading(view)).toMatch(/^h\.0\.attn\.weight/);
+    const statistics = [...(view.find("select[aria-label=statistic]") as HTMLSelectElement).options].map((option) => option.value);
+    expect(statistics).toEqual(["std", "mean", "min", "max", "L2 norm", "zeros", "NaN, Inf", "stuck", "update ratio"]);
+  });
+
+  it("of the statistic changes the number and the legend", async () => {
+    const view = atRest(gpt({ slots: 30 }));
+    const choice = view.find("select[aria-label=statistic]") as HTMLSelectElement;
+    expect(view.find(".depth .legend").getAttribute("aria-label")).toContain("logarithmic");
+    choice.value = "zeros";
+    choice.dispatchEvent(new Event("change"));
+    expect(reading(view)).toContain("zeros 0 %");
+    expect(view.find(".depth .legend").getAttribute("aria-label")).toBe("colours from 0 % to 10 %");
+  });
+});
+
+describe("while it runs", () => {
+  const running = (): Made => gpt({ slots: 80, live: true, state: "running" });
+
+  it("follows the newest step until one goes back, and again when asked", async () => {
+    const whole = running();
+    const first = early(whole, 40);
+    const end = (first.arrays.last?.data as Uint32Array).at(-1) as number;
+    const short = { ...first, json: { ...first.json, steps: end + 1, scalars: [] } };
+    const view = live(short);
+    expect(step(view)).toBe(end);
+    expect(view.find(".key[aria-pressed]").textContent).toBe("f following");
+    view.press("ArrowLeft");
+    await view.settle();
+    const before = step(view);
+    expect(view.shown?.take(packed(cut(whole, 40)))).toBe(true);
+    await view.settle();
+    expect([step(view), view.find(".key[aria-pressed]").textContent]).toEqual([before, "f follow"]);
+    view.press("f");
+    await view.settle();
+    expect(step(view)).toBe(9639);
+  });
+
+  it("says new alerts aloud, and nothing else", async () => {
+    const whole = running();
+    const first = early(whole, 40);
+    const view = live({ ...first, json: { ...first.json, alerts: (whole.json.alerts as object[]).slice(0, 1) } });
+    expect(said(view)).toBe("");
+    view.press("ArrowLeft");
+    view.press("ArrowDown");
+    await view.settle();
+    expect(said(view)).toBe("");
+    view.shown?.take(packed(cut(whole, 40)));
+    await view.settle();
+    expect(said(view)).toMatch(/^saturated: h\.6\.attn, step 5210\. .*rounding: wte\.weight, step 6400\./);
+  });
+
+  it("draws once for many updates", async () => {
+    const whole = running();
+    const view = live(early(whole, 40));
+    const slider = view.find("[role=slider]");
+    const drawn = vi.spyOn(slider, "setAttribute");
+    for (let i = 0; i < 8; i += 1) view.shown?.take(packed(cut(whole, 39)));
+    expect(drawn).not.toHaveBeenCalled();
+    await view.settle();
+    expect(drawn.mock.calls.filter(([name]) => name === "aria-valuenow").length).toBe(1);
+  });
+
+  it("keeps the selected series when others come before it", async () => {
+    const [few, many] = [gpt({ slots: 20, live: true, state: "running", blocks: 7 }), gpt({ slots: 30, live: true, state: "running", blocks: 9 })];
+    const view = live(few);
+    const roles = view.find("select[aria-label='what is measured']") as HTMLSelectElement;
+    roles.value = "update";
+    roles.dispatchEvent(new Event("change"));
+    await view.settle();
+    const before = reading(view).split("  ")[0];
+    view.shown?.take(packed(many));
+    await view.settle();
+    expect([before, reading(view).split("  ")[0], roles.value]).toEqual(["h.0.attn.weight", "h.0.attn.weight", "update"]);
+  });
+
+  it("keeps the key on an alert while the list grows", async () => {
+    const whole = running();
+    const first = early(whole, 40);
+    const view = live({ ...first, json: { ...first.json, alerts: (whole.json.alerts as object[]).slice(0, 1) } });
+    view.find(".alert").focus();
+    view.shown?.take(packed(cut(whole, 40)));
+    await view.settle();
+    expect(view.all(".alert").length).toBe(3);
+    expect(view.root.activeElement).toBe(view.find(".alert"));
+  });
+
+  it("shows that it has ended, without controls", async () => {
+    const whole = running();
+    const view = live(whole);
+    expect(view.find(".controls").hidden).toBe(false);
+    view.shown?.take(packed({ ...whole, json: { ...whole.json, state: "failed", error: "RuntimeError in the loop", foot: "" } }));
+    await view.settle();
+    expect(view.find(".controls").hidden).toBe(true);
+    expect(view.find(".failure").textContent).toBe("✕ RuntimeError in the loop");
+    expect(view.find(".foot bdi").textContent).toMatch(/^failed {3}step 9,640/);
+  });
+});
+
+describe("controls", () => {
+  it("pause, resume, step, stop and set the budget", async () => {
+    const told: unknown[] = [];
+    const view = live(small({ live: true, state: "running" }), (action, more) => {
+      told.push([action, more]);
+      return Promise.resolve();
+    });
+    const [pause, one, stop] = view.all(".control");
+    pause?.click();
+    await view.settle();
+    expect(pause?.textContent).toBe("▶resume");
+    view.press("p");
+    await view.settle();
+    expect(pause?.textContent).toBe("❚❚pause");
+    view.press(".");
+    await view.settle();
+    expect(pause?.textContent).toBe("▶resume");
+    one?.click();
+    stop?.click();
+    const budget = view.find(".controls select") as HTMLSelectElement;
+    expect(budget.value).toBe("0.02");
+    budget.value = "0.05";
+    budget.dispatchEvent(new Event("change"));
+    await view.settle();
+    expect(told).toEqual([["pause", {}], ["resume", {}], ["step", {}], ["step", {}], ["stop", {}], ["budget", { budget: 0.05 }]]);
+    expect(view.find(".control-note").hidden).toBe(true);
+  });
+
+  it("say after half a second that no click arrives, and take it back when one did", async () => {
+    let answer: () => void = () => {};
+    const view = live(small({ live: true, state: "running" }), () => new Promise<void>((resolve) => (answer = resolve)));
+    view.find(".control").click();
+    await vi.advanceTimersByTimeAsync(SOON - 50);
+    expect([view.find(".control-note").hidden, view.find(".control").hasAttribute("aria-busy")]).toEqual([true, true]);
+    await vi.advanceTimersByTimeAsync(60);
+    expect([view.find(".control-note").hidden, view.find(".control-note").textContent]).toEqual([false, DEAF]);
+    expect(view.find(".control").textContent).toBe("❚❚pause");
+    answer();
+    await view.settle();
+    expect([view.find(".control-note").hidden, view.find(".control").textContent, view.find(".control").hasAttribute("aria-busy")]).toEqual([true, "▶resume", false]);
+  });
+
+  it("say what the kernel refused", async () => {
+    const view = live(small({ live: true, state: "running" }), () => Promise.reject(new Error("the watch has ended")));
+    view.find(".control").click();
+    await view.settle();
+    expect(view.find(".control-note").textContent).toBe("the watch has ended");
+    expect(view.find(".control").textContent).toBe("❚❚pause");
+  });
+
+  it("do not steal keys where there are none", () => {
+    expect(atRest(small()).press("p").defaultPrevented).toBe(false);
+  });
+});
+
+describe("leaving the page", () => {
+  it("leaves nothing behind", async () => {
+    const view = live(small({ live: true, state: "running" }));
+    const remove = vi.spyOn(document, "removeEventListener");
+    document.body.replaceChildren();
+    expect(remove.mock.calls.some(([name]) => name === "modlab:select")).toBe(true);
+    await view.settle();
+    expect(vi.getTimerCount()).toBe(0);
+    remove.mockRestore();
+  });
+});
