@@ -18,7 +18,7 @@ from bench.deepseek import DeepSeek
 from bench.networks import Network, small
 from bench.peers import installed
 from bench.report import Target
-from modlab.inspection import definitions, structure
+from modlab.inspection import classes, definitions, glance, structure
 from modlab.views import text as pictures
 
 SLOW = 1.5  # CPU seconds of a first call above which there is no second
@@ -45,14 +45,15 @@ def html(model: nn.Module, _: Tensor | None = None) -> str:
 
 
 def redrawn(model: nn.Module, _: Tensor | None = None) -> str:
-    """The records of an earlier call are found again, its text is not."""
+    """The subtrees of an earlier call are found again, the whole tree and its text are not: as after a change."""
+    glance._last.clear()
     pictures.of_tree.cache_clear()
     return str(modlab.tree(model))
 
 
 def forgetful(model: nn.Module, _: Tensor | None = None) -> str:
     """As if modlab had never met a module of these classes."""
-    structure._classes.clear()
+    classes.known.clear()
     structure._entries.clear()
     definitions._known.clear()
     return redrawn(model)

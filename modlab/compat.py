@@ -104,6 +104,17 @@ def set_version(tensor: torch.Tensor, version: int) -> bool:
     return True
 
 
+_engine: Any = getattr(getattr(torch.autograd, "Variable", None), "_execution_engine", None)
+
+
+def after_backward(action: Callable[[], None]) -> bool:
+    """From inside a backward pass: call `action` once when it has ended, before it returns; whether this torch can do that."""
+    queue = getattr(_engine, "queue_callback", None)
+    if queue is not None:
+        queue(action)
+    return queue is not None
+
+
 norms: tuple[type, ...] = tuple(
     getattr(getattr(torch.nn.modules, room, None), name)
     for room, name in (("batchnorm", "_NormBase"), ("instancenorm", "_InstanceNorm"))

@@ -931,3 +931,174 @@ def test_nan_in_one_model_in_part_and_inside_only():
     inside = modlab.compare(nn.Sequential(Some(), Saved()))(torch.tensor([-1.0, 4.0]))
     assert inside.headline.startswith("NaN inside: 0 (Some) holds NaN (1 of 2) in both modes:")
     assert "NaN" not in modlab.compare(healthy)(torch.ones(3, 4)).headline
+
+
+# ---- whose fault it is -----------------------------------------------------------------------------------------------------------
+
+
+class Between(nn.Module):
+    """What lies between its two layers is its own code."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.a, self.b, self.function = nn.Linear(4, 4), nn.Linear(4, 4), function
+
+    def forward(self, x):
+        return self.b(self.function(self.a(x)))
+
+
+class Heads(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.q, self.k, self.v, self.proj = (nn.Linear(8, 8) for _ in range(4))
+        self.scale = scale
+
+    def forward(self, x):
+        return self.proj((self.q(x) @ self.k(x).transpose(-1, -2) * self.scale).softmax(-1) @ self.v(x))
+
+
+class Port(nn.Module):
+    def __init__(self, scale=0.3, residual=True):
+        super().__init__()
+        self.n1, self.n2, self.att, self.residual = nn.LayerNorm(8), nn.LayerNorm(8), Heads(scale), residual
+        self.mlp = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        found = self.att(self.n1(x))
+        x = x + found if self.residual else found
+        return x + self.mlp(self.n2(x))
+
+
+def ported(make, *others):
+    """Two models with the same weights."""
+    torch.manual_seed(0)
+    left = make()
+    right = others[0]()
+    right.load_state_dict(left.state_dict())
+    return left, right
+
+
+PORTS = {
+    "activation": (lambda: Between(F.relu), lambda: Between(lambda h: F.leaky_relu(h, 0.3)), (8, 4), ""),
+    "scale": (lambda: nn.Sequential(Port(), Port()), lambda: nn.Sequential(Port(), Port(scale=1.0)), (2, 5, 8), "1.att"),
+    "residual": (lambda: nn.Sequential(Port(), Port()), lambda: nn.Sequential(Port(), Port(residual=False)), (2, 5, 8), "1"),
+}
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_a_difference_in_a_modules_own_code_is_put_to_that_module(name):
+    make, other, shape, path = PORTS[name]
+    comparison = modlab.compare(*ported(make, other))(torch.randn(shape))
+    assert comparison.first == path and comparison[path].starts_here and "part at" in comparison.headline
+    assert [row.path for row in comparison.records if row.starts_here] == [path]
+
+
+def test_rounding_is_nobodys_fault():
+    left, right = ported(lambda: nn.Sequential(Port(), Port()), lambda: nn.Sequential(Port(), Port()))
+    for dtype in (torch.float64, torch.bfloat16):
+        comparison = modlab.compare(left, right.to(dtype))(torch.randn(2, 5, 8))
+        assert comparison.first is None and not comparison.differs
+
+
+class Counting(nn.Module):
+    """Depends on how often it ran, and not on its mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs = 0
+
+    def forward(self, x):
+        self.runs += 1
+        return x * self.runs
+
+
+class Keeping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        found = x if self.last is None else x + self.last
+        self.last = x
+        return found
+
+
+@pytest.mark.parametrize("make", [Counting, Keeping, lambda: note.RunningMean(4)])
+def test_state_behind_a_difference_is_no_mode(make):
+    comparison = modlab.compare(nn.Sequential(nn.Dropout(), make()))(torch.randn(8, 4))
+    assert not comparison["1"].acts_by_mode and comparison["0"].acts_by_mode
+
+
+class Merging(nn.Module):
+    """As LoRA does it: evaluation merges its weights into the layer's."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.extra, self.merged = nn.Linear(4, 4), nn.Parameter(torch.randn(4, 4)), False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if mode is self.merged:
+            with torch.no_grad():
+                self.layer.weight.add_(self.extra, alpha=-1.0 if mode else 1.0)
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        return self.layer(x) if self.merged else self.layer(x) + x @ self.extra.T
+
+
+def test_who_merges_weights_acts_by_its_mode_and_not_the_layer():
+    comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), Merging()))(torch.randn(8, 4))
+    assert [row.path for row in comparison.records if row.acts_by_mode] == ["1"]
+    assert "holds other numbers in each mode" in comparison["1.layer"].notes[0] and not comparison["1.layer"].starts_here
+
+
+class Aside(nn.Module):
+    def __init__(self, form):
+        super().__init__()
+        self.layer, self.form = nn.Linear(4, 4), form
+
+    def forward(self, x):
+        out = self.layer(x)
+        if self.form == "dict":
+            return {"out": out, "aux": out.mean()} if self.training else {"out": out}
+        if self.form == "list":
+            return [out, out.mean()] if self.training else [out]
+        return (out, out.mean()) if self.training else out
+
+
+@pytest.mark.parametrize("form, words", [("dict", "the output has aux in training mode alone"), ("list", "the output has [1] in training"),
+                                         ("single", "and a single value in eval mode alone")])  # fmt: skip
+def test_an_output_that_one_mode_alone_has(form, words):
+    comparison = modlab.compare(Aside(form))(torch.randn(8, 4))
+    assert comparison.differs and words in comparison.headline and "by up to 0" not in str(comparison)
+    assert "rounding" not in str(comparison).split("the whole model")[0] and comparison[""].alone
+    left, right = Aside(form), Aside(form).eval()
+    right.load_state_dict(left.state_dict())
+    found = modlab.compare(left, right)(torch.randn(8, 4))
+    assert found.differs and "in the left model alone" in found.headline
+
+
+TICKS = []
+
+
+def test_noise_is_no_difference_between_modes():
+    class Clock(nn.Module):
+        def forward(self, x):
+            TICKS.append(0)
+            return x + len(TICKS) % 7
+
+    headline = modlab.compare(Clock())(torch.zeros(2)).headline
+    assert "Not repeatable" in headline and "by no more than two equal runs do" in headline and "by up to" not in headline
+
+
+class Trifle(nn.Module):
+    def forward(self, x):
+        return x * (1 + 3e-7) if self.training else x
+
+
+def test_who_makes_most_of_a_difference_is_named():
+    comparison = modlab.compare(nn.Sequential(Trifle(), nn.AlphaDropout()))(torch.randn(8, 4))
+    assert comparison.first == "0" and "nearly all of it from 1 (AlphaDropout) on" in comparison.headline
+    assert "nearly all" not in modlab.compare(nn.Sequential(nn.Dropout(), nn.AlphaDropout()))(torch.randn(8, 4)).headline

@@ -48,8 +48,43 @@ def test_hidden_modules_are_found_and_the_fix_registers_them():
     found = only(model)
     assert (found.path, found.module, found.severity, found.certain) == ("adapters", "", "broken", True)
     assert found.sentence == "adapters (3 Linear) are hidden in a list, so they do not train, and are neither moved nor saved"
-    exec(found.fix, {"self": model, "nn": nn})
-    assert modlab.diagnose(model).findings == () and len(list(model.parameters())) == 10
+    room = {"model": model, "nn": nn}
+    exec(found.fix, room)
+    mended = room["model"]
+    assert modlab.diagnose(mended).findings == () and len(list(mended.parameters())) == 10
+    x = torch.randn(2, 4)
+    assert torch.equal(mended(x), model(x)), "and it runs: a ModuleList in a Sequential would not"
+
+
+class Owner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.last = nn.Sequential(nn.Linear(4, 3)), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.last(self.body(x))
+
+
+@pytest.mark.parametrize("place", ["", "body", "last"])
+@pytest.mark.parametrize("hidden", [[nn.Linear(2, 2)], {"a": nn.Linear(2, 2)}, (nn.Parameter(torch.ones(2)),)])
+def test_the_fix_of_what_is_hidden_runs_wherever_it_hangs(place, hidden):
+    model = Owner()
+    owner = model.get_submodule(place)
+    owner.hidden = hidden
+    found = only(model)
+    assert ("in the constructor of Owner" in found.fix) is (place == ""), "nobody edits the constructor of a Linear"
+    x = torch.ones(2, 4)
+    before = model(x)
+    exec(found.fix, {"model": model, "self": model, "nn": nn})
+    assert modlab.diagnose(model).findings == () and torch.equal(model(x), before) and len(list(model.parameters())) > 4
+
+
+def test_a_bare_number_is_told_with_its_class():
+    model = net()
+    found = only(model, torch.optim.SGD(model[0].parameters(), lr=0.1))
+    assert found.subject == "2 (Linear, 2 parameters)"
+    model[0].requires_grad = False
+    assert only(model).subject == "0 (Linear)"
 
 
 def test_hidden_weights_that_an_optimizer_holds_do_train():
@@ -75,7 +110,7 @@ def test_plain_tensors_should_be_buffers():
         ("scale", "should be a buffer", "careful"),
     ]
     for one in found:
-        exec(one.fix, {"self": model, "nn": nn})
+        exec(one.fix, {"model": model, "nn": nn})
     assert modlab.diagnose(model).findings == () and "scale" in model.state_dict() and isinstance(model.lost, nn.Parameter)
 
 
@@ -84,7 +119,7 @@ def test_a_plain_tensor_that_requires_a_gradient_should_be_a_parameter():
     model.gain = torch.ones(3, requires_grad=True)
     found = only(model)
     assert (found.path, found.kind, found.severity) == ("gain", "should be a parameter", "broken")
-    exec(found.fix, {"self": model, "nn": nn})
+    exec(found.fix, {"model": model, "nn": nn})
     assert kinds(model) == [] and "gain" in dict(model.named_parameters())
 
 
@@ -228,7 +263,8 @@ def test_the_fix_of_a_frozen_one_keeps_it_still():
     model(torch.ones(2, 4)).sum().backward()
     model[0].requires_grad_(False)
     found = only(model, optimizer)
-    assert found.path == "0" and found.sentence.startswith("0 (2 parameters) is frozen, and the next step of SGD #0 moves it all the same")
+    assert found.path == "0"
+    assert found.sentence.startswith("0 (Linear, 2 parameters) is frozen, and the next step of SGD #0 moves it all the same")
     exec(found.fix, {"model": model})
     assert kinds(model, optimizer) == [] and ("0", "frozen, in an optimizer") in notes(model, optimizer)
 
@@ -271,12 +307,21 @@ def test_a_mask_may_hold_infinities_and_no_nan():
 def test_zero_weights():
     model = net()
     nn.init.zeros_(model[2].weight)
+    assert kinds(model) == [], "it is meant in LoRA's B, ControlNet's zero convolutions, adaLN-zero, heads"
+    found = notes(model)["2.weight", "all zero"]
+    assert "Meant where" in found.reason and not found.fix and found.advice == "If it is not meant: model[2].reset_parameters()"
+    nn.init.zeros_(model[0].weight)
+    assert kinds(model) == [], "the bias of the first leads on"
+    nn.init.zeros_(model[0].bias)
+    model(torch.ones(2, 4)).sum().backward()
+    assert not any(model[i].weight.grad.any() for i in (0, 2)), "these never learn"
     found = only(model)
-    assert (found.path, found.severity) == ("2.weight", "careful")
+    assert (found.severity, found.kind) == ("broken", "all zero") and "never learns" in found.what
     exec(found.fix, {"model": model, "nn": nn})
     assert kinds(model) == []
-    nn.init.zeros_(model[0].weight), nn.init.zeros_(model[2].weight)
-    assert only(model).severity == "broken"
+    nn.init.zeros_(model[0].weight), nn.init.zeros_(model[0].bias), nn.init.zeros_(model[2].weight)
+    model[1] = nn.Sigmoid()
+    assert kinds(model) == [], "a sigmoid gives a half for zero"
 
 
 MEANT = [nn.LayerNorm(4).requires_grad_(False), nn.Embedding(5, 1), nn.ParameterDict({"pos_embed": torch.zeros(1, 4, 8)})]
@@ -339,8 +384,10 @@ def test_doubled_hooks_and_the_fix():
     model[0].register_forward_hook(hook)
     found = only(model)
     assert found.path == "0" and "forward hook hook twice" in found.what
+    model[0].register_forward_pre_hook(lambda *_: None)
+    model[0].register_forward_hook(print)
     exec(found.fix, {"modlab": modlab, "model": model})
-    assert kinds(model) == [] and not model[0]._forward_hooks
+    assert kinds(model) == [] and [*model[0]._forward_hooks.values()] == [hook, print] and len(model[0]._forward_pre_hooks) == 1
 
 
 def test_hooks_left_by_an_earlier_run_of_a_cell():
@@ -581,10 +628,11 @@ def test_zero_weights_of_one_class_are_mended_together():
     for block in model.blocks:
         nn.init.zeros_(block.fc.weight)
     nn.init.ones_(model.blocks[0].fc.weight)
-    found = only(model)
-    assert found.subject == "3 weights of Linear (blocks.*.fc)"
-    exec(found.fix, {"model": model})
     assert modlab.diagnose(model).findings == ()
+    found = notes(model)["blocks", "all zero"]
+    assert found.subject == "3 weights of Linear (blocks.*.fc)"
+    exec(found.advice.removeprefix("If it is not meant: "), {"model": model})
+    assert not any(kind == "all zero" for _, kind in notes(model))
 
 
 def test_meta_modules_of_one_class_get_values_and_no_other_loses_its_own():
@@ -606,7 +654,8 @@ def test_hidden_in_each_block_is_one_finding():
 def test_the_headline_names_different_kinds_and_a_check_that_failed():
     class Aside(nn.Linear):
         def forward(self, x):
-            return super().forward(x)
+            y = super().forward(x)
+            return y + self.aux(y).detach()
 
     model = Aside(4, 2)
     for i in range(5):

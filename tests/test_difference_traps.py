@@ -240,3 +240,93 @@ def test_a_buffer_that_leaves_the_state_dict():
     found = modlab.diff(before, model)
     assert found.headline == "BatchNorm1d: running_mean is no longer in the state_dict; 0 of 5 tensors changed."
     assert found["running_mean.persistent"].value_after == "False" and "running_mean" not in model.state_dict()
+
+
+# ---- values under other names, and what nothing but weight decay did -------------------------------------------------------------
+
+
+def test_values_under_each_others_names():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    state = {f"{1 - int(name[0])}{name[1:]}": tensor.clone() for name, tensor in model.state_dict().items()}
+    found = modlab.diff(state, model)
+    assert "4 tensors have each other's values (0.weight holds what was in 1.weight)" in found.headline
+    assert found["1.bias"].note == "holds what was in 0.bias"
+    state["0.weight"] = state["0.weight"] + 1
+    assert "holds what" not in modlab.diff(state, model)["1.weight"].note
+    zeros = {name: torch.zeros(3) for name in "ab"}
+    assert "each other" not in modlab.diff(zeros, {"a": torch.ones(3), "b": torch.zeros(3)}).headline
+
+
+COUPLED = ["Adam", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad", "Adadelta"]
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_decay_that_is_added_to_the_gradient_is_told_too(name):
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 4, bias=False)
+    optimizer = getattr(torch.optim, name)(layer.parameters(), lr=0.5, weight_decay=0.1)
+    layer.weight.grad = torch.zeros(4, 4)
+    layer.weight.grad[0] = 1.0
+    before = modlab.snapshot(layer, optimizer)
+    optimizer.step()
+    found = modlab.diff(before, modlab.snapshot(layer, optimizer))["weight"]
+    assert found.decayed == 12 and found.note == "weight decay alone in 12 of 16"
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_a_gradient_that_was_there_and_is_zero_since_is_no_decay(name):
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 4, bias=False)
+    optimizer = getattr(torch.optim, name)(layer.parameters(), lr=0.5, weight_decay=0.1)
+    layer.weight.grad = torch.ones(4, 4)
+    before = modlab.snapshot(layer, optimizer)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    assert modlab.diff(before, modlab.snapshot(layer, optimizer))["weight"].decayed == 0
+
+
+def test_two_names_that_are_alike_are_no_renaming():
+    state = {("final." + name.removeprefix("l1.") if name.startswith("l1.") else name): t for name, t in Net().state_dict().items()}
+    state["final.weight"] = torch.randn(3, 7)
+    found = modlab.diff(state, Net())
+    assert "renamed" not in found.headline and {found["l1.weight"].status, found["final.weight"].status} == {"added", "removed"}
+
+
+def test_the_code_beside_a_load_that_would_raise_runs():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    missing = {name: t + 1 for name, t in model.state_dict().items() if name != "1.bias"}
+    resized = {name: t + 1 for name, t in model.state_dict().items()} | {"1.weight": torch.zeros(1, 7), "1.bias": 3}
+    for state in (missing, resized):
+        with pytest.raises(RuntimeError):
+            model.load_state_dict(state)
+        block = next(block for block in modlab.diff(state, model)._sheet().notes if "would raise" in block.prose)
+        target = copy.deepcopy(model)
+        exec(block.code, {"model": target, "state_dict": state, "print": lambda *_: None})
+        assert torch.equal(target[0].weight, state["0.weight"])
+    alien = modlab.diff({"x": torch.zeros(2), "y": torch.ones(3)}, model)
+    assert not next(block for block in alien._sheet().notes if "would raise" in block.prose).code, "nothing of it fits"
+
+
+def test_a_sign_of_infinity_is_a_change_that_has_no_distance():
+    found = modlab.diff({"w": torch.tensor([float("inf"), 1.0])}, {"w": torch.tensor([-float("inf"), 1.0])})
+    assert (found["w"].status, found["w"].max_abs, found["w"].relative_l2) == ("changed", float("inf"), None)
+
+
+def test_an_extra_state_that_changed_is_in_the_headline():
+    class Extra(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.count = nn.Linear(2, 2), 1
+
+        def get_extra_state(self):
+            return {"count": self.count}
+
+        def set_extra_state(self, state):
+            self.count = state["count"]
+
+    model = Extra()
+    before = modlab.snapshot(model)
+    model.count = 2
+    assert modlab.diff(before, model).headline.startswith("Extra: _extra_state.count changed; 0 of 2 tensors changed")

@@ -5,6 +5,7 @@ import functools
 import gc
 import importlib
 import itertools
+import linecache
 import random
 import re
 import warnings
@@ -12,6 +13,7 @@ import weakref
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrizations, prune
@@ -1000,3 +1002,68 @@ def test_rows_are_named_by_what_the_row_above_does_not_say():
     net.register_forward_hook(lambda module, args, output: None)
     heads = [(row.name, row.path, row.depth) for row in modlab.hooks(net)._sheet().rows if row.symbol != "hook"]
     assert heads == [("(root)", "", 0), ("encoder.0", "encoder.0", 1), *((name, path, depth + 1) for name, path, depth in below)]
+
+
+# ---- what a fix takes out, and lambdas that were edited ----------------------------------------------------------------------------
+
+
+def test_the_fix_for_a_doubled_hook_takes_out_the_repeats_alone():
+    """A name is not enough: all lambdas bear the same one."""
+    net = Net()
+    seen = []
+    for _ in range(3):
+        net.l0.register_forward_hook(lambda *_: None)
+    net.l0.register_forward_pre_hook(lambda *_: None)
+    net.l0.register_forward_hook(lambda *_: seen.append(1) and None)
+    net.l1.register_forward_hook(lambda *_: seen.append(2) and None)
+    net.l1.weight.register_hook(lambda g: g.clamp(-1, 1))
+    first = modlab.hooks(net)["l0"][1].number
+    result = modlab.hooks(net)
+    assert [r.repeat for r in result].count(True) == 2
+    block = next(block for block in result._sheet().notes if block.caption == "fix")
+    exec(block.code, {"modlab": modlab, "model": net})
+    left = modlab.hooks(net)
+    assert len(left) == 5 and not any(r.times > 1 for r in left) and any(r.number == first for r in left)
+
+
+def test_the_code_of_one_lambda_among_others_means_that_one():
+    net = Net()
+    net.l0.register_forward_hook(lambda *_: None)
+    net.l0.register_forward_hook(lambda module, args, output: output)
+    result = modlab.hooks(net)
+    code = next(r for r in result._sheet().rows if r.name == "lambda" or "lambda" in r.name).details[-1].code
+    exec(code, {"modlab": modlab, "model": net})
+    assert len(net.l0._forward_hooks) == 1 and modlab.hooks(net).records[0].number == result.records[1].number
+
+
+def notebook_with_sources(net, *cells):
+    """Cells whose text Python has at hand, as in a real notebook."""
+    names = {"__name__": "__main__", "net": net, "seen": [], "others": []}
+    for number, cell in enumerate(cells):
+        file = f"<ipython-input-{number}-edited>"
+        linecache.cache[file] = (len(cell), None, cell.splitlines(keepends=True), file)
+        exec(compile(cell, file, "exec"), names)
+
+
+def test_a_lambda_of_an_edited_cell_is_perhaps_left_over():
+    net = Net()
+    notebook_with_sources(net, "net.l0.register_forward_hook(lambda m, i, o: o * 2)", "net.l0.register_forward_hook(lambda m, i, o: o * 3)")
+    result = modlab.hooks(net)
+    assert [bool(r.doubt) for r in result] == [True, False] and not any(r.left for r in result), "nothing tells for certain"
+    assert "perhaps left from a cell that was edited" in result.headline and "if both are meant, all is well" in result.html()
+    found = modlab.diagnose(net)
+    assert found.findings == () and [(one.path, one.kind) for one in found.notes] == [("l0", "perhaps a left-over hook")]
+    block = next(block for block in result._sheet().notes if block.caption == "fix")
+    exec(block.code, {"modlab": modlab, "model": net})
+    assert net.l0(torch.ones(4)).equal(3 * F.linear(torch.ones(4), net.l0.weight, net.l0.bias))
+
+
+def test_lambdas_for_other_purposes_are_not_doubted():
+    net = Net()
+    notebook_with_sources(
+        net,
+        "net.l0.register_forward_hook(lambda m, i, o: seen.append(o))",
+        "net.l0.register_forward_hook(lambda m, i, o: others.append(o.norm()))",
+        "for name in 'ab':\n    net.l1.register_forward_hook(lambda m, i, o, name=name: None)",
+    )
+    assert not any(r.doubt or r.left for r in modlab.hooks(net))

@@ -14,27 +14,30 @@ const [BAR, SHORTEST] = [40, 18];
 const GAP = 10;
 /** At both ends of a row. */
 const EDGES = 20;
-const STEP = 16;
+/** An indent, and what it is where the sheet is narrower than so many pixels (as style.css has it). */
+const [STEP, SHORT_STEP, NARROW] = [16, 9, 430];
 const STEPS = 12;
 /** No cell asks for more. */
 const MOST = 700;
-/** What the names, and what any other column, may ask of a narrow sheet. */
-const [NAMES, SHARE] = [0.36, 0.45];
+/** What may be asked of a narrow sheet: by the names alone, by them with their kinds, by what decides, by any other column. */
+const [NAMES, KINDS, DECIDES, OTHER] = [0.5, 0.36, 0.45, 0.3];
 /** Of what a thing is, so many characters do not give way. */
 const KIND = 16;
 /** So many rows are looked at: of more, what the others need is not asked. */
 const ROWS = 2000;
 
-/** Pixels that a column cannot do without, and that show all of it. */
+/** Pixels that a column cannot do without, and that show all of it; of the first column, those of the bare names. */
 interface Need {
   least: number;
   whole: number;
+  names: number;
 }
 
 export class SheetColumns {
   readonly #sheet: SheetPayload;
   readonly #levels: ArrayLike<number>;
-  readonly #needs: ReadonlyMap<SheetColumn, Need>;
+  #needs: ReadonlyMap<SheetColumn, Need> = new Map();
+  #step = 0;
   /** Pixels of the columns that have room; what gives way, of equals the last first, is told beside the table. */
   shown: ReadonlyMap<SheetColumn, number> = new Map();
 
@@ -42,12 +45,16 @@ export class SheetColumns {
   constructor(sheet: SheetPayload, levels: ArrayLike<number>, width: number) {
     this.#sheet = sheet;
     this.#levels = levels;
-    this.#needs = new Map(sheet.columns.map((column) => [column, this.#need(column)] as const).filter(([column, { whole }]) => whole > 0 || column.key === "name"));
     this.fit(width);
   }
 
   /** Shares `width` pixels; whether other columns have room than before. */
   fit(width: number): boolean {
+    const step = width < NARROW ? SHORT_STEP : STEP;
+    if (step !== this.#step) {
+      this.#step = step;
+      this.#needs = new Map(this.#sheet.columns.map((column) => [column, this.#need(column)] as const).filter(([column, { whole }]) => whole > 0 || column.key === "name"));
+    }
     const before = [...this.shown.keys()];
     const left = [...this.#needs.keys()];
     while (left.length > 1 && this.#least(left, width) > width) {
@@ -74,8 +81,9 @@ export class SheetColumns {
   }
 
   #floor(column: SheetColumn, width: number): number {
-    const { least } = this.#needs.get(column) as Need;
-    return Math.min(least, (column.key === "name" ? NAMES : SHARE) * width);
+    const { least, names } = this.#needs.get(column) as Need;
+    if (column.key === "name") return Math.max(Math.min(names, NAMES * width), Math.min(least, KINDS * width));
+    return Math.min(least, (column.yields ? OTHER : DECIDES) * width);
   }
 
   /** Who needs little gets it; who needs more shares what is left of that, and nobody gets less than the least. */
@@ -100,10 +108,12 @@ export class SheetColumns {
   }
 
   #need(column: SheetColumn): Need {
-    const need = { least: 0, whole: 0 };
+    const need = { least: 0, whole: 0, names: 0 };
     for (let number = 0; number < Math.min(ROWS, this.#sheet.rows.length); number += 1) {
       need.whole = Math.max(need.whole, this.#asked(number, column));
-      if (column.key === "name") need.least = Math.max(need.least, this.#bareName(number, KIND));
+      if (column.key !== "name") continue;
+      need.least = Math.max(need.least, this.#bareName(number, KIND));
+      need.names = Math.max(need.names, this.#bareName(number, 0));
     }
     if (!need.whole) return need;
     need.whole = Math.max(need.whole, HEAD * column.title.length + 2);
@@ -119,8 +129,8 @@ export class SheetColumns {
   /** What stands before a name, the name, and what it is. */
   #bareName(number: number, most = MOST): number {
     const { name, kind, symbol } = this.#sheet.rows[number] as SheetRow;
-    const before = Math.min(STEPS, this.#levels[number] ?? 0) * STEP + 14 + 5 + (symbol ? 15 : SIGN);
-    return before + CODE * name.length + (kind && kind !== name ? 5 + WORDS * Math.min(most, kind.length) : 0);
+    const before = Math.min(STEPS, this.#levels[number] ?? 0) * this.#step + 14 + 5 + (symbol ? 15 : SIGN);
+    return before + CODE * name.length + (most && kind && kind !== name ? 5 + WORDS * Math.min(most, kind.length) : 0);
   }
 
   #name(number: number, row: SheetRow): number {

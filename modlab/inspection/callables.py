@@ -236,6 +236,22 @@ def rewritten(one: Any, other: Any) -> bool:
     return places[0] == places[1] and _alike(a.__code__, b.__code__) and not _beside(a.__code__, b.__code__)
 
 
+def edited(one: Any, other: Any) -> bool:
+    """Whether two lambdas may be one before and after its cell was edited: like cells, and what one uses the other uses too."""
+    mine, theirs = anchor(one), anchor(other)
+    if mine is None or theirs is None or mine.__name__ != "<lambda>" or theirs.__name__ != "<lambda>":
+        return False
+    a, b = mine.__code__, theirs.__code__
+    if mine.__qualname__ != theirs.__qualname__ or mine.__globals__ is not theirs.__globals__ or a.co_filename == b.co_filename:
+        return False
+    if any(place_of(code.co_filename, code.co_firstlineno) != CELL for code in (a, b)) or _alike(a, b):
+        return False
+    if not all(linecache.getlines(code.co_filename) for code in (a, b)):
+        return False
+    used = [{*code.co_names, *code.co_freevars} for code in (a, b)]
+    return a.co_varnames == b.co_varnames and (used[0] <= used[1] or used[1] <= used[0]) and _resemble(a, b)
+
+
 def _beside(one: CodeType, other: CodeType) -> bool:
     """Whether two functions stand in one text at different places: two lambdas of one cell, that one run of it made."""
     return one.co_filename == other.co_filename and [*one.co_positions()] != [*other.co_positions()]

@@ -23,7 +23,28 @@ class Cause(NamedTuple):
 NOTHING = Cause()
 
 
-def cause(before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[str, Any], momentum: Tensor | None) -> Cause:
+class Trace(NamedTuple):
+    """What an optimizer that adds the decay to the gradient has kept of the two: a state of its own before and after the step."""
+
+    name: str
+    before: Tensor | None
+    after: Tensor
+
+
+_KEPT = {
+    "Adam": "exp_avg", "NAdam": "exp_avg", "RAdam": "exp_avg", "Adamax": "exp_avg", "RMSprop": "square_avg", "Adadelta": "square_avg",
+    "Adagrad": "sum",
+}  # fmt: skip
+
+
+def kept(group: dict[str, Any]) -> str:
+    """The name of the state that tells which gradient a step saw, weight decay included; nothing where there is none."""
+    return "" if group.get("decoupled_weight_decay") else _KEPT.get(str(group.get("optimizer")), "")
+
+
+def cause(
+    before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[str, Any], momentum: Tensor | None, trace: Trace | None = None
+) -> Cause:
     """Why a parameter changed in one step, as far as that is certain.
 
     Source: ``torch.optim.SGD`` and ``AdamW``: where the gradient and the momentum are zero, both leave ``p * (1 - lr * decay)``
@@ -35,19 +56,26 @@ def cause(before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[st
         gradient: as the step found it; None counts as zero.
         group: the hyper-parameters.
         momentum: SGD's buffer or Adam's average before the step.
+        trace: of an optimizer that adds the decay to the gradient. Where it is what the decay alone makes of it, the gradient was
+            zero, and so the decay is the cause, however far the step went.
     """
     rate, decay = _number(group.get("lr")), _number(group.get("weight_decay"))
     if not (rate and before.is_floating_point() and after.is_floating_point() and before.layout is torch.strided is after.layout):
         return NOTHING
     if momentum is not None and momentum.shape != before.shape:
         momentum = None
+    if trace is not None and (trace.after.shape != before.shape or (trace.before is not None and trace.before.shape != before.shape)):
+        trace = None
     scale = 1 - rate * decay * _share(group, momentum is not None)
     changed = decayed = coasted = 0
     with torch.no_grad():
-        for left, right, slope, speed in _blocks(before, after, gradient, momentum):
+        states = (gradient, momentum, *((trace.before, trace.after) if trace is not None else ()))
+        for left, right, slope, speed, *seen in _blocks(before, after, *states):
             moved = left != right
             still = moved & (slope == 0)
             close = np.abs(right - left * scale) <= 2 * torch.finfo(before.dtype).eps * np.abs(left)
+            if trace is not None:
+                close |= _is_decay(decay * left, seen[0], seen[1], trace.name, group, torch.finfo(before.dtype).eps)
             changed += int(np.count_nonzero(moved))
             decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
             coasted += int(np.count_nonzero(still & (speed != 0)))
@@ -56,6 +84,20 @@ def cause(before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[st
         how = f"momentum {'and weight decay ' if decay else ''}alone"
         notes[1] = f"{how}: its gradient is zero" if coasted == changed else f"{_said(how, coasted, changed)}, where its gradient is zero"
     return Cause(decayed, ", ".join(filter(None, notes)))
+
+
+def _is_decay(slope: Any, before: Any, after: Any, name: str, group: dict[str, Any], eps: float) -> Any:
+    """Whether a state is what a gradient of the decay alone makes of it. Source: the formulas in the docstrings of ``torch.optim``."""
+    betas = group.get("betas")
+    if name == "exp_avg":
+        share = _number(betas[0]) if isinstance(betas, (tuple, list)) else 0.0
+        expected = share * before + (1 - share) * slope
+    elif name == "square_avg":
+        share = _number(group.get("alpha", group.get("rho")))
+        expected = share * before + (1 - share) * slope**2
+    else:
+        expected = before + slope**2
+    return (slope != 0) & (np.abs(after - expected) <= 8 * eps * np.abs(expected))
 
 
 def _said(how: str, some: int, changed: int) -> str:
@@ -71,8 +113,8 @@ def _share(group: dict[str, Any], running: bool) -> float:
     return 1 + momentum * kept if group.get("nesterov") else kept
 
 
-def _blocks(before: Tensor, after: Tensor, gradient: Tensor | None, momentum: Tensor | None) -> Iterator[tuple[Any, ...]]:
-    aside = [None if one is None else blocks_of(_dense(one), BLOCK) for one in (gradient, momentum)]
+def _blocks(before: Tensor, after: Tensor, *states: Tensor | None) -> Iterator[tuple[Any, ...]]:
+    aside = [None if one is None else blocks_of(_dense(one), BLOCK) for one in states]
     for left, right in zip(blocks_of(before, BLOCK), blocks_of(after, BLOCK), strict=True):
         more = [np.zeros(left.numel()) if one is None else _doubles(next(one)) for one in aside]
         if left.numel():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -12,14 +14,16 @@ from torch import Tensor
 from modlab.inspection import loading, renames, weights
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import Contrast, contrast_of_many, quiet
-from modlab.inspection.decay import Cause, cause
+from modlab.inspection.decay import Cause, Trace, cause, kept
 from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Entry, Inventory, Key
 from modlab.inspection.likeness import likeness
 from modlab.inspection.storage import shares_memory
-from modlab.records.difference import IN_EVAL, OBJECT, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import HELD, IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.statistics.contents import NoValuesError
 
 LOOSE = ("mapping", "file")
+SWAPPED = 64
+"""Tensors that begin alike and are compared."""
 _REGISTERED = ("parameter", "buffer")
 Told = dict[str, Any]
 """What is known of a row so far, by the names of a `DifferenceRecord`."""
@@ -57,6 +61,7 @@ class Comparison:
         self.own = any(a.model is not None and a.model() is b.source is not None for a, b in ((before, after), (after, before)))
         self._slopes = tuple({e.key: e for e in side.entries if e.key.section == GRADIENT} for side in (after, before))
         self._buffers = {e.path: e for e in before.entries if e.kind == "optimizer state"}
+        self._buffers_after = {e.path: e for e in after.entries if e.kind == "optimizer state"}
 
     def _side(self, one: Inventory, other: Inventory) -> dict[Key, Entry]:
         """What can be compared: beside a state_dict, of a model only what would be in one."""
@@ -70,6 +75,8 @@ class Comparison:
         pairs, renamings = self._pairs()
         with quiet():
             rows = [self._row(left, right) for left, right in pairs]
+        with quiet():
+            rows = list(self._swapped(rows, pairs))
         if self._stepped(rows):
             rows = [self._skipped_by_step(row, left) for row, (left, _) in zip(rows, pairs, strict=True)]
         flags = list(self._flags(pairs))
@@ -181,7 +188,7 @@ class Comparison:
             return Cause()
         momentum = self._momentum(before)
         try:
-            return cause(left, right, held, before.group, momentum)
+            return cause(left, right, held, before.group, momentum, self._trace(before))
         except (RuntimeError, TypeError, NotImplementedError):  # a kind of tensor that cannot be cut or converted
             return Cause()
 
@@ -191,6 +198,12 @@ class Comparison:
             if entry is not None and entry.tensor is not None:
                 return entry.tensor
         return None
+
+    def _trace(self, before: Entry) -> Trace | None:
+        """What the optimizer has noted of the gradient in this very step."""
+        name = kept(before.group or {})
+        then, now = (states.get(f"{before.path}.{name}") for states in (self._buffers, self._buffers_after))
+        return None if not name or now is None or now.tensor is None else Trace(name, None if then is None else then.tensor, now.tensor)
 
     def _momentum(self, before: Entry) -> Tensor | None:
         """SGD's buffer, or Adam's average."""
@@ -245,6 +258,27 @@ class Comparison:
         return shares_memory(before.tensor, after.tensor)
 
     # ---- beside the rows ----
+
+    def _swapped(self, rows: list[DifferenceRecord], pairs: list[tuple[Entry | None, Entry | None]]) -> Iterator[DifferenceRecord]:
+        """Tensors that hold, bit for bit, what another name held before: files whose layers are numbered otherwise."""
+        changed = [
+            (row, before, after) for row, (before, after) in zip(rows, pairs, strict=True)
+            if before is not None and after is not None and row.differs and row.kind in TENSORS and row.status == "changed"
+        ]  # fmt: skip
+        sizes = Counter((before.facts.shape, before.facts.dtype) for _, before, _ in changed)
+        changed = [one for one in changed if sizes[one[1].facts.shape, one[1].facts.dtype] > 1 and not one[0].note.startswith(OBJECT)]
+        heads: dict[Any, list[Entry]] = {}
+        for _, before, _ in changed:
+            heads.setdefault((before.facts.shape, before.facts.dtype, renames.head(before)), []).append(before)
+        held: dict[int, str] = {}
+        for row, _, after in changed:
+            head = renames.head(after)
+            others = [] if head is None else heads.get((after.facts.shape, after.facts.dtype, head), [])
+            found = next((one for one in others[:SWAPPED] if one.path != row.path and renames.alike(one, after)), None)
+            if found is not None:
+                held[id(row)] = found.path
+        for row in rows:
+            yield replace(row, note="; ".join(filter(None, [f"{HELD}{held[id(row)]}", row.note]))) if id(row) in held else row
 
     def _in_eval(self, rows: list[DifferenceRecord]) -> Iterator[DifferenceRecord]:
         """Where buffers changed and no parameter did, a forward pass moved them; which is a surprise of a module in evaluation mode."""
@@ -380,8 +414,9 @@ def _judge(told: Told, found: Contrast, before: Entry, after: Entry) -> None:
         notes.append("and its values changed")
     told.update(status=status, note="; ".join(filter(None, notes)))
     if found.compared:
+        finite = bool(found.distance) or not (found.changed and any((*found.nan, *found.inf)))
         told.update(
-            max_abs=found.max_abs, relative_l2=found.relative, changed=found.changed,
+            max_abs=found.max_abs if finite else math.inf, relative_l2=found.relative if finite else None, changed=found.changed,
             nan_before=found.nan[0], nan_after=found.nan[1], inf_before=found.inf[0], inf_after=found.inf[1],
         )  # fmt: skip
 

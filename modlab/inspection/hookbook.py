@@ -128,10 +128,11 @@ def of_shelf(shelf: Shelf, sources: callables.Sources, silent: str = "") -> list
     hooks = [hook for _, hook, _ in items]
     keys = [key for key, _, _ in items]
     times, left = _times(hooks), _left(keys, hooks)
+    repeats, doubts = _repeats(keys, hooks, times), _doubts(keys, hooks)
     return [
         replace(
             _record(shelf, key, hook, sources), order=i + 1, among=len(items), with_module=with_module, prepend=_prepended(keys, i),
-            times=times[i], left=left[i], silent=silent,
+            times=times[i], repeat=repeats[i], left=left[i], doubt="" if left[i] else doubts[i], silent=silent,
         )
         for i, (key, hook, with_module) in enumerate(items)
     ]  # fmt: skip
@@ -167,6 +168,26 @@ def _times(hooks: list[Any]) -> list[int]:
     if len(hooks) == 1:
         return [1]
     return [sum(callables.same(hook, other) for other in hooks) for hook in hooks]
+
+
+def _repeats(keys: list[Any], hooks: list[Any], times: list[int]) -> list[bool]:
+    """Of each hook, whether an older one is the same."""
+    return [
+        number > 1 and any(i != j and _later(keys, i, j) and callables.same(hook, other) for j, other in enumerate(hooks))
+        for i, (hook, number) in enumerate(zip(hooks, times, strict=True))
+    ]
+
+
+def _doubts(keys: list[Any], hooks: list[Any]) -> list[str]:
+    """Of each lambda, whether a newer one may be it, edited: a lambda has no name that tells."""
+    if len(hooks) == 1:
+        return [""]
+    return [
+        "a cell that ran later, and is like its own, registered a lambda like it"
+        if any(i != j and _later(keys, j, i) and callables.edited(hook, other) for j, other in enumerate(hooks))
+        else ""
+        for i, hook in enumerate(hooks)
+    ]
 
 
 def _left(keys: list[Any], hooks: list[Any]) -> list[str]:

@@ -31,6 +31,7 @@ SUFFIXES = (
 
 SAMPLE = 64  # names of which rules are guessed
 PROBED = 8  # pairs of which the bits are compared to prefer one rule to another
+MISFITS = 4  # of so many names that fit a rule, one may be of another size; else the rule is no more than a guess
 LISTED = 40  # single names that a line of code may list
 
 Pair = tuple[Entry, Entry]
@@ -101,7 +102,12 @@ def _best(left: Side, right: Side) -> Rule | None:
         hits = _hits(rule, left, right)
         probed = sorted(hits, key=lambda pair: -len(left.entries[pair[0]].facts.shape or ()))[:PROBED]
         alike = sum(_same(left.entries[a], right.entries[b]) and _telling(left.entries[a]) for a, b in probed)
-        guess = len(hits) > 1 and any(_telling(side) for a, b in probed for side in (left.entries[a], right.entries[b]))
+        fits = sum(_alike(left.entries[a], right.entries[b]) for a, b in hits)
+        guess = (
+            fits > 1
+            and (len(hits) - fits) * MISFITS <= fits
+            and any(_telling(side) for a, b in probed for side in (left.entries[a], right.entries[b]))
+        )
         if hits and (alike or rule.sure or guess):
             found.append(((min(alike, 1), len(hits), alike), rule, dict(hits)))
     found.sort(key=lambda one: one[0], reverse=True)
@@ -126,6 +132,24 @@ def _hits(rule: Rule, left: Side, right: Side) -> list[tuple[str, str]]:
 
 def _alike(one: Entry, other: Entry) -> bool:
     return one.facts.shape == other.facts.shape
+
+
+def head(entry: Entry) -> bytes | None:
+    """A few elements, or the fingerprint, by which tensors of one size are told apart; None where they cannot be read."""
+    if entry.digest is not None:
+        return entry.digest
+    tensor = entry.read()
+    if tensor is None or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
+        return None
+    try:
+        return bytes(whole(tensor.detach().reshape(-1)[:PROBED].clone()).cpu().view(torch.uint8).tolist())
+    except (RuntimeError, NotImplementedError, TypeError):  # a kind of tensor that has no such view
+        return None
+
+
+def alike(one: Entry, other: Entry) -> bool:
+    """Whether two tensors have the same bits, and such that tell which tensor it is."""
+    return _same(one, other) and _telling(one)
 
 
 def _same(one: Entry, other: Entry) -> bool:

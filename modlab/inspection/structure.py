@@ -16,16 +16,16 @@ from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
-from torch.nn import Module, ParameterDict, ParameterList
+from torch.nn import Module
 
 from modlab.errors import NotInitializedError
-from modlab.inspection import entries, ghosts, marks, stores
+from modlab.inspection import classes, entries, ghosts, glance, marks, stores
+from modlab.inspection.classes import ClassFacts
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
 from modlab.records.structure import Link, Run, Subtree, TensorEntry, Totals, TreeRecord, compact
 
-EXTRA_LIMIT = 300
-REMEMBERED = 4096  # subtrees of a class, or tensor entries, kept for the next call
+REMEMBERED = 4096  # tensor entries kept for the next call
 UNNUMBERED = 8  # equal neighbours without numbers in their names are one row from here on: q, k and v stay apart
 
 _Child = Subtree | None | tuple[Subtree | None, Link | None]  # a module, a reserved name, or a module under another name
@@ -34,35 +34,23 @@ _Placed = list[tuple[str, Subtree | None, Link | None]]
 _contents = stores.contents
 _PLAIN = frozenset(entries.PLAIN)
 _STRIDED = torch.strided
-_LISTING = (ParameterList, ParameterDict)  # their `extra_repr` lists the tensors, which the tree shows anyway
-_SCALARS = frozenset({int, float, bool, str, type(None)})
-_SPEAKABLE = _SCALARS | {tuple}
 _NO_HOOKS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
 def extract(model: Module) -> TreeRecord:
     """The folded tree of `model`. Reads no value and calls nothing of the model's but ``extra_repr``."""
+    seen = glance.at(model)
+    tree = None if seen is None else glance.recall(model, seen)
+    if tree is not None:
+        return tree
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
-    return Folder(model).fold()
+    tree = Folder(model).fold()
+    if seen is not None:
+        glance.remember(model, seen, tree)
+    return tree
 
 
-class ClassFacts:
-    """What all instances of a class have in common, and the subtrees of such instances that were met so far."""
-
-    def __init__(self, cls: type) -> None:
-        speaker: Any = getattr(cls, "extra_repr", None)
-        self.speaks = speaker is not Module.extra_repr and not issubclass(cls, _LISTING)
-        authors = (cls.__module__, getattr(speaker, "__module__", ""))
-        self.foreign = not all(author.startswith("torch.nn.modules.") for author in authors)  # others than torch's may say anything
-        self.name, self.origin = cls.__name__, cls.__module__
-        self.category = marks.category(cls)
-        self.marks = marks.of_class(cls)
-        self.known: dict[Any, Subtree] = {}
-        self.extras: dict[Any, tuple[str, object]] = {}  # the entries go with the text, to keep their ids
-
-
-_classes: WeakKeyDictionary[type, ClassFacts] = WeakKeyDictionary()  # weak: a class of a notebook can hold a model
 _class_of: WeakKeyDictionary[Subtree, ref[type]] = WeakKeyDictionary()
 _entries: dict[Any, TensorEntry] = {}
 
@@ -73,21 +61,11 @@ def class_of(subtree: Subtree) -> type | None:
     return found() if found is not None else None
 
 
-def _facts(cls: type) -> ClassFacts:
-    try:
-        facts = _classes.get(cls)
-    except TypeError:  # a metaclass that takes the hash away: nothing is remembered of such a class
-        return ClassFacts(cls)
-    if facts is None or len(facts.known) > REMEMBERED or len(facts.extras) > REMEMBERED:
-        facts = _classes[cls] = ClassFacts(cls)
-    return facts
-
-
 class Folder:
     """Turns modules into subtrees.
 
-    Each module is read anew, to a key; equal keys, also those of an earlier call, are one subtree. So a tree that is
-    shown again costs no more than its reading.
+    Each module is read anew, to a key; equal keys, also those of an earlier call, are one subtree. So where one module
+    has changed, only it and those above it are folded anew.
     """
 
     def __init__(self, root: Module) -> None:
@@ -95,7 +73,7 @@ class Folder:
         self.tensors: list[Tensor] = []  # of all modules, in the order of `named_parameters`
         self.owners: list[Module] = []  # theirs, one for one
         self.again: list[tuple[Module, str, Module]] = []  # who holds, under which name, a module that had been met before
-        self.classes: dict[type, ClassFacts] = {}
+        self.classes: dict[int, ClassFacts] = {}  # by id: a metaclass may take the hash away
         self.suspicious = ghosts.Suspicion()
         self.places: Places | None = None  # from the second walk on
         self.touched: Container[int] = ()
@@ -178,9 +156,9 @@ class Folder:
 
     def _subtree(self, module: Module, held: dict[str, Any], own: tuple[TensorEntry, ...], below: _Below) -> Subtree:
         cls = type(module)
-        facts = self.classes.get(cls)
+        facts = self.classes.get(id(cls))
         if facts is None:
-            facts = self.classes[cls] = _facts(cls)
+            facts = self.classes[id(cls)] = classes.facts_of(cls)
         hooked, attributes = stores.own_values(held)
         training = held.get("training")
         if training is not True and training is not False:
@@ -191,7 +169,7 @@ class Folder:
             training,
             tuple(map(id, own)),  # the subtree that is found or made under this key keeps them alive
             below,
-            self._extra(module, facts, own, attributes, kinds) if facts.speaks else "",
+            self._extra(module, facts, own, attributes, kinds) if facts.speaks or "extra_repr" in held else "",
             () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self.finder.find(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
@@ -209,14 +187,13 @@ class Folder:
         self, module: Module, facts: ClassFacts, own: tuple[TensorEntry, ...], attributes: list[Any], kinds: tuple[type, ...]
     ) -> str:
         """What ``extra_repr`` says; torch's own says nothing but a module's attributes, and is asked once for equal ones."""
-        if facts.foreign:
-            return _extra(module)
-        if not _SPEAKABLE.issuperset(kinds) or (tuple in kinds and not _all_scalars(attributes)):
-            return _extra(module)  # a tensor, or an object of the user's: to remember it would keep it alive
-        key = (*map(id, own), *attributes, *kinds)
+        spoken = None if facts.foreign or not facts.speaks else classes.spoken(attributes, kinds)
+        if spoken is None:
+            return classes.extra(module)
+        key = (*map(id, own), *spoken)
         known = facts.extras.get(key)
         if known is None:
-            known = facts.extras[key] = _extra(module), own
+            known = facts.extras[key] = classes.extra(module), own
         return known[0]
 
     def _tensors(self, module: Module, held: dict[str, Any]) -> tuple[TensorEntry, ...]:
@@ -331,21 +308,6 @@ def _tensor_flags(totals: Totals) -> list[str]:
     if totals.parameters and totals.trainable < totals.parameters:
         flags.append("partly frozen" if totals.trainable else "frozen")
     return flags
-
-
-def _all_scalars(attributes: list[Any]) -> bool:
-    return all(_SCALARS.issuperset(map(type, value)) for value in attributes if type(value) is tuple)
-
-
-def _extra(module: Module) -> str:
-    try:
-        text: object = module.extra_repr()
-    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is a fact about the module, not a failure of the tree
-        return f"extra_repr raised {type(error).__name__}"
-    if not isinstance(text, str):
-        return f"extra_repr returned {type(text).__name__}, not str"
-    text = str.__str__(text)  # of a subclass, which may answer anything, the plain text
-    return text if len(text) <= EXTRA_LIMIT else f"{text[:EXTRA_LIMIT]}… ({len(text):,} characters)"
 
 
 def _placed(children: _Below) -> _Placed:

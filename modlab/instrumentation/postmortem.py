@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from functools import cache
 from itertools import islice
@@ -17,7 +17,7 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import FAMILIES, advice, calls, earlier, frames
+from modlab.instrumentation.accidents import FAMILIES, advice, calls, earlier, frames, hooking
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
 from modlab.records.explanation import ExplanationRecord, Step
@@ -101,6 +101,9 @@ def _is_raised(read: list[frames.Frame]) -> bool:
 def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
     if issubclass(type(scene.error), ModlabError):
         return None
+    hook = hooking.running(scene)
+    if hook is not None:
+        scene.hook = f"the {hook[0]} {hook[1]} on {hook[3]}"
     for family in FAMILIES:
         if not isinstance(scene.error, family.raised):
             continue
@@ -112,8 +115,19 @@ def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
         except Exception:  # noqa: BLE001 - a family that stumbles over odd objects has nothing to say
             continue
         if verdict is not None:
-            return family.name, verdict
+            return family.name, verdict if hook is None else _of_hook(verdict, scene.hook, hook[2])
     return None
+
+
+def _of_hook(verdict: Verdict, hook: str, where: str) -> Verdict:
+    """The same, where it is the code of a hook that failed: named with file and line."""
+    words = verdict.said + verdict.more
+    if where in words or any(name == "hook" for name, _ in verdict.facts):
+        return verdict
+    told = f"It stands at {where}." if hook in words else f"It happened in {hook}, at {where}."
+    return verdict._replace(
+        more=f"{verdict.more} {told}".strip(), facts=(*verdict.facts, ("hook", f"{hook.removeprefix('the ')}, {where}"))
+    )
 
 
 @cache
@@ -186,6 +200,8 @@ def _steps(scene: Scene, stop: str) -> Iterator[Step]:
             inner = scene.calls[depth + 1]
             if inner.module is not call.module:
                 yield from _before(call, inner, depth + 1)
+        elif earlier.frame_of(call) is not None:
+            yield from _before(call, None, depth + 1)
 
 
 def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
@@ -211,8 +227,8 @@ def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
     )
 
 
-def _before(call: Call, inner: Call, depth: int) -> Iterator[Step]:
-    """What ran in a module before the place of the error, as far as that is certain."""
+def _before(call: Call, inner: Call | None, depth: int) -> Iterator[Step]:
+    """What ran in a module before the place of the error (before its own code stopped, without `inner`), as far as that is certain."""
     try:
         ran = earlier.before(call, inner)
     except Exception:  # noqa: BLE001 - source code that is not what it seems
@@ -264,7 +280,7 @@ def _may_hold(thing: Any) -> bool:
     return issubclass(type(thing), Tensor) or (type(thing) in (list, tuple, dict) and len(thing) <= WIDE)
 
 
-def _values(leaves: Iterator[values.Leaf]) -> tuple[Value, ...]:
+def _values(leaves: Iterable[values.Leaf]) -> tuple[Value, ...]:
     return tuple(_value(*leaf) for leaf in islice(leaves, SHOWN))
 
 

@@ -27,10 +27,11 @@ class Taps:
         leave: gets the module, both kinds of arguments and the output. If an exception came out, ``sys.exception()`` is
             it, the output is None, and the keyword arguments are None as well. Neither of the two may raise.
         here: whether this thread is one to be told of; by default the one that opened them.
+        away: gets a module that is called in a thread that is not; must not raise either.
     """
 
-    def __init__(self, enter: Enter, leave: Leave, here: Callable[[], bool] | None = None) -> None:
-        self._enter, self._leave = enter, leave
+    def __init__(self, enter: Enter, leave: Leave, here: Callable[[], bool] | None = None, away: Callable[[Module], None] | None = None) -> None:
+        self._enter, self._leave, self._away = enter, leave, away
         self._thread = 0
         self._here = here or (lambda: get_ident() == self._thread)
         self._handles: list[RemovableHandle] = []
@@ -59,8 +60,12 @@ class Taps:
         return len(self._hooks) == 2 and len(self._hooks[0]) == 1 == len(self._hooks[1])
 
     def _before(self, module: Module, args: tuple[Any, ...]) -> None:
-        if not _captured() and self._here():
+        if _captured():
+            return
+        if self._here():
             self._enter(module, args)
+        elif self._away is not None:
+            self._away(module)
 
     def _after(self, module: Module, args: tuple[Any, ...], *rest: Any) -> None:
         """`rest` is keyword arguments and output; after an exception torch leaves the former out."""

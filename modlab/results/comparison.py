@@ -114,7 +114,7 @@ class Comparison(RowsResult):
         return any(row.differs and not self._near(row) for row in self.records)
 
     def _near(self, row: ComparisonRecord) -> bool:
-        return row.relative_l2 is not None and row.relative_l2 <= self.record.tolerance
+        return row.relative_l2 is not None and row.relative_l2 <= self.record.tolerance and not row.alone
 
     @property
     def paths(self) -> list[str]:

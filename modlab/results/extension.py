@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from html import escape
@@ -40,19 +41,27 @@ def _text(model: Module, printer: Any, cycle: bool) -> None:
     printer.text(repr(model) if stores.initialized(model) else stores.uninitialized_message(model))
 
 
-_CELL_ENDS = "post_run_cell"
+_CELL_BEGINS, _CELL_ENDS = "pre_run_cell", "post_run_cell"
+_beginnings: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()  # per IPython: what is told of the start of each
 _OURS = {"text/html": _html, "text/plain": _text}
 
 
-def _explainer(ipython: Any) -> Callable[[Any], None]:
-    """What IPython tells of the end of each cell: an error that is known is explained, any other one passes in silence.
+def _explainers(ipython: Any) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
+    """What IPython tells of the start and the end of each cell: an error that is known is explained, any other one passes in silence.
 
-    The traceback stands above it, as it is. Nothing of the cell is kept: neither the error nor the shell.
+    The traceback stands above it, as it is. Nothing of the cell is kept: neither the error nor the shell. An error of ``%run``
+    ends no cell, but is shown: it is then another one than that which was shown last before.
     """
     shell = ref(ipython)
+    shown = [id(_last_shown())]
+
+    def remember(info: Any = None) -> None:
+        shown[0] = id(_last_shown())
 
     def explain_below(result: Any = None) -> None:
-        error = getattr(result, "error_in_exec", None)
+        last = _last_shown()
+        error = getattr(result, "error_in_exec", None) or (last if result is not None and id(last) != shown[0] else None)
+        shown[0] = id(last)
         here = shell()
         if here is None or not isinstance(error, Exception):  # an interruption needs no reason
             return
@@ -68,7 +77,13 @@ def _explainer(ipython: Any) -> Callable[[Any], None]:
         except Exception:  # noqa: BLE001 - the user's error must stay the only one
             return
 
-    return explain_below
+    return remember, explain_below
+
+
+def _last_shown() -> BaseException | None:
+    """The exception whose traceback was shown last."""
+    found: Any = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return found if isinstance(found, BaseException) else None
 
 
 def _passes(error: BaseException, code: CodeType) -> bool:
@@ -80,7 +95,8 @@ def load(ipython: Any) -> None:
     """Register the display of modules, and the explanation of errors, in one IPython."""
     if ipython in _before:
         return
-    _below[ipython] = _explainer(ipython)
+    _beginnings[ipython], _below[ipython] = _explainers(ipython)
+    ipython.events.register(_CELL_BEGINS, _beginnings[ipython])
     ipython.events.register(_CELL_ENDS, _below[ipython])
     formatters = ipython.display_formatter.formatters
     _before[ipython] = {mime: formatters[mime].for_type(Module, printer) for mime, printer in _OURS.items()}
@@ -88,10 +104,11 @@ def load(ipython: Any) -> None:
 
 def unload(ipython: Any) -> None:
     """Put back what was registered before."""
-    explainer = _below.pop(ipython, None)
-    if explainer is not None:
-        with suppress(ValueError):  # somebody else has taken it away
-            ipython.events.unregister(_CELL_ENDS, explainer)
+    for event, held in ((_CELL_BEGINS, _beginnings), (_CELL_ENDS, _below)):
+        told = held.pop(ipython, None)
+        if told is not None:
+            with suppress(ValueError):  # somebody else has taken it away
+                ipython.events.unregister(event, told)
     for mime, printer in _before.pop(ipython, {}).items():
         formatter = ipython.display_formatter.formatters[mime]
         if formatter.type_printers.get(Module) is not _OURS[mime]:

@@ -17,6 +17,7 @@ from modlab.errors import ModlabError, NotInitializedError, PathNotFoundError, Q
 from modlab.inspection import checks, slots, stores, structure
 from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
+from modlab.instrumentation.recording.roster import walk
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
 from modlab.results.rows import RowsResult
@@ -169,6 +170,14 @@ class Trace(RowsResult):
         self._output: Any = None
         self._fingerprinted = ""
 
+    @classmethod
+    def of(cls, record: TraceRecord) -> Trace:
+        """The faces of a record, as a watch keeps one of the step in which a NaN was born."""
+        made = cls.__new__(cls)
+        super(Trace, made).__init__()
+        made._recorder, made._record, made._kept, made._output, made._fingerprinted = None, record, {}, None, ""
+        return made
+
     def _open(self) -> None:
         assert self._recorder is not None
         try:
@@ -232,7 +241,8 @@ class Trace(RowsResult):
         return self._kept
 
     def __getitem__(self, path: str) -> Calls:
-        """The calls of the module at a dotted name."""
+        """The calls of the module at a dotted name; of one that has several, under any of them."""
+        path = self._first_name(path)
         found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
         if found:
             return found
@@ -246,6 +256,16 @@ class Trace(RowsResult):
         close = nearest(str(path), ran)
         hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
         raise PathNotFoundError(f"{self.record.title} ran no module {path!r} in this trace.\n{hint}  All: t.find(kind='module')")
+
+    def _first_name(self, path: str) -> str:
+        """The name under which a trace knows a module, of one that is registered more than once."""
+        model = self._source() if self._source is not None else None
+        if model is None or not isinstance(path, str) or any(event.path == path for event in self.events):
+            return path
+        module: Module | None = model
+        for name in path.split(".") if path else ():
+            module = None if module is None else dict(stores.named_children(module)).get(name)
+        return next((name for name, one in walk("", model, {}) if one is module), path)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)

@@ -23,13 +23,16 @@ from modlab.views.folding import unfold
 ROWS = 250  # of the picture without script; the payload has all
 DEPTH = 24
 BUDGET = 105_000  # bytes of a packed payload: with the bundle, an output stays below 200 KB
+BUNDLES = {"tree": "still", "state": "still", "measure": "still", "watch": "watch"}
+"""The front end that draws a view, where that is not the one of sheets: an output carries only what it needs."""
+
 BEGIN, END = "<!--modlab:live-->", "<!--/modlab:live-->"
 
 
 def frame(view: str, sentence: tuple[str, str], body: str, payload: bytes | None, version: str) -> str:
     """One output: the static picture, and with a payload the script that brings it to life."""
     strong, rest = (text(part) for part in sentence)
-    live = f"\n{BEGIN}{_script(payload, version)}{END}" if payload is not None else ""
+    live = f"\n{BEGIN}{_script(view, payload, version)}{END}" if payload is not None else ""
     return (
         f'<div class="modlab mathjax_ignore tex2jax_ignore" data-modlab="{view}">\n<style>{_style()}</style>\n'
         f'<div class="modlab-static">\n<p class="modlab-head"><small>{view.upper()}</small> <strong>{strong}</strong> {rest}</p>\n'
@@ -42,7 +45,7 @@ def text(value: str) -> str:
     return escape(format.clean(value))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def static_file(name: str) -> str:
     """One file of the built front end."""
     return files("modlab.views").joinpath("static", name).read_text(encoding="utf-8")
@@ -53,7 +56,7 @@ def _style() -> str:
     return static_file("static.css").strip()
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _packed(name: str) -> str:
     return _base64(static_file(name).encode())
 
@@ -74,10 +77,12 @@ def within_budget(build: Callable[[int], bytes], rows: int) -> bytes:
         rows = max(1, int(rows * BUDGET / size * 0.95))
 
 
-def _script(payload: bytes, version: str) -> str:
+def _script(view: str, payload: bytes, version: str) -> str:
     """A classic script: in a module ``document.currentScript``, by which it finds its output, would be null."""
     loader = static_file("loader.js").strip()
-    return f'<script>({loader})(document.currentScript,"{version}","{_base64(payload)}","{_packed("still.js")}")</script>'
+    bundle = BUNDLES.get(view, "sheet")
+    key = version if bundle == "still" else f"{version}+{bundle}"  # under which a page knows it
+    return f'<script>({loader})(document.currentScript,"{key}","{_base64(payload)}","{_packed(f"{bundle}.js")}")</script>'
 
 
 def of_tree(tree: TreeRecord) -> str:

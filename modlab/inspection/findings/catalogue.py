@@ -33,6 +33,7 @@ FINDINGS: tuple[Check, ...] = (
 NOTES: tuple[Check, ...] = (
     modes.mixed,
     modes.evaluating,
+    hooks.edited,
     order.bias_before_norm,
     order.in_place_after_hook,
     order.nothing_between,

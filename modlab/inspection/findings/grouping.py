@@ -147,7 +147,8 @@ def _of_module(site: Site, members: list[Placed], word: str) -> Group:
     if len(members) == 1:
         return _single(members[0])
     number = _number(len(members), word)
-    words = f"{site.path} ({number})" if site.parent else f"all {number}"
+    kind = f"{site.type}, " if site.name.isdecimal() else ""
+    words = f"{site.path} ({kind}{number})" if site.parent else f"all {number}"
     return Group(site, site.path, words, tuple(members), True, site.code)
 
 
@@ -167,7 +168,8 @@ def _number(count: int, word: str) -> str:
 
 def _single(member: Placed) -> Group:
     code = member.code if isinstance(member, Held) else member.site.code
-    return Group(member.site, member.path, member.path or "the model", (member,), isinstance(member, Whole), code)
+    name = member.site.label if isinstance(member, Whole) else member.path
+    return Group(member.site, member.path, name or "the model", (member,), isinstance(member, Whole), code)
 
 
 def _common(members: Sequence[Placed]) -> Site:

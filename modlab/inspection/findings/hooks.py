@@ -21,10 +21,26 @@ def doubled(subject: Subject) -> Iterator[FindingRecord]:
         key = (row.path, row.kind, row.name, kind)
         if key not in told:
             told.add(key)
-            yield _of(row, kind)
+            yield _of(row, kind, _label(subject, row.path))
 
 
-def _of(row: HookRecord, kind: str) -> FindingRecord:
+def edited(subject: Subject) -> Iterator[FindingRecord]:
+    """Lambdas that may be left over from a cell that was edited; which nothing can tell for certain."""
+    for row in hookbook.extract(subject.model).rows:
+        if row.doubt and not row.machinery:
+            yield FindingRecord(
+                row.path, row.owner or "", "perhaps a left-over hook", "note", _label(subject, row.path),
+                f"has the {row.kind} hook {row.name}, and {row.doubt}",
+                "If that is its cell, edited and run again, this one still runs beside the new one. If both are meant, all is well.",
+                advice="If it is left over: modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.doubt])",
+            )  # fmt: skip
+
+
+def _label(subject: Subject, path: str) -> str:
+    return next((site.label for site in subject.sites if site.name.isdecimal() and site.path == path), path) or ROOT
+
+
+def _of(row: HookRecord, kind: str, label: str) -> FindingRecord:
     word = f"{row.kind} hook"
     if row.left:
         what = f"still has the {word} {row.name}: {row.left}"
@@ -33,9 +49,8 @@ def _of(row: HookRecord, kind: str) -> FindingRecord:
         what = f"has the {word} {row.name} {'twice' if row.times == 2 else f'{row.times} times'}: each of them runs"
         reason = "Registering a function again adds it again; a cell that registers a hook does so each time it is run."
     where = f" It stands in {row.where}." if row.where else ""
-    place = "" if row.is_global else f"path={row.path!r}, "
-    model, name = "" if row.is_global else "model", row.function.rpartition(".")[2]
+    flag = "left" if row.left else "repeat"
     return FindingRecord(
-        row.path, row.owner or "", kind, "careful", row.path or ROOT, what, reason + where,
-        f"modlab.hooks({model}).remove({place}function={name!r})  # and register it once",
+        row.path, row.owner or "", kind, "careful", label, what, reason + where,
+        f"modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.{flag}])",
     )  # fmt: skip

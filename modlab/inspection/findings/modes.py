@@ -97,6 +97,6 @@ def dropouts(subject: Subject) -> Iterator[FindingRecord]:
         if type(p) in (int, float) and p in (0, 1):
             what = "drops nothing: it does what nn.Identity does" if p == 0 else "drops everything: in training its output is zero"
             yield FindingRecord(
-                site.path, site.path, f"dropout {p:g}", "note", site.path or "the model", f"has p = {p:g} and {what}",
+                site.path, site.path, f"dropout {p:g}", "note", site.label or "the model", f"has p = {p:g} and {what}",
                 "p is the share that is dropped, not the share that is kept.", f"{site.code}.p = 0.1",
             )  # fmt: skip

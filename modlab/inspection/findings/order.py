@@ -33,6 +33,11 @@ def _path(site: Site, name: str) -> str:
     return f"{above}.{name}" if above else name
 
 
+def _label(site: Site, name: str, module: Module) -> str:
+    """How a sentence calls it: a bare number says too little."""
+    return f"{_path(site, name)} ({type(module).__name__})" if name.isdecimal() else _path(site, name)
+
+
 def bias_before_norm(subject: Subject) -> Iterator[FindingRecord]:
     """A bias that the norm behind it takes out again."""
     for site, a, first, b, second in pairs(subject):
@@ -56,8 +61,8 @@ def in_place_after_hook(subject: Subject) -> Iterator[FindingRecord]:
         if hooked and stores.contents(second).get("inplace") is True:
             path = _path(site, b)
             yield FindingRecord(
-                path, path, "in place after a hook", "note", path,
-                f"changes in place what {_path(site, a)} returns, which has a full backward hook: the forward pass raises",
+                path, path, "in place after a hook", "note", _label(site, b, second),
+                f"changes in place what {_label(site, a, first)} returns, which has a full backward hook: the forward pass raises",
                 "A full backward hook makes the output a view of a custom function, which must not be changed in place.",
                 f"model.get_submodule({path!r}).inplace = False",
             )  # fmt: skip
@@ -69,8 +74,8 @@ def nothing_between(subject: Subject) -> Iterator[FindingRecord]:
         if type(first) is nn.Linear and type(second) is nn.Linear:
             path = _path(site, b)
             yield FindingRecord(
-                path, path, "nothing between", "note", path,
-                f"follows {_path(site, a)} with nothing between: together they are one linear map",
+                path, path, "nothing between", "note", _label(site, b, second),
+                f"follows {_label(site, a, first)} with nothing between: together they are one linear map",
                 "Meant for a low-rank map; else an activation is missing.",
                 "nn.Sequential(nn.Linear(...), nn.ReLU(), nn.Linear(...))",
             )  # fmt: skip

@@ -11,6 +11,7 @@ from torch.nn import Module, Parameter
 
 from modlab import format
 from modlab.inspection import stores
+from modlab.inspection.findings import corrections
 from modlab.inspection.findings.families import DROPOUTS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
@@ -40,7 +41,7 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         kind = f"hidden {where}"
         words = f"{path} ({_inside(ghost, value)})" if where != "past registration" else f"{path} ({ghost.what})"
         verb = "are" if _members(ghost) > 1 else "is"
-        fix = f"{ghost.fix}  # in the constructor of {site.type}" if ghost.fix.startswith("self.") else ghost.fix
+        fix = corrections.placed(site, ghost.name, ghost.fix)
         place = f"hidden {where}" if where != "past registration" else "set past registration"
         return FindingRecord(
             path, site.path, kind, severity, words, f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}", _reason(ghost), fix
@@ -49,7 +50,7 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         return _lost(site, path, ghost, value)
     if isinstance(value, Tensor) and value.requires_grad:
         return _unregistered(site, path, ghost)
-    fix = f"{ghost.fix}  # in the constructor of {site.type}" if ghost.fix.startswith("self.") else ghost.fix
+    fix = corrections.placed(site, ghost.name, ghost.fix)
     what = "is a plain tensor: .to() and .cuda() leave it where it is, and state_dict() does not save it"
     if ghost.tensors > 1:
         what = f"holds {ghost.tensors} plain tensors: .to() and .cuda() leave them where they are, and state_dict() does not save them"
@@ -123,9 +124,7 @@ def _lost(site: Site, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
         f"was computed from a tensor that requires a gradient ({function}), and is no parameter itself: it never changes",
         "nn.Parameter(...).to(...), .cuda() or * 2 give a plain tensor, not a parameter; and what is computed once in the "
         "constructor is not computed again when the weights change. backward() through it works only once.",
-        f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())  # or compute it in forward'
-        if ghost.name.isidentifier()
-        else "",
+        _as_parameter(site, ghost),
     )  # fmt: skip
 
 
@@ -135,10 +134,14 @@ def _unregistered(site: Site, path: str, ghost: Ghost) -> FindingRecord:
         path, site.path, "should be a parameter", "broken", path,
         "requires a gradient, but is a plain tensor: parameters() does not list it, .to() does not move it, state_dict() does not save it",
         "requires_grad=True makes a tensor trainable, not registered. Only an nn.Parameter is registered by assigning it.",
-        f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())  # in the constructor of {site.type}'
-        if ghost.name.isidentifier()
-        else "",
+        _as_parameter(site, ghost),
     )  # fmt: skip
+
+
+def _as_parameter(site: Site, ghost: Ghost) -> str:
+    if not ghost.name.isidentifier():
+        return ""
+    return corrections.placed(site, ghost.name, f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())')
 
 
 def _joined(site: Site, name: str) -> str:
@@ -186,7 +189,7 @@ def _module_switch(subject: Subject, site: Site, name: str, value: bool) -> Iter
     what = "freezes" if not value else "thaws"
     state = f"{len(against)} of {format.plural(len(inside), 'parameter')} are {'trained' if not value else 'frozen'}"
     yield FindingRecord(
-        site.path, site.path, f"{name} = {value}", "broken", site.path or "the model",
+        site.path, site.path, f"{name} = {value}", "broken", site.label or "the model",
         f"has the attribute {name} = {value}, which {what} nothing: {state}",
         "A module has no such switch: the assignment only makes an attribute of that name. The method with an underscore at its end "
         "goes through the parameters.",
@@ -205,7 +208,7 @@ def misspelt_constructors(subject: Subject) -> Iterator[FindingRecord]:
             for name in sorted(CONSTRUCTORS & vars(cls).keys()):
                 if type(vars(cls)[name]) is FunctionType and "__init__" not in vars(cls):
                     yield FindingRecord(
-                        site.path, site.path, "misspelt constructor", "broken", site.path or "the model",
+                        site.path, site.path, "misspelt constructor", "broken", site.label or "the model",
                         f"is of class {cls.__name__}, whose constructor is spelled {name}: Python never calls it",
                         "The constructor has two underscores on each side. Under any other name its layers are never made.",
                         f"def __init__(self, ...):  # instead of {name}, in class {cls.__name__}",

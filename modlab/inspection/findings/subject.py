@@ -42,6 +42,11 @@ class Site:
         return ".".join([site.name for site in self.above if site.parent is not None][::-1])
 
     @property
+    def label(self) -> str:
+        """How a sentence calls it: its path, with the class where that ends in a bare number."""
+        return f"{self.path} ({self.type})" if self.name.isdecimal() and self.parent is not None else self.path
+
+    @property
     def training(self) -> bool | None:
         """The module's own flag; None where there is none."""
         flag = self.held.get("training")

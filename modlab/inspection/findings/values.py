@@ -54,20 +54,29 @@ def _not_finite(subject: Subject, held: Held) -> bool:
 
 
 def all_zero(subject: Subject) -> Iterator[FindingRecord]:
-    """Weight matrices that are zero throughout: they pass nothing on, forward or backward."""
+    """Weight matrices that are zero throughout: one may be meant, two in a row never start to learn."""
     weights = [held for held in subject.parameters if is_weight(held)]
     flagged = [held for held in weights if _is_zero(subject, held)]
     if not flagged:
         return
-    blocked = len(flagged) == len(weights) > 1
-    for group in cover(flagged, weights, "weight"):
+    stuck = _stuck(flagged)
+    for group in cover([held for held in flagged if id(held.site.module) in stuck], weights, "weight"):
         yield FindingRecord(
-            group.path, group.site.path, "all zero", "broken" if blocked or _in_a_row(group.members) else "careful", group.words,
-            f"{group.verb('is', 'are')} zero throughout: the layer ignores its input, and passes no gradient to what is before it",
-            "Meant for the last layer of a residual branch, or of a model, which learns its way out. Two of them one behind the other "
-            "never do: each waits for a gradient from the other.",
+            group.path, group.site.path, "all zero", "broken", group.words,
+            f"{group.verb('is', 'are')} zero throughout, one behind the other: each waits for a gradient from the other, and never learns",
+            "A weight of zero passes no gradient to what is before it, and what gives zero gives it none: of two in a row none can start.",
             _initializing(group),
             group.places,
+        )  # fmt: skip
+    for group in cover([held for held in flagged if id(held.site.module) not in stuck], weights, "weight"):
+        again = _initializing(group).replace("\n    ", " ")
+        yield FindingRecord(
+            group.path, group.site.path, "all zero", "note", group.words,
+            f"{group.verb('is', 'are')} zero throughout: the layer ignores its input until it has learnt, and what is before it gets no "
+            "gradient until then",
+            "Meant where something is to begin as if it were not there: the last layer of a residual branch or of the model, LoRA's B, "
+            "ControlNet's zero convolutions, adaLN-zero. It learns its way out.",
+            places=group.places, advice=f"If it is not meant: {again}" if again else "",
         )  # fmt: skip
 
 
@@ -95,19 +104,27 @@ def _is_zero(subject: Subject, held: Held) -> bool:
     return stats.measured and stats.count > 0 and stats.zeros == stats.count
 
 
-def _in_a_row(members: tuple[object, ...]) -> bool:
-    """Whether two of them follow each other in a Sequential with nothing that has weights between."""
-    sites = [held.site for held in members if isinstance(held, Held)]
-    zero = {id(site.module) for site in sites}
-    for parent in {id(site.parent): site.parent for site in sites if site.parent is not None}.values():
-        if not issubclass(type(parent.module), nn.Sequential):
+_THROUGH_ZERO = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Identity, nn.Flatten, nn.Dropout)
+"""What gives zero for zero."""
+
+
+def _stuck(flagged: list[Held]) -> set[int]:
+    """Modules whose weights wait for each other: neighbours in a Sequential, the first without a bias that is not zero."""
+    zero = {id(held.site.module) for held in flagged}
+    found: set[int] = set()
+    for parent in {id(held.site.parent): held.site.parent for held in flagged if held.site.parent is not None}.values():
+        if type(parent.module) is not nn.Sequential:
             continue
-        with_weights = [
-            child for child in parent.own("_modules").values() if child is not None and stores.contents(child).get("_parameters")
-        ]
-        if any(id(a) in zero and id(b) in zero for a, b in pairwise(with_weights)):
-            return True
-    return False
+        chain = [child for child in parent.own("_modules").values() if child is not None and not issubclass(type(child), _THROUGH_ZERO)]
+        for first, second in pairwise(chain):
+            if id(first) in zero and id(second) in zero and _without_bias(first):
+                found |= {id(first), id(second)}
+    return found
+
+
+def _without_bias(module: Module) -> bool:
+    bias = (stores.contents(module).get("_parameters") or {}).get("bias")
+    return bias is None or not bool(bias.detach().any())
 
 
 def _initializing(group: Group) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn import Module
 
@@ -62,19 +63,67 @@ def _of_torch(module: Module, new: int, place: int) -> str:
     if type(module) is nn.Linear:
         sizes = [held["in_features"], held["out_features"]]
         sizes[place] = new
-        return f"nn.Linear({sizes[0]}, {sizes[1]}{'' if own(module, 'bias') is not None else ', bias=False'})"
+        return f"nn.Linear({sizes[0]}, {sizes[1]}{'' if own(module, 'bias') is not None else ', bias=False'}{_numbers(module)})"
     if type(module) in (nn.LayerNorm, nn.RMSNorm) and len(held["normalized_shape"]) == 1:
-        return f"nn.{type(module).__name__}({new})"
+        return f"nn.{type(module).__name__}({new}{_of_norm(module, held)}{_numbers(module)})"
+    if type(module) is nn.GroupNorm:
+        groups = max(n for n in range(1, held["num_groups"] + 1) if new % n == 0)
+        more = "" if held["affine"] else ", affine=False"
+        return f"nn.GroupNorm({groups}, {new}{_eps(held, 1e-5)}{more}{_numbers(module)})"
     if type(module) is nn.MultiheadAttention:
-        first = ", batch_first=True" if held.get("batch_first") else ""
-        return f"nn.MultiheadAttention({new}, {held['num_heads']}{first})" if new % held["num_heads"] == 0 else ""
+        return _of_attention(module, held, new) if new % held["num_heads"] == 0 else ""
     parts = re.split(r", (?![^(]*\))", _extra(module))
     if len(parts) <= place or not re.search(r"\d+$", parts[place]):
         return ""
     parts[place] = re.sub(r"\d+$", str(new), parts[place])
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(module)).parameters.items()}
     shown = [written for part in parts if (written := _argument(part, held, defaults))]
-    return f"nn.{type(module).__name__}({', '.join(shown)})"
+    return f"nn.{type(module).__name__}({', '.join(shown)}{_numbers(module)})"
+
+
+def _numbers(module: Module) -> str:
+    """Arguments for a dtype and a device that are not what torch takes by itself."""
+    tensor = next((tensor for _, tensor in stores.named_tensors(module) if tensor.is_floating_point()), None)
+    if tensor is None:
+        return ""
+    dtype = "" if tensor.dtype is torch.get_default_dtype() else f", dtype={tensor.dtype}"
+    return f"{dtype}{'' if tensor.device.type == 'cpu' else f', device={str(tensor.device)!r}'}"
+
+
+def _eps(held: dict[str, Any], default: float | None) -> str:
+    return "" if held.get("eps") == default else f", eps={held['eps']!r}"
+
+
+def _of_norm(module: Module, held: dict[str, Any]) -> str:
+    if not held.get("elementwise_affine", True):
+        more = ", elementwise_affine=False"
+    else:
+        more = ", bias=False" if type(module) is nn.LayerNorm and own(module, "bias") is None else ""
+    return f"{_eps(held, 1e-5 if type(module) is nn.LayerNorm else None)}{more}"
+
+
+def _of_attention(module: Module, held: dict[str, Any], new: int) -> str:
+    """Widths of key and value of its own stay; what was given for all three goes with the new size."""
+    old = held["embed_dim"]
+    said = [f"dropout={held['dropout']!r}" if held.get("dropout") else "", "" if own(module, "in_proj_bias") is not None else "bias=False",
+            "add_bias_kv=True" if own(module, "bias_k") is not None else "",
+            "add_zero_attn=True" if held.get("add_zero_attn") else ""]  # fmt: skip
+    said += [f"{name}={held[name]}" for name in ("kdim", "vdim") if held.get(name) not in (None, old)]
+    said.append("batch_first=True" if held.get("batch_first") else "")
+    return f"nn.MultiheadAttention({new}, {held['num_heads']}{''.join(f', {word}' for word in said if word)}{_numbers(module)})"
+
+
+def table(module: Module, rows: int) -> str:
+    """The call that makes an ``nn.Embedding`` or ``nn.EmbeddingBag`` like this one with another number of rows."""
+    if type(module) not in (nn.Embedding, nn.EmbeddingBag):
+        return ""
+    held = stores.contents(module)
+    said = [f"{rows}, {held['embedding_dim']}"]
+    defaults = inspect.signature(type(module)).parameters
+    for name in ("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "include_last_offset"):
+        if name in defaults and name in held and held[name] != defaults[name].default:
+            said.append(f"{name}={held[name]!r}")
+    return f"nn.{type(module).__name__}({', '.join(said)}{_numbers(module)})"
 
 
 def _extra(module: Module) -> str:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import copy
+import inspect
 import re
+from inspect import CO_VARARGS
+from types import CodeType
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +17,7 @@ from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import advice, calls, earlier, hooking, sources
+from modlab.instrumentation.accidents import advice, bodies, calls, flow, hooking, sources
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, described, shape_of
 from modlab.records.explanation import Fix
@@ -58,7 +62,7 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
         arguments = [ast.unparse(node) for node in (*expression.args, *expression.keywords)]
         added = [f"{name}={value}" if named or expression.keywords else value for name, value in more_given.items()]
         written = f"{ast.unparse(expression.func)}({', '.join([*arguments, *added])})"
-    if not written:
+    if not written and not _in_sequential(scene, call):
         added = [f"{name}={value}" if named or call.kwargs else value for name, value in more_given.items()]
         written = f"{_self_name(scene, call)}({', '.join([*taken[: len(call.args)], *(f'{k}={k}' for k in call.kwargs), *added])})"
     if expression is not None and isinstance(expression.func, ast.Call):  # made in the same line: the fix calls it by a name
@@ -75,8 +79,17 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
         (("given", ", ".join(f"{n} {described(v)}" for n,
             v in zip(given, (*call.args, *call.kwargs.values()), strict=False)) or "nothing"), ("expected", ", ".join(taken)),
          *((f"{name}: one of", ", ".join(map(repr, keys))) for name, (_, keys) in choices.items() if keys)),
-        (Fix(f"The call with all of them{stands}:", written),),
+        (Fix(f"The call with all of them{stands}:", written) if written else _OWN_FORWARD,),
     )  # fmt: skip
+
+
+_OWN_FORWARD = Fix("A Sequential passes one value from layer to layer. Several need a forward of your own:", "def forward(self, x, y): ...")
+
+
+def _in_sequential(scene: Scene, call: Call) -> bool:
+    """Whether it is a Sequential that makes the call: no line of the user's does."""
+    place = scene.calls.index(call)
+    return place > 0 and type(scene.calls[place - 1].module) is nn.Sequential
 
 
 def _expression(scene: Scene, call: Call) -> ast.Call | None:
@@ -154,14 +167,92 @@ def _too_many(scene: Scene, match: re.Match[str]) -> Verdict | None:
         changed = hooking.of_kind(call.module, "_forward_pre_hooks")
         if changed:
             return hooking.changed_arguments(scene, changed, len(call.given), given, taken)
+    code = getattr(getattr(type(call.module), "forward", None), "__code__", None)
+    if code is not None and _forgets_self(code, call.module, given):
+        return _without_self(scene, call, [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]])
+    named = [*code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]] if code is not None else []
+    placed = [*code.co_varnames[1 : code.co_argcount]] if code is not None else taken
+    if named:
+        return _by_name_alone(scene, call, placed, named)
     sequential = type(call.module) is nn.Sequential
     return Verdict(
         f"{scene.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), and was given {given}.",
         "A Sequential passes one value from layer to layer." if sequential else "",
-        f"{given} arguments, takes {len(taken)}",
+        f"{format.plural(given, 'argument')}, takes {len(taken)}",
         (("given", ", ".join(described(v) for v in call.args)), ("expected", ", ".join(taken))),
-        (Fix("Several inputs need a forward of your own:", "def forward(self, x, y): ..."),) if sequential
-        else (Fix("It takes:", f"{_self_name(scene, call)}({', '.join(taken)})"),),
+        (Fix("Several inputs need a forward of your own:", "def forward(self, x, y): ...") if sequential else
+         Fix(f"Give it {_and(taken)} alone, or let forward take more." if taken else "It takes none: let forward take what it is given."),),
+    )  # fmt: skip
+
+
+def _forgets_self(code: CodeType, module: Module, given: int) -> bool:
+    """Whether the first argument of a ``forward`` was not meant to be the module itself."""
+    names = code.co_varnames[: code.co_argcount]
+    if "self" in names or code.co_argcount not in (given, 0) or code.co_flags & CO_VARARGS:
+        return False
+    body = bodies.of_code(code)
+    if body is None or not names:
+        return not names
+    held = {*stores.contents(module), *(name for store in ("_modules", "_parameters", "_buffers")
+        for name in stores.contents(module).get(store) or ())}  # fmt: skip
+    asked = [node.attr for node in ast.walk(body.tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+             and node.value.id == names[0]]  # fmt: skip
+    return not any(name in held for name in asked)
+
+
+def _needed_by_name(module: Module) -> list[str]:
+    """The arguments of ``forward`` without a default that are given by their names alone."""
+    parameters = inspect.signature(type(module).forward).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+
+
+def _placed_first(module: Module) -> str:
+    """The signature of ``forward`` with the first argument behind the star before it; nothing without its source."""
+    body = bodies.of_code(type(module).forward.__code__)
+    if body is None:
+        return ""
+    taken = copy.deepcopy(body.tree.args)
+    place = next((i for i, default in enumerate(taken.kw_defaults) if default is None), 0)
+    taken.args.append(taken.kwonlyargs.pop(place))
+    default = taken.kw_defaults.pop(place)
+    if default is not None or taken.defaults:
+        taken.defaults.append(default if default is not None else ast.Constant(None))
+    return f"def forward({ast.unparse(taken)}): ..."
+
+
+def _without_self(scene: Scene, call: Call, names: list[str]) -> Verdict:
+    first = f"its first argument, {names[0]}, is the module itself" if names else "it takes nothing, not even the module itself"
+    return Verdict(
+        f"{scene.subject}'s forward has no self: {first}.", "Python puts the module before what a call is given.", "no self",
+        (("given", ", ".join(described(v) for v in call.args or ())), ("expected", ", ".join(names))),
+        (Fix("Put it first:", f"def forward({', '.join(['self', *names])}): ..."),),
+    )  # fmt: skip
+
+
+def _by_name_alone(scene: Scene, call: Call, placed: list[str], named: list[str]) -> Verdict:
+    """Arguments behind a star in the signature were given by their places."""
+    given = len(call.args or ())
+    over = given - len(placed)
+    needed = [name for name in _needed_by_name(call.module) if name not in call.kwargs]
+    free = [name for name in named if name not in call.kwargs]
+    meant = needed if len(needed) == over else free if len(free) == over else []
+    expression = _expression(scene, call)
+    whole = expression is not None and len(expression.args) == given and not any(isinstance(a, ast.Starred) for a in expression.args)
+    fix = Fix(f"Give {_and(named)} by {'its name' if len(named) == 1 else 'their names'}.")
+    if _in_sequential(scene, call):
+        fix = Fix("A Sequential passes its value by place: let forward take it so, before the star:", _placed_first(call.module))
+    elif expression is not None and meant and whole:
+        arguments = [*map(ast.unparse, expression.args[: len(placed)])]
+        arguments += [f"{name}={ast.unparse(node)}" for name, node in zip(meant, expression.args[len(placed) :], strict=True)]
+        fix = Fix("By name:", f"{ast.unparse(expression.func)}({', '.join([*arguments, *map(ast.unparse, expression.keywords)])})")
+    by_place = f"{_and(placed)} by place, " if placed else ""
+    number = format.plural(given, "argument")
+    return Verdict(
+        f"{scene.subject}'s forward takes {by_place}{_and(named)} by name alone, and was given {number} by place.",
+        f"In its signature {_and(named)} {'stands' if len(named) == 1 else 'stand'} behind a star.",
+        f"{given} by place, takes {len(placed)}",
+        (("given", ", ".join(described(v) for v in call.args or ())), ("by place", ", ".join(placed) or "none"),
+         ("by name", ", ".join(named))), (fix,),
     )  # fmt: skip
 
 
@@ -177,13 +268,13 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
         named = [f"{close[0] if k.arg == name else k.arg}={ast.unparse(k.value)}" if k.arg else ast.unparse(k) for k in expression.keywords]
         written = f"{ast.unparse(expression.func)}({', '.join([*map(ast.unparse, expression.args), *named])})"
     else:
-        written = f"{_self_name(scene, call)}(..., {close[0]}=...)" if close else ""
+        written = ""
     return Verdict(
         f"{scene.subject}'s forward has no argument {name!r}.",
         f"It takes {', '.join(taken) or 'none'}." + (f" Nearest: {close[0]!r}." if close else ""),
         f"no argument {name!r}",
         (("given", ", ".join(["…"] * bool(call.args) + [f"{k}=" for k in call.kwargs])), ("expected", ", ".join(taken))),
-        (Fix("If that was meant:", written),) if close else (),
+        (Fix(f"If {close[0]} was meant:", written),) if written else (),
     )  # fmt: skip
 
 
@@ -208,8 +299,21 @@ def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{scene.subject} has no {scene.message!r}.", f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.", f"no {scene.message!r}",
         (("given", repr(scene.message)), ("expected", ", ".join(map(repr, keys[:16])))),
-        (Fix("Nearest:" if close else "One that it has:", repr((close or keys)[0])),) if keys else (),
+        (_other_key(scene, (close or keys)[0], bool(close)),) if keys else (),
     )  # fmt: skip
+
+
+def _other_key(scene: Scene, key: str, near: bool) -> Fix:
+    """What was meant; as code where the key is written out in the call of the model."""
+    call = scene.call_expression()
+    said = f"{'Nearest' if near else 'One that it has'}: {key!r}"
+    written = (
+        [node for node in ast.walk(call) if isinstance(node, ast.Constant) and node.value == scene.message] if call is not None else []
+    )
+    if call is None or len(written) != 1:
+        return Fix(f"{said}.")
+    written[0].value = key
+    return Fix(f"{said}:", ast.unparse(call))
 
 
 _GIVES = {"LSTM": "(output, (h, c))", "GRU": "(output, h)", "RNN": "(output, h)", "MultiheadAttention": "(output, weights)"}
@@ -224,8 +328,20 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     verdict = hooking.raised_in(scene)
     if verdict is not None:
         return verdict
-    before = next(earlier.last(scene), None)
+    nothing = _of_none(scene, match) if kind == "NoneType" else None
+    if nothing is not None:
+        return nothing
+    before = flow.giver(scene)
     subject = scene.subject or function
+    changed = hooking.replaced(scene)
+    if changed is not None and call is not None and call.args and type(call.args[0]).__name__ == kind:
+        name, where, on = changed
+        return Verdict(
+            f"{subject} got {_said(kind)} where a tensor belongs: the forward pre-hook {name} on {on} returned it.",
+            f"It stands at {where}; what it got was {described(call.given[0]) if call.given else 'nothing'}.", f"{kind} ≠ Tensor",
+            (("hook", f"{name}, {where}"), ("given", _said(kind, bare=True)), ("expected", "Tensor")),
+            (Fix("A forward pre-hook returns None, or the new input (a tuple for several):", "return (x,)"),),
+        )  # fmt: skip
     thing = call.args[0] if call is not None and call.args and type(call.args[0]).__name__ == kind else None
     more, fixes = "", _mended(scene, kind, argument, thing)
     remarks: tuple[str, ...] = ()
@@ -239,9 +355,9 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
             remarks = (f"What a forward hook returns takes the place of {place}'s output.",)
         elif type(module).__name__ in _GIVES:
             more = f"{place} ({type(module).__name__}) gives {_GIVES[type(module).__name__]}."
-            fixes = [Fix("Take the first of them:", f"x, _ = self.{place.rpartition('.')[2]}(x)")]
-            if place.isdigit():
-                fixes = [Fix("A Sequential cannot take the first of them; a forward of your own can:", "x, _ = self.rnn(x)")]
+            fixes = [Fix("Take the first of them:", flow.taken_apart(scene))]
+            if type(scene.calls[-2].module if len(scene.calls) > 1 else None) is nn.Sequential:
+                fixes = [Fix("A Sequential cannot take the first of them; a forward of your own can.")]
         elif kind == "NoneType" and sources.returns_nothing(type(module)):
             more = f"{place} ({type(module).__name__}) gave it: its forward has no return."
             fixes = [Fix(f"At the end of {type(module).__name__}'s forward:", "return x")]
@@ -307,7 +423,16 @@ def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
         if not whole or len(thing) != 2:
             fixes = [Fix("Take the part that is meant:", f"{written} = {written}[0]")]
         return [*fixes, Fix("Or make one tensor of all:", f"{written} = torch.stack({written})")] if len(shapes) == 1 else fixes
-    return [_by_kind(kind, argument)]
+    if thing is None and kind == "NoneType" and _is_written(scene):
+        return [Fix(f"None is written in the call: put the {argument} there.")]
+    return [_by_kind(kind, argument, scene if thing is not None else None)]
+
+
+def _is_written(scene: Scene) -> bool:
+    """Whether None stands in the call itself."""
+    call = scene.user.expression() if scene.user is not None else None
+    values_of = [*call.args, *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
+    return any(isinstance(node, ast.Constant) and node.value is None for node in values_of)
 
 
 def _first_written(scene: Scene) -> str:
@@ -316,16 +441,22 @@ def _first_written(scene: Scene) -> str:
     return first.id if isinstance(first, ast.Name) else "x"
 
 
-def _by_kind(kind: str, argument: str) -> Fix:
-    return {
-        "ndarray": Fix("Make a tensor of it (NumPy's numbers are float64):", "x = torch.from_numpy(x).float()"),
-        "list": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
-        "float": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
-        "int": Fix("Make a tensor of it:", "x = torch.tensor(x)"),
-        "tuple": Fix("Take the part that is meant:", "x = x[0]"),
-        "NoneType": Fix("Something returned nothing: look for a forward, a hook or a function without return:", "return x"),
-        "dict": Fix("Take the part that is meant:", "x = x['input']"),
-    }.get(kind, Fix("Look at what it is:", f"print(type({argument}), {argument})"))
+_CHANGES = {
+    "ndarray": ("Make a tensor of it (NumPy's numbers are float64):", "torch.from_numpy({}).float()"),
+    "list": ("Make a tensor of it:", "torch.tensor({})"),
+    "float": ("Make a tensor of it:", "torch.tensor({})"),
+    "int": ("Make a tensor of it:", "torch.tensor({})"),
+    "tuple": ("Take the part that is meant:", "{}[0]"),
+}
+
+
+def _by_kind(kind: str, argument: str, scene: Scene | None = None) -> Fix:
+    if kind == "NoneType":
+        return Fix("Something returned nothing: look for a forward, a hook or a function without return.")
+    if kind not in _CHANGES:
+        return Fix(f"Look at what comes as {argument}, and where it is made.")
+    prose, change = _CHANGES[kind]
+    return Fix(prose, (flow.changed(scene, change) if scene is not None else "") or f"x = {change.format('x')}")
 
 
 def _list_member(scene: Scene, match: re.Match[str]) -> Verdict:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from modlab.inspection import stores
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -82,11 +83,32 @@ def _width(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )  # fmt: skip
 
 
+def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """Query, key and value of a MultiheadAttention of different batches: torch fails in the middle, over a view of its own."""
+    call = scene.failing
+    if call is None or call.type != "MultiheadAttention" or call.args is None:
+        return None
+    given = dict(zip(("query", "key", "value"), call.args, strict=False)) | dict(call.kwargs)
+    shapes = {name: shape for name in ("query", "key", "value") if len(shape := shape_of(given.get(name)) or ()) == 3}
+    first = stores.contents(call.module).get("batch_first") is True
+    batches = {name: shape[0 if first else 1] for name, shape in shapes.items()}
+    odd = next((name for name in ("key", "value") if name in batches and batches[name] != batches.get("query")), None)
+    if odd is None or "query" not in batches:
+        return None
+    layout = "(batch, length, numbers)" if first else "(length, batch, numbers), as it was made without batch_first=True"
+    return Verdict(
+        f"{scene.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.", f"It reads {layout}.",
+        f"batch {batches['query']} ≠ {batches[odd]}", tuple((name, str(shape)) for name, shape in shapes.items()),
+        (Fix("All three need the batch of the query; their lengths may differ."),),
+    )  # fmt: skip
+
+
 _R, _A = (RuntimeError,), (AssertionError,)
 FAMILIES = (
     Family("attention", _R, r"The shape of the (2D|3D) attn_mask is torch\.Size\(\[([\d, ]+)\]\), but should be \(([\d, ]+)\)", _mask),
     Family("attention", _A, r"Expected key_padded_mask\.shape\[(\d)\] to be (\d+), but got (\d+)", _padding),
     Family("attention", (AssertionError, RuntimeError), r"only bool and floating types of (\w+) are supported", _kind),
+    Family("attention", _R, r"shape '\[[-\d, ]*\]' is invalid for input of size \d+", _batch_of_each),
     Family("attention", _R, r"the batch number of src and tgt must be equal", _batches),
     Family("attention", _R, r"the feature number of src and tgt must be equal to d_model", _width),
 )

@@ -77,6 +77,8 @@ def of_frames(frames: list[Frame]) -> list[Call]:
     calls: list[Call] = []
     for frame in frames:
         owner = frame.owner
+        if owner is not None and frame.is_torch and frame.function == "call_wrapped":  # torch.fx's own way into its GraphModule
+            continue
         if owner is not None and (not calls or calls[-1].module is not owner or _begins(frame, calls[-1])):
             calls.append(Call(owner))
         if calls:

@@ -12,7 +12,7 @@ from torch import Tensor
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, sources
+from modlab.instrumentation.accidents import advice, files, sources, utilities
 from modlab.instrumentation.accidents.calls import join
 from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shape_of, shown, tuple_of
@@ -63,6 +63,12 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
         (f"unknown to the model: {len(unexpected):,}", _some(unexpected)),
     ]
     facts += [(f"shape of {key}", f"{what} ({old}), model ({new})") for key, old, new in sizes[:LISTED]]
+    changed = utilities.found(missing, unexpected) if not sizes else None
+    if changed is not None and utilities.is_default(*changed[1:3], given):
+        return _changed(loading, model, changed, facts)
+    unlike = utilities.found(unexpected, missing) if not sizes else None
+    if unlike is not None:
+        return _unchanged(model, what, unlike, facts)
     prefix = _prefix(missing, unexpected)
     if prefix is not None and not sizes:
         wrapper = _WRAPPERS.get(prefix[1], "a class around the model")
@@ -84,7 +90,43 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
             f"{model} knows none of {_some(unexpected)}.", "",
             tuple(fact for fact in facts if fact[1]), (loading.fix("", f"{loading.state}[{nested!r}]"),),
         )  # fmt: skip
+    path = utilities.part(scene.module, given) if scene.module is not None and unexpected else ""
+    if path:
+        place = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+        return Verdict(
+            f"The {what} is that of a part of the model: all its {len(given):,} names fit {path}.",
+            f"{model} has more than that.", "", tuple(fact for fact in facts if fact[1]),
+            (Fix("Load it into that part:", f"{loading.made}{loading.model}{place}.load_state_dict({loading.state})"),),
+        )  # fmt: skip
     return _names(scene, loading, model, missing, unexpected, sizes, facts)
+
+
+def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Verdict:
+    """The file's model was pruned, or its weights are normalised, and this one is as it was made."""
+    word, names, patterns, utility = changed
+    last = names[0].rpartition(".")[2]
+    became = " and ".join(pattern.format(last) for pattern in patterns)
+    if utility:
+        code = f"{loading.made}{utilities.applied(loading.model, names, utility)}{loading.model}.load_state_dict({loading.state})"
+        fix = Fix("Do the same to this model first, then load:", code)
+    else:
+        code = f"{loading.made}{utilities.merged(loading.state)}{loading.model}.load_state_dict(state)"
+        fix = Fix("Load the weights as they are with their masks:", code)
+    return Verdict(
+        f"The {loading.what} is of a {word} model, and {model} is not {word}.", f"{names[0]} stands there as {became}.", "",
+        tuple(fact for fact in facts if fact[1]), (fix,),
+    )  # fmt: skip
+
+
+def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Verdict:
+    """The other way round."""
+    word, names, patterns, utility = unlike
+    what_then = utility.rpartition(".")[2] or "pruning"
+    return Verdict(
+        f"{model} is {word}, and the {what} is of a model that is not.",
+        f"It has {names[0]}, and the model has {patterns[0].format(names[0].rpartition('.')[2])} in its place.", "",
+        tuple(fact for fact in facts if fact[1]), (Fix(f"Load it into the model as it is made, and apply {what_then} afterwards."),),
+    )  # fmt: skip
 
 
 class _Loading(NamedTuple):
@@ -288,9 +330,11 @@ def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
     kind = re.search(r"Unsupported (?:global|class|operand)[^:\n]*:? ?(?:GLOBAL )?([\w.]+)", scene.message)
     allowed = re.search(r"GLOBAL ([\w.<>]+) was not an allowed global", scene.message)
     what = allowed or kind
+    if allowed is None and (kind is None or kind[1].isdigit() or not kind[1]):
+        return files.of_no_checkpoint(scene)
     cls = what[1] if what else "a class"
     short = cls.rpartition(".")[2]
-    path = _path(scene)
+    path = files.written(files.path_of(scene))
     own = cls.startswith("__main__.") or not cls.startswith(("torch.", "numpy.", "collections.", "builtins."))
     fixes = [
         Fix(
@@ -321,11 +365,6 @@ def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
         "torch.load reads with weights_only=True, which runs no code that is stored in a file.", "",
         (("refused", cls),), tuple(fixes), ("What is in the file can be seen without running it: modlab.state(path).",),
     )  # fmt: skip
-
-
-def _path(scene: Scene) -> str:
-    given = scene.local("f")
-    return repr(given) if type(given) is str and "/" not in given and "\\" not in given else "path"
 
 
 def _no_folder(scene: Scene, match: re.Match[str]) -> Verdict:

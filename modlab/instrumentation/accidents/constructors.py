@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import ghosts, stores
-from modlab.instrumentation.accidents import advice, operands, sources
+from modlab.instrumentation.accidents import advice, bodies, operands, sources
 from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
@@ -35,20 +37,20 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if frame is None:
         return None
     owner = next((cls for cls in type(module).__mro__ if getattr(vars(cls).get("__init__"), "__code__", None) is frame.code), type(module))
-    name, own_line = owner.__name__, re.sub(r"^def .*?\).*?:", "", frame.text).strip()
+    name = owner.__name__
     before, after = _around(frame)
-    bases = ", ".join("nn.Module" if base is Module else base.__name__ for base in owner.__bases__)
-    rest = "..." if _CALLED.search(own_line) else own_line
-    fix = Fix(
-        "Put it first in the constructor:",
-        f"class {name}({bases}):\n    def __init__(self, ...):\n        super().__init__()\n        {rest}",
-    )
+    fix = Fix("Put it first in the constructor:", _begun_by_super(owner))
+    if dataclasses.is_dataclass(owner):
+        fix = Fix("A dataclass's constructor assigns at once. Write it out, without @dataclass:", _written_out(owner))
     if _CALLED.search(before):
         other = _between(type(module), owner)
-        return None if other is None else Verdict(
+        if other is None:
+            return None
+        among = other in owner.__bases__ and len(owner.__bases__) > 1
+        return Verdict(
             f"{name}'s super().__init__() is that of {other.__name__}, which does not call nn.Module's.",
-            f"{type(module).__name__} has {other.__name__} before nn.Module among its bases.", "", (("line", frame.text),),
-            (Fix(f"Let {other.__name__} pass it on:", "def __init__(self, ...):\n    super().__init__()"),),
+            f"{name} has {other.__name__} before nn.Module among its bases." if among else f"{name} derives from {other.__name__}.", "",
+            (("line", frame.text),), (Fix(f"Let {other.__name__} pass it on:", _begun_by_super(other)),),
         )  # fmt: skip
     late = _CALLED.search(after) is not None
     said = f"{name} assigns {what} before super().__init__() has run" if late else f"{name}'s constructor never calls super().__init__()"
@@ -56,6 +58,43 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{said}.", f"{'Until then' if late else 'Without it'} there is no store to register {what} in.", "",
         (("line", frame.text),), (fix,),
     )  # fmt: skip
+
+
+_STATEMENTS = 8  # of a constructor that is written out
+
+
+def _begun_by_super(cls: type) -> str:
+    """A class with its constructor as it is, but for ``super().__init__(...)``, which stands first; nothing without its source."""
+    maker = vars(cls).get("__init__")
+    body = bodies.of_code(maker.__code__) if inspect.isfunction(maker) else None
+    if body is None or sum(len(ast.unparse(one).splitlines()) for one in body.tree.body) > _STATEMENTS:
+        return ""
+    calls = [one for one in body.tree.body if isinstance(one, ast.Expr) and _CALLED.match(ast.unparse(one))]
+    rest = [one for one in body.tree.body if one not in calls]
+    first = [*map(ast.unparse, calls[:1])] or ["super().__init__()"]
+    lines = [line for text in [*first, *map(ast.unparse, rest)] for line in text.splitlines()]
+    bases = ", ".join("nn.Module" if base is Module else base.__name__ for base in cls.__bases__ if base is not object)
+    head = f"class {cls.__name__}({bases}):" if bases else f"class {cls.__name__}:"
+    return "\n".join([head, f"    def __init__({ast.unparse(body.tree.args)}):", *(f"        {line}" for line in lines)])
+
+
+def _signature(cls: type, name: str) -> str:
+    """The first line of a constructor that has another name as it is."""
+    maker = vars(cls).get(name)
+    body = bodies.of_code(maker.__code__) if inspect.isfunction(maker) else None
+    return f"def __init__({ast.unparse(body.tree.args) if body is not None else 'self'}): ..."
+
+
+def _written_out(cls: type) -> str:
+    """A dataclass of modules as a class with a constructor; nothing where a default cannot be written."""
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    if any(field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING for field in fields):
+        return ""
+    names = [field.name for field in fields]
+    bases = ", ".join("nn.Module" if base is Module else base.__name__ for base in cls.__bases__)
+    lines = [f"        self.{name} = {name}" for name in names]
+    return "\n".join([f"class {cls.__name__}({bases}):", f"    def __init__({', '.join(['self', *names])}):",
+        "        super().__init__()", *lines])  # fmt: skip
 
 
 _CALLED = re.compile(r"(?:super\(.*?\)|\bModule)\.__init__\(")
@@ -87,7 +126,7 @@ def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{name} was never initialised: its constructor does not call super().__init__().",
         f"So it has no {match[2]}, nor any other store.", "never initialised", (("missing", match[2]),),
         (Fix("Put it first in the constructor:",
-            f"class {name}(nn.Module):\n    def __init__(self, ...):\n        super().__init__()\n        ..."),),
+            _begun_by_super(type(module))),),
     )  # fmt: skip
 
 
@@ -97,6 +136,18 @@ _OF_TENSORS = {
     "shape": "[p.shape for p in {0}.parameters()]",
     "grad": "[p.grad for p in {0}.parameters()]",
 }
+
+
+_ALIKE, _VERY = 0.5, 0.75  # from here on a name of the module's own is proposed, and one that every module has
+
+
+def _with_attribute(scene: Scene, wanted: str, meant: str) -> str:
+    """The expression that asked for a name, with another one; nothing where it is not known."""
+    expression = scene.user.expression() if scene.user is not None else None
+    node = expression.func if isinstance(expression, ast.Call) else expression
+    if not isinstance(node, ast.Attribute) or node.attr != wanted:
+        return ""
+    return f"{ast.unparse(node.value)}.{meant}"
 
 
 def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -114,7 +165,8 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     own = [name for store in ("_modules", "_parameters", "_buffers") for name in held.get(store) or ()]
     plain = [name for name in held if name not in stores.STANDARD]
     methods = [name for base in cls.__mro__ for name in vars(base) if not name.startswith("_")]
-    close = nearest(wanted, [*own, *plain, *methods], 1)
+    alike = {one: SequenceMatcher(None, wanted, one).ratio() for one in nearest(wanted, [*own, *plain, *methods], 3)}
+    close = [one for one, ratio in alike.items() if ratio >= (_ALIKE if one in own or one in plain else _VERY)]
     inside = [(name, child) for name, child in stores.named_children(module) if child is not None]
     wrapped = next(
         (
@@ -131,7 +183,7 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     typo = next((n for n in vars(cls) if re.fullmatch(r"_+[a-z]+_+", n) and n.strip("_") == "init" and n != "__init__"), "")
     fixes = []
     if typo:
-        fixes.append(Fix(f"{typo} is not Python's constructor, so nothing in it has run:", "def __init__(self, ...):"))
+        fixes.append(Fix(f"{typo} is not Python's constructor, so nothing in it has run:", _signature(cls, typo)))
     elif wrapped:
         fixes.append(
             Fix("The module inside it has one:", f"model[{wrapped}].{wanted}" if wrapped.isdigit() else f"model.{wrapped}.{wanted}")
@@ -141,7 +193,7 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
             Fix("Tensors have that, modules have not; each of its parameters can have another:", _OF_TENSORS[wanted].format("model"))
         )
     elif close:
-        fixes.append(Fix("Nearest:", close[0]))
+        fixes.append(Fix(f"Nearest: {close[0]}.", _with_attribute(scene, wanted, close[0])))
     subject = scene.subject or cls.__name__
     listed = ", ".join(own[:8]) or "no module, parameter or buffer"
     return Verdict(
@@ -218,11 +270,15 @@ def _cannot_assign(scene: Scene, match: re.Match[str]) -> Verdict:
     tensor = "Tensor" in given
     subject = scene.subject or "The module"
     holds = {"parameter": "a parameter", "buffer": "a buffer", "child module": "a module"}[kind]
-    fix = (
-        Fix("Make it one:", f"self.{name} = nn.Parameter(tensor)")
-        if kind == "parameter" and tensor
-        else Fix("Take the name back first:", f"del model.{name}")
-    )
+    statement = bodies.statement_of(scene.user) if scene.user is not None else None
+    target = ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else ""
+    value = ast.unparse(statement.value) if isinstance(statement, ast.Assign) else ""
+    if kind == "parameter" and tensor:
+        fix = Fix("Make it one:", f"{target or f'self.{name}'} = nn.Parameter({value or 'tensor'})")
+    elif name.isidentifier() and re.fullmatch(r"\w+(?:\.\w+)*", target):
+        fix = Fix("Take the name back first:", f"del {target}\n{target} = {value}")
+    else:
+        fix = Fix(f"Give it {holds}, or take another name.")
     return Verdict(
         f"{name!r} is reserved for {holds} in {subject}, and cannot take a {given}.",
         "A name that was registered keeps its kind.",
@@ -251,7 +307,7 @@ def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
         f"{name}'s constructor has no device argument, which skip_init needs.",
         "It builds the module on the meta device, where nothing is initialised.", "", (("class", name),),
         (Fix("Pass device and dtype on to every parameter:",
-            "def __init__(self, ..., device=None, dtype=None):\n    self.weight = nn.Parameter(torch.empty(..., device=device, "
+            "def __init__(self, device=None, dtype=None):\n    self.weight = nn.Parameter(torch.empty(3, device=device, "
             "dtype=dtype))"),
          Fix("Or build it there without skip_init:", f"with torch.device('meta'):\n    model = {name}(...)")),
     )  # fmt: skip
@@ -409,7 +465,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
             "",
             "",
             (("class", cls), ("found", typo)),
-            (Fix("Two underscores on each side:", "def __init__(self, ...):"),),
+            (Fix("Two underscores on each side:", _signature(type(model), typo)),),
         )
     made = sources.lines(scene, re.compile(r"nn\.(?:Linear|Conv\d?d?|Embedding|LSTM|GRU|Parameter)\("))
     more = (

@@ -77,6 +77,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     layout = _LAYOUTS.get(plain - 1, "")
     fixes = []
     channels = stores.contents(scene.module).get("in_channels") if scene.module is not None else None
+    channels = channels or None  # a lazy layer has 0 until it is called
     if taken and taken[-1] == channels and channels != 1 and len(taken) <= 2 and plain > 2:
         more = ", ".join(["None"] * (plain - 1))
         fixes.append(

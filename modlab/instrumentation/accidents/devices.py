@@ -169,9 +169,9 @@ def _assertion(scene: Scene, match: re.Match[str]) -> Verdict:
 
 def _to_numpy(scene: Scene, match: re.Match[str]) -> Verdict:
     device = match[1]
-    name = scene.tensors[0].text if scene.tensors else "x"
+    name = scene.tensors[0].text if scene.tensors else "The tensor"
     fix = (
-        Fix("", f"{name}.detach().cpu().numpy()")
+        Fix("", f"{name if scene.tensors else 'x'}.detach().cpu().numpy()")
         if device != "meta"
         else Fix("Make it on a real device:", "torch.zeros(..., device='cpu')")
     )

@@ -8,7 +8,7 @@ import re
 from torch import Tensor
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents import advice, flow, operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
@@ -63,16 +63,29 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
     model = advice.name_of_root(scene)
     root = scene.root
     outer = root is not None and any(_dtype(a) == given for a in root.args or () if issubclass(type(a), Tensor))
-    name = _first_argument(scene) if outer else "x"
-    fixes = [Fix("Bring the input to the weights' dtype:", f"{name} = {name}{_METHODS.get(own, f'.to(torch.{own})')}")]
+    change = "{}" + _METHODS.get(own, f".to(torch.{own})")
+    line = flow.outermost(scene, change) if outer else flow.changed(scene, change)
+    fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)]
+    if given.startswith("complex") and not own.startswith("complex"):
+        return _complex(scene, given, own, model)
     if given.startswith(("float", "bfloat")) and own != given:
         fixes.append(Fix("Or the model to the input's:", f"{model}{_METHODS.get(given, f'.to(torch.{given})')}"))
     if {given, own} & {"float16", "bfloat16"}:
-        fixes.append(Fix("Or let autocast choose:", "with torch.autocast(device_type=...):"))
+        fixes.append(Fix("Or let autocast choose:", "with torch.autocast(x.device.type):\n    y = model(x)"))
     remarks = ("NumPy's numbers are float64 unless told otherwise; torch's are float32.",) if given == "float64" else ()
     return Verdict(
         f"{scene.subject} got {given} and has {own} weights.", f"{scene.stopped}{_origin(scene, given)}", f"{given} ≠ {own}",
         (("input", given), ("weights", own)), tuple(fixes), remarks,
+    )  # fmt: skip
+
+
+def _complex(scene: Scene, given: str, own: str, model: str) -> Verdict:
+    """Complex numbers for real weights: to make them real would drop a part of them."""
+    return Verdict(
+        f"{scene.subject} got {given} and has {own} weights.", f"{scene.stopped}{_origin(scene, given)}", f"{given} ≠ {own}",
+        (("input", given), ("weights", own)),
+        (Fix("Let the weights be complex, too:", f"{model}.to(torch.{given})"),
+         Fix("Or take the real and the imaginary part as numbers of their own: torch.view_as_real adds a last dimension of 2.")),
     )  # fmt: skip
 
 
@@ -94,13 +107,29 @@ def _first_argument(scene: Scene) -> str:
 
 def _no_kernel(scene: Scene, match: re.Match[str]) -> Verdict:
     dtype = named(match[2])
-    name = next((o.text for o in scene.tensors if _dtype(o.thing) == dtype), "x")
+    name = next((o.text for o in _of_user(scene) if _dtype(o.thing) == dtype), "")
     what = re.sub(r"_(?:cpu|cuda|kernel|impl|lastdim|forward|out|frame)\w*", "", match[1])
+    said = "In float32:" if dtype.startswith("float") else "Floating-point numbers first:"
     return Verdict(
-        f"{what} does not exist for {dtype}{scene.within}.", "", f"no {what} for {dtype}", ((name, dtype),),
-        (Fix("Floating-point numbers first:", f"{name}.float()"),
-            ) if not dtype.startswith("float") else (Fix("In float32:", f"{name}.float()"),),
+        f"{what} does not exist for {dtype}{scene.within}.", "", f"no {what} for {dtype}", ((name, dtype),) if name else (),
+        (Fix(said, _all_float(scene) or f"{name or 'x'}.float()"),),
     )  # fmt: skip
+
+
+def _of_user(scene: Scene) -> list[operands.Operand]:
+    """The tensors in the user's own expression: names inside of torch's code are nobody's."""
+    return operands.tensors(operands.of_frame(scene.user)) if scene.user is not None else []
+
+
+def _all_float(scene: Scene) -> str:
+    """The call of the user's function of torch, with all its tensors made floating-point ones."""
+    call = scene.user.expression() if scene.user is not None else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) not in ("F", "torch"):
+        return ""
+    known = {operand.text for operand in _of_user(scene)}
+    made = [text if text not in known and not isinstance(node, ast.Call) else f"{text}.float()"
+            for node in call.args if (text := ast.unparse(node))]  # fmt: skip
+    return f"{ast.unparse(call.func)}({', '.join([*made, *map(ast.unparse, call.keywords)])})"
 
 
 def _mean(scene: Scene, match: re.Match[str]) -> Verdict:

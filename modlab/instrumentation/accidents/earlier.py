@@ -7,105 +7,120 @@ has run; and its shapes are known where a local name still has its result, or wh
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from torch import nn
 from torch.nn import Module
 
-from modlab.inspection import marks, stores
-from modlab.instrumentation.accidents import advice, calls, operands, sources
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import advice, bodies, calls, operands
+from modlab.instrumentation.accidents.bodies import Body
 from modlab.instrumentation.accidents.calls import Call
-from modlab.instrumentation.accidents.scene import Scene, own, shape_of
+from modlab.instrumentation.accidents.frames import Frame, Position
+from modlab.instrumentation.accidents.scene import Scene, shape_of
+from modlab.instrumentation.accidents.widths import ELEMENTWISE, Ran, hooked, is_free, keeps, through
 
 _Shape = tuple[int, ...]
-_ELEMENTWISE = {
-    "relu",
-    "gelu",
-    "silu",
-    "elu",
-    "leaky_relu",
-    "tanh",
-    "sigmoid",
-    "softmax",
-    "log_softmax",
-    "dropout",
-    "layer_norm",
-    "abs",
-    "exp",
-    "relu6",
-    "softplus",
-}
-_KEEPING = ("activation", "dropout", "norm")
-_FLATTENING = re.compile(r"\bflatten\(|\.(?:view|reshape)\(")
+_FLATTENING = ("flatten", "view", "reshape")
 _ROOMS = ("F", "torch", "functional")
-
-
-@dataclass(slots=True)
-class Ran:
-    """One call that came before.
-
-    Attributes:
-        name: how it is written or reached ("l0", "F.relu").
-        module: what was called; None for a function.
-        taken, given: the numbers of its first input and of its output, in `Source.shapes`.
-    """
-
-    name: str
-    module: Module | None
-    taken: int
-    given: int
+_ASKED = ("device", "dtype", "ndim", "is_cuda", "requires_grad", "training")  # attributes that tell no size
+_MANY = 2  # uses of what stands in a loop of its own
 
 
 @dataclass(slots=True)
 class Source:
-    """The calls of one ``forward`` up to a line, and what is known of the values between them."""
+    """The calls of one ``forward`` up to a place, and what is known of the values between them.
+
+    Attributes:
+        call: the module whose ``forward`` it is.
+        inner: the module at whose call it stopped; None if it stopped in its own code.
+        ran: what ran before.
+        shapes: of each value, its shape where that is known.
+        uses: of each value, how often it is read.
+        same: values that are another one with each number changed for itself: of the same shape, whatever that is.
+        flat: values that a flattening, view or reshape gave.
+        names: which value a local name stands for.
+        inputs: the values of the arguments, by their names.
+        taken: the values that the call at which it stopped got, by place and by name.
+        certain: False if a loop or a branch stands before, of which nobody knows what it did.
+        within: whether it stopped inside of a loop, or where the way there is not known.
+    """
 
     call: Call
-    inner: Call
+    inner: Call | None
     ran: list[Ran] = field(default_factory=list)
     shapes: list[_Shape | None] = field(default_factory=list)
+    uses: list[int] = field(default_factory=list)
+    same: dict[int, int] = field(default_factory=dict)
+    flat: set[int] = field(default_factory=set)
     names: dict[str, int] = field(default_factory=dict)
-    certain: bool = True  # False if a loop or a branch stands before, of which nobody knows what it did
+    inputs: dict[int, str] = field(default_factory=dict)
+    taken: dict[int | str, int] = field(default_factory=dict)
+    frame: Frame | None = None
+    body: Body | None = None
+    stop: Position | None = None
+    stopped: bool = False
+    certain: bool = True
+    within: bool = False
 
     def value(self, shape: _Shape | None = None) -> int:
         """A new value, whose shape may be known."""
         self.shapes.append(shape)
+        self.uses.append(0)
         return len(self.shapes) - 1
 
 
-def before(call: Call, inner: Call) -> list[tuple[str, Module | None, _Shape | None, _Shape | None]]:
-    """Name, module (None for a function), shape of the first input and of the output of what ran in `call` before `inner`."""
-    source = _read(call, inner)
+def before(call: Call, inner: Call | None) -> list[tuple[str, Module | None, _Shape | None, _Shape | None]]:
+    """Name, module (None for a function), shape of the first input and of the output of what ran in `call` before `inner`.
+
+    Without `inner`: before its own code stopped.
+    """
+    source = read(call, inner)
     return [(one.name, one.module, source.shapes[one.taken], source.shapes[one.given]) for one in source.ran]
 
 
-def _read(call: Call, inner: Call) -> Source:
+def read(call: Call, inner: Call | None) -> Source:
+    """What ran in `call` before `inner` (before its own code stopped, without), and what is known of it."""
     if call.read is None:  # asked for by several
         call.read = _made(call, inner)
     found: Source = call.read
     return found
 
 
-def _made(call: Call, inner: Call) -> Source:
+def _made(call: Call, inner: Call | None) -> Source:
     source = Source(call, inner)
     try:
         _sequence(source) if type(call.module) is nn.Sequential else _forward(source)
         _infer(source)
     except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
-        return Source(call, inner, certain=False)
+        return Source(call, inner, certain=False, within=True)
     return source
 
 
 def _sequence(source: Source) -> None:
-    value = source.value(shape_of(source.call.args[0]) if source.call.args else None)
-    for name, child in calls.earlier(source.call, source.inner):
+    call, inner = source.call, source.inner
+    value = source.value(shape_of(call.args[0]) if call.args else None)
+    source.inputs[value] = "input"
+    children = [child for _, child in stores.named_children(call.module)]
+    source.within = inner is None or sum(child is inner.module for child in children) != 1
+    for name, child in calls.earlier(call, inner) if inner is not None else ():
         given = source.value()
-        source.ran.append(Ran(name, child, value, given))
+        source.uses[value] += 1
+        _note(source, Ran(name, child, value, given))
         value = given
-    _set(source, value, shape_of(source.inner.given[0]) if source.inner.given else None)
+    source.taken[0] = value
+    source.uses[value] += 1
+    source.stopped = True
+    _set(source, value, shape_of(inner.given[0]) if inner is not None and inner.given else None)
+
+
+def _note(source: Source, ran: Ran) -> None:
+    source.ran.append(ran)
+    if is_free(ran) and not hooked(ran.module):
+        source.same[ran.given] = ran.taken
+    if type(ran.module) is nn.Flatten:
+        source.flat.add(ran.given)
 
 
 def _set(source: Source, value: int, shape: _Shape | None) -> None:
@@ -113,52 +128,118 @@ def _set(source: Source, value: int, shape: _Shape | None) -> None:
         source.shapes[value] = shape
 
 
+def frame_of(call: Call) -> Frame | None:
+    """Where a module's ``forward`` stands, also while it runs another method of the same module."""
+    own_frames = [frame for frame in call.frames if frame.owner is call.module and frame.function == "forward"]
+    return own_frames[-1] if own_frames and not own_frames[-1].is_torch else None
+
+
 def _forward(source: Source) -> None:
-    frame, tree = source.call.code_frame, advice.forward_of(type(source.call.module))
-    if frame is None or tree is None or frame.function != "forward" or tree.name != "forward":
+    frame = frame_of(source.call)
+    body = bodies.of_code(frame.code) if frame is not None else None
+    if frame is None or body is None:
+        source.certain, source.within = False, True
         return
-    offset = frame.code.co_firstlineno - min([tree.lineno, *(node.lineno for node in tree.decorator_list)])
-    parameters = [argument.arg for argument in tree.args.args[1:]]
-    for name, thing in zip(parameters, source.call.args or (), strict=False):
-        source.names[name] = source.value(shape_of(thing))
-    for name, thing in source.call.kwargs.items():
-        source.names[name] = source.value(shape_of(thing))
-    _block(source, tree.body, frame.line - offset)
+    source.frame, source.body, source.stop = frame, body, frame.position()
+    _arguments(source, body.tree)
+    _block(source, body.tree.body)
+    if not source.stopped:
+        source.within = True
+    _after(source)
     for name, value in source.names.items():
         _set(source, value, shape_of(frame.names.get(name)))
 
 
-def _block(source: Source, body: list[ast.stmt], line: int) -> bool:
-    """Go through statements; True if the one that failed was met."""
+def _arguments(source: Source, tree: ast.FunctionDef) -> None:
+    call, frame = source.call, source.frame
+    assert frame is not None
+    positional = [argument.arg for argument in (*tree.args.posonlyargs, *tree.args.args)][1:]
+    outermost = next((one for one in call.frames if one.owner is call.module and one.function == "forward"), None) is frame
+    given = dict(zip(positional, call.args or (), strict=False)) if outermost else {}
+    for name in (*positional, *(argument.arg for argument in tree.args.kwonlyargs)):
+        value = source.value(shape_of(given.get(name, call.kwargs.get(name) if outermost else None)))
+        source.names[name] = value
+        if outermost:
+            source.inputs[value] = name
+
+
+def _block(source: Source, body: list[ast.stmt]) -> None:
+    """Go through statements, until the one that failed was met."""
     for statement in body:
-        here = statement.lineno <= line <= (statement.end_lineno or statement.lineno)
-        if isinstance(statement, ast.With):
-            if _block(source, statement.body, line):
-                return True
-        elif isinstance(statement, ast.For):
-            _loop(source, statement, here)
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)):
-            _statement(source, statement)
-        else:
-            source.certain = False  # a branch: nobody knows which way it went
-            _forget(source, statement)
+        if source.stopped:
+            return
+        here, ran = _is_at(source, statement), len(source.ran)
+        _one(source, statement, here)
+        if here and not source.stopped:  # it stands in what is not gone through
+            source.stopped = source.within = True
+            del source.ran[ran:]
+
+
+def _is_at(source: Source, node: ast.stmt | ast.expr) -> bool:
+    """Whether what failed stands in a node (where its place is not known: on its lines)."""
+    assert source.body is not None and source.frame is not None
+    first, last, start, end = source.body.place(node)
+    if source.stop is None:
+        return first <= source.frame.line <= last
+    return (first, start) <= (source.stop[0], source.stop[2]) and (source.stop[1], source.stop[3]) <= (last, end)
+
+
+def _one(source: Source, statement: ast.stmt, here: bool) -> None:
+    if isinstance(statement, ast.With):
+        for item in statement.items:
+            _value(source, item.context_expr)
+            if item.optional_vars is not None:
+                _forget(source, item.optional_vars)
+        _block(source, statement.body)
+    elif isinstance(statement, ast.For):
+        _loop(source, statement, here)
+    elif isinstance(statement, ast.If) and here:
+        _value(source, statement.test)
+        _entered(source, [statement.body, statement.orelse])
+    elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert)):
+        if here and source.stop is None:  # somewhere on these lines
+            source.stopped = source.within = True
+            return
+        _statement(source, statement)
+    elif isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom)):
+        return
+    elif isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise) and not statement.orelse:
+        _closed(source, statement)  # a check: it changes nothing
+    else:
+        source.certain = False  # a branch: nobody knows which way it went
+        _closed(source, statement)
+        _forget(source, statement)
         if here:
-            return True
-    return False
+            source.stopped = source.within = True
+
+
+def _entered(source: Source, blocks: list[list[ast.stmt]]) -> None:
+    """The branch in which the failed line stands was taken."""
+    for block in blocks:
+        if any(_is_at(source, statement) for statement in block):
+            _block(source, block)
+    source.stopped = True
 
 
 def _statement(source: Source, statement: ast.stmt) -> None:
-    value = getattr(statement, "value", None)
-    if value is None:
+    expression = statement.test if isinstance(statement, ast.Assert) else getattr(statement, "value", None)
+    result = _value(source, expression) if expression is not None else source.value()
+    if isinstance(statement, ast.AugAssign):
+        old = _value(source, statement.target)
+        if source.stop is not None and source.body is not None and source.body.place(statement) == source.stop:
+            source.taken[0] = old
+            source.stopped = True
+        result = source.value()
+        if _is_number(statement.value):
+            source.same[result] = old
+    if source.stopped:
         return
-    result = _value(source, value)
-    if result is None:  # the call that failed
-        return
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    for target in targets:
+    for target in statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]:
         if isinstance(target, ast.Name):
-            source.names[target.id] = result if not isinstance(statement, ast.AugAssign) else source.value()
+            source.names[target.id] = result
         elif target is not None:
+            if isinstance(target, ast.Subscript):
+                _value(source, target.value)
             _forget(source, target)
 
 
@@ -168,39 +249,113 @@ def _forget(source: Source, node: ast.AST) -> None:
             source.names[inner.id] = source.value()
 
 
-def _value(source: Source, node: ast.expr) -> int | None:
-    """The number of what an expression gives; its calls are noted on the way. None when it holds the call that failed."""
+def _closed(source: Source, node: ast.AST) -> None:
+    """What stands in a node is read, nobody knows how often."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and inner.id in source.names:
+            source.uses[source.names[inner.id]] += _MANY
+
+
+_OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp, ast.NamedExpr)
+
+
+def _value(source: Source, node: ast.expr) -> int:
+    """The number of what an expression gives; its calls are noted on the way. Nothing is, once the place of the error was met."""
+    if source.stopped:
+        return source.value()
     if isinstance(node, ast.Name):
-        return source.names.get(node.id) if node.id in source.names else source.value()
-    parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        if node.id not in source.names:
+            source.names[node.id] = source.value()
+        source.uses[source.names[node.id]] += 1
+        return source.names[node.id]
+    if isinstance(node, ast.Attribute) and node.attr in _ASKED and isinstance(node.value, ast.Name):
+        return source.value()
+    if isinstance(node, _OPAQUE):
+        _closed(source, node)
+        _forget(source, node)
+        if any(isinstance(inner, ast.Call) for inner in ast.walk(node)) and not isinstance(node, ast.Lambda):
+            source.certain = False
+        if _is_at(source, node) and source.stop is not None:
+            source.stopped = source.within = True
+        return source.value()
     if isinstance(node, ast.Call):
-        parts = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if isinstance(node.func, ast.Attribute) and not _is_room(node.func):
-            parts.insert(0, node.func.value)
-    numbers: list[int] = []
-    for part in parts:
-        number = _value(source, part) if not isinstance(part, ast.Lambda) else source.value()
-        if number is None:
-            return None
-        numbers.append(number)
-    if isinstance(node, ast.Call):
-        return _called(source, node, numbers)
-    return source.value()
-
-
-def _called(source: Source, node: ast.Call, numbers: list[int]) -> int | None:
-    module = _module(node.func, source.call.module)
-    arguments = numbers[1:] if isinstance(node.func, ast.Attribute) and not _is_room(node.func) else numbers
-    taken = arguments[0] if arguments else source.value()
-    if module is not None and module is source.inner.module:
-        _set(source, taken, shape_of(source.inner.given[0]) if source.inner.given else None)
-        return None
+        return _called(source, node)
+    numbers = [_value(source, part) for part in _parts_of(node)]
+    if _met(source, node):
+        source.taken.update(enumerate(numbers))
+        source.stopped = True
     given = source.value()
-    if module is not None:
-        source.ran.append(Ran(calls.path_to(source.call.module, module) or type(module).__name__, module, taken, given))
-    elif isinstance(node.func, ast.Attribute) and _is_room(node.func):
-        source.ran.append(Ran(ast.unparse(node.func), None, taken, given))
+    number = _beside_number(node)
+    if number is not None and not source.stopped:
+        source.same[given] = numbers[number]
     return given
+
+
+def _parts_of(node: ast.expr) -> list[ast.expr]:
+    return [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+
+
+def _beside_number(node: ast.expr) -> int | None:
+    """Which operand of an operation is changed number by number: that beside a plain number."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return 0
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)):
+        return None
+    return 0 if _is_number(node.right) else 1 if _is_number(node.left) else None
+
+
+def _is_number(node: ast.expr) -> bool:
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _met(source: Source, node: ast.expr) -> bool:
+    """Whether an expression is the one that failed."""
+    return not source.stopped and source.stop is not None and source.body is not None and source.body.place(node) == source.stop
+
+
+def _called(source: Source, node: ast.Call) -> int:
+    module = module_at(node.func, source.call.module)
+    room = isinstance(node.func, ast.Attribute) and _is_room(node.func)
+    method = isinstance(node.func, ast.Attribute) and not room and module is None
+    if any(_met(source, part) for part in ast.walk(node.func) if isinstance(part, ast.expr)):
+        source.stopped = source.within = True
+        return source.value()
+    parts: list[tuple[int | str, ast.expr]] = []
+    if method and isinstance(node.func, ast.Attribute):
+        parts.append((-1, node.func.value))
+    parts += enumerate(node.args)
+    parts += [(keyword.arg or "**", keyword.value) for keyword in node.keywords]
+    if not method:
+        _closed(source, node.func)
+    numbers = {place: _value(source, part) for place, part in parts}
+    if source.stopped:
+        return source.value()
+    if _met(source, node) or (source.stop is None and source.inner is not None and module is source.inner.module):
+        _stop_at(source, node, numbers)
+        return source.value()
+    taken, given = numbers.get(0, -1), source.value()
+    if taken < 0:
+        taken = source.value()
+    if module is not None:
+        _note(source, Ran(calls.path_to(source.call.module, module) or type(module).__name__, module, taken, given))
+    elif room:
+        _note(source, Ran(ast.unparse(node.func), None, taken, given))
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    plain = all(_is_number(part) or isinstance(part, ast.Constant) for _, part in parts[1:])
+    if method and name in ELEMENTWISE and plain:
+        source.same[given] = numbers[-1]
+    elif module is None and name in _FLATTENING:
+        source.flat.add(given)
+    return given
+
+
+def _stop_at(source: Source, node: ast.Call, numbers: dict[int | str, int]) -> None:
+    starred = any(isinstance(argument, ast.Starred) for argument in node.args) or "**" in numbers
+    source.taken = {} if starred else dict(numbers)
+    source.stopped = True
+    if 0 in source.taken and source.inner is not None:
+        _set(source, source.taken[0], shape_of(source.inner.given[0]) if source.inner.given else None)
 
 
 def _is_room(node: ast.Attribute) -> bool:
@@ -208,14 +363,19 @@ def _is_room(node: ast.Attribute) -> bool:
     return isinstance(node.value, (ast.Name, ast.Attribute)) and ast.unparse(node.value).rpartition(".")[2] in _ROOMS
 
 
-def _module(node: ast.expr, owner: Module) -> Module | None:
+def module_at(node: ast.expr, owner: Module) -> Module | None:
+    """The module that an expression of a ``forward`` stands for."""
     if isinstance(node, ast.Attribute):
-        held = owner if isinstance(node.value, ast.Name) and node.value.id == "self" else _module(node.value, owner)
+        held = owner if isinstance(node.value, ast.Name) and node.value.id == "self" else module_at(node.value, owner)
         found = operands.attribute(held, node.attr) if held is not None else None
         return found if stores.is_module(found) else None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        held = _module(node.value, owner)
+        held = module_at(node.value, owner)
         return dict(stores.named_children(held)).get(str(node.slice.value)) if held is not None else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2:
+        name = node.args[1]  # as torch.fx writes it
+        known = isinstance(node.args[0], ast.Name) and node.args[0].id == "self" and isinstance(name, ast.Constant)
+        return dict(stores.named_children(owner)).get(str(name.value)) if known and isinstance(name, ast.Constant) else None
     return None
 
 
@@ -224,30 +384,72 @@ def _loop(source: Source, loop: ast.For, here: bool) -> None:
     listed, name = _looped(loop, source.call.module)
     body = loop.body[0]
     passing = (
-        name and isinstance(body, ast.Assign) and isinstance(body.value,
-            ast.Call) and isinstance(body.value.func, ast.Name)
-        and body.value.func.id == name and len(body.value.args) > 0 and isinstance(body.value.args[0],
-            ast.Name) and isinstance(body.targets[0], ast.Name)
+        name and isinstance(body, ast.Assign) and isinstance(body.value, ast.Call) and isinstance(body.value.func, ast.Name)
+        and body.value.func.id == name and len(body.value.args) > 0 and isinstance(body.value.args[0], ast.Name)
+        and isinstance(body.targets[0], ast.Name)
     )  # fmt: skip
     left = any(isinstance(node, (ast.Break, ast.Return)) for statement in loop.body for node in ast.walk(statement))
     if listed is None or not passing or (left and not here):
         source.certain = False
+        _closed(source, loop)
         _forget(source, loop)
+        if here:  # its names have been written anew in this round, as far as they stand before the place
+            _block(source, loop.body)
+            source.stopped = source.within = True
         return
     assert isinstance(body, ast.Assign) and isinstance(body.value, ast.Call)
     argument, target = body.value.args[0], body.targets[0]
     assert isinstance(argument, ast.Name) and isinstance(target, ast.Name)
-    for _, child in stores.named_children(listed):
+    alone = argument.id == target.id and len(body.value.args) == 1 and not body.value.keywords
+    children = [child for _, child in stores.named_children(listed)]
+    for child in children:
         taken = source.names.get(argument.id, 0) if source.names else source.value()
-        if here and child is source.inner.module:
+        source.uses[taken] += 1
+        if here and source.inner is not None and child is source.inner.module:
+            source.stopped = True
+            source.within = not alone or sum(one is child for one in children) != 1
+            source.taken[0] = taken
+            _set(source, taken, shape_of(source.inner.given[0]) if source.inner.given else None)
             return
         if child is None:
             continue
         given = source.value()
-        source.ran.append(Ran(calls.path_to(source.call.module, child) or type(child).__name__, child, taken, given))
+        _note(source, Ran(calls.path_to(source.call.module, child) or type(child).__name__, child, taken, given))
         source.names[target.id] = given if len(loop.body) == 1 else source.value()  # what else stands there may change it
     if here or len(loop.body) > 1:
         _forget(source, loop)
+    if here:
+        source.stopped = source.within = True
+
+
+def _after(source: Source) -> None:
+    """Count what is read behind the place of the error, too: who changes it changes that."""
+    body, frame = source.body, source.frame
+    if body is None or frame is None or not source.taken:
+        return
+    stop = source.stop
+    assigned = _assigned(source)
+    for node in ast.walk(body.tree):
+        if not isinstance(node, ast.Name) or node.id not in source.names or not isinstance(node.ctx, ast.Load):
+            continue
+        first, _, start, _ = body.place(node)
+        behind = first > frame.line if stop is None else (first, start) >= (stop[1], stop[3])
+        if behind and (node.id not in assigned or _is_within(body, assigned[node.id], node)):
+            source.uses[source.names[node.id]] += 1
+
+
+def _assigned(source: Source) -> dict[str, ast.stmt]:
+    """The names that the statement that failed would have written anew."""
+    assert source.body is not None
+    for statement in ast.walk(source.body.tree):
+        if isinstance(statement, ast.Assign) and _is_at(source, statement):
+            return {target.id: statement for target in statement.targets if isinstance(target, ast.Name)}
+    return {}
+
+
+def _is_within(body: Body, statement: ast.stmt, node: ast.expr) -> bool:
+    outer, inner = body.place(statement), body.place(node)
+    return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
 
 
 def _looped(loop: ast.For, owner: Module) -> tuple[Module | None, str]:
@@ -261,96 +463,36 @@ def _looped(loop: ast.For, owner: Module) -> tuple[Module | None, str]:
     ):
         iterated = iterated.args[0]
         target = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
-    return _module(iterated, owner), target.id if isinstance(target, ast.Name) else ""
+    return module_at(iterated, owner), target.id if isinstance(target, ast.Name) else ""
 
 
 def _infer(source: Source) -> None:
     """Carry shapes through what does not change them, both ways, and through linear layers."""
     for ran in [*source.ran, *reversed(source.ran)]:
         taken, given = source.shapes[ran.taken], source.shapes[ran.given]
-        if ran.module is not None and stores.contents(ran.module).get("_forward_hooks"):
+        if hooked(ran.module):
             continue  # a hook may have returned something else
-        if _keeps(ran):
+        if keeps(ran):
             _set(source, ran.taken, given)
             _set(source, ran.given, taken)
         elif ran.module is not None and taken and given is None:
-            source.shapes[ran.given] = _through(ran.module, taken)
-
-
-def _through(module: Module, taken: _Shape) -> _Shape | None:
-    """What a layer of weights makes of a shape."""
-    weight = shape_of(own(module, "weight"))
-    if weight is None or len(weight) != 2:
-        return None
-    if type(module) is nn.Linear:
-        return (*taken[:-1], weight[0])
-    if advice.is_torchs(module) or advice.width(module) != taken[-1]:
-        return None
-    return (*taken[:-1], weight[1] if weight[0] == taken[-1] else weight[0])
-
-
-def _keeps(ran: Ran) -> bool:
-    if ran.module is None:
-        return ran.name.rpartition(".")[2] in _ELEMENTWISE
-    return (
-        advice.is_torchs(ran.module)
-        and marks.category(type(ran.module)) in _KEEPING
-        and type(ran.module).__name__ not in ("MultiheadAttention", "GLU")
-    )
-
-
-def producer(scene: Scene, given: int) -> tuple[str, Module] | None:
-    """The module that ran just before the innermost one and gives `given` numbers: its path and itself."""
-    for name, module in last(scene):
-        shape = shape_of(own(module, "weight"))
-        if shape is not None and len(shape) >= 2:
-            return (name, module) if given in (shape[-1], shape[0]) else None
-    return None
-
-
-def last(scene: Scene) -> Iterator[tuple[str, Module]]:
-    """The modules that ran before the innermost one, in the same forward, the latest first: how they are reached, and themselves."""
-    if len(scene.calls) > 1:
-        above, inner = scene.calls[-2:]
-        for name, module, _, _ in reversed(before(above, inner)):
-            if module is not None:
-                yield calls.join(above.place, name), module
-
-
-def flattens(scene: Scene) -> bool:
-    """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
-    if len(scene.calls) < 2:
-        return False
-    above, inner = scene.calls[-2:]
-    _, module = next(last(scene), ("", None))
-    if type(module) is nn.Flatten:
-        return True
-    frame, taken = above.code_frame, shape_of(inner.given[0]) if inner.given else None
-    if frame is None or not taken or type(above.module) is nn.Sequential:
-        return False
-    written = (line for number, line in frame.lines() if number <= frame.line)
-    return producer(scene, taken[-1]) is None and any(map(_FLATTENING.search, written))
+            source.shapes[ran.given] = through(ran.module, taken)
+        for new, old in source.same.items():
+            _set(source, new, source.shapes[old])
+            _set(source, old, source.shapes[new])
 
 
 def hidden(scene: Scene) -> bool:
     """Whether something ran on the way that is not shown, or whose result is not known."""
-    for above, inner in pairwise(scene.calls):
-        if above.module is inner.module or (advice.is_torchs(above.module) and type(above.module) is not nn.Sequential):
+    pairs: list[tuple[Call, Call | None]] = list(pairwise(scene.calls))
+    if scene.failing is not None and frame_of(scene.failing) is not None:
+        pairs.append((scene.failing, None))
+    for above, inner in pairs:
+        if inner is not None and above.module is inner.module:
             continue
-        source = _read(above, inner)
+        if advice.is_torchs(above.module) and type(above.module) is not nn.Sequential:
+            continue
+        source = read(above, inner)
         if not source.certain or any(source.shapes[one.given] is None for one in source.ran):
             return True
-        if type(above.module) is not nn.Sequential and advice.forward_of(type(above.module)) is None:
-            return True
     return False
-
-
-def untouched(scene: Scene) -> bool:
-    """Whether no module with tensors of its own ran before the innermost one: what that got is what the model got."""
-    read = [_read(above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module]
-    ran = [one.module for source in read for one in source.ran if one.module is not None]
-    return all(source.certain for source in read) and not any(next(_weights(module), None) for module in ran)
-
-
-def _weights(module: Module) -> Iterator[str]:
-    return (name for _, inner in sources.walk(module, 100) for name, _ in stores.named_tensors(inner))

@@ -25,6 +25,9 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LESSONS = os.path.join(_OURS, "lessons")  # modules that a learner calls: they count as the user's
 _MACHINERY = ("IPython", "ipykernel", "asyncio", "concurrent", "_pytest", "pluggy")
+_GENERATED = "<eval_with_key>"  # what torch.fx writes: the name holds a counter and a path
+
+Position = tuple[int, int, int, int]
 
 
 class Frame:
@@ -62,7 +65,7 @@ class Frame:
     def is_users(self) -> bool:
         """Whether a user could change the code: neither torch's, nor modlab's, nor that of the notebook's machinery."""
         file = self.code.co_filename
-        if file.startswith(_TORCH) or file.startswith("<frozen") or self.is_ours:
+        if file.startswith((_TORCH, "<frozen", _GENERATED)) or self.is_ours:
             return False
         if file.startswith(_LIBRARY) and not file[len(_LIBRARY) :].startswith(_INSTALLED):
             return False
@@ -83,7 +86,8 @@ class Frame:
     @property
     def where(self) -> str:
         """``net.py:12``, or that it is a cell."""
-        return place_of(self.code.co_filename, self.line)
+        file = self.code.co_filename
+        return f"line {self.line} of what torch.fx generated" if file.startswith(_GENERATED) else place_of(file, self.line)
 
     @property
     def text(self) -> str:
@@ -109,15 +113,19 @@ class Frame:
             return tree.body if mode == "eval" else (tree.body[0] if tree.body else None)
         return None
 
+    def position(self) -> Position | None:
+        """Where the expression that failed stands: first and last line, first column and the one behind the last, in bytes."""
+        if self._instruction < 0 or not hasattr(self.code, "co_positions"):
+            return None
+        first, last, start, end = next(islice(self.code.co_positions(), self._instruction // 2, None), (None,) * 4)
+        return None if first is None or last is None or start is None or end is None else (first, last, start, end)
+
     def segment(self) -> str:
         """The source of the expression that failed; nothing where it is not known."""
-        if self._instruction < 0 or not hasattr(self.code, "co_positions"):
-            return ""
-        found = next(islice(self.code.co_positions(), self._instruction // 2, None), None)
-        if found is None or None in found:
+        found = self.position()
+        if found is None:
             return ""
         first, last, start, end = found
-        assert first is not None and last is not None
         lines = linecache.getlines(self.code.co_filename)[first - 1 : last]
         if not lines or len(lines) != last - first + 1:
             return ""

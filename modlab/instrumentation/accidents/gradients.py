@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import sources
+from modlab.instrumentation.accidents import bodies, cuts, sources
 from modlab.instrumentation.accidents.calls import join
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
@@ -65,7 +66,7 @@ def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes.append(
         Fix(
             "To have PyTorch show the forward line whose gradient failed, run it all once more within:",
-            "with torch.autograd.detect_anomaly():",
+            "with torch.autograd.detect_anomaly():\n    loss = criterion(model(x), y)\n    loss.backward()",
         )
     )
     return Verdict(
@@ -179,7 +180,8 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
     models = scene.models[:4]
     tensors = [tensor for _, model in models for _, module in sources.walk(model) for _, tensor in stores.named_tensors(module)]
     trainable = sum(tensor.requires_grad for tensor in tensors)
-    lines = sources.lines(scene, sources.DETACHED)
+    lines = [] if models and tensors and not trainable else sources.lines(scene, sources.DETACHED)
+    cut = cuts.of(scene.user)
     facts = [(name, f"{described(loss)}, requires no grad")]
     fixes: list[Fix] = []
     if models and tensors and not trainable:
@@ -188,8 +190,13 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
     elif _of_gradient(scene):
         why = "A gradient has a graph of its own only with create_graph=True."
         fixes.append(Fix("To differentiate a gradient once more:", "torch.autograd.grad(y, x, create_graph=True)"))
-    elif lines:
-        why = f"The graph may end at {lines[-1][0]}: {lines[-1][1]}"
+    elif cut is not None and not cut.model:
+        why = f"The graph ends at {cut.where}: {format.cut(cut.line, 120)}"
+        what = cut.by or "no_grad, detach, item, numpy, argmax, a comparison"
+        fixes.append(Fix(f"Leave out what cuts it off there ({what}), or do that after backward."))
+        lines = []
+    elif cut is not None:
+        why = f"The graph ends inside of what {cut.where} calls: {format.cut(cut.line, 120)}"
         fixes.append(Fix("Leave out what cuts it off (no_grad, detach, item, numpy, argmax), or do that after backward."))
     elif models:
         why = "Nothing that it was computed from requires a gradient, or it was computed under no_grad."
@@ -228,7 +235,7 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     fix = Fix("Go back from the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
     return Verdict(
         f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
-        f"It may have lost it at {lines[-1][0]}: {lines[-1][1]}." if lines else "item, tolist and NumPy give numbers without a graph.", "",
+        "item, tolist and NumPy give numbers without a graph.", "",
         ((name, match[1]), *_suspects(lines)), (fix,),
     )  # fmt: skip
 
@@ -263,44 +270,84 @@ def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
     number = int(match[1])
     inputs = scene.local("inputs")
     user = scene.user
+    inputs = (inputs,) if issubclass(type(inputs), Tensor) else inputs
     wanted = inputs[number] if type(inputs) in (list, tuple) and number < len(inputs) else None
     name = next(
         (n for n, thing in (list(user.names.items()) if user else ()) if thing is wanted and wanted is not None),
-        f"number {number} of the inputs",
+        next((f"{n}.{path}" if path else n for n, path in _paths(scene, wanted)), f"number {number} of the inputs, counted from 0,"),
     )
+    call = user.expression() if user is not None else None
+    line = "torch.autograd.grad(outputs, inputs, allow_unused=True)"
+    if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("grad") and all(k.arg != "allow_unused" for k in call.keywords):
+        line = f"{ast.unparse(call).removesuffix(')')}, allow_unused=True)"
     return Verdict(
         f"{name} took no part in the output: there is no gradient with respect to it.", "It was not used, or was detached on the way.", "",
-        ((name, described(wanted)),),
-        (Fix("If that is meant, None then stands for its gradient:", "torch.autograd.grad(outputs, inputs, allow_unused=True)"),),
+        ((name, described(wanted)),) if wanted is not None else (),
+        (Fix("If that is meant, None then stands for its gradient:", line),),
     )  # fmt: skip
+
+
+def _paths(scene: Scene, wanted: Any) -> Iterator[tuple[str, str]]:
+    """The names of a parameter in the models at hand."""
+    for name, model in scene.models[:4] if wanted is not None else ():
+        for path, module in sources.walk(model):
+            for own, tensor in stores.named_tensors(module):
+                if tensor is wanted:
+                    yield name, join(path, own)
 
 
 def _leaf(scene: Scene, match: re.Match[str]) -> Verdict:
     operand = next((o for o in scene.tensors if o.thing.requires_grad), scene.tensors[0] if scene.tensors else None)
     name = operand.text if operand is not None else "A parameter"
-    written = [scene.user.segment(), scene.user.text] if scene.user is not None else []
-    line = next(
-        (text for text in written if "\n" not in text and ";" not in text and re.search(r"_\(|[^=!<>]=[^=]", text)),
-        f"{name}.fill_(0)" if operand else "w.fill_(0)",
-    )
+    statement = bodies.statement_of(scene.user) if scene.user is not None else None
+    line = ast.unparse(statement) if isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) else ""
+    fixes = [Fix("To set or initialise it, outside of the graph:", "with torch.no_grad():\n    " + line if line else "")]
+    fixes += [Fix("To compute with it, make a new tensor:", made) for made in [_anew(statement)] if made]
+    fixes += [Fix("nn.init's functions do the first themselves:", made) for made in [_initialised(statement)] if made]
     of = f"a view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
     return Verdict(
         f"{of} is trained, and is changed in place where gradients are recorded{scene.within}.",
         "The gradient of what it was would be lost.", "in place on what is trained",
         tuple((o.text, described(o.thing)) for o in scene.tensors[:2]),
-        (Fix("To set or initialise it, outside of the graph:", f"with torch.no_grad():\n    {line}"),
-         Fix("To compute with it, make a new tensor:", f"y = {operand.text if operand is not None else 'w'} + 1"),
-         Fix("nn.init's functions do the first themselves:", f"nn.init.zeros_({operand.text if operand is not None else 'layer.weight'})")),
+        tuple(fixes),
     )  # fmt: skip
 
 
+def _anew(statement: ast.stmt | None) -> str:
+    """The same out of place: ``y = w + 1`` for ``w += 1``."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, (ast.Name, ast.Attribute)):
+        return "y = " + ast.unparse(ast.BinOp(statement.target, statement.op, statement.value))
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        name = call.func.attr.removesuffix("_")
+        if name in ("add", "sub", "mul", "div", "clamp", "relu", "exp", "neg", "abs"):
+            return f"y = {ast.unparse(call.func.value)}.{name}({', '.join(map(ast.unparse, [*call.args, *call.keywords]))})"
+    return ""
+
+
+_INITIALISERS = {"fill_": "constant_", "zero_": "zeros_", "normal_": "normal_", "uniform_": "uniform_"}
+
+
+def _initialised(statement: ast.stmt | None) -> str:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _INITIALISERS:
+        return ""
+    arguments = [call.func.value, *call.args]
+    return f"nn.init.{_INITIALISERS[call.func.attr]}({', '.join(map(ast.unparse, arguments))})" if not call.keywords else ""
+
+
 def _numpy(scene: Scene, match: re.Match[str]) -> Verdict:
-    name = scene.tensors[0].text if scene.tensors else "x"
+    call = scene.user.expression() if scene.user is not None else None
+    receiver = (
+        call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
+    )
+    name = scene.tensors[0].text if scene.tensors else "The tensor"
+    code = ast.unparse(receiver) if receiver is not None else name if scene.tensors else "x"
     return Verdict(
         f"{name} is part of a graph, which NumPy cannot follow{scene.within}.", "Its gradient would end there unnoticed.", "requires grad",
         ((name, f"{described(scene.tensors[0].thing)}, requires grad"),) if scene.tensors else (),
-        (Fix("Say that it ends here:", f"{name}.detach().cpu().numpy()"),
-            Fix("Or compute without a graph where none is needed:", "with torch.no_grad():")),
+        (Fix("Say that it ends here:", f"{code}.detach().cpu().numpy()"),
+         Fix("Or compute under torch.no_grad() what needs no graph.")),
     )  # fmt: skip
 
 
@@ -323,7 +370,11 @@ def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes = []
     if own and scene.failing is not None:
         fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{scene.failing.type}(inplace=False)"))
-    fixes.append(Fix("Or hook the tensor instead of the module, in a forward hook:", "output.register_hook(lambda grad: ...)"))
+    anew = _out_of_place(scene.user.text) if scene.user is not None and not own else ""
+    if anew:
+        fixes.append(Fix("Make a new tensor there:", anew))
+    fixes.append(Fix(f"{'Or hook' if fixes else 'Hook'} the tensor instead of the module, in a forward hook:",
+        "output.register_hook(lambda grad: ...)"))  # fmt: skip
     return Verdict(
         f"{where}, and that is the output{of} with its full backward hook.",
         "Such a hook wraps the output in a view, which must stay as it is.", "in place on a hooked output",
@@ -338,7 +389,7 @@ def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
         "Such tensors can take no part in training, and are not changed outside.", "made in inference mode",
         ((name, "inference tensor"),) if name != "A tensor" else (),
         (Fix("A copy is a normal tensor:", f"{name if name != 'A tensor' else 'x'}.clone()"),
-            Fix("Or make it so that it can be used later:", "with torch.no_grad():")),
+         Fix("Or make it under torch.no_grad() instead, so that it can be used later.")),
     )  # fmt: skip
 
 

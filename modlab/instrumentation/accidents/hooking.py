@@ -104,21 +104,40 @@ def place(scene: Scene, module: Module) -> str:
     return type(module).__name__
 
 
-def raised_in(scene: Scene) -> Verdict | None:
-    """What to say if the error came out of a hook's own code."""
+def running(scene: Scene) -> tuple[str, str, str, str] | None:
+    """The hook of a user's in whose own code the error arose: its kind, its function, where it stands, and the module that it is on."""
     found = _caller(scene)
-    if found is None or not scene.frames:
+    own_code = _code_of(scene, *found) if found is not None else None
+    if found is None or own_code is None or not own_code.is_users:  # torch's machinery works by hooks, too
         return None
-    frame, kind, hook, module = found
+    place_of_it = next(i for i, one in enumerate(scene.frames) if one is own_code)
+    if any(one.is_torch and one.owner is not None for one in scene.frames[place_of_it + 1 :]):
+        return None  # it called a module, and that failed
+    _, kind, hook, module = found
+    return (kind, *named(hook), place(scene, module))
+
+
+def _code_of(scene: Scene, frame: Frame, kind: str, hook: Any, module: Module) -> Frame | None:
+    """The frame of a hook's own code, if the error came out of it and of no module that it called."""
     position = next(i for i, one in enumerate(scene.frames) if one is frame)
     function = callables.anchor(callables.given(hook)[0])
     later = [one for one in scene.frames[position + 1 :] if one.is_users or one.is_torch]  # a trace stands between
     if function is None or not later or later[0].code is not function.__code__:
         return None
+    return later[0]
+
+
+def raised_in(scene: Scene) -> Verdict | None:
+    """What to say if the error came out of a hook's own code."""
+    found = _caller(scene)
+    own_code = _code_of(scene, *found) if found is not None else None
+    if found is None or own_code is None:
+        return None
+    _, kind, hook, module = found
     name, where = named(hook)
     on = place(scene, module)
     missing = "backward" in kind and any(
-        argument is None for value in later[0].names.values() if type(value) is tuple for argument in value
+        argument is None for value in own_code.names.values() if type(value) is tuple for argument in value
     )
     error = f"{type(scene.error).__name__}: {format.cut(scene.message.splitlines()[0] if scene.message else '', 120)}"
     if missing:
@@ -199,11 +218,11 @@ def _no_length(scene: Scene, match: re.Match[str]) -> Verdict | None:
 def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """The call of a hook failed: it takes another number of arguments."""
     found = _caller(scene)
-    if found is None or scene.inner is not found[0]:
+    if found is None or not _is_called(scene, found[0]):
         return None
     _, kind, hook, module = found
     name, where = named(hook)
-    if match[1].rpartition(".")[2] != name.rpartition(".")[2]:
+    if match[1].rpartition(".")[2] not in (name.rpartition(".")[2], getattr(callables.anchor(callables.given(hook)[0]), "__name__", "")):
         return None
     wanted = {"forward pre-hook": "(module, args)", "forward hook": "(module, args, output)",
         "backward hook": "(module, grad_inputs, grad_outputs)",
@@ -217,40 +236,70 @@ def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )  # fmt: skip
 
 
+def _is_called(scene: Scene, caller: Frame) -> bool:
+    """Whether it was the call of the hook itself that failed: behind it stand frames of ours alone (a trace's)."""
+    position = next(i for i, one in enumerate(scene.frames) if one is caller)
+    return all(frame.is_ours for frame in scene.frames[position + 1 :])
+
+
+def replaced(scene: Scene) -> tuple[str, str, str] | None:
+    """The pre-hook that has changed what the innermost module is given: its function, where it stands, and the module that it is on.
+
+    Only where there is no other: which of several it was cannot be seen afterwards.
+    """
+    call = scene.failing
+    if call is None or call.given is None or call.args is None:
+        return None
+    same = len(call.given) == len(call.args) and all(one is other for one, other in zip(call.given, call.args, strict=True))
+    hooks = of_kind(call.module, "_forward_pre_hooks")
+    return None if same or len(hooks) != 1 else (*hooks[0], call.label)
+
+
 def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     """A tensor's hook, or torch's own around a module's, gave a gradient that does not fit. Autograd calls these; no frame shows them."""
     wrong = match[1]
     hooked = _tensor_hooks(scene)
+    size = "has changed the size" in match[0]
+    if not size:  # no hook's name, but the class of what it gave: which of them it was is not said
+        return _some_hook(scene, wrong, hooked)
     modules = [
         (path, type(module).__name__, *hook)
         for _, root in scene.models[:4]
         for path, module in sources.walk(root)
         for hook in of_kind(module, "_backward_hooks")
     ]
-    if wrong == "hook" and modules:
+    if wrong == "hook" and len(modules) == 1:
         path, cls, name, where = modules[0]
         return Verdict(
             f"The backward hook {name} on {path or cls} returned a gradient of another shape than it got.", f"It stands at {where}.", "",
             (("hook", f"{name}, {where}"), ("on", path or cls)),
             (Fix("A gradient has the shape of what it is the gradient of:", "return tuple(torch.zeros_like(g) for g in grad_inputs)"),),
         )  # fmt: skip
-    fitting = [one for one in hooked if one[1].rpartition(".")[2] == wrong.rpartition(".")[2]] or hooked
-    if "has changed the size" in match[0]:
-        said, fix = (
-            "returned a gradient of another shape than it got",
-            Fix("It has the shape of the tensor:", "return torch.zeros_like(grad)"),
-        )
-    else:
-        said, fix = (
-            f"returned {_article(wrong)}, which is no gradient",
-            Fix("A tensor's hook returns None, or a tensor of the same shape:", "return grad * 2"),
-        )
-    if not fitting:
-        return Verdict(f"A hook on a tensor {said}.", "", "", (), (fix,))
+    fitting = [one for one in hooked if one[1].rpartition(".")[2] == wrong.rpartition(".")[2]]
+    said, fix = "returned a gradient of another shape than it got", Fix("It has the shape of the tensor:", "return torch.zeros_like(grad)")
+    if wrong == "hook" or len(fitting) != 1:
+        listed = [f"{on}: {name} ({where})" for on, name, where in fitting] or [f"{p or c}: {n} ({w})" for p, c, n, w in modules]
+        return Verdict(
+            f"A hook on a tensor {said}.", f"In sight are {', '.join(listed[:4])}." if listed else "", "",
+            tuple(("hook", one) for one in listed[:8]), (fix,),
+        )  # fmt: skip
     tensor, name, where = fitting[0]
     return Verdict(
         f"The hook {name} on {tensor} {said}.", f"It stands at {where}.", "", (("hook", f"{name}, {where}"), ("on", tensor)), (fix,)
     )
+
+
+def _some_hook(scene: Scene, wrong: str, hooked: list[tuple[str, str, str]]) -> Verdict:
+    """Autograd called a hook that gave no gradient: it is named only where there is no other."""
+    modules = [(path or type(module).__name__, *hook) for _, root in scene.models[:4] for path, module in sources.walk(root)
+               for store in ("_backward_hooks", "_backward_pre_hooks") for hook in of_kind(module, store)]  # fmt: skip
+    every = [*((f"the tensor {on}", name, where) for on, name, where in hooked), *modules]
+    fix = Fix("A hook of backward returns None, or a gradient of the same shape (that of a module: a tuple of them).")
+    listed = [f"{name} on {on} ({where})" for on, name, where in every[:4]]
+    told = f"{'The one in sight is' if len(listed) == 1 else 'In sight are'} {', '.join(listed)}." if listed else ""
+    return Verdict(
+        f"A hook returned {_article(wrong)}, which is no gradient.", told, "", tuple(("hook", one) for one in listed), (fix,),
+    )  # fmt: skip
 
 
 def _article(word: str) -> str:

@@ -319,8 +319,8 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
     elif ends is not None:
         call = scene.failing
         owner, line = (
-            advice.assignment(scene, call.path, f"nn.{type(module).__name__}({int(ends[1]) + 1}, {shape[1]})")
-            if call is not None and call.path
+            advice.assignment(scene, call.path, advice.table(call.module, int(ends[1]) + 1))
+            if call is not None and call.path is not None
             else ("", "")
         )
         fixes.append(

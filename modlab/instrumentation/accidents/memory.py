@@ -12,7 +12,7 @@ from torch import Tensor
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, shown
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -93,7 +93,7 @@ def _by_module(scene: Scene) -> list[tuple[str, str]]:
                 (
                     sum(map(_bytes, own)),
                     call.label,
-                    f"{format.plural(len(own), 'tensor')}, the largest {shown(tuple(largest.shape))}",
+                    f"{format.plural(len(own), 'tensor')}{'' if len(own) == 1 else ', the largest'} of shape {tuple(largest.shape)}",
                 )
             )
     user = scene.user

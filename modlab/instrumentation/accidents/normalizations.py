@@ -15,12 +15,20 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     given, expected = int(match["given"]), int(match["expected"])
     taken = scene.taken[0] if scene.taken else ()
     return Verdict(
-        f"{scene.subject or 'the normalisation'} got {counted(given, 'channel')} and keeps statistics for {expected}.",
+        f"{scene.subject or 'the normalisation'} got {counted(given, 'channel')} and {_holds(scene)} {expected}.",
         f"{scene.stopped}input {taken}: channels stand in place 1." if taken else "",
         f"channels {given} ≠ {expected}",
         (("input", str(taken)), ("channels given", str(given)), ("channels expected", str(expected))),
         _resized(scene, expected, given, "channel", taken),
     )
+
+
+def _holds(scene: Scene) -> str:
+    """What the layer has that is of its size."""
+    held = stores.contents(scene.module) if scene.module is not None else {}
+    if (held.get("_buffers") or {}).get("running_mean") is not None:
+        return "keeps statistics for"
+    return "has weights for" if (held.get("_parameters") or {}).get("weight") is not None else "is made for"
 
 
 def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[int, ...]) -> tuple[Fix, ...]:
@@ -65,7 +73,7 @@ def _single(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes = (
         Fix("To use the model, not to train it:", f"{advice.name_of_root(scene)}.eval()"),
         Fix("While training, leave out a last batch of one:", "DataLoader(..., drop_last=True)"),
-        Fix("Or normalise over the channels instead, which needs no batch: nn.GroupNorm or nn.LayerNorm."),
+        Fix(f"{'Normalise' if spatial else 'Or normalise'} over the channels instead, which needs no batch: nn.GroupNorm or nn.LayerNorm."),
     )
     return Verdict(
         f"{scene.subject or 'the normalisation'} got {what} in training mode: its variance is not defined.",
@@ -88,7 +96,7 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
             if place == 1 and len(taken) > 2:
                 fixes += (Fix("Or take the layer that normalises over channels where they stand:", f"nn.GroupNorm(1, {expected[0]})"),)
     return Verdict(
-        f"{scene.subject or 'the normalisation'} got a last size of {shown(given)} and has weights for {shown(expected)}.",
+        f"{scene.subject or 'the normalisation'} got a last size of {shown(given)} and {_holds(scene)} {shown(expected)}.",
         f"{scene.stopped}input {taken}.",
         f"last size {shown(given)} ≠ {shown(expected)}",
         (("input", str(taken)), ("normalized_shape", str(expected))),

@@ -8,10 +8,11 @@ from itertools import combinations
 from math import isqrt, prod
 
 from torch import nn
+from torch.nn import Module
 
 from modlab import format
 from modlab.inspection import marks, stores
-from modlab.instrumentation.accidents import advice, earlier, hooking
+from modlab.instrumentation.accidents import advice, flow, hooking
 from modlab.instrumentation.accidents.operands import Operand
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
@@ -72,7 +73,7 @@ def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
         ((f"{scene.subject}: {input_name}", str(left)), (f"{scene.subject}: {weight_name}", str(weight)),
          ("numbers given", str(given)), ("numbers expected", str(expected))),
-        tuple(_layer_fixes(scene, given, expected, left, weight)),
+        tuple(_layer_fixes(scene, factors, given, expected, left, weight)),
         (*_flat(scene, left), *_flattened(scene, given, expected, left), *_hooked(scene)),
     )  # fmt: skip
 
@@ -90,7 +91,7 @@ def _flattened(scene: Scene, given: int, expected: int, left: _Shape) -> tuple[s
     """That another size of the model's input would have given another number, where it was flattened on the way."""
     root = scene.root
     whole = shape_of(root.args[0]) if root is not None and root.args else None
-    if whole is None or len(whole) < 3 or len(left) != 2 or left[0] != whole[0] or not earlier.flattens(scene):
+    if whole is None or len(whole) < 3 or len(left) != 2 or left[0] != whole[0] or not flow.flattens(scene):
         return ()
     told = f"The {given} are what is left of each {shown(whole[1:])} input when it is flattened"
     side = isqrt(expected // max(whole[1], 1))
@@ -101,12 +102,12 @@ def _flattened(scene: Scene, given: int, expected: int, left: _Shape) -> tuple[s
 
 def _hooked(scene: Scene) -> tuple[str, ...]:
     """That the input came through a hook of the user's, which may have changed it."""
-    place, module = next(earlier.last(scene), ("", None))
+    place, module = flow.giver(scene) or ("", None)
     hooks = hooking.of_kind(module, "_forward_hooks") if module is not None else []
     return tuple(f"{place} has the forward hook {name} ({where}), which may have changed its output." for name, where in hooks[:1])
 
 
-def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
+def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
     call, root = scene.failing, scene.root
     assert call is not None and root is not None
     fixes: list[Fix] = []
@@ -118,30 +119,63 @@ def _layer_fixes(scene: Scene, given: int, expected: int, left: _Shape, weight: 
                 Fix("Or multiply without it, where nothing is turned:", f"{ast.unparse(expression.args[0])} @ {name}")]  # fmt: skip
     whole = shape_of(root.args[0]) if root.args else None
     if 1 < len(left) < 4 and prod(left) == expected and whole and (whole == left or whole[0] != left[0]):
-        fixes.append(
-            Fix(f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front.",
-                "x = x.reshape(1, -1)" if whole == left else "x = x.unsqueeze(0)  # what the model is given")
-        )  # fmt: skip
+        said = f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front."
+        fixes.append(Fix(said, flow.outermost(scene, "{}.reshape(1, -1)" if whole == left else "{}.unsqueeze(0)")))
     if len(left) > 2 and expected == prod(left[1:]):
-        return [Fix(f"Make each of the {left[0]} inputs one row of {expected} numbers first:", "x = torch.flatten(x, 1)")]
+        said = f"Make each of the {left[0]} inputs one row of {expected} numbers first:"
+        return [Fix(said, flow.changed(scene, "torch.flatten({}, 1)") or _inserted(scene))]
     if len(left) > 2 and expected in left[1:-1]:
         place = left.index(expected, 1)
-        fixes.append(Fix(f"The size {expected} stands in place {place}: put it last.", f"x = x.transpose({place}, -1)"))
-    taken = shape_of(root.args[0]) if root.args else next((shape_of(v) for v in root.kwargs.values()), None)
-    before = earlier.producer(scene, given)
-    if before is not None:
-        path, module = before
+        line = flow.changed(scene, "{}.transpose(" + f"{place}, -1)")
+        fixes.append(Fix(f"The size {expected} stands in place {place}: put it last.", line))
+    first = call.args[0] if call.args else None
+    of_first = not factors or factors[0].thing is first
+    passed = _is_parameter(scene)
+    source = flow.origin(scene) if of_first and shape_of(first) == left and not passed else None
+    if type(source) is tuple:
+        path, module = source
         owner, line = advice.assignment(scene, path, advice.constructor(module, given, expected, 1))
+        if line and flow.gives(module) == given:
+            fixes.append(Fix(f"{_or(fixes)}ake {_told(path, module)} give {counted(expected, 'number')}{_in(owner)}:", line))
+    elif type(source) is str:
+        taken = next((shape_of(thing) for thing in (*(root.args or ()), *root.kwargs.values()) if shape_of(thing) is not None), None)
+        line = advice.written_call(scene, shape=(*taken[:-1], expected)) if taken and taken[-1] == given else ""
         if line:
-            fixes.append(Fix(f"Make {path} give {counted(expected, 'number')}{_in(owner)}:", line))
-    elif taken and taken[-1] == given and earlier.untouched(scene):
-        line = advice.written_call(scene, shape=(*taken[:-1], expected))
-        if line:
-            fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken) < 2 else ' a row'}:", line))
+            fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken or ()) < 2 else ' a row'}:", line))
+    if flow.ran_before(scene):
+        return fixes or [Fix(f"{scene.subject} ran before in the same forward, with another size: one layer for each call.")]
     owner, line = advice.renewed(scene, call, advice.constructor(call.module, expected, given))
-    if line:
-        fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.place or call.type} take {given}{_in(owner)}:", line))
+    if line and of_first and not (passed and call is root):
+        fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {scene.subject} take {counted(given, 'number')}{_in(owner)}:", line))
+    elif not fixes:
+        fixes.append(Fix(f"{scene.subject} must get {counted(expected, 'number')}, or be made for {given}."))
     return fixes
+
+
+def _is_parameter(scene: Scene) -> bool:
+    """Whether the model that was called is a lambda's own argument: there is no line to assign it in."""
+    call, caller = scene.call_expression(), scene.caller
+    if call is None or caller is None or not isinstance(call.func, ast.Name) or caller.function != "<lambda>":
+        return False
+    name = call.func.id
+    kept = re.search(rf"lambda\b[^:]*\b{name}\s*=", caller.text) is not None  # a default: it is a name from around
+    return name in caller.code.co_varnames[: caller.code.co_argcount] and not kept
+
+
+def _or(fixes: list[Fix]) -> str:
+    return "Or m" if fixes else "M"
+
+
+def _told(path: str, module: Module) -> str:
+    return f"{path} ({type(module).__name__})" if path.isdigit() else path
+
+
+def _inserted(scene: Scene) -> str:
+    """The line that puts a Flatten before the innermost module, in a Sequential that is at hand."""
+    call, above = scene.failing, scene.calls[-2] if len(scene.calls) > 1 else None
+    if call is None or above is None or above is not scene.root or type(above.module) is not nn.Sequential or not call.place.isdigit():
+        return ""
+    return f"{advice.name_of_root(scene)}.insert({call.place}, nn.Flatten())"
 
 
 def _turned(scene: Scene, given: int, weight: _Shape) -> bool:
@@ -159,21 +193,26 @@ def _in(owner: str) -> str:
 
 
 def _bare(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, right: _Shape) -> Verdict:
-    first, second = [factor.text for factor in factors] or ["a", "b"]
+    pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or flow.sides(scene)
+    if len(pairs) == 2 and not factors and all(shape is not None for _, shape in pairs):
+        shapes = [shape or () for _, shape in pairs]
+        known = shapes[0][-1:] == (given,) and expected in shapes[1][-2:]
+        left, right = shapes if known else (left, right)
+    first, second = [_operand(name) for name, _ in pairs] or ["a", "b"]
+    named = bool(pairs) and all(shape in (left, right) for _, shape in pairs)
     fixes = []
-    if factors and len(right) == 2 and right[1] == given:
+    if named and len(right) == 2 and right[1] == given:
         fixes.append(Fix(f"Transposed, {second} fits:", f"{first} @ {second}.T"))
-    elif factors and len(left) == 2 and left[0] == expected:
+    elif named and len(left) == 2 and len(right) > 1 and left[0] == expected:
         fixes.append(Fix(f"Transposed, {first} fits:", f"{first}.T @ {second}"))
     else:
-        fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal.", ""))
+        fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal."))
+    told = f"{first} is {left}, {second} is {right}." if named or not pairs else f"As torch multiplies them: {left} and {right}."
     return Verdict(
-        f"{first} @ {second}: the inner sizes {given} and {expected} differ{scene.within}.",
-        f"{first} is {left}, {second} is {right}.",
+        f"{first} @ {second}: the inner sizes {given} and {expected} differ{scene.within}.", told,
         f"({shown(left)}) @ ({shown(right)}): inner sizes {given} ≠ {expected}",
-        ((first, str(left)), (second, str(right))),
-        tuple(fixes),
-    )
+        ((first, str(left)), (second, str(right))), tuple(fixes),
+    )  # fmt: skip
 
 
 def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -184,17 +223,51 @@ def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
          if (left := shape_of(one.thing)) and (right := shape_of(other.thing)) and len(left) > 2 < len(right)
          and left[-1] == expected[1] and right[-2] == got[1]), [],
     )  # fmt: skip
-    first, second = [factor.text for factor in factors] or ["a", "b"]
-    shapes = [shape_of(factor.thing) or () for factor in factors]
-    what = "the inner sizes" if inner else "the numbers of matrices"
+    pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or flow.sides(scene)
+    first, second = [_operand(name) for name, _ in pairs] or ["a", "b"]
+    shapes = [shape for _, shape in pairs if shape is not None]
     a, b = (expected[1], got[1]) if inner else (expected[0], got[0])
+    if _is_attention(scene):
+        return _attention(scene, a, b)
+    if len(shapes) == 2 and not (shapes[0][-1:] == (expected[1],) and shapes[1][-2:-1] == (got[1],)):
+        shapes = []  # not what the message is about
+    what = "the inner sizes" if inner else "the numbers of matrices"
     fixes = [Fix("For (b, n, m) @ (b, m, p) the b must be equal, and the m.")]
-    if shapes and inner and shapes[0][-1] == shapes[1][-1]:
-        fixes = [Fix(f"Turned round, {second} fits:", f"{first} @ {second}.transpose(-1, -2)")]
+    if len(shapes) == 2 and inner and shapes[0][-1] == shapes[1][-1]:
+        fixes = [Fix(f"Turned round, {second} fits:", f"{first} @ {second}.transpose(-2, -1)")]
     return Verdict(
         f"{first} @ {second}: {what} {a} and {b} differ{scene.within}.",
-        f"{first} is {shapes[0]}, {second} is {shapes[1]}." if shapes else "",
-        f"{what} {a} ≠ {b}", tuple(zip((first, second), map(str, shapes), strict=False)), tuple(fixes),
+        f"{first} is {shapes[0]}, {second} is {shapes[1]}." if len(shapes) == 2 else "",
+        f"{what} {a} ≠ {b}", tuple(zip((first, second), map(str, shapes), strict=True)) if len(shapes) == 2 else (), tuple(fixes),
+    )  # fmt: skip
+
+
+def _operand(text: str) -> str:
+    """An expression as an operand of @."""
+    return text if isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
+
+
+def _is_attention(scene: Scene) -> bool:
+    return scene.user is not None and scene.user.segment().partition("(")[0].endswith("scaled_dot_product_attention")
+
+
+def _attention(scene: Scene, a: int, b: int) -> Verdict:
+    """Query, key and value of ``F.scaled_dot_product_attention``."""
+    call = scene.user.expression() if scene.user is not None else None
+    names = [ast.unparse(node) for node in call.args[:3]] if isinstance(call, ast.Call) else []
+    known = {operand.text: shape_of(operand.thing) for operand in scene.tensors}
+    shapes = [known.get(name) for name in names]
+    facts = tuple((role, str(shape)) for role, shape in zip(("query", "key", "value"), shapes, strict=False) if shape)
+    said = f"scaled_dot_product_attention: the inner sizes {a} and {b} differ{scene.within}."
+    query, key = (shapes[0], shapes[1]) if len(shapes) > 1 else (None, None)
+    if query and key and query[-1] != key[-1]:
+        said = f"The query {names[0]} has {query[-1]} numbers a head, and the key {names[1]} has {key[-1]}{scene.within}."
+    elif query and key:
+        said = f"The key {names[1]} and the value {names[2] if len(names) > 2 else ''} differ in length: {a} and {b}{scene.within}."
+    return Verdict(
+        said, "Query and key need one size a head, key and value one length.", f"{a} ≠ {b}", facts,
+        (Fix(f"Make both of one size a head: project {names[0]} or {names[1]}." if query and key and query[-1] != key[-1]
+             else "Look at the last size of query and key, and at the last but one of key and value."),),
     )  # fmt: skip
 
 

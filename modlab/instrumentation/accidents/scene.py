@@ -70,6 +70,7 @@ class Scene:
         self.message = message_of(error)
         self.frames = frames
         self.calls = calls.of_frames(frames)
+        self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
 
     @property
     def brief(self) -> str:
@@ -88,8 +89,8 @@ class Scene:
 
     @property
     def failing(self) -> Call | None:
-        """The innermost module."""
-        return self.calls[-1] if self.calls else None
+        """The innermost module; None where it is a hook of its that failed."""
+        return self.calls[-1] if self.calls and not self.hook else None
 
     @property
     def root(self) -> Call | None:
@@ -99,7 +100,7 @@ class Scene:
     @property
     def module(self) -> Module | None:
         """The innermost module itself."""
-        return self.calls[-1].module if self.calls else None
+        return self.failing.module if self.failing is not None else None
 
     @property
     def subject(self) -> str:
@@ -114,7 +115,8 @@ class Scene:
     @property
     def within(self) -> str:
         """The end of a sentence that is not about the innermost module, but happened in it."""
-        return f" in {self.subject}" if self.subject else ""
+        where = self.hook or self.subject
+        return f" in {where}" if where else ""
 
     @property
     def taken(self) -> list[tuple[int, ...]]:

@@ -33,6 +33,7 @@ class Gap:
         compared: elements whose distance was taken.
         rounding: the relative distance that rounding alone explains, in the coarser of both dtypes.
         coarse: one side is quantized.
+        alone: places that one nest has and the other has not: 0 for left or 1 for right, and the name.
     """
 
     equal: bool | None = None
@@ -44,6 +45,7 @@ class Gap:
     notes: tuple[str, ...] = ()
     rounding: float = 0.0
     coarse: bool = False
+    alone: tuple[tuple[int, str], ...] = ()
     _distance: float = 0.0
     _left: float = 0.0
     _right: float = 0.0
@@ -71,7 +73,7 @@ class Gap:
         """Whether the two sides are known to be farther apart than this relative distance."""
         if self.equal is not False:
             return False
-        return noise == 0 or self.relative is None or self.relative > noise
+        return noise == 0 or self.relative is None or self.relative > noise or bool(self.alone)
 
     def add(self, other: Gap) -> None:
         """Take in another one."""
@@ -85,9 +87,15 @@ class Gap:
         self.changed, self.compared = self.changed + other.changed, self.compared + other.compared
         self.notes = tuple(dict.fromkeys((*self.notes, *other.notes)))
         self.rounding, self.coarse = max(self.rounding, other.rounding), self.coarse or other.coarse
+        self.alone = tuple(dict.fromkeys((*self.alone, *other.alone)))
         self._distance = math.hypot(self._distance, other._distance)
         self._left, self._right = math.hypot(self._left, other._left), math.hypot(self._right, other._right)
         self._finite = self._finite and other._finite
+
+    def lack(self, side: int, name: str) -> None:
+        """Note a place that one side alone has."""
+        self.equal, self.exact = False, False
+        self.alone = (*self.alone, (side, name))
 
     def differ(self, note: str) -> None:
         """Note a difference that is no number."""
@@ -145,11 +153,11 @@ def nests(left: Sequence[Kept], right: Sequence[Kept], tensors: Callable[[Kept, 
     for kept in left:
         other = theirs.pop(kept.name, None)
         if other is None:
-            total.differ(f"{kept.name or 'the output'} is on one side alone")
+            total.lack(0, kept.name)
         else:
             total.add(tensors(kept, other) if kept.is_tensor and other.is_tensor else _plain(kept, other))
     for name in theirs:
-        total.differ(f"{name or 'the output'} is on one side alone")
+        total.lack(1, name)
     return total
 
 

@@ -43,19 +43,58 @@ class Juxtaposition:
 
     def _juxtapose(self) -> None:
         """In the order in which calls end: in a call a difference starts, if it starts in no call inside it."""
-        started: list[bool] = []
-        apart: list[float] = []
+        started: list[int | None] = []  # where: calls that had ended by then
+        known: list[tuple[Gap, Gap] | None] = []
+        earliest: int | None = None
         for call in self.right.ended:
             gaps = self._gaps(call)
-            inside = slice(call.entered, None)
-            here = gaps is not None and not any(started[inside]) and self._starts(call, *gaps, max(apart[inside], default=0.0))
-            started.append(here)
-            apart.append(0.0 if gaps is None or gaps[1].equal is not False else gaps[1].relative or 0.0)
-            if here:
+            known.append(gaps)
+            inside = [place for place in started[call.entered :] if place is not None]
+            place = None if gaps is None else self._place(call, gaps, known)
+            if place is not None and inside and place >= min(inside):
+                place = None
+            started.append(place)
+            if place is not None:
                 self.starting.add(call.path)
-                self.first = call.path if self.first is None else self.first
-            if apart[-1] and self.drift is None:
+                if earliest is None or place < earliest:
+                    earliest, self.first = place, call.path
+            if _apart(gaps and gaps[1]) and self.drift is None:
                 self.drift = call.path
+
+    def _place(self, call: Call, gaps: tuple[Gap, Gap], known: list[tuple[Gap, Gap] | None]) -> int | None:
+        """Where a difference starts in a call, in calls that had ended by then; None if it does not start in its own code.
+
+        Where rounding is expected, what one call inside passes on to the next is looked at: what is suddenly farther apart than
+        all before it came about in between, in the code of the call itself.
+        """
+        here = len(known) - 1
+        if not self._expects_rounding:
+            return here if self._starts(call, *gaps) else None
+        inputs, outputs = gaps
+        if inputs.equal is None and self.first is not None:
+            return None  # what went in cannot be compared: the difference may have come with it
+        before = _apart(inputs)
+        noise = self._noise(call.key)
+        for k in self._direct(here):
+            inner = known[k]
+            if inner is None or before is None or not math.isfinite(before):
+                return None
+            taken = inner[0]
+            if outputs.equal is False and taken.beyond(max(noise, self._noise(self.right.ended[k].key), taken.rounding, GROWTH * before)):
+                return self.right.ended[k].entered
+            before = max(before, _apart(taken), _apart(inner[1]))
+        if before is None or not math.isfinite(before):
+            return None
+        return here if outputs.beyond(max(noise, outputs.rounding, GROWTH * before)) else None
+
+    def _direct(self, place: int) -> list[int]:
+        """The calls that a call made itself, in order, by their places among those that ended."""
+        found = []
+        k = place - 1
+        while k >= self.right.ended[place].entered:
+            found.append(k)
+            k = self.right.ended[k].entered - 1
+        return found[::-1]
 
     def _gaps(self, call: Call) -> tuple[Gap, Gap] | None:
         """Of inputs and outputs, between a call and the same one of the other pass; None if there is none."""
@@ -72,17 +111,11 @@ class Juxtaposition:
         # Both draw, but from other places of the stream, because somebody before them drew more: that is no difference of theirs.
         return None if earlier.drew and call.drew and earlier.state != call.state else (inputs, outputs)
 
-    def _starts(self, call: Call, inputs: Gap, outputs: Gap, inside: float) -> bool:
-        """Whether outputs are apart, and inputs (and what was called inside, where rounding is expected) are not."""
+    def _starts(self, call: Call, inputs: Gap, outputs: Gap) -> bool:
+        """Whether outputs are apart, and inputs are not."""
         if inputs.equal is None and self.first is not None:
-            return False  # what went in cannot be compared: the difference may have come with it
-        noise = self._noise(call.key)
-        if not self._expects_rounding:
-            return inputs.equal is not False and outputs.beyond(noise)
-        before = inputs.relative if inputs.equal is False else 0.0
-        if before is None or not math.isfinite(before) or not math.isfinite(inside):
-            return False
-        return outputs.beyond(max(noise, outputs.rounding, GROWTH * max(before, inside)))
+            return False  # as above
+        return inputs.equal is not False and outputs.beyond(self._noise(call.key))
 
     def of_inputs(self, path: str) -> Gap | None:
         """Over all calls of a module; None if no call is on both sides."""
@@ -91,3 +124,10 @@ class Juxtaposition:
     def of_outputs(self, path: str) -> Gap | None:
         """Over all calls of a module; None if no call is on both sides."""
         return summed(self.outputs[path]) if path in self.outputs else None
+
+
+def _apart(gap: Gap | None) -> float:
+    """The relative distance; 0 where none is known, ``inf`` where something differs that is no number."""
+    if gap is None or gap.equal is not False:
+        return 0.0
+    return math.inf if gap.relative is None else gap.relative

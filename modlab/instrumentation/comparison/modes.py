@@ -104,6 +104,8 @@ class Experiment:
         self.moved: dict[int, list[Move]] = {}
         self.acting: set[str] = set()
         self._switched: set[tuple[int, str]] = set()  # owners and names of what train() or eval() itself changed
+        self._altered: set[int] = set()  # these owners, of both modes
+        self._by: dict[str, str] = {}  # the path of each whose output that changed, and of the module that does it
         self.remarks: list[str] = []
         self._compiled = any(is_compiled(module) for _, module in self.places.values())
         if self._compiled:
@@ -120,6 +122,7 @@ class Experiment:
             for mode in MODES:
                 self._of_mode(mode)
             pair = self._pair()
+            self._attribute(pair)
             self._flip(pair)
             return self._record(pair)
         finally:
@@ -198,6 +201,7 @@ class Experiment:
             self._switched = set()
             if any(_switches(module) for _, module in self.places.values()):
                 self._switched = {(id(change.owner), change.name) for change in self._restoration.changes()}
+                self._altered |= {key for key, _ in self._switched}
 
     def _pair(self) -> Juxtaposition:
         def noise(key: Key) -> float:
@@ -205,6 +209,23 @@ class Experiment:
 
         left, right = (self.passes[mode, "normal"] for mode in MODES)
         return Juxtaposition(left, right, {path: path for path in self.paths.values()}, noise=noise)
+
+    def _attribute(self, pair: Juxtaposition) -> None:
+        """Where train() or eval() of a module changes what another one holds (merges weights), the former acts by its mode."""
+        by_path = {path: module for path, module in self.places.values()}
+        for key, (path, module) in self.places.items():
+            if path not in pair.starting or key not in self._altered or _switches(module):
+                continue
+            above = path
+            while above and not (above in by_path and above != path and _switches(by_path[above])):
+                above = above.rpartition(".")[0]
+            if above == path or not _switches(by_path[above]):
+                continue
+            pair.starting.discard(path)
+            pair.starting.add(above)
+            pair.first = above if pair.first == path else pair.first
+            self.acting.add(above)
+            self._by[path] = above
 
     def _flip(self, pair: Juxtaposition) -> None:
         """Call modules again whose inputs differ, and of which nothing else tells whether they act by their mode."""
@@ -216,7 +237,7 @@ class Experiment:
         if tried:
             flips = Flips(frozenset(tried), self._own)
             self._pass("eval", "flips", probe=flips)
-            self.acting = flips.acting
+            self.acting |= flips.acting
 
     def _differently(self, key: int, path: str) -> bool:
         """Whether a module draws numbers or moves state in one of the modes alone."""
@@ -290,6 +311,8 @@ class Experiment:
     def _notes(self, path: str, module: Module, pair: Juxtaposition) -> Iterator[str]:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
         yield from (gap.notes if (gap := pair.of_outputs(path)) is not None else ())
+        if path in self._by:
+            yield f"holds other numbers in each mode: train() and eval() of {self._by[path] or 'the model'} see to that"
         for one, wanted, words in (
             (train, True, "stays in eval mode under train()"),
             (evaluation, False, "stays in training mode under eval()"),
@@ -339,6 +362,7 @@ def measured(outputs: Gap | None, inputs: Gap | None) -> dict[str, Any]:
         found = {
             "max_abs": outputs.max_abs, "relative_l2": outputs.relative, "cosine": outputs.cosine, "changed": outputs.changed,
             "count": outputs.compared, "equal": outputs.equal, "sampled": outputs.sampled,
+            "alone": outputs.alone,
         }  # fmt: skip
     if inputs is not None:
         found |= {"inputs_max_abs": inputs.max_abs, "inputs_equal": inputs.equal}

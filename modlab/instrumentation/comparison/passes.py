@@ -68,7 +68,7 @@ class Stranger:
 class Probe(Protocol):
     """Runs calls a second time. What it runs is not seen as a part of the pass."""
 
-    def begin(self, key: Key, args: tuple[Any, ...]) -> None:
+    def begin(self, key: Key, module: Module, args: tuple[Any, ...]) -> None:
         """A call begins."""
 
     def end(self, key: Key, module: Module, kwargs: dict[str, Any], output: Any) -> None:
@@ -152,7 +152,7 @@ class Pass:
         self._stack.append(call)
         self._owners.append((id(module), path))
         if self._probe is not None:
-            self._probe.begin(call.key, args)
+            self._probe.begin(call.key, module, args)
 
     def _end(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
         self._note_draws()

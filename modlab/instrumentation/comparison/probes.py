@@ -11,6 +11,7 @@ from modlab.instrumentation.comparison.divergence import at_once
 from modlab.instrumentation.comparison.passes import Key
 from modlab.instrumentation.comparison.shelf import Shelf, seen
 from modlab.instrumentation.randomness import Undo, states
+from modlab.instrumentation.restoration import Restoration
 from modlab.instrumentation.values import leaves
 
 
@@ -27,35 +28,45 @@ class Flips:
     def __init__(self, paths: frozenset[str], own: frozenset[int]) -> None:
         self.acting: set[str] = set()
         self._paths, self._own = paths, own
-        self._begun: dict[Key, tuple[tuple[Any, ...], Undo]] = {}
+        self._begun: dict[Key, tuple[tuple[Any, ...], Undo, Restoration]] = {}
 
-    def begin(self, key: Key, args: tuple[Any, ...]) -> None:
-        """Copy the inputs, which the module may change."""
+    def begin(self, key: Key, module: Module, args: tuple[Any, ...]) -> None:
+        """Copy the inputs, which the module may change, and take down what it is like: a second call starts from there."""
         if key[1] == 0 and key[0] in self._paths:
-            self._begun[key] = Copies(self._own)(args), states()
+            self._begun[key] = Copies(self._own)(args), states(), _state_of(module)
 
     def end(self, key: Key, module: Module, kwargs: dict[str, Any], output: Any) -> None:
         """Call it again."""
         if key not in self._begun:
             return
-        args, start = self._begun.pop(key)
+        args, start, first = self._begun.pop(key)
         held = object.__getattribute__(module, "__dict__")
         flag, end = held.get("training"), states()
         if type(flag) is not bool:
             return
         before = Shelf().all(leaves(output))  # a copy: the second call may write into it
-        held["training"] = not flag
-        start()
+        moved = _state_of(module)
         try:
+            first.renew()
+            held["training"] = not flag
+            start()
             after = seen(leaves(module.forward(*args, **kwargs)))
         except Exception:  # noqa: BLE001 - it cannot run like that; then nothing is said of it
             return
         finally:
+            moved.renew()
             held["training"] = flag
             end()
         gap = at_once(before, after)
         if gap.beyond(gap.rounding):
             self.acting.add(key[0])
+
+
+def _state_of(module: Module) -> Restoration:
+    """Its buffers and attributes, and those of all below it; its parameters are not copied."""
+    found = Restoration(kept=0)
+    found.add(module)
+    return found
 
 
 def may_act(cls: type) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook
 
+from modlab.compat import global_hooks_with_kwargs
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.trials import Bench
 
@@ -136,7 +137,8 @@ def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[M
 
     def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
         if get_ident() == thread:
-            found.append((module, *([_by_sample(t, dim, samples) for t in batches.tensors(thing)] for thing in ([args, kwargs], output))))
+            took, gave = ([_by_sample(t, dim, samples) for t in batches.tensors(thing)] for thing in ([args, kwargs], output))
+            found.append((module, took, gave))
 
     handle = register_module_forward_hook(note, with_kwargs=True)
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
@@ -145,6 +147,7 @@ def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[M
             batches.call(bench.model, batches.copied(inputs))
     finally:
         handle.remove()
+        global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
     return found
 
 

@@ -90,7 +90,7 @@ def _one_answer(alike: float, within: str, numbers: tuple[tuple[str, float], ...
     return record(
         "overfit", "unclear", f"the loss falls {within}, but to that of one answer for all samples",
         "What the targets have in common is learnt, a mean, and not what tells the samples apart: the output hardly depends on the input, "
-        "or the targets do not belong to it. Meant, if there is nothing to tell apart.",
+        "the targets do not belong to it, or the model is too small. Meant, if there is nothing to tell apart.",
         numbers=(*numbers, ("of one answer", alike)), advice="modlab.trace(model) shows where the input is lost.",
     )  # fmt: skip
 

@@ -93,7 +93,7 @@ def _made(bench: Bench, kind: str, check: Callable[[Bench], ExperimentRecord]) -
         return not_run(kind, str(reason))
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
         site = bench.where(error)
-        at = f" at {site.path}" if site is not None and site.path else ""
+        at = f" at {site.label}" if site is not None and site.path else ""
         path = site.path if site is not None else ""
         return ExperimentRecord(path, path, kind, TITLES[kind], "failed", f"stops{at} with {line_of(error)}")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modlab.instrumentation.recording.recorder import Recorder
 
 NEVER = "never called in this trace"
+_AWAY = "called in another thread, which is not followed"
 
 
 def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
@@ -37,9 +38,11 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
     events = recorder.tape.calls
     direct = recorder.operations.direct.get(id(module))
     if direct is not None:
-        return f"called through .forward{_at(events[direct].where)}: its hooks were skipped"
+        return f"called through .forward{_at(direct.where)}: its hooks were skipped"
     if stores.contents(module).get("_compiled_call_impl") is not None:
         return "compiled: whether it ran cannot be seen"
+    if id(module) in recorder.modules.elsewhere:
+        return _AWAY
     above = called_above(recorder, path)
     if above is not None:
         name, outer = above
@@ -55,6 +58,18 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         if used is not None:
             return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
     return "not reached: the pass had stopped before" if error else NEVER
+
+
+def hidden(recorder: Recorder) -> int:
+    """How many modules may have run without being seen: compiled, scripted, in other threads."""
+    times, elsewhere = recorder.modules.times, recorder.modules.elsewhere
+    found = 0
+    for path, module in recorder.roster.modules.items():
+        if id(module) in times or not recorder.kinds[type(module)].runs:
+            continue
+        above = called_above(recorder, path)
+        found += bool(id(module) in elsewhere or is_opaque(module) or (above is not None and is_opaque(above[1])))
+    return found
 
 
 def called_above(recorder: Recorder, path: str) -> tuple[str, Module] | None:

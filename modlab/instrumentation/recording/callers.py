@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.modules import activation, transformer
 from torch.nn.modules import module as machinery
 from torch.utils import hooks
 
+from modlab.inspection import stores
 from modlab.inspection.callables import CELL
 from modlab.inspection.definitions import place_of
 from modlab.inspection.stores import is_module
@@ -34,7 +35,7 @@ class Caller(NamedTuple):
 
     Attributes:
         where: the innermost line outside torch and modlab, "model.py:12".
-        direct: a module whose ``forward`` runs without having been called as a module.
+        direct: a module whose ``forward`` runs without having been called as a module; `called`: the line that did so.
         fused: whether such a ``forward`` may take a fused path, which is checked for where it is called from.
         in_function: whether it is inside a ``torch.autograd.Function``, which turns autograd off for a while.
         by_torch: whether it belongs to what torch puts around a module with backward hooks.
@@ -51,6 +52,14 @@ class Caller(NamedTuple):
     within: int = 0
     own: int = 0
     keywords: dict[str, Any] | None = None
+    called: str = ""
+
+
+class Direct(NamedTuple):
+    """An event that shows that some ``forward`` was called past its module, and the line that called it."""
+
+    event: int
+    where: str
 
 
 @lru_cache(maxsize=4096)
@@ -68,7 +77,7 @@ def look(current: int, keywords: bool = False) -> Caller:
     The locals of a frame are read only where a ``forward`` was not called by torch: reading them keeps what they hold
     until the frame ends.
     """
-    where, direct, fused, in_function, by_torch, first = "", None, False, False, False, True
+    where, called, direct, fused, in_function, by_torch, first = "", "", None, False, False, False, True
     own, given = 0, None
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_FAR):
@@ -83,25 +92,44 @@ def look(current: int, keywords: bool = False) -> Caller:
             continue
         name = code.co_name
         if whose == _CALLING and name in ("inner", "_call_impl"):
-            return Caller(where, direct, fused, in_function, by_torch, id(frame), own, given)
+            return Caller(where, direct, fused, in_function, by_torch, id(frame), own, given, called)
         if whose == _DIFFERENTIATING:
             in_function = True
         elif first:
             by_torch, first = whose == _HOOKING, False
         if not where and whose == _USERS:
             where = _place(code.co_filename, frame.f_lineno)
-        if name == "forward" and direct is None and code.co_argcount and not _called_by_torch(frame):
+        if name == "forward" and code.co_argcount and not _called_by_torch(frame):
             found: Any = frame.f_locals.get(code.co_varnames[0])
-            if is_module(found) and id(found) != current:
-                direct, fused = found, code in _FUSED_CODES
+            if direct is None and is_module(found) and id(found) != current and _is_forward(code, found):
+                direct, fused, called = found, code in _FUSED_CODES, ""
+                frame = frame.f_back
+                continue
+            if direct is not None and found is direct:  # its own forward calls that of its base class
+                called = ""
+                frame = frame.f_back
+                continue
+        if direct is not None and not called and whose == _USERS:
+            called = _place(code.co_filename, frame.f_lineno)
         frame = frame.f_back
-    return Caller(where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given)
+    return Caller(where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given, called)
 
 
 @lru_cache(maxsize=4096)
 def _place(file: str, number: int) -> str:
     place = place_of(file, number)
     return f"{place}, line {number}" if place == CELL else place
+
+
+def _is_forward(code: CodeType, module: Module) -> bool:
+    """Whether that is the code of the module's ``forward``, and not of a function of the same name that takes a module."""
+    held = stores.contents(module).get("forward")
+    for function in (held, *(vars(cls).get("forward") for cls in type(module).__mro__)):
+        while type(function) in (FunctionType, MethodType):
+            if function.__code__ is code:
+                return True
+            function = function.__dict__.get("__wrapped__")
+    return False
 
 
 def _called_by_torch(frame: FrameType) -> bool:

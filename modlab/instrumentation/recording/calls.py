@@ -38,9 +38,12 @@ class Seen(NamedTuple):
 
     def freeze(self) -> Value:
         """The record."""
-        kind, shape, dtype, device, *rest = self.sight
-        words = [("" if thing is None else str(thing).removeprefix("torch.")) for thing in (dtype, device)]
-        return Value(self.name, kind, shape, *words, self.requires_grad, *rest)  # type: ignore[arg-type]
+        kind, shape, dtype, device, number, stats, numbers, text, note = self.sight
+        return Value(self.name, kind, shape, _word(dtype), _word(device), self.requires_grad, number, stats, numbers, text, note)
+
+
+def _word(thing: torch.dtype | torch.device | None) -> str:
+    return "" if thing is None else str(thing).removeprefix("torch.")
 
 
 class Call:
@@ -61,6 +64,8 @@ class Call:
     quiet = False  # the functions inside are not told: they are torch's own way of doing what the module says
     frame = 0  # the one that runs the module, by identity: what was interrupted is found by its absence
     fused = False  # its parts may run without being called
+    opaque = False  # nothing inside can be seen
+    odd = ""  # of a hook: the type of what it put where a tensor was
     popped = False  # functions are not seen inside: seeing them would change what runs, or they are not to be told
     unasked = False  # for keyword arguments, of which its class takes none beside these
     grad = True  # whether autograd was on
@@ -72,7 +77,8 @@ class Call:
 
     def __init__(self, index: int, kind: str, path: str | None, name: str, parent: Call | None) -> None:
         self.index, self.kind, self.path, self.name = index, kind, path, name
-        self.parent, self.depth = (-1, 0) if parent is None else (parent.index, parent.depth + 1)
+        self.parent: int = -1 if parent is None else parent.index
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.marks: list[str] = []
 
     def freeze(self, origin: float) -> Event:

@@ -1,19 +1,23 @@
-"""The gradients of modules' outputs, by hooks on the tensors that are taken off again."""
+"""The gradients of modules' outputs and of some parameters, by hooks on the tensors that are taken off again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 from weakref import ref
 
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
+from modlab.compat import tensor_hooks
+from modlab.instrumentation.recording.backward import Backward
+from modlab.instrumentation.recording.roster import Owned, Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.tensor_hooks import TensorHooks
+from modlab.inspection import stores
 
 WATCHED = 10_000  # outputs; torch 2.13 does not survive the freeing of a graph of which very many nodes have been looked at
+_BACKWARD = ("_backward_pre_hooks", "_backward_hooks")
 
 
 class Gradients:
@@ -23,12 +27,23 @@ class Gradients:
         seen: whether any has arrived.
     """
 
-    def __init__(self, tape: Tape, sightings: Sightings) -> None:
-        self._tape, self._sightings = tape, sightings
+    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, backward: Backward) -> None:
+        self._tape, self._roster, self._sightings, self._backward = tape, roster, sightings, backward
         self._watched: dict[tuple[int, int], tuple[Callable[[], Tensor | None], list[int]]] = {}
-        self._handles: list[RemovableHandle] = []
-        self._bare: list[Callable[[], Tensor | None]] = []  # those that had no hook before: torch leaves an empty store on them
+        self._hooks = TensorHooks()
         self.seen = False
+
+    def open(self) -> None:
+        """Wait for those of parameters that a hook of the user's may meet, or take away.
+
+        Of others it is enough to know at the end of a backward pass that they are there.
+        """
+        for one in self._roster.parameters:
+            if not (one.tensor.requires_grad and one.tensor.is_leaf):
+                continue
+            held = stores.contents(one.owner)
+            if any(held.get(store) for store in _BACKWARD) or tensor_hooks(one.tensor):
+                self._hooks.add(one.tensor, partial(self._reached, one), partial(_itself, one.tensor))
 
     def watch(self, tensor: Tensor, event: int, name: str) -> None:
         """Wait for the gradient of an output; of a tensor that several modules hand on, one hook tells all."""
@@ -44,10 +59,7 @@ class Gradients:
         # of a parameter without a weak reference, which torch.utils.swap_tensors would refuse
         held: Callable[[], Tensor | None] = partial(_itself, tensor) if id(tensor) in self._sightings.owned else ref(tensor)
         self._watched[key] = held, events
-        if tensor._backward_hooks is None:
-            self._bare.append(held)
-        hook = _unsaved(partial(self._arrived, events, name))
-        self._handles.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]
+        self._hooks.add(tensor, partial(self._arrived, events, name), held)
 
     def _arrived(self, events: list[int], name: str, gradient: Tensor) -> None:
         self.seen = True
@@ -60,22 +72,24 @@ class Gradients:
                 call.call, call.inputs = source.call, self._sightings.values([(name, gradient, "")])
                 self._tape.end(call, now)
 
+    def _reached(self, one: Owned, gradient: Tensor) -> None:
+        """The gradient of a parameter is about to be added to its ``.grad``."""
+        self.seen = True
+        if self._tape.failed or not self._tape.here():
+            return
+        with self._tape.aside() as now:
+            call = self._tape.begin("gradient", self._roster.paths.get(id(one.owner)), one.name, now)
+            call.category, call.inputs = "parameter", self._sightings.values([(f"{one.name}.grad", gradient, "")])
+            if one.tensor.grad is not None:
+                call.marks.append("is added to the one that is there")
+            self._tape.end(call, now)
+            self._backward.meets(one, call)
+
     def close(self) -> None:
         """Take every hook off."""
-        for handle in self._handles:
-            handle.remove()
-        for bare in self._bare:
-            tensor = bare()
-            if tensor is not None and not tensor._backward_hooks:
-                tensor._backward_hooks = None
-        self._handles, self._bare, self._watched = [], [], {}
+        self._hooks.close()
+        self._watched = {}
 
 
 def _itself(tensor: Tensor) -> Tensor:
     return tensor
-
-
-def _unsaved(hook: Any) -> Any:
-    """Without this mark torch would warn whoever saves the tensor meanwhile."""
-    hook.__torch_unserializable__ = True
-    return hook

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from torch import Tensor
+from torch.nn import Module
 
 from modlab import format
 from modlab.inspection.callables import describe
-from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.backward import Backward
+from modlab.instrumentation.recording.calls import Call, Seen
 from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.keeping import comparable, copied, distance
 from modlab.instrumentation.recording.roster import Roster
@@ -19,14 +22,15 @@ from modlab.instrumentation.values import Leaf, argument_names, arguments, leave
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
 _SUBJECTS = {FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input"}
+_NAMED = 3  # tensors that are named in a row
 _Copies = list[Tensor | None]
 
 
 class HookRuns:
     """Records each stage of a call."""
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None) -> None:
-        self._tape, self._roster, self._sightings, self._folds = tape, roster, sightings, folds
+    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward) -> None:
+        self._tape, self._roster, self._sightings, self._folds, self._backward = tape, roster, sightings, folds, backward
 
     def stage(self, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a hook."""
@@ -40,6 +44,8 @@ class HookRuns:
                 subject = _subject(stage, args)
                 call.inputs = self._sightings.values([*_beside(stage, args), *subject])
                 versions, before = versions_of(subject), [_copy(thing) for _, thing, _ in subject]
+                if stage.kind == BACKWARD:
+                    call.marks += self._around(args[0], subject)
         if call is None:
             return stage.original(*args, **kwargs)
         try:
@@ -50,11 +56,32 @@ class HookRuns:
         with self._tape.aside() as now:
             self._tape.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
-            call.outputs = self._sightings.values(after)
-            call.marks.append(
-                _doing(versions, _SUBJECTS.get(stage.kind, "the gradient of the output"), subject, before, after, result is None)
-            )
+            call.outputs = self._sightings.values(after, call.index)
+            call.odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
+            what = _SUBJECTS.get(stage.kind, "the gradient of the output")
+            if call.odd:
+                call.marks.append(f"puts {article(call.odd)} in the place of {what}")
+                return result
+            seen = call.inputs[len(call.inputs) - len(subject) :] if subject else ()
+            run = _Run(what, subject, seen, before, versions, after, call.outputs)
+            nested = "" if result is None else _nest(stage, args, result, run)
+            call.marks.append(_doing(run, result is None, nested))
         return result
+
+    def _around(self, module: Module, subject: list[Leaf]) -> Iterator[str]:
+        """Which of the module's parameters have got their gradient by now: torch calls the hook when that of the input is there."""
+        there, awaited = [], []
+        for one in self._roster.parameters:
+            if one.owner is module and one.tensor.requires_grad and one.tensor.is_leaf:
+                here = self._backward.here(one)
+                if here is not None:
+                    (there if here else awaited).append(f"{one.name}.grad")
+        if there:
+            yield f"{_few(there, ' and ')} {'is' if len(there) == 1 else 'are'} there"
+        if awaited:
+            early = all(thing is None for _, thing, _ in subject)
+            why = " (its input requires no gradient, so it runs before the others)" if early else ""
+            yield f"{_few(awaited, ' and ')} not there yet{why}"
 
     def _begin(self, stage: Stage, args: tuple[Any, ...], now: float) -> Call:
         module = id(args[0])
@@ -70,21 +97,109 @@ class HookRuns:
         return call
 
 
-def _doing(versions: tuple[int, ...], what: str, subject: list[Leaf], before: _Copies, after: list[Leaf], silent: bool) -> str:
+class _Run(NamedTuple):
+    """What a hook could change, before and after: the things, what was seen of them, and copies."""
+
+    what: str
+    subject: list[Leaf]
+    seen: tuple[Seen, ...]
+    before: _Copies
+    versions: tuple[int, ...]
+    after: list[Leaf]
+    outputs: tuple[Seen, ...]
+
+
+def _doing(run: _Run, silent: bool, nested: str) -> str:
     """What a hook did to what it could change, in words."""
-    odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
-    if odd:
-        return f"puts {'an' if odd[0] in 'aeiouAEIOU' else 'a'} {odd} in the place of {what}"
-    same = [id(thing) for _, thing, _ in subject] == [id(thing) for _, thing, _ in after]
-    far = _far(before, after)
+    same = [id(thing) for _, thing, _ in run.subject] == [id(thing) for _, thing, _ in run.after]
+    far = _far(run.before, run.after)
     how = f" by up to {format.number(far)}" if far else ""
+    facts = "".join(f", {fact}" for fact in _facts(run))
+    what = run.what
+    in_place = same and (versions_of(run.after) != run.versions or bool(far))
+    if nested and same:
+        return f"{nested}{', and changes it in place' if in_place else ''}{how if in_place else ''}{facts}"
     if not same:
-        return f"changes {what} in place: it puts others there{how}" if silent else f"changes {what}{how}"
-    if versions_of(after) != versions or far:
-        return f"changes {what} in place{how}"
-    if -1 in versions and far is None:
+        changed = f"changes {what} in place: it puts others there{how}" if silent else _replacement(run, far)
+        return f"{nested}; {changed}{facts}" if nested else changed + facts
+    if in_place:
+        return f"changes {what} in place{how}{facts}"
+    if -1 in run.versions and far is None:
         return "whether it changes something in place cannot be seen under inference_mode"
-    return "changes nothing" if silent else f"gives {what} back as it was"
+    if silent:
+        return f"changes {what}{facts}" if facts else "changes nothing"
+    return f"gives {what} back as it was{facts}"
+
+
+def _replacement(run: _Run, far: float | None) -> str:
+    """What is to be said of other tensors in the place of those that were there."""
+    if far:
+        return f"changes {run.what} by up to {format.number(far)}"
+    shapes = [(old.sight.shape, new.sight.shape) for old, new in zip(run.seen, run.outputs, strict=False)]
+    if len(run.seen) == len(run.outputs) and all(old == new for old, new in shapes):
+        if far == 0 and _all_compared(run):
+            return f"gives the same values as {run.what} back, in another tensor"
+        if far is None or far == 0:
+            return f"replaces {run.what}; by how much it differs was not compared"
+    return f"changes {run.what}"
+
+
+def _all_compared(run: _Run) -> bool:
+    """Whether each tensor that was replaced could be compared with what replaced it."""
+    return all(
+        old is new or (copy is not None and comparable(new, COPIED))
+        for copy, (_, old, _), (_, new, _) in zip(run.before, run.subject, run.after, strict=False)
+    )
+
+
+def _facts(run: _Run) -> Iterator[str]:
+    """What else is otherwise than it was: size, kind of number, device, graph; each once."""
+    found: dict[str, None] = {}
+    for old, new in zip(run.seen, run.outputs, strict=False):
+        if old.version is None or new.version is None:
+            continue
+        if old.sight.shape != new.sight.shape:
+            found[f"{format.shape(old.sight.shape)} -> {format.shape(new.sight.shape)}"] = None
+        if old.sight.dtype is not new.sight.dtype:
+            found[f"{_word(old.sight.dtype)} -> {_word(new.sight.dtype)}"] = None
+        if old.sight.device != new.sight.device:
+            found[f"{old.sight.device} -> {new.sight.device}"] = None
+        if old.requires_grad != new.requires_grad:
+            found["out of the graph" if old.requires_grad else "requires grad now"] = None
+    yield from found
+
+
+def _word(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _nest(stage: Stage, args: tuple[Any, ...], result: Any, run: _Run) -> str:
+    """What became of the container around the tensors, if something did."""
+    old, new = [name for name, _, _ in run.subject], [name for name, _, _ in run.after]
+    if stage.kind == FORWARD_PRE:
+        return "" if old == new else f"nests {run.what} otherwise: {_few(new)} where {_few(old)} was"
+    given = args[-1] if stage.kind == FORWARD else args[1]
+    if stage.kind != FORWARD and type(result) in (tuple, list):  # autograd takes either
+        return "" if len(old) == len(new) else f"gives {len(new)} where {len(old)} {'was' if len(old) == 1 else 'were'}: {run.what}"
+    if old == new and type(given) is type(result):
+        return ""
+    bare, now = (issubclass(type(thing), Tensor) for thing in (given, result))
+    if bare and now:
+        return ""
+    if bare:
+        return f"puts {run.what} into {article(type(result).__name__)}"
+    if now:
+        return f"takes {run.what} out of its {type(given).__name__}"
+    return f"nests {run.what} otherwise: {article(type(result).__name__)} where {article(type(given).__name__)} was"
+
+
+def _few(names: list[str], between: str = ", ") -> str:
+    return between.join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
+def article(word: str) -> str:
+    """The word with "a" or "an"."""
+    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
 
 
 def _is_odd(old: Any, new: Any) -> bool:

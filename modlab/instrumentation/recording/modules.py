@@ -6,25 +6,25 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
-from modlab.compat import graph_task
+from modlab.compat import graph_task, is_transformed
 from modlab.inspection import entries, stores
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.folds import Folds
+from modlab.instrumentation.recording.folds import Counted, Folds
 from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.keeping import detached
 from modlab.instrumentation.recording.kinds import Kinds
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
-from modlab.instrumentation.recording.tape import Tape, one_line
+from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
 
@@ -37,6 +37,7 @@ class ModuleCalls:
     Attributes:
         times: how often each module was called, by identity.
         kept: outputs by path, of the modules whose outputs were asked for; `output` is the root's, as it was given.
+        elsewhere: identities of modules that were called in other threads.
         alone: tells whether no hook but ours is there for all modules.
     """
 
@@ -52,6 +53,7 @@ class ModuleCalls:
         folds: Folds | None,
         keep: tuple[str, ...],
         follow: bool,
+        direct: dict[int, callers.Direct],
     ) -> None:
         self._tape, self._roster, self._sightings, self._uses = tape, cast, sightings, uses
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
@@ -59,8 +61,15 @@ class ModuleCalls:
         self.alone: Callable[[], bool] = bool  # until it is known: no
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
+        self.elsewhere: set[int] = set()
+        self._direct = direct
         self.kept: dict[str, list[Any]] = {}
         self.output: Any = None
+
+    def away(self, module: Module) -> None:
+        """A module is called in a thread that is not followed."""
+        if id(module) in self._roster.paths:
+            self.elsewhere.add(id(module))
 
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called; none of its hooks has run."""
@@ -74,33 +83,40 @@ class ModuleCalls:
         key, kind, held = id(module), self._kinds[type(module)], stores.contents(module)
         bare = self._is_bare(held)
         unasked = bare and len(args) == kind.alone
-        caller = callers.look(0, keywords=not unasked)
-        parent = self._tape.top
+        top = parent = self._tape.top
+        caller = callers.look(0 if top is None else top.module, keywords=not unasked)
         if parent is not None and parent.frame != caller.within:
             self._unwind(caller.within, now)
             parent = self._tape.top
+        whole = parent is top  # else what was said of the frames was said with the wrong module in mind
         path = self._roster.paths.get(key)
         if path is None and parent is not None and parent.kind == "module":
             path = self._roster.path_of(module, parent.path)
+        if path is None and parent is not None and parent.opaque:  # a compiler's own
+            return
         self.times[key] += 1
-        if self._folds is not None and self._folds.counts(key, path, parent):
-            self._paused = self._functions.pause() or self._paused
+        if self._folds is not None and self._folds.inside(key):
             return
         call = self._tape.begin("module", path, kind.name, now)
-        if self._folds is not None:
-            self._folds.remember(call, parent)
         training = held.get("training")
         call.training = training if isinstance(training, bool) else stores.mode(module)
         call.module, call.call, call.frame, call.unasked = key, self.times[key], caller.own, unasked
         call.quiet, call.where, call.category = kind.torchs and not held.get("_modules"), caller.where, kind.category
         given = arguments(kind.names, args, caller.keywords)
         call.inputs, call.memory = self._sightings.values(given), _allocated(given)
+        if self._folds is not None and self._folds.counts(call, module):
+            self._tape.stack.pop()
+            self._tape.drop(call)
+            self._paused = self._functions.pause() or self._paused
+            return
+        if caller.direct is not None and whole and id(caller.direct) in self._roster.paths:
+            self._direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
         self._mark(call, parent, caller.in_function)
         self._uses.by_module(call, module, given)
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
             call.marks.append(f"{opaque}: nothing inside is seen")
-        call.fused = kind.fused or bool(opaque)
+        call.opaque, call.fused = bool(opaque), kind.fused or bool(opaque)
         if call.fused or (bare and call.quiet):  # what is not told need not be asked for
             call.popped = self._functions.pause()
 
@@ -127,7 +143,7 @@ class ModuleCalls:
 
     def _mark(self, call: Call, parent: Call | None, in_function: bool) -> None:
         before = self._tape.grad if parent is None else parent.grad
-        if call.path is None:
+        if call.path is None and (parent is None or parent.kind != "module" or parent.path is not None):  # else the outer one says it
             call.marks.append("not part of the model" if parent is None else "not registered in the model")
         if graph_task() != -1:
             again = call.call > 1
@@ -150,10 +166,10 @@ class ModuleCalls:
     def _leave(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
     ) -> None:
-        if self._folds is not None and self._folds.ends(id(module)):
-            if raised is not None:
-                self._tape.remark(f"{self._roster.paths.get(id(module), type(module).__name__)} raised {one_line(raised)} in a folded call")
-            self._wake()
+        if self._folds is not None and self._folds.skipping:
+            counted = self._folds.ends(id(module))
+            if counted is not None:
+                self._end_counted(self._folds, counted, leaves(output), raised, now)
             return
         call = self._tape.innermost("module", id(module))
         if call is None:
@@ -172,6 +188,17 @@ class ModuleCalls:
             if call.unasked:  # perhaps it failed for that
                 call.inputs += self._sightings.values(arguments((), (), callers.keyword_arguments()))
 
+    def _end_counted(self, folds: Folds, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
+        """A call of which nothing inside was recorded has ended: if it was not like the first one, it is told at least."""
+        call = counted.call
+        seen = self._sightings.values(given, len(self._tape.calls))
+        if raised is not None or not folds.joins(counted, seen):
+            self._tape.add(call, now, raised)
+            call.outputs = seen if raised is None else ()
+            call.bytes = self._sightings.new_bytes(given, seen, call.index)
+            call.marks.append(f"unlike {counted.first.path or 'the first'}, and what ran inside was not recorded (fold=True)")
+        self._wake()
+
     def _wake(self) -> None:
         if self._paused and self._folds is not None and not self._folds.skipping:
             self._functions.resume()
@@ -183,8 +210,8 @@ class ModuleCalls:
         if versions != before and len(versions) == len(before):
             call.marks.append("changes its input in place")
         given = leaves(output)
-        call.outputs = self._sightings.values(given)
-        call.bytes = self._sightings.new_bytes(given, call.inputs, call.outputs)
+        call.outputs = self._sightings.values(given, call.index)
+        call.bytes = self._sightings.new_bytes(given, call.outputs, call.index)
         if call.memory is not None:
             call.memory = (_allocated(given) or 0) - call.memory
         self._note_graph(call, stores.contents(module), given)
@@ -201,13 +228,19 @@ class ModuleCalls:
                 if issubclass(type(tensor), Tensor) and tensor.requires_grad:
                     self._gradients.watch(tensor, call.index, name)
         for name, buffer in (held.get("_buffers") or {}).items():
-            if buffer is not None and buffer.requires_grad and not buffer.is_leaf:
+            if buffer is None:
+                continue
+            if buffer.requires_grad and not buffer.is_leaf:
                 call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
+            if any([leaf[1] is buffer for leaf in given]):
+                call.marks.append(f"its output is the buffer {name} itself: who changes the one in place changes the other")
         if attached or not (call.quiet or call.fused):  # elsewhere the function tells, in which it leaves
             return
         tensors = [thing for _, thing, _ in given if issubclass(type(thing), Tensor)]
         differentiable = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
-        if torch.is_grad_enabled() and differentiable and any(seen.requires_grad for seen in call.inputs):
+        if not torch.is_grad_enabled() or not differentiable or any([is_transformed(tensor) for tensor in tensors]):
+            return  # in torch.func, whose tensors do not tell
+        if any(seen.requires_grad for seen in call.inputs):
             call.marks.append("its output has left the graph")
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from modlab.compat import is_transformed
 from modlab.instrumentation.recording import callers, functions
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call
@@ -19,6 +20,7 @@ from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
 
 LEAVING = 64  # events at which something left the graph, of which it is found out what that was computed from
+CUT = "leaves the graph"
 _INNER = ("backward", "step", "function")
 
 
@@ -35,7 +37,7 @@ class Operations:
 
     Attributes:
         left: where something left the graph.
-        direct: by identity of a module whose ``forward`` was called past it, the event that shows it.
+        direct: by identity of a module whose ``forward`` was called past it, what shows it.
     """
 
     def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None) -> None:
@@ -44,7 +46,7 @@ class Operations:
         self.mode = Functions(self.run)
         self._fused = False
         self.left: list[Leaving] = []
-        self.direct: dict[int, int] = {}
+        self.direct: dict[int, callers.Direct] = {}
 
     def run(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function, and record it."""
@@ -64,7 +66,7 @@ class Operations:
         except BaseException as error:
             self._tape.end(call, self._tape.now(), error)
             if call.kind == "backward":
-                self._backward.raised = call.index
+                self._backward.fails(call)
             raise
         with self._tape.aside() as now:
             self._tape.end(call, now)
@@ -86,7 +88,7 @@ class Operations:
         if caller.fused:  # called past its module, which would have made room for it
             self._fused = True
             if caller.direct is not None:
-                self.direct.setdefault(id(caller.direct), 0 if top is None else top.index)
+                self.direct.setdefault(id(caller.direct), callers.Direct(0 if top is None else top.index, caller.called))
             return None
         if not name or caller.by_torch or caller.in_function:
             return None
@@ -101,11 +103,11 @@ class Operations:
         call.inputs, call.where = self._sightings.values(given), caller.where
         self._uses.by_function(call, args, kwargs)
         if caller.direct is not None and id(caller.direct) in self._roster.paths:
-            self.direct.setdefault(id(caller.direct), call.index)
+            self.direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
             call.path = self._roster.paths[id(caller.direct)]
             call.marks.append("in a .forward that was called past its module: no hook ran")
         if backward:
-            self._backward.begins()
+            self._backward.begins(call)
         if name in functions.CUT_IN_PLACE:
             self._leave(call, [tensor for tensor in tensors if tensor.requires_grad], "detached")
         return call, given
@@ -116,8 +118,8 @@ class Operations:
         if not made and not changed and call.name not in functions.TAKEN_OUT:
             self._tape.drop(call)
             return
-        call.outputs = self._sightings.values(after)
-        call.bytes = self._sightings.new_bytes(after, call.inputs, call.outputs)
+        call.outputs = self._sightings.values(after, call.index)
+        call.bytes = self._sightings.new_bytes(after, call.outputs, call.index)
         if changed:
             call.marks.append("in place")
         self._note_leaving(call, _tensors(before), made)
@@ -125,7 +127,14 @@ class Operations:
     def _note_leaving(self, call: Call, before: list[Tensor], after: list[Tensor]) -> None:
         """Say where something leaves the graph, and remember what it had been computed from."""
         attached = [tensor for tensor in before if tensor.requires_grad]
-        if not attached or call.name.endswith(functions.UNRELATED) or any(tensor.requires_grad for tensor in after):
+        if not attached or call.name.endswith(functions.UNRELATED):
+            return
+        if any(tensor.requires_grad for tensor in after):
+            if not all(tensor.requires_grad for tensor in after):  # the indices beside the values
+                self._leave(call, attached, "whole")
+            return
+        if any(is_transformed(tensor) for tensor in (*attached, *after)):
+            self._tape.remark("inside torch.vmap and torch.func shapes are those of one sample, and what leaves the graph is not seen")
             return
         if not call.grad:
             above = self._tape.top
@@ -140,7 +149,7 @@ class Operations:
 
     def _leave(self, call: Call, attached: list[Tensor], how: str) -> None:
         if how != "whole":  # whole numbers and truths never had a gradient: nothing is wrong with them
-            call.marks.append("leaves the graph, under no_grad" if how == "no_grad" else "leaves the graph")
+            call.marks.append(f"{CUT}, under no_grad" if how == "no_grad" else CUT)
         if len(self.left) < LEAVING:
             sources = leaves_of(attached)
             if sources is not None:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from modlab.compat import tensor_hooks
 from modlab.inspection import stores
 from modlab.instrumentation.recording.absence import called_above
 from modlab.instrumentation.recording.calls import Call, Sight
-from modlab.instrumentation.recording.operations import Leaving
+from modlab.instrumentation.recording.lineage import Lineage
+from modlab.instrumentation.recording.operations import CUT, Leaving
 from modlab.instrumentation.recording.roster import Owned, is_opaque
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _Found = tuple[str, str, int]
 Told = tuple[str, str, str, int]
 _NONE = "no backward", "no backward pass ran in this trace", -1
+_RENEWED = "; it is another tensor than when the trace began: an optimizer that was made before does not hold it"
 _STALE = "; its .grad is that of an earlier pass"
 _HOW = {
     "detached": ("detached", "detached: what was computed from it left the graph in"),
@@ -39,13 +42,60 @@ def of_parameters(recorder: Recorder) -> Iterator[Told]:
     for call in recorder.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
+    ways = Ways(recorder)
     silent = not (recorder.backward.passes or recorder.backward.arrived or recorder.backward.returned) and recorder.backward.raised < 0
-    for one in recorder.roster.parameters:
-        kind, text, event = _NONE if silent and _is_plain(recorder, one) else _reason(recorder, one, calls)
+    for one, renewed in _held(recorder):
+        kind, text, event = _NONE if silent and _is_plain(recorder, one) else _reason(recorder, one, calls, ways)
+        if renewed:
+            text += _RENEWED
         stale = (
             id(one.tensor) in recorder.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None
         )
         yield one.path, kind, text + _STALE if stale else text, event
+
+
+def _held(recorder: Recorder) -> Iterator[tuple[Owned, bool]]:
+    """The parameters, each with whether it was put into the place of another one since; of the two the one that the model holds."""
+    renewed = recorder.roster.renewed
+    now = {path: one for path, one in renewed.items() if _holds(one)}
+    new = {id(one.tensor) for one in renewed.values()}
+    for one in recorder.roster.parameters:
+        if id(one.tensor) not in new:
+            yield (now.get(one.path, one), one.path in now)
+
+
+def _holds(one: Owned) -> bool:
+    held = stores.contents(one.owner).get("_parameters") or {}
+    return dict(held.items()).get(one.name) is one.tensor
+
+
+class Ways:
+    """How what backward passes began from was computed; found out when it is asked for."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._found: dict[int, Lineage] = {}
+
+    def all(self) -> list[Lineage]:
+        """One for each pass."""
+        return [self.of(event) for event in self._recorder.backward.roots]
+
+    def of(self, event: int) -> Lineage:
+        """That of one pass."""
+        if event not in self._found:
+            self._found[event] = Lineage(self._recorder.tape.calls, self._recorder.backward.roots[event])
+        return self._found[event]
+
+    def cut(self, key: int, lineages: list[Lineage]) -> Leaving | None:
+        """Where, on the way to what a pass began from, something that was computed from a parameter left the graph: the first of these."""
+        calls = self._recorder.tape.calls
+        for left in self._recorder.operations.left:
+            if key not in left.sources:
+                continue
+            for way in lineages:
+                if left.event in way.events or (left.how == "number" and way.takes(calls[left.event])):
+                    return left
+        return None
 
 
 def _is_plain(recorder: Recorder, one: Owned) -> bool:
@@ -53,23 +103,21 @@ def _is_plain(recorder: Recorder, one: Owned) -> bool:
     tensor, use = one.tensor, recorder.uses.taken.get(id(one.tensor), -1)
     if use < 0 or not tensor.requires_grad or recorder.uses.frozen.get(id(tensor)) == use or not recorder.tape.calls[use].grad:
         return False
-    held = stores.contents(one.owner).get("_parameters")
-    return type(held) is dict and held.get(one.name) is tensor and (tensor.is_floating_point() or tensor.is_complex())
+    return _holds(one) and (tensor.is_floating_point() or tensor.is_complex())
 
 
-def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> _Found:
+def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways) -> _Found:
     tensor, key, backward = one.tensor, id(one.tensor), recorder.backward
     arrived = backward.arrived.get(key)
     if arrived is not None:
-        return _of_gradient(one, arrived, recorder.backward.values.get(one.path))
+        return _of_gradient(one, arrived, backward.values.get(one.path), key in backward.added)
     returned = backward.returned.get(key)
     if returned is not None:
         return "gradient", "its gradient was given back by torch.autograd.grad, which changes no .grad", returned
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return "integer", f"it holds {str(tensor.dtype).removeprefix('torch.')}, and whole numbers have no gradient", -1
     use = _use(recorder, one, calls)
-    held = stores.contents(one.owner).get("_parameters") or {}
-    if dict(held.items()).get(one.name) is not tensor:
+    if not _holds(one):
         return (
             "overwritten",
             "the model holds another tensor, or None, under this name now; the one that was there when it ran is gone",
@@ -86,46 +134,69 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> _Found:
         around = [mark for call in _around(recorder, used) for mark in call.marks]
         off = "inference_mode" if "under inference_mode" in around else "no_grad"
         return off, f"{_named(used)} ran under {off}{_at(used)}, where autograd notes nothing", use
-    return _of_graph(recorder, key, used)
+    return _of_graph(recorder, one, used, ways)
 
 
-def _of_graph(recorder: Recorder, key: int, used: Call) -> _Found:
-    """It was used, and autograd noted it: so what became of that?"""
-    backward = recorder.backward
+def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
+    """It was used, and autograd noted that: so what became of it?"""
+    backward, key = recorder.backward, id(one.tensor)
     if backward.raised >= 0 and key not in backward.reached:
-        return "no backward", f"the backward pass raised {recorder.tape.calls[backward.raised].error}", backward.raised
+        return _of_raised(recorder, key, ways)
     if not backward.passes:
         return _NONE
     if key in backward.reached:
         if backward.chosen:
             return "not asked for", "the backward pass asked for the gradients of other tensors alone (inputs=)", used.index
-        return "stopped on the way", "the graph leads to it, and no gradient came: a function on the way gave none", used.index
-    left = _left(recorder, key)
+        taken = ", or a hook of its own took it away" if tensor_hooks(one.tensor) else ""
+        return "stopped on the way", f"the graph leads to it, and no gradient came: a function on the way gave none{taken}", used.index
+    lineages = ways.all()
+    left = ways.cut(key, lineages)
     if left is not None:
-        call = recorder.tape.calls[left.event]
-        kind, text = _HOW[left.how]
-        return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
+        return _of_cut(recorder, left)
     if recorder.blind:
         return "cannot be seen", "a part of the model is compiled, so the backward pass was not watched", used.index
     if not backward.known:
         return "cannot be seen", "the graph of the loss is too large to be walked", used.index
-    if backward.returned:
+    if not backward.kept and backward.returned and key not in backward.refused:
         return "not asked for", "torch.autograd.grad gave back the gradients of other tensors alone", used.index
-    return (
-        "off the path",
-        f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from",
-        used.index,
-    )
+    return _off_the_path(recorder, key, used, lineages)
 
 
-def _left(recorder: Recorder, key: int) -> Leaving | None:
-    """Where what was computed from it left the graph: a cut explains more than a number that was printed."""
-    found = [left for left in recorder.operations.left if key in left.sources]
-    order = ("detached", "no_grad", "whole", "number")
-    return min(found, key=lambda left: (order.index(left.how), left.event), default=None)
+def _of_raised(recorder: Recorder, key: int, ways: Ways) -> _Found:
+    event = recorder.backward.raised
+    raised = recorder.tape.calls[event]
+    roots = recorder.backward.roots.get(event, ())
+    if roots and not any(seen.requires_grad for seen in roots):
+        left = ways.cut(key, [ways.of(event)])
+        if left is not None:
+            kind, text, event = _of_cut(recorder, left)
+            return kind, f"the loss has no graph; {text}", event
+    return "no backward", f"the backward pass raised {raised.error}", event
 
 
-def _of_gradient(one: Owned, arrived: int, value: Sight | None) -> _Found:
+def _of_cut(recorder: Recorder, left: Leaving) -> _Found:
+    call = recorder.tape.calls[left.event]
+    kind, text = _HOW[left.how]
+    if left.how == "whole" and CUT not in call.marks:
+        call.marks.append(CUT)
+    return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
+
+
+def _off_the_path(recorder: Recorder, key: int, used: Call, lineages: list[Lineage]) -> _Found:
+    """The graph does not lead to it. Where that was cut is not proven; what may have to do with it is said as it was seen."""
+    text = f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from"
+    calls = recorder.tape.calls
+    strange = sorted({event for way in lineages for event in way.strange if event > used.index})
+    if strange:
+        call = calls[strange[0]]
+        return "off the path", (
+            f"{text}; {_named(call)}{_at(call)} takes a tensor without a graph that nothing seen here has made "
+            "(numpy, or a torch.autograd.Function)"
+        ), call.index  # fmt: skip
+    return "off the path", text, used.index
+
+
+def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> _Found:
     """What kind of gradient it got: as it was when it arrived, whatever became of it since."""
     stats = None if value is None else value.stats
     if stats is not None and stats.measured:
@@ -136,10 +207,13 @@ def _of_gradient(one: Owned, arrived: int, value: Sight | None) -> _Found:
     if one.tensor.grad is None:
         return (
             "set to None",
-            f"it got a gradient{', zero everywhere' if zero else odd}, and that was set to None since (zero_grad does so)",
+            f"it got a gradient{', zero everywhere' if zero else odd}, and that was set to None since (zero_grad does so, or a hook)",
             arrived,
         )
-    return ("zero", "it has a gradient, and that is zero everywhere", arrived) if zero else ("gradient", f"it has a gradient{odd}", arrived)
+    if zero:
+        return "zero", "it has a gradient, and that is zero everywhere", arrived
+    sum_of = ", added to the one that was there before (no zero_grad between)" if added else ""
+    return "gradient", f"it has a gradient{odd}{sum_of}", arrived
 
 
 def _is_zero(gradient: Tensor | None) -> bool:
@@ -154,18 +228,20 @@ def _of_unused(recorder: Recorder, one: Owned) -> _Found:
     name = path or "the model"
     direct = recorder.operations.direct.get(id(one.owner))
     if direct is not None:
-        where = _at(recorder.tape.calls[direct])
-        return ".forward called", f"{name} was called through .forward{where}, past the hooks that would have used it", direct
+        where = f" at {direct.where}" if direct.where else ""
+        return ".forward called", f"{name} was called through .forward{where}, past the hooks that would have used it", direct.event
+    if id(one.owner) in recorder.modules.elsewhere and not recorder.modules.times[id(one.owner)]:
+        return "cannot be seen", f"{name} was called in another thread, which is not followed", -1
     if is_opaque(one.owner) or recorder.blind:
         return "cannot be seen", f"whether {name} used it cannot be seen: {is_opaque(one.owner) or 'a part of the model'} is compiled", -1
     above = called_above(recorder, path)
     if above is not None and is_opaque(above[1]):
         return "cannot be seen", f"whether it was used cannot be seen: {above[0]} is {is_opaque(above[1])}", -1
-    if recorder.folds is not None and recorder.folds.alike:
+    if recorder.folds is not None and recorder.folds.alike and recorder.modules.times[id(one.owner)]:
         return "cannot be seen", "equal calls were recorded once (fold=True), and others than this one's", -1
     if recorder.modules.times[id(one.owner)]:
         return "not used", f"{name} ran, and nothing was seen to use it", -1
-    return "not called", f"not called: {name} did not run in this thread", -1
+    return "not called", f"not called: {name} did not run", -1
 
 
 def _use(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> int:

@@ -15,8 +15,8 @@ from torch.nn import Module
 
 from modlab.compat import without_torch_function
 from modlab.instrumentation.postmortem import explain
-from modlab.instrumentation.recording import reasons
-from modlab.instrumentation.recording.absence import uncalled
+from modlab.instrumentation.recording import evidence, reasons
+from modlab.instrumentation.recording.absence import hidden, uncalled
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.folds import Folds
@@ -47,9 +47,19 @@ class Recorder:
         values: whether values are measured.
         fold: whether equal calls are recorded once.
         follow: whether the gradients of outputs are waited for: not where the trace ends before a backward pass can begin.
+        steps: whether steps of optimizers are seen: not inside of one, where torch goes through the hooks that this would add to.
     """
 
-    def __init__(self, model: Module, *, keep: tuple[str, ...] = (), values: bool = True, fold: bool = False, follow: bool = True) -> None:
+    def __init__(
+        self,
+        model: Module,
+        *,
+        keep: tuple[str, ...] = (),
+        values: bool = True,
+        fold: bool = False,
+        follow: bool = True,
+        steps: bool = True,
+    ) -> None:
         self.title, self.measured = type(model).__name__, values
         self.tape = tape = Tape()
         with without_torch_function():
@@ -60,13 +70,15 @@ class Recorder:
         self.uses, self.kinds = Uses(self.roster), Kinds()
         self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds)
         functions = self.operations.mode
-        self._gradients = Gradients(tape, sightings)
+        self._gradients = Gradients(tape, self.roster, sightings, self.backward)
+        self._follow = follow
         self.modules = ModuleCalls(
-            tape, self.roster, sightings, functions, self._gradients, self.uses, self.kinds, self.folds, keep, follow
+            tape, self.roster, sightings, functions, self._gradients, self.uses, self.kinds, self.folds, keep, follow,
+            self.operations.direct,
         )  # fmt: skip
-        self._steps = Steps(tape, self.roster, sightings, functions)
-        self._stages = Stages(HookRuns(tape, self.roster, sightings, self.folds))
-        self._taps = Taps(self.modules.enter, self.modules.leave, tape.here)
+        self._steps = Steps(tape, self.roster, sightings, functions) if steps else None
+        self._stages = Stages(HookRuns(tape, self.roster, sightings, self.folds, self.backward))
+        self._taps = Taps(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
         self.modules.alone = self._taps.alone
         self.blind = False  # to functions
         self._filter: Any = None
@@ -91,7 +103,11 @@ class Recorder:
             if ranks > 1:
                 self.tape.remark(f"this is rank {torch.distributed.get_rank()} of {ranks}: what the others do is not seen")
         self._stages.open(module for path, module in self.roster.hooked.items() if not _inside(path, compiled))
-        self._steps.open()
+        if self._steps is not None:
+            self._steps.open()
+        if self._follow:
+            with self.tape.aside():
+                self._gradients.open()
         self._taps.open()
         if not compiled:
             self.operations.mode.resume()
@@ -106,7 +122,8 @@ class Recorder:
         if self._filter in warnings.filters:
             cast(list[Any], warnings.filters).remove(self._filter)
         self._taps.close()
-        self._steps.close()
+        if self._steps is not None:
+            self._steps.close()
         with self.tape.aside():
             self._stages.close(self.roster.modules.values())
         with self.tape.aside():
@@ -117,7 +134,7 @@ class Recorder:
             self.backward.settle(self._gradients.seen)
         draft = self._draft("" if error is None else one_line(error))
         if error is not None:
-            draft.facts.update(_explained(error))
+            draft.facts.update(_explained(error) | evidence.explanation(self, error))
         return draft
 
     def record(self) -> TraceRecord:
@@ -126,17 +143,20 @@ class Recorder:
 
     def _draft(self, error: str) -> Draft:
         absent: tuple[Uncalled, ...] = ()
+        unseen = 0
         told: list[reasons.Told] = []
         with self.tape.aside():
-            absent = tuple(uncalled(self, error))
+            absent, unseen = tuple(uncalled(self, error)), hidden(self)
             told = list(reasons.of_parameters(self))
-        able = [module for module in self.roster.modules.values() if self.kinds[type(module)].runs]
+        times = self.modules.times
+        able = [module for module in self.roster.modules.values() if self.kinds[type(module)].runs or id(module) in times]
         facts: dict[str, object] = {
             "remarks": tuple(self.tape.remarks),
             "error": error,
             "measured": self.measured,
             "cost": self.tape.lost,
-            "called": sum(id(module) in self.modules.times for module in able),
+            "called": sum(id(module) in times or id(module) in self.operations.direct for module in able),
+            "hidden": unseen,
             "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
         }
         return Draft(self.title, len(able), self.tape.calls, self.tape.origin, told, facts, absent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,10 +35,12 @@ class Roster:
         self.parameters: list[Owned] = []
         self.names: dict[int, str] = {}  # of parameters and buffers
         self.hooked: dict[str, Module] = {}  # modules with hooks of their own that run in a pass
+        self.renewed: dict[str, Owned] = {}  # parameters that were put into the place of others since, and ran; by name
+        self.ledgers: list[dict[int, Any]] = []  # by identity of a parameter: one that is not followed any more is struck out
         self._adopt("", model)
 
     def _adopt(self, start: str, module: Module) -> None:
-        for path, one in _walk(start, module, self.paths):
+        for path, one in walk(start, module, self.paths):
             self.modules[path] = one
             self.paths[id(one)] = path
             held, prefix = stores.contents(one), f"{path}." if path else ""
@@ -62,6 +64,21 @@ class Roster:
                     return self.paths.get(id(module))
         return found
 
+    def renew(self, module: Module, name: str, tensor: Tensor) -> None:
+        """Follow a parameter that was put into the place of another one since."""
+        path = self.paths.get(id(module))
+        if path is None:
+            return
+        full = f"{path}.{name}" if path else name
+        last = self.renewed.get(full)
+        if last is not None:  # a model that makes a new one in each pass is not to have all of them kept
+            self.parameters = [one for one in self.parameters if one is not last]
+            for ledger in (self.names, *self.ledgers):
+                ledger.pop(id(last.tensor), None)
+        self.renewed[full] = one = Owned(full, tensor, module, name)
+        self.names[id(tensor)] = full
+        self.parameters.append(one)
+
     def compiled(self) -> list[str]:
         """The paths of modules that a compiler has taken over."""
         wrappers = {cls for cls in self.classes() if _is_wrapper(cls)}
@@ -80,7 +97,7 @@ class Roster:
         return any(base.__name__ in _DISTRIBUTED for cls in self.classes() for base in cls.__mro__)
 
 
-def _walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str, Module]]:
+def walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str, Module]]:
     """Each module once, parents first."""
     seen: set[int] = set()
     stack = [(start, root)]

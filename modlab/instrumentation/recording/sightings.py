@@ -10,6 +10,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
 from modlab.instrumentation.recording.calls import Seen, Sight
@@ -35,6 +36,20 @@ def versions_of(given: Iterable[Leaf]) -> tuple[int, ...]:
     return tuple([version_of(thing) for _, thing, _ in given if issubclass(type(thing), Tensor)])
 
 
+class Memory:
+    """What tensors lie in: one for all views of it.
+
+    Attributes:
+        born: the event in which it was first met as an output; -1 if that was as an input.
+        bytes: its size.
+    """
+
+    __slots__ = ("born", "bytes")
+
+    def __init__(self, born: int, size: int) -> None:
+        self.born, self.bytes = born, size
+
+
 class Sightings:
     """Numbers tensors as they are met, and describes each once for as long as it does not change.
 
@@ -45,14 +60,15 @@ class Sightings:
 
     def __init__(self, measured: bool, owned: Mapping[int, str]) -> None:
         self.measured, self.owned = measured, owned
-        self._met: dict[int, tuple[ref[Tensor], int, Sight]] = {}  # by id: the tensor, its version then, what was said
+        self._met: dict[int, tuple[ref[Tensor], int, Sight, Memory]] = {}  # by id: the tensor, its version then, what was said
         self._numbers: dict[int, int] = {}  # of parameters and buffers
-        self._bases: dict[int, ref[Tensor]] = {}  # of views that were counted as new
+        self._memories: dict[int, tuple[ref[torch.UntypedStorage], Memory]] = {}  # by id of the storage
+        self._placed: set[int] = set()  # parameters and buffers of which it is known what they lie in
         self._count = 0
 
-    def values(self, leaves: Iterable[Leaf]) -> tuple[Seen, ...]:
-        """What is said of each leaf of a nest."""
-        return tuple([self._value(*leaf) for leaf in leaves])
+    def values(self, leaves: Iterable[Leaf], born: int = -1) -> tuple[Seen, ...]:
+        """What is said of each leaf of a nest; `born` is the event that these are outputs of."""
+        return tuple([self._value(name, thing, note, born) for name, thing, note in leaves])
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the tensor was met before."""
@@ -69,29 +85,29 @@ class Sightings:
                 return replace(known, shape=tuple(tensor.shape))
         return measure_tensor(tensor, histogram=False)
 
-    def new_bytes(self, outputs: list[Leaf], inputs: tuple[Seen, ...], values: tuple[Seen, ...]) -> int:
-        """The bytes of those output tensors that are neither an input nor a view of a tensor that was met before."""
-        before = [seen.sight.number for seen in inputs]
-        total = 0
-        for (_, thing, _), (_, sight, _, version) in zip(outputs, values, strict=False):
-            if version is not None and sight.number not in before:
-                before.append(sight.number)
-                if self._is_new(thing):
-                    total += _bytes(thing)
-        return total
+    def new_bytes(self, outputs: list[Leaf], values: tuple[Seen, ...], since: int) -> int:
+        """The bytes of memory that output tensors lie in, and that was not met before an event: no input, and no view of what was there."""
+        counted: list[Memory] = []
+        for (_, thing, _), seen in zip(outputs, values, strict=False):
+            found = self._met.get(id(thing)) if seen.version is not None else None
+            if found is not None and found[3].born >= since and found[3] not in counted:
+                counted.append(found[3])
+        return sum([memory.bytes for memory in counted])
 
-    def _is_new(self, tensor: Tensor) -> bool:
-        """Whether it is no view, or the first one of what nobody else has met (a layer may give a view of what it computed)."""
-        base = tensor._base
-        if base is None:
-            return True
-        if id(base) in self.owned or self.knows(base):
-            return False
-        seen = self._bases.get(id(base))
-        self._bases[id(base)] = ref(base)
-        return seen is None or seen() is not base
+    def _memory(self, tensor: Tensor, born: int) -> Memory:
+        """The one that a tensor lies in; by the identity of the storage, since meta tensors have no address."""
+        try:
+            storage = tensor.untyped_storage()
+            found = self._memories.get(id(storage))
+            if found is not None and found[0]() is storage:
+                return found[1]
+            memory = Memory(born, storage.nbytes())
+            self._memories[id(storage)] = ref(storage), memory
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):  # sparse, transformed, …: it has none of its own
+            return Memory(born, 0 if is_transformed(tensor) else _bytes(tensor))
+        return memory
 
-    def _value(self, name: str, thing: Any, note: str) -> Seen:
+    def _value(self, name: str, thing: Any, note: str, born: int) -> Seen:
         if not issubclass(type(thing), Tensor):
             return Seen(name, Sight(type(thing).__name__, text=said(thing), note=note))
         key, version, requires_grad = id(thing), version_of(thing), thing.requires_grad
@@ -101,13 +117,13 @@ class Sightings:
         found = self._met.get(key)
         if found is None or found[0]() is not thing:
             self._count += 1
-            number = self._count
+            number, memory = self._count, self._memory(thing, born)
         elif version == found[1] != -1:
             return Seen(name, found[2], requires_grad, version)
         else:
-            number = found[2].number
+            number, memory = found[2].number, found[3]
         sight = self._describe(thing, number, self.measured)
-        self._met[key] = ref(thing), version, sight
+        self._met[key] = ref(thing), version, sight, memory
         return Seen(name, sight, requires_grad, version)
 
     def _of_owned(self, tensor: Tensor, owner: str) -> Sight:
@@ -118,6 +134,9 @@ class Sightings:
             number = self._numbers[id(tensor)] = self._count
         if torch.nn.parameter.is_lazy(tensor):
             return Sight(type(tensor).__name__, None, tensor.dtype, tensor.device, note=f"is {owner}, lazy")
+        if id(tensor) not in self._placed:
+            self._placed.add(id(tensor))
+            self._memory(tensor, -1)
         small = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() <= OWNED
         return self._describe(tensor, number, self.measured and small, f"is {owner}")
 
@@ -156,6 +175,6 @@ def _dense(tensor: Tensor) -> bool:
 
 def _bytes(tensor: Tensor) -> int:
     try:
-        return int(tensor.nbytes) if tensor.layout is torch.strided else int(tensor.numel()) * tensor.element_size()
+        return int(tensor.numel()) * tensor.element_size()
     except (RuntimeError, NotImplementedError, TypeError, ValueError):  # lazy, symbolic, ragged
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, Protocol, cast
 
 from torch.nn import Module
@@ -59,6 +59,12 @@ class Stage:
         return cast, (None, self.original)
 
 
+def _is_ours(hook: Any) -> bool:
+    if type(hook) is MethodType:
+        return type(hook.__self__) is Taps
+    return type(hook) is FunctionType and str(hook.__module__).startswith("modlab.instrumentation.")
+
+
 def innermost(hook: Any) -> Any:
     """The user's hook behind a stage, or behind several."""
     while type(hook) is Stage:
@@ -87,7 +93,7 @@ class Stages:
 
     def _wrap(self, name: str, store: dict[int, Any], everywhere: bool = False) -> None:
         for key, hook in list(store.items()):
-            if type(hook) is MethodType and type(hook.__self__) is Taps:  # of another trace, around this one
+            if _is_ours(hook):  # of another trace, around this one, or of a watch
                 continue
             stage = Stage(hook, KINDS[name], self._observer, everywhere)
             self._placed.append((store, key, stage))

@@ -19,7 +19,7 @@ from modlab.instrumentation.recording.tape import Tape
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
-_State = dict[str, tuple[int, Tensor | None]]
+_State = dict[int, tuple[int, Tensor | None]]
 
 
 class Steps:
@@ -46,7 +46,7 @@ class Steps:
         with self._tape.aside() as now:
             call = self._tape.begin("step", None, type(optimizer).__name__, now)
             call.module, call.where, call.frame = id(optimizer), callers.look(0).where, callers.caller_of_hook()
-            self._before[call.index] = {one.path: (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
+            self._before[call.index] = {id(one.tensor): (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
             call.popped = self._functions.pause()
 
     def _ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -58,7 +58,9 @@ class Steps:
             if call.popped:
                 self._functions.resume()
             before = self._before.pop(call.index)
-            moved = [self._moved(one.path, one.tensor, *before[one.path]) for one in self._roster.parameters if one.path in before]
+            moved = [
+                self._moved(one.path, one.tensor, *before[id(one.tensor)]) for one in self._roster.parameters if id(one.tensor) in before
+            ]
             call.outputs = tuple(value for value in moved if value is not None)
             call.marks.append(f"moves {len(call.outputs):,} of {format.plural(len(moved), 'parameter')}")
 

@@ -80,6 +80,14 @@ class Tape:
             if top is call:
                 return
 
+    def add(self, call: Call, now: float, error: BaseException | None = None) -> None:
+        """Add an event that has ended and was not to be told, as it seemed when it began."""
+        call.index, call.seconds = len(self.calls), max(0.0, now - call.started)
+        call.error = "" if error is None else one_line(error)
+        if call.parent >= 0:
+            self.calls[call.parent].inner += call.seconds
+        self.calls.append(call)
+
     def drop(self, call: Call) -> None:
         """Forget an event that turned out to be none, if nothing happened inside."""
         if self.calls[-1] is call:

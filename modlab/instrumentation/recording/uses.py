@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter
 
 from modlab.inspection import stores
 from modlab.instrumentation.recording.calls import Call
@@ -25,10 +25,11 @@ class Uses:
     """
 
     def __init__(self, roster: Roster) -> None:
-        self._names = roster.names
+        self._names, self._roster = roster.names, roster
         self._grad: dict[int, bool] = {}
         self.taken: dict[int, int] = {}
         self.frozen: dict[int, int] = {}
+        roster.ledgers += [self.taken, self.frozen, self._grad]
 
     def by_module(self, call: Call, module: Module, given: Iterable[Leaf]) -> None:
         """A module is called with these leaves; one of torch's layers takes its own parameters as well."""
@@ -37,20 +38,32 @@ class Uses:
             if id(thing) in names:
                 self._note(thing, call)
         if call.quiet:
-            for tensor in (stores.contents(module).get("_parameters") or {}).values():
+            for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
                 if id(tensor) in names:
+                    self._note(tensor, call)
+                elif tensor is not None and issubclass(type(tensor), Parameter):
+                    self._roster.renew(module, name, tensor)
                     self._note(tensor, call)
 
     def by_function(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A function is called with these arguments."""
         names = self._names
         for argument in (*args, *kwargs.values()) if kwargs else args:
-            if id(argument) in names:
+            if id(argument) in names or (type(argument) is Parameter and self._is_new(argument, call)):
                 self._note(argument, call)
             elif type(argument) in (list, tuple):
                 for member in argument[:_FAR]:
                     if id(member) in names:
                         self._note(member, call)
+
+    def _is_new(self, parameter: Parameter, call: Call) -> bool:
+        """Whether a parameter that nobody knows is one of the module that is running."""
+        module = None if call.path is None else self._roster.modules.get(call.path)
+        held = {} if module is None else stores.contents(module).get("_parameters") or {}
+        name = next((name for name, tensor in held.items() if tensor is parameter), None)
+        if module is not None and name is not None:
+            self._roster.renew(module, name, parameter)
+        return id(parameter) in self._names
 
     def _note(self, thing: Any, call: Call) -> None:
         key = id(thing)

@@ -95,6 +95,21 @@ class Neurons:
             for array, number in zip(layer.arrays, numbers, strict=True):
                 array[at] = number
 
+    def finish(self, step: int) -> None:
+        """The weights as they are at the end; what flowed is what the last sample saw."""
+        if not len(self.slots):
+            return
+        before = len(self.slots) - 1
+        flows = [(layer.activations[before].copy(), layer.gradients[before].copy()) for layer in self._layers]
+        self.slots.place(step)
+        at = len(self.slots) - 1
+        for layer, flow in zip(self._layers, flows, strict=True):
+            layer.activations[at], layer.gradients[at] = flow
+            matrix = layer.weight.tensor()
+            if matrix is not None and tuple(matrix.shape[:: -1 if layer.turned else 1]) == layer.weights.shape[1:]:
+                now = matrix.data.float().cpu().numpy()
+                layer.weights[at] = now.T if layer.turned else now
+
     def record(self) -> NeuronsRecord | None:
         """What there is now."""
         used = len(self.slots)

@@ -7,6 +7,9 @@ import math
 DENSE = 10
 """Samples in a row at the beginning, which the budget does not count."""
 
+ANYWAY = 5.0
+"""Seconds without a picture, after which there is one whatever it costs."""
+
 FAR = 1_000_000
 """Steps between two samples at most."""
 
@@ -92,6 +95,18 @@ class Schedule:
             each = max((now - when - (self.spent - spent)) / (step - then), 1e-7)
             self.pace = each if not self.pace else 0.7 * self.pace + 0.3 * min(each, 4 * self.pace)
         self._mark = step, now, self.spent
+
+    def shows(self, now: float, since: float) -> bool:
+        """Whether the page may get a picture.
+
+        Args:
+            now: by the clock.
+            since: seconds after the last one: a page that has waited long gets one from the whole budget, or in any case.
+        """
+        if not self.began or since >= ANYWAY:
+            return True
+        loop = self.loop(now)
+        return self.page.affords(loop) or (since >= 1 and self.spent + self.page.last <= self.budget * loop)
 
     def pause(self, seconds: float) -> None:
         """Leave out the time in which the loop stood still."""

@@ -21,10 +21,12 @@ from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from modlab.compat import without_torch_function
 from modlab.errors import Stopped
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
+from modlab.instrumentation.watching.gauge import Gauge, shares
 from modlab.instrumentation.watching.guard import Guard
 from modlab.instrumentation.watching.ladder import climb
 from modlab.instrumentation.watching.neurons import Neurons
@@ -38,7 +40,7 @@ from modlab.records.watch import ACTIVATION, WatchRecord
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
 
-ENOUGH = 2_000
+ENOUGH = 1_200
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
 
 BURST = 16
@@ -141,12 +143,27 @@ class Watcher:
         self._tell(self.ended)
 
     def _look_last(self) -> None:
-        """What the last sample was too early to see."""
+        """What the last sample was too early to see: the weights as they are now, and the last counts."""
         try:
+            if self.step and self.last_sample < self.step - 1:
+                with torch.no_grad(), without_torch_function():
+                    self._read_weights(self.step - 1)
             self.alarms.units(max(self.step - 1, 0))
             self.alarms.weights_at_the_end()
         except Exception as error:  # noqa: BLE001 - a kernel that is interrupted, a device that is gone
             self.remarks.append(f"the last look failed: {type(error).__name__}")
+
+    def _read_weights(self, step: int) -> None:
+        gauge = Gauge()
+        for weight in self.cast.weights:
+            tensor = weight.tensor()
+            if tensor is not None:
+                gauge.add(weight.rows[:1], tensor)
+        readings, history = gauge.readings(), self.cast.history
+        if readings is not None:
+            history.add(step, readings.rows, readings.columns)
+            history.add_bins(step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest)))
+        self.neurons.finish(step)
 
     def hook(self, hook: Hook, *, after: bool) -> StepHook:
         """A hook on the steps of optimizers, of which nothing is left when the watch is swept."""
@@ -377,13 +394,12 @@ class Watcher:
     def _show(self, now: float) -> None:
         if self.publish is None or (now - self._shown < OFTEN and self.step != EARLY):
             return
-        schedule = self.schedule
-        if schedule.began and not schedule.page.affords(schedule.loop(now)) and now - self._shown < 1:
+        if not self.schedule.shows(now, now - self._shown):
             return
         self._shown = now
         self._tell(self.publish)
-        if schedule.began:
-            schedule.page.spend(perf_counter() - now)
+        if self.schedule.began:
+            self.schedule.page.spend(perf_counter() - now)
 
     def _tell(self, who: Callable[[], None] | None) -> None:
         """Call what shows things; if that fails, nobody is told any more, and the training goes on."""

@@ -12,7 +12,6 @@ from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
-FAINTEST = -8  # the power of ten of a relative distance at which the bar is empty; at 1 it is full
 OPENED = 2000  # rows up to which details are made
 _OUTCOMES = {"normal": "as usual", "no_grad": "no_grad", "inference_mode": "inference_mode"}
 
@@ -20,13 +19,14 @@ _OUTCOMES = {"normal": "as usual", "no_grad": "no_grad", "inference_mode": "infe
 def of_comparison(table: ComparisonTable) -> Sheet:
     """The whole view."""
     columns = (
-        Column(table.sides[0], "number", 132, yields=1),  # "-0.0091 ± 0.24"
-        Column(table.sides[1], "number", 132, yields=1),
+        Column(table.sides[0], "number", 110, yields=1),  # "-0.0091 ± 0.24"
+        Column(table.sides[1], "number", 110, yields=1),
         Column("apart by", "bar", 92, yields=0),
         Column("relative", "number", 92, yields=4),
-        Column("what it does", "words", 190, 3, yields=2),
+        Column("what it does", "words", 150, 3, yields=0),
     )
-    rows = tuple(_row(row, table, len(table.rows) <= OPENED) for row in table.rows)
+    most = max((row.max_abs for row in table.rows if row.max_abs is not None and math.isfinite(row.max_abs)), default=0.0)
+    rows = tuple(_row(row, table, len(table.rows) <= OPENED, most) for row in table.rows)
     return Sheet("compare", sentence(table), columns, rows, tuple(_notes(table)), foot=_foot(table))
 
 
@@ -117,7 +117,9 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
             return "What the model gives cannot be compared:", why.removeprefix("not compared: ")
         return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} give something else"
     if whole.differs:
-        return f"Train and eval differ{_from(table)}:", _by(whole)
+        if whole.unsteady and table.first is None:
+            return "Train and eval differ", "by no more than two equal runs do"
+        return f"Train and eval differ{_from(table)}:", _by(whole, table)
     if others:
         return "The output is the same in both modes,", f"but not inside: {_place(others[-1].path, table)} differs"
     acting = [row for row in table.rows if row.acts_by_mode]
@@ -130,12 +132,29 @@ def _from(table: ComparisonTable) -> str:
     return f" from {_place(table.first, table)} on" if table.first else ""
 
 
-def _by(whole: ComparisonRecord) -> str:
+def _by(whole: ComparisonRecord, table: ComparisonTable) -> str:
+    if whole.alone:
+        has = f"the output has {_alone(whole, table)}"
+        return f"by up to {short(whole.max_abs)}, and {has}" if whole.max_abs else has
     if whole.max_abs is None:
         return whole.notes[0] if whole.notes else "by an unknown amount"
     if math.isinf(whole.max_abs):
         return "one output is not finite where the other is"
-    return f"by up to {short(whole.max_abs)} in the output"
+    return f"by up to {short(whole.max_abs)} in the output{_mainly(whole, table)}"
+
+
+MAINLY = 100
+"""How many times as far apart as where it starts an output is, for another module to be named as the one that makes most of it."""
+
+
+def _mainly(whole: ComparisonRecord, table: ComparisonTable) -> str:
+    """A module that acts by its mode and makes nearly all of the difference, where another one has started it by a trifle."""
+    start = next((row for row in table.rows if row.path == table.first), None)
+    if start is None or not start.relative_l2 or not whole.relative_l2 or whole.relative_l2 < MAINLY * start.relative_l2:
+        return ""
+    acting = (row for row in table.rows if row.acts_by_mode and row.path not in (start.path, whole.path))
+    found = next((row for row in acting if row.relative_l2 is not None and row.relative_l2 * 10 >= whole.relative_l2), None)
+    return "" if found is None else f", nearly all of it from {_place(found.path, table)} on"
 
 
 def _surprise(table: ComparisonTable) -> str:
@@ -166,7 +185,8 @@ def _moved(table: ComparisonTable) -> str:
     total = sum(len(names) for _, names in found)
     kinds = {move.kind for row, _ in found for move in row.moved if move.side == "train" and move.kind != "attribute"}
     what = f"{total:,} {kinds.pop() + ('' if total == 1 else 's') if len(kinds) == 1 else 'tensors'}"
-    if len(found) == 1 and found[0][0].path == table.first:
+    whole = _whole(table)
+    if len(found) == 1 and found[0][0].path == table.first and not (whole is not None and _mainly(whole, table)):
         return f"{'it' if table.first else 'its own forward'} moved {what} in training mode"
     if len(found) <= 2:
         return f"{' and '.join(_place(row.path, table) for row, _ in found)} moved {what} in training mode"
@@ -180,6 +200,8 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
         return "What the two models give cannot be compared:", _end(
             ", ".join(whole.notes) if whole is not None and whole.notes else "no output"
         )
+    if whole.alone:
+        return "The two models give different things:", _end(f"the output has {_alone(whole, table)}")
     if whole.max_abs is None:
         return "The two models give different things:", _end(", ".join(whole.notes) or "another structure")
     if whole.equal:
@@ -207,7 +229,23 @@ def _below(table: ComparisonTable) -> str:
 
 def _near(row: ComparisonRecord, table: ComparisonTable) -> bool:
     """Whether rounding explains the whole difference."""
-    return not row.equal and row.relative_l2 is not None and row.relative_l2 <= table.tolerance
+    return not row.equal and row.relative_l2 is not None and row.relative_l2 <= table.tolerance and not row.alone
+
+
+def _alone(row: ComparisonRecord, table: ComparisonTable) -> str:
+    """What the output has on one side alone."""
+    where = ("in training mode", "in eval mode") if _is_modes(table) else ("in the left model", "in the right model")
+    parts = []
+    for side in (0, 1):
+        names = [_member(name) for one, name in row.alone if one == side]
+        if names:
+            parts.append(f"{_list(names)} {where[side]} alone")
+    return " and ".join(parts)
+
+
+def _member(name: str) -> str:
+    inner = name[2:-2] if name.startswith("['") and name.endswith("']") else name
+    return inner or "a single value"
 
 
 def _most(table: ComparisonTable) -> str:
@@ -238,15 +276,15 @@ def _several(rows: list[ComparisonRecord], table: ComparisonTable, one: str, man
 # ---- one row -------------------------------------------------------------------------------------------------------------------
 
 
-def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool) -> Row:
+def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool, most: float) -> Row:
     first = row.path == table.first and (row.differs or row.starts_here)
     return Row(
-        row.path, row.path.rpartition(".")[2] or ROOT, _kind(row), note=_note(row, first), symbol=row.category, mark=_mark(row, first),
+        row.path, row.path.rpartition(".")[2] or ROOT, _kind(row), note=_note(row), symbol=row.category, mark=_mark(row, first),
         depth=row.path.count(".") + 1 if row.path else 0,
         cells=(
             Cell(_spread(row.left)), Cell(_spread(row.right)),
-            Cell("rounding", share=0.02) if _near(row, table) else Cell(_distance(row), share=_share(row)),
-            Cell(_below(table) if _near(row, table) else _relative(row)), Cell("; ".join(_doing(row, table))),
+            Cell("rounding" if _near(row, table) else _distance(row), share=_share(row, most)),
+            Cell(_below(table) if _near(row, table) else _relative(row)), Cell(_does(row, table, first), mark=_sign(row, first)),
         ),
         details=tuple(_details(row, table)) if detailed else (),
     )  # fmt: skip
@@ -257,16 +295,9 @@ def _kind(row: ComparisonRecord) -> str:
     return f"{row.type}{other}"
 
 
-def _note(row: ComparisonRecord, first: bool) -> str:
-    parts = ["first"] if first else []  # the column of names is narrow
-    if any(one.startswith("eval") for one in row.draws):
-        parts.append("random in eval mode")
-    elif _names(row, "eval"):
-        parts.append("moves in eval mode")
-    elif row.ignores_mode:
-        parts.append("not reached by eval()")
-    if row.unsteady:
-        parts.append("not repeatable")
+def _note(row: ComparisonRecord) -> str:
+    """What the column of what it does does not say."""
+    parts = ["not reached by eval()"] if row.ignores_mode else []
     if row.other:
         parts.append(f"right: {row.other}")
     if row.called_left is not None and row.called_right is not None and row.called:
@@ -304,12 +335,26 @@ def _relative(row: ComparisonRecord) -> str:
     return "" if row.relative_l2 is None else short(row.relative_l2)
 
 
-def _share(row: ComparisonRecord) -> float | None:
-    if row.relative_l2 is None:
+def _share(row: ComparisonRecord, most: float) -> float | None:
+    """How long the bar beside "apart by" is: in proportion to that number, the largest of the table being full."""
+    if row.max_abs is None:
         return None
-    if row.relative_l2 <= 0:
-        return 0.0
-    return 1.0 if math.isinf(row.relative_l2) else max(0.02, min(1.0, 1 - math.log10(row.relative_l2) / FAINTEST))
+    return 1.0 if not math.isfinite(row.max_abs) else row.max_abs / most if most else 0.0
+
+
+_STARTS = "the difference starts here"
+
+
+def _does(row: ComparisonRecord, table: ComparisonTable, first: bool) -> str:
+    """What decides stands first: the column is narrow."""
+    words = list(_doing(row, table))
+    return "; ".join(dict.fromkeys([_STARTS, *words] if first and not _near(row, table) else words))
+
+
+def _sign(row: ComparisonRecord, first: bool) -> Mark:
+    """Of the words, where they are what the row's mark is about."""
+    mark = _mark(row, first)
+    return mark if mark in ("careful", "broken") and not row.ignores_mode else ""
 
 
 def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
@@ -322,6 +367,8 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
         yield "not repeatable: two equal runs differ"
     if row.called_left and row.called_right:
         yield from _about_difference(row, table)
+    if row.alone:
+        yield f"has {_alone(row, table)}"
     yield from row.notes
 
 
@@ -351,12 +398,14 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
         yield "the same to rounding"
     elif row.differs and not row.starts_here:
         inside = row.inputs_equal is not False
-        if inside:
+        if inside and not any(note.startswith("holds other numbers") for note in row.notes):
             yield "the difference comes from inside"
+        elif inside:
+            yield "the difference starts above"
         elif not row.acts_by_mode:
             yield "passes the difference on"
     elif row.starts_here:
-        yield "the difference starts here" if row.path == table.first else "a difference starts here too"
+        yield _STARTS if row.path == table.first else "a difference starts here too"
 
 
 def _details(row: ComparisonRecord, table: ComparisonTable) -> Iterator[Block]:

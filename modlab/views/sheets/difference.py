@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modlab import format
-from modlab.records.difference import STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import HELD, STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.records.structure import ROOT
 from modlab.views.sheets import verdict
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
@@ -268,7 +268,7 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
         ("device", _turned(record.device_before, record.device_after)),
         ("elements changed", f"{record.changed:,} of {record.count:,}" if counted else ""),
         ("max abs", format.number(record.max_abs or 0.0) if counted else ""),
-        ("relative L2", verdict.ratio(record.relative_l2 or 0.0) if counted else ""),
+        ("relative L2", verdict.ratio(record.relative_l2) if counted and record.relative_l2 is not None else ""),
         ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
         ("object", "" if record.same_object is None else "the same" if record.same_object else "another"),
         ("memory", "" if record.shares_memory is None else "shared" if record.shares_memory else "its own"),
@@ -301,7 +301,7 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
     else:
         yield from _sharing(diff)
         if diff.loading is not None:
-            yield from _loading(diff.loading)
+            yield from _loading(diff.loading, any(r.note.startswith(HELD) for r in diff.records))
         yield from (Block("renamed", f"{_reason(renaming)}.", renaming.code) for renaming in diff.renamings)
     yield from _objects(diff)
     yield from _most(diff)
@@ -332,7 +332,14 @@ def _repair(diff: DiffRecord, loading: Loading, then: Loading) -> Block:
         end = f"With these names it loads all {format.plural(then.loads, 'tensor')}{doubt}."
     rows = tuple(_obstacles(then)) if then.fails or then.converted else ()
     prose = f"As it is, load_state_dict raises: {', '.join(verdict.reasons(loading))}. {why}. {end}"
-    return Block("repair", prose, loading.repair, ("what", "key", "why") if rows else (), rows, mark="broken" if then.fails else "careful")
+    return Block(
+        "repair",
+        prose,
+        _running(then, loading.repair),
+        ("what", "key", "why") if rows else (),
+        rows,
+        mark="broken" if then.fails else "careful",
+    )
 
 
 def _sharing(diff: DiffRecord) -> Iterator[Block]:
@@ -365,19 +372,37 @@ def _obstacles(loading: Loading) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _loading(loading: Loading) -> Iterator[Block]:
-    rows, doubt = _obstacles(loading), ""
+def _loading(loading: Loading, swapped: bool) -> Iterator[Block]:
+    rows, doubt = _obstacles(loading), " Some have the values of others: look at their names first." if swapped else ""
     if loading.doubts:
         names = ", ".join(loading.doubts[:3]) + (", ..." if len(loading.doubts) > 3 else "")
         verb, whose = ("load", "their") if len(loading.doubts) > 1 else ("loads", "its")
-        doubt = f" {names} {verb} {whose} part by code of {whose} own: only loading tells."
+        doubt += f" {names} {verb} {whose} part by code of {whose} own: only loading tells."
     yield Block(
         "load_state_dict",
         f"{_outcome(loading)}{doubt}".strip(),
-        loading.code,
+        _running(loading, loading.code),
         ("what", "key", "why") if rows else (),
         tuple(rows),
-        mark=_grade(loading),
+        mark="careful" if swapped and not loading.fails else _grade(loading),
+    )
+
+
+def _running(loading: Loading, code: str) -> str:
+    """The call that does not raise: all of it, or what fits alone; nothing where nothing fits."""
+    if not loading.fails:
+        return code
+    before, call, given = code.rpartition("model.load_state_dict(")
+    if not loading.loads or not call:
+        return ""
+    given = given.removesuffix(")")
+    if not (loading.mismatched or loading.wrong):
+        return f"{before}print(model.load_state_dict({given}, strict=False))  # what fits alone"
+    chosen = "{k: v for k, v in state_dict.items() if k in own and getattr(v, 'shape', None) == own[k].shape}"
+    named = "" if given == "state_dict" else f"state_dict = {given}\n"
+    return (
+        f"{before}{named}own = model.state_dict()\nfitting = {chosen}\n"
+        "print(model.load_state_dict(fitting, strict=False))  # what fits alone"
     )
 
 

@@ -48,21 +48,21 @@ def _row(step: Step, name: str, record: ExplanationRecord) -> Row:
         path=step.path,
         name=name,
         kind=step.type if step.type != name else "",
-        note=", ".join(note for note in (step.note, _weights(step)) if note),
+        note=step.note,
         symbol=step.symbol,
         place=None if step.path is not None else "",
         mark="broken" if step.stopped else "",
         depth=step.depth,
         cells=(_happened(step, record),),
-        details=tuple(_details(step)),
+        details=tuple(_details(step, record)),
     )
 
 
-def _weights(step: Step) -> str:
-    """The shapes of a failed module's own tensors: what its input had to fit."""
-    if not step.failed or not step.said:
-        return ""
-    return ", ".join(f"{value.name} {format.shape(value.shape)}" for value in step.tensors[:2] if value.shape is not None)
+def _weights(step: Step) -> Iterator[Box | str]:
+    """A failed module's own tensors: what its input had to fit."""
+    for value in step.tensors[:2] if step.failed and step.said else ():
+        if value.shape is not None:
+            yield from (", " + value.name, Box(value.shape))
 
 
 def _happened(step: Step, record: ExplanationRecord) -> Cell:
@@ -80,11 +80,11 @@ def _happened(step: Step, record: ExplanationRecord) -> Cell:
         if flow:
             flow.append(",")
         flow.append(_drawn(value, fits=not (step.failed and record.family in _OF_SHAPES)))
-    flow += ["→", end]
+    flow += [*_weights(step), "→", end]
     words = ", ".join(_written(value) for value in inputs)
     if len(step.inputs) > len(inputs):
         words += ", …"
-    return Cell(f"{words} → {end}" if words else end, flow=tuple(flow) if inputs else (end,))
+    return Cell(f"{words} → {end}" if words else end, flow=tuple(flow) if inputs else (end,), mark="broken" if step.stopped else "")
 
 
 def _passed(inputs: list[Value], outputs: tuple[Value, ...]) -> Cell:
@@ -102,17 +102,21 @@ def _written(value: Value) -> str:
     return value.text or value.kind if value.shape is None else str(value.shape)
 
 
-def _details(step: Step) -> Iterator[Block]:
-    if step.line:
+def _details(step: Step, record: ExplanationRecord) -> Iterator[Block]:
+    if step.line and (step.line, step.where) != (record.line, record.where):  # that one stands below the table
         yield Block(caption=f"stopped at {step.where}", code=step.line)
     for caption, values in (("inputs", step.inputs), ("own tensors", step.tensors), ("local names", step.locals)):
         if values:
             yield _table(caption, values)
 
 
+_HEAD = ("name", "shape", "dtype", "device", "note")
+
+
 def _table(caption: str, values: tuple[Value, ...]) -> Block:
-    rows = tuple((value.name or "input", *_facts_of(value)) for value in values)
-    return Block(caption, head=("name", "shape", "dtype", "device", "grad"), rows=rows)
+    rows = [(value.name or "input", *_facts_of(value)) for value in values]
+    kept = [i for i in range(len(_HEAD)) if i == 0 or any(row[i] for row in rows)]
+    return Block(caption, head=tuple(_HEAD[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in rows))
 
 
 def _facts_of(value: Value) -> tuple[str, str, str, str]:

@@ -57,6 +57,10 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     checked = _checked(record)
     number = len(record.findings) + len(failed)
     if not number:
+        open_ = [one for one in record.experiments if one.outcome == "unclear"]
+        if open_:
+            looked = "; ".join(format.cut(_of_check(one), TOLD) for one in open_[:NAMED])
+            return "Nothing certain found", f"in {record.title}; to be looked at: {looked}. {_capital(checked)}."
         return "Nothing found", f"in {record.title}: {checked}."
     told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
     first = f"{format.plural(number, 'finding')}: {told[0]}"
@@ -72,10 +76,18 @@ def _named(findings: tuple[FindingRecord, ...], failed: list[ExperimentRecord]) 
     kinds: dict[str, str] = {}
     for one in findings:
         kinds.setdefault(one.kind, one.sentence)
-    checks = [f"{one.path}: {one.what}" if one.path and one.path not in one.what else one.what for one in failed]
+    checks = [_of_check(one) for one in failed]
     room = NAMED - min(len(checks), 1)
     found = [*kinds.values()][:room]
     return [*found, *checks[: NAMED - len(found)]]
+
+
+def _of_check(one: ExperimentRecord) -> str:
+    return f"{one.path}: {one.what}" if one.path and one.path not in one.what else one.what
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _passed(record: DiagnosisRecord) -> str:

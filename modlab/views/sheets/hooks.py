@@ -160,6 +160,7 @@ def marks_of(record: HookRecord) -> tuple[str, ...]:
         word
         for word, said in (
             ("left by an earlier run", record.left),
+            ("perhaps left over", record.doubt),
             (_times(record.times), record.times > 1),
             ("never runs", record.silent),
             (record.machinery, record.machinery),
@@ -221,7 +222,7 @@ def _row(record: HookRecord, depth: int, around: Around) -> Row:
     before = around.before(record)
     sees = (f"gets the input after {', '.join(before[:2])}{', …' if len(before) > 2 else ''}",) if before else ()
     note = ", ".join((*where, *(said or sees)))
-    mark: Mark = "careful" if record.left or record.times > 1 or record.silent else ""
+    mark: Mark = "careful" if record.left or record.doubt or record.times > 1 or record.silent else ""
     cells = (
         Cell(f"{record.order} of {record.among}" if record.among > 1 else "1"),
         Cell(returned(record)),
@@ -261,6 +262,11 @@ def _warnings(record: HookRecord) -> list[Block]:
     found = []
     if record.left:
         found.append(Block("left by an earlier run", f"{_capital(record.left)}. This one still runs.", mark="careful"))
+    if record.doubt:
+        text = (
+            f"{_capital(record.doubt)}. If that is this cell, edited, this one is left over and still runs; if both are meant, all is well."
+        )
+        found.append(Block("perhaps left over", text, mark="careful"))
     if record.times > 1:
         text = f"The same function is {_times(record.times)} as a {kind_of(record).label} here, and runs {_often(record.times)}."
         found.append(Block(_times(record.times), text, mark="careful"))
@@ -317,7 +323,14 @@ def _code(record: HookRecord, around: Around) -> str:
     others = [row for row in around.by_place[_place(record)] if row.function == record.function and row.kind != record.kind]
     kind = f", kind={record.kind!r}" if others or record.form == "lambda" else ""
     place = "" if record.is_global and not around.model else f"{record.path!r}, "
-    ask = f"{place}function={name!r}{kind}"
+    alike = [
+        row for row in around.by_place[_place(record)] if (row.path, row.kind, row.function) == (record.path, record.kind, record.function)
+    ]
+    if len(alike) > record.times and record.order:  # another lambda of the same kind: the name alone would mean both
+        among = f"hooks.find({record.path!r}, kind={record.kind!r})"
+        ask = f"[row for row in {among} if row.order == {record.order}]"
+    else:
+        ask = f"{place}function={name!r}{kind}"
     return f"hooks = modlab.hooks({around.model})\nwith hooks.off({ask}):\n    ...\nhooks.remove({ask})"
 
 
@@ -368,6 +381,10 @@ def _surprises(book: HookbookRecord) -> list[str]:
             found.append(f"{_named(one)} is {_times(one.times)} as a {kind_of(one).label} and runs {_often(one.times)}")
         else:
             found.append(f"{len(doubled):,} hooks are registered more than once")
+    doubted = [row for row in book.rows if row.doubt]
+    if doubted:
+        what = f"{_named(doubted[0])} is" if len(doubted) == 1 else f"{len(doubted):,} hooks are"
+        found.append(f"{what} perhaps left from a cell that was edited")
     if silent and not found:
         found.append(f"{_named(silent[0])} never runs" if len(silent) == 1 else f"{len(silent):,} hooks never run")
     return found
@@ -396,16 +413,19 @@ def _where(book: HookbookRecord, without_kinds: bool = False) -> str:
 
 
 def _fixes(book: HookbookRecord) -> list[Block]:
-    """Code for what is wrong: left-overs go, the newest stays; of what is there twice all goes, and is registered anew."""
+    """Code for what is wrong: left-overs go, the newest stays; of what is there twice the first stays. Nothing else is touched."""
     model = "model" if book.title else ""
     fixes = []
     if any(row.left for row in book.rows):
         code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.left])"
         fixes.append(Block("fix", "Remove what earlier runs left; the newest stays.", code, mark="careful"))
-    names = list(dict.fromkeys(row.function.rpartition(".")[2] for row in book.rows if row.times > 1))
-    if names:
-        code = "\n".join(f"modlab.hooks({model}).remove(function={name!r})" for name in names[:5])
-        fixes.append(Block("fix", "Put this at the top of the cell that registers, so that it registers once.", code, mark="careful"))
+    if any(row.repeat for row in book.rows):
+        code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.repeat])"
+        text = "Remove what was registered again; the first one stays. A cell that registers a hook adds it each time it is run."
+        fixes.append(Block("fix", text, code, mark="careful"))
+    if any(row.doubt for row in book.rows):
+        code = f"hooks = modlab.hooks({model})\nhooks.remove([row for row in hooks if row.doubt])"
+        fixes.append(Block("fix", "If a cell was edited and run again: remove the older lambdas.", code, mark="careful"))
     return fixes
 
 

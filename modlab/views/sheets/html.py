@@ -44,7 +44,7 @@ def _fitting(sheet: Sheet) -> int:
 
 
 def _cells(row: Row, kept: list[int]) -> list[str]:
-    words = [f"<b>{html.text(row.name)}</b>", html.text(row.kind), f"<i>{html.text(row.note)}</i>" if row.note else ""]
+    words = [f"<b>{html.text(row.name)}</b>", html.text(row.kind) if row.kind != row.name else "", f"<i>{html.text(row.note)}</i>" if row.note else ""]
     name = f"{SIGNS[row.mark]}{' '.join(word for word in words if word)}"
     indented = f'<span style="padding-left:{row.depth * _INDENT}px">{name}</span>' if row.depth else name
     return [indented, *(f"{SIGNS[row.cells[i].mark]}{html.text(row.cells[i].text)}" for i in kept)]
@@ -56,7 +56,10 @@ def _block(block: Block) -> Iterator[str]:
     title = f"<b>{html.text(block.caption)}</b> " if block.caption else ""
     if title or block.prose:
         yield f"<p>{SIGNS[block.mark]}{title}{html.text(block.prose)}</p>"
-    if block.rows:
+    if block.rows and block.grid:
+        cells = "".join(f"<tr>{''.join(f'<td>{html.text(cell)}</td>' for cell in row)}</tr>" for row in block.rows)
+        yield f'<table class="modlab-grid"><tbody>{cells}</tbody></table>'
+    elif block.rows:
         yield html.tabulated([*map(html.text, block.head or ("",) * len(block.rows[0]))], [[*map(html.text, row)] for row in block.rows])
     if block.code:
         lines = "\n".join(html.text(line) for line in block.code.splitlines())

@@ -47,8 +47,9 @@ class Column:
     Attributes:
         title: its head, in small letters.
         kind: how the page sets it: "words", "code" (what one could type), "number" (to the right), "flow" or "bar".
-        width: pixels it needs at least; `grows` is its share of what is left.
-        yields: the higher, the earlier it gives way on a narrow page; 0 stays always.
+        width: pixels that it needs at least where its cells are longer; the page gives what they need where there is room.
+        grows: its share of what is left then.
+        yields: the higher, the earlier it gives way on a narrow page; 0 stays always. What decides has 0.
         measured: it differs from run to run (seconds), so text and the picture without script leave it out.
     """
 
@@ -69,6 +70,7 @@ class Block:
         prose: sentences.
         code: lines that a key or a click copies.
         head, rows: a table; without a head a list of names and values.
+        grid: the rows are the numbers of a matrix, and none of them is a name.
         values: one tensor's statistics, histogram and numbers; several are drawn side by side.
         mark: ✓, ⚠ or ✕ before the caption.
         measured: as of a column.
@@ -82,6 +84,7 @@ class Block:
     values: tuple[ValuesRecord, ...] = ()
     mark: Mark = ""
     measured: bool = False
+    grid: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,6 @@ def _part(part: Box | str) -> Any:
 def _block(block: Block, arrays: payload.Arrays) -> dict[str, Any]:
     return _said(
         caption=block.caption, prose=block.prose, code=block.code, mark=block.mark,
-        head=[*block.head], rows=[[*row] for row in block.rows],
+        head=[*block.head], rows=[[*row] for row in block.rows], grid=block.grid,
         values=[payload.of_values(values, arrays, block.values) for values in block.values],
     )  # fmt: skip

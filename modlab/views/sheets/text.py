@@ -62,7 +62,7 @@ def _what(row: Row) -> str:
     """The kind of a module (its name is the end of its path); of anything else its name too."""
     own = row.place if row.place is not None else row.path or ""
     said = row.path is not None and (row.name == ROOT or own == row.name or own.endswith(f".{row.name}"))
-    name = "" if said else row.name
+    name = "" if said or row.name == row.kind else row.name
     return format.clean(" ".join(part for part in (name, row.kind, f"({row.note})" if row.note else "") if part))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -21,13 +22,14 @@ _COLUMNS = (
 FACTS = 3  # in the headline
 _GOT = ("gradient", "zero", "set to None")
 _FINE = (*_GOT, "frozen", "integer", "no backward", "cannot be seen")
+_CHANGES = ("changes the", "puts", "replaces", "takes", "nests", "gives the same values")  # of hooks
 _PUTS = ("masked_fill", "fill", "full", "where", "full_like", "x[...] = y")  # functions that put given numbers somewhere
 BOXES = 3  # that stand on one side of an arrow
 LARGE = 80  # rows from which on only the upper ones are open
 _SYMBOLS = {"function": "function", "hook": "hook", "backward": "gradient", "gradient": "gradient", "step": "step"}
 _CAREFUL = (
     "leaves the graph", "its output has left", "joins the graph", "not registered", "called past its module", "under no_grad",
-    "under inference_mode",
+    "under inference_mode", "is the buffer", "out of the graph", "adds to", "unlike", "puts a",
 )  # fmt: skip
 _REASONS = 20
 _NUMBER, _SPELLED = re.compile(r"(?<![^.])\d+(?![^.])"), 3
@@ -58,7 +60,7 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
         return f"{where} stopped{doing}: {broken.error}.", f"{_place(broken)}Everything before it is below." if broken.where else ""
     if trace.error:
         return f"{trace.title}: stopped by {trace.error}.", ""
-    strong = f"{trace.title}: {trace.called:,} of {format.plural(trace.modules, 'module')} ran"
+    strong = f"{trace.title}: {trace.called:,} of {format.plural(trace.modules - trace.hidden, 'module')} ran"
     facts = list(islice(_facts(trace), FACTS))
     return (f"{strong};", f"{'; '.join(facts)}.") if facts else (f"{strong}.", "")
 
@@ -83,7 +85,9 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"{_not_finite(broken.outputs)} first in {place}{f' ({broken.name})' if broken.kind != 'module' else ''}"
     elif (bad := next((e for e in trace.events if e.kind == "gradient" and _not_finite(e.inputs)), None)) is not None:
         yield f"{_not_finite(bad.inputs)} first in the gradient of {bad.path or bad.name}'s output"
-    past = [one.path for one in trace.uncalled if "through .forward" in one.reason]
+    if trace.hidden:
+        yield f"whether {format.plural(trace.hidden, 'other')} did cannot be seen"
+    past = [one.path or ROOT for one in trace.uncalled if "through .forward" in one.reason]
     yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
     if root is not None and root.marks and root.marks[0].startswith("under "):
         yield f"the whole pass {root.marks[0]}"
@@ -92,13 +96,18 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {lost[0].marks[-1]}"
     joins = [event.path or ROOT for event in calls if any("joins the graph" in mark for mark in event.marks)]
     yield from _listed(joins, "has a buffer that joins the graph", "have buffers that join the graph")
+    given = [event.path or ROOT for event in calls if any("is the buffer" in mark for mark in event.marks)]
+    yield from _listed(list(dict.fromkeys(given)), "gives out its buffer itself", "give out their buffers themselves")
+    sums = [mark for event in trace.events if event.kind == "backward" for mark in event.marks if mark.startswith("adds to")]
+    if sums:
+        yield f"backward {sums[-1]} (no zero_grad between)"
     if any(reason.kind in _GOT for reason in trace.reasons):
         yield from _listed([reason.path for reason in trace.reasons if reason.kind not in _FINE], "got no gradient")
-    changing = [event for event in trace.events if event.kind == "hook" and event.marks[-1].startswith(("changes the", "puts"))]
+    changing = [event for event in trace.events if event.kind == "hook" and event.marks[-1].startswith(_CHANGES)]
     yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
     dead = [event for event in trace.events if _is_dead(event)]
     yield from _listed([event.path or event.name for event in dead], "gives nothing but zeros", "give nothing but zeros")
-    yield from _listed([one.path for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called")
+    yield from _listed([one.path or ROOT for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called")
     often = {event.path: event.call for event in calls if event.call > 1 and event.path}
     yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
     if root is not None and root.training is False:
@@ -161,12 +170,18 @@ def _rows(trace: TraceRecord, longest: float, largest: int) -> Iterator[Row]:
     """The events, and below the call in which one would look for them the modules that did not run."""
     waiting = _absent(trace)
     open_calls: list[Event] = []
+    strangers: Counter[tuple[int, str]] = Counter()
     for event in trace.events:
         while open_calls and open_calls[-1].depth >= event.depth:
             yield from waiting.pop(open_calls.pop().index, ())
         above = next((call.path for call in reversed(open_calls) if call.kind == "module" and call.path is not None), "")
         open_calls.append(event)
-        yield _row(trace, event, above, longest, largest)
+        row = _row(trace, event, above, longest, largest)
+        if event.kind == "module" and event.path is None and event.call <= 1:
+            strangers[event.parent, event.name] += 1  # without a path of their own, two of a class are told apart by a number
+            number = strangers[event.parent, event.name]
+            row = row if number == 1 else replace(row, name=f"{row.name} ({number})")
+        yield row
     while open_calls:
         yield from waiting.pop(open_calls.pop().index, ())
     for rows in waiting.values():
@@ -227,7 +242,9 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
 def _kind(event: Event) -> str:
     if event.kind == "module":
         return event.name
-    return {"hook": "", "gradient": f"gradient of {event.name}'s output"}.get(event.kind, event.kind)
+    if event.kind == "gradient":
+        return f"gradient of its {event.name}" if event.category == "parameter" else f"gradient of {event.name}'s output"
+    return "" if event.kind == "hook" else event.kind
 
 
 def _mark(event: Event) -> Mark:
@@ -249,7 +266,7 @@ def _text(event: Event, innermost: bool) -> str:
     if event.kind == "gradient":
         return given
     if event.kind in ("backward", "step"):
-        return f"{len(event.outputs):,} gradients" if event.kind == "backward" else ""
+        return format.plural(len(event.outputs), "gradient") if event.kind == "backward" else ""
     return f"{given} -> {made}" if made or given else ""
 
 
@@ -313,7 +330,7 @@ def _values(caption: str, values: Sequence[Value], measured: bool) -> Iterator[B
         matrix = value.numbers
         if matrix is not None and not matrix.slice and len(matrix.numbers) <= _NUMBERS and len(matrix.numbers[0]) <= _NUMBERS:
             cells = tuple(tuple(_number(number, value.dtype) for number in row) for row in matrix.numbers)
-            yield Block(f"{value.name or 'output'} {format.shape(value.shape)}", rows=cells)
+            yield Block(f"{value.name or 'output'} {format.shape(value.shape)}", rows=cells, grid=True)
 
 
 def _number(number: float, dtype: str) -> str:

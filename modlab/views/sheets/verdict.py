@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from modlab import format
-from modlab.records.difference import IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
+from modlab.records.difference import HELD, IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
 
 
 def ratio(relative: float) -> str:
@@ -47,7 +47,7 @@ def of_diff(diff: DiffRecord) -> tuple[str, str]:
         )
     if not diff.records:
         return f"{name}: nothing to compare.", ""
-    facts = [*_memory(diff), *_loading(diff), *_broken(diff), *_odd(diff), *_values(diff), *_about(diff)]
+    facts = [*_memory(diff), *_loading(diff), *_broken(diff), *_odd(diff), *_swapped(diff), *_others(diff), *_values(diff), *_about(diff)]
     first, *rest = facts or [f"nothing changed; {format.plural(len(diff.records), 'entry', 'entries')} compared, and no tensor among them"]
     return (f"{name}: {first};", "; ".join(rest) + ".") if rest else (f"{name}: {first}.", "")
 
@@ -63,7 +63,7 @@ def _memory(diff: DiffRecord) -> Iterator[str]:
     """That a kept state_dict is the live model."""
     if {diff.before_form, diff.after_form} != {"mapping", "module"}:
         if diff.live and shared(diff):
-            yield f"{len(shared(diff)):,} tensors are the same memory on both sides"
+            yield f"{format.plural(len(shared(diff)), 'tensor is', 'tensors are')} the same memory on both sides"
         return
     its, all_of_them = shared(diff), tensors(diff)
     if its and len(its) == len(all_of_them):
@@ -133,6 +133,22 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
         yield f"{_listed(moved)} changed although {'its module is' if len(moved) == 1 else 'their modules are'} in evaluation mode"
 
 
+def _swapped(diff: DiffRecord) -> Iterator[str]:
+    """Values that stand under the names of others."""
+    its = [r for r in diff.records if r.note.startswith(HELD)]
+    if its:
+        was = its[0].note.removeprefix(HELD).partition(";")[0]
+        names = "have each other's values" if len(its) > 1 else "has the values of another"
+        yield f"{format.plural(len(its), 'tensor')} {names} ({format.clean(its[0].path)} holds what was in {format.clean(was)})"
+
+
+def _others(diff: DiffRecord) -> Iterator[str]:
+    """What a module saves beside its tensors."""
+    its = [r for r in diff.records if r.kind in ("extra", "packed") and r.shape_before is r.shape_after is None and r.status != "unchanged"]
+    if its:
+        yield f"{_listed(its)} {its[0].status if len({r.status for r in its}) == 1 else 'changed'}"
+
+
 def _values(diff: DiffRecord) -> Iterator[str]:
     its = tensors(diff)
     if not its:
@@ -160,8 +176,11 @@ def _values(diff: DiffRecord) -> Iterator[str]:
     names = [r for r in its if r.renamed_from]
     if names:
         reason = f" ({diff.renamings[0].reason})" if len(diff.renamings) == 1 else ""
-        guessed = {renaming.evidence for renaming in diff.renamings} == {"same shapes"}
-        yield f"{len(names):,} renamed{', by their shapes alone' if guessed else ''}{format.clean(reason)}"
+        evidence = {renaming.evidence for renaming in diff.renamings}
+        guessed = ", by their shapes alone" if evidence == {"same shapes"} else ""
+        if evidence == {"same names"} and all(r.differs for r in names):
+            guessed = ", by their names alone"
+        yield f"{len(names):,} renamed{guessed}{format.clean(reason)}"
     blank = sum(r.differs is None and r.count > 0 for r in both)
     if blank:
         yield f"{format.plural(blank, 'tensor has', 'tensors have')} no values to compare"

@@ -1,0 +1,216 @@
+"""Where a value comes from: followed back through what leaves its width alone, as far as the source of the forwards proves it."""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+
+from torch import nn
+from torch.nn import Module
+
+from modlab.inspection import stores
+from modlab.instrumentation.accidents import advice, calls
+from modlab.instrumentation.accidents.calls import Call
+from modlab.instrumentation.accidents.earlier import Source, frame_of, module_at, read
+from modlab.instrumentation.accidents.scene import Scene, own, shape_of
+from modlab.instrumentation.accidents.widths import Ran, hooked, is_linear
+
+_PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
+_LONG = 60  # characters of an expression that serves as a name
+
+
+def _sources(scene: Scene) -> list[Source]:
+    """The forwards on the way, the innermost first; without that of the innermost call, unless its own code stopped there."""
+    pairs = [(above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module]
+    return [read(above, inner) for above, inner in reversed(pairs)]
+
+
+def _back(source: Source, value: int) -> int | None:
+    """The value that this one is, but for changes of each number for itself; None where something else uses one of them, too."""
+    while True:
+        if source.uses[value] > 1:
+            return None
+        if value not in source.same:
+            return value
+        value = source.same[value]
+
+
+def _argument(source: Source, inner: Call, name: str) -> int | None:
+    """The value of the argument of that name, in the forward that made the call."""
+    if name in source.taken:
+        return source.taken[name]
+    if inner.given is None or inner.args is None or len(inner.given) != len(inner.args) or hooked(inner.module):
+        return None
+    frame = frame_of(inner)
+    names = ("input",) if type(inner.module) is nn.Sequential or frame is None else frame.code.co_varnames[1 : frame.code.co_argcount]
+    return source.taken.get(names.index(name)) if name in names else None
+
+
+def origin(scene: Scene) -> tuple[str, Module] | str | None:
+    """Where the first input of the innermost module provably comes from, its width unchanged, and used by nothing else.
+
+    Returns:
+        The path of a layer, and the layer; or the name of the argument that the model was called with; or None.
+    """
+    if scene.failing is None or not scene.failing.args or hooked(scene.failing.module):
+        return None
+    value: int | None = None
+    name = ""
+    for source in _sources(scene):
+        if source.inner is None or source.within or (value is None and not name and 0 not in source.taken):
+            return None
+        start = source.taken[0] if not name else _argument(source, source.inner, name)
+        value = _back(source, start) if start is not None else None
+        if value is None:
+            return None
+        if value not in source.inputs:
+            return _layer(source, value)
+        name = source.inputs[value]
+    if scene.root is scene.failing:
+        return "input"
+    return name or None
+
+
+def _layer(source: Source, value: int) -> tuple[str, Module] | None:
+    """The layer that gave a value, if it is one of two sizes, and ran once."""
+    made = [ran for ran in source.ran if ran.given == value]
+    if len(made) != 1 or made[0].module is None or hooked(made[0].module):
+        return None
+    module = made[0].module
+    if type(module) is not nn.Linear and (advice.is_torchs(module) or not is_linear(module)):
+        return None
+    again = sum(ran.module is module for ran in source.ran) > 1
+    children = [child for _, child in stores.named_children(source.call.module)]
+    weight = own(module, "weight")
+    tied = any(own(child, "weight") is weight for child in children if child is not None and child is not module)
+    if again or tied or sum(child is module for child in children) > 1:
+        return None
+    return calls.join(source.call.place, made[0].name), module
+
+
+def ran_before(scene: Scene) -> bool:
+    """Whether the innermost module has run before, in the same forward: with another input than that which did not fit."""
+    return any(ran.module is scene.module for source in _sources(scene)[:1] for ran in source.ran)
+
+
+def giver(scene: Scene) -> tuple[str, Module] | None:
+    """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code)."""
+    found = _given(scene)
+    return None if found is None or found[1].module is None else (calls.join(found[0].call.place, found[1].name), found[1].module)
+
+
+def _given(scene: Scene) -> tuple[Source, Ran] | None:
+    failing, name = scene.failing, ""
+    if failing is None:
+        return None
+    own_code = frame_of(failing) is not None and type(failing.module) is not nn.Sequential
+    for source in ([read(failing, None)] if own_code else []) + _sources(scene):
+        value = source.taken.get(0, source.taken.get(-1)) if not name else _argument(source, source.inner, name) if source.inner else None
+        if value is None:
+            return None
+        made = [ran for ran in source.ran if ran.given == value and ran.module is not None]
+        if made or value not in source.inputs:
+            return (source, made[0]) if len(made) == 1 else None
+        name = source.inputs[value]
+    return None
+
+
+def changed(scene: Scene, change: str) -> str:
+    """The line that changes what the innermost module is given, where it is called: ``x = x.flatten(1)`` or ``self.fc(h(x).flatten(1))``.
+
+    Args:
+        scene: with the innermost call.
+        change: the expression, with ``{}`` for what is given now.
+    """
+    above = scene.calls[-2] if len(scene.calls) > 1 else None
+    call = frame.expression() if above is not None and (frame := frame_of(above)) is not None else None
+    if above is None:
+        call = scene.call_expression()
+    elif advice.is_installed(type(above.module)):  # a library's code, which nobody edits
+        return ""
+    if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
+        return ""
+    return _written(call, change)
+
+
+def _written(call: ast.Call, change: str) -> str:
+    first = call.args[0]
+    text = ast.unparse(first)
+    if isinstance(first, ast.Name):
+        return f"{text} = {change.format(text)}"
+    if change.startswith("{}") and not isinstance(first, (ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Tuple)):
+        text = f"({text})"
+    rest = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords if k.arg)]
+    return f"{ast.unparse(call.func)}({', '.join([change.format(text), *rest])})"
+
+
+def outermost(scene: Scene, change: str) -> str:
+    """The same for what the model is given, where that is called."""
+    call = scene.call_expression()
+    if call is None or not call.args or isinstance(call.args[0], ast.Starred):
+        return ""
+    return _written(call, change)
+
+
+def sides(scene: Scene) -> list[tuple[str, tuple[int, ...] | None]]:
+    """Both sides of the product of the user's that failed, as they are written, with the shapes that are known or follow."""
+    expression = scene.user.expression() if scene.user is not None else None
+    expression = expression.value if isinstance(expression, ast.Return) else expression
+    nodes: list[ast.expr] = []
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.MatMult):
+        nodes = [expression.left, expression.right]
+    elif isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute) and expression.func.attr in _PRODUCTS:
+        torchs = isinstance(expression.func.value, ast.Name) and expression.func.value.id == "torch"
+        nodes = [*([] if torchs else [expression.func.value]), *expression.args][:2]
+    texts = [ast.unparse(node) for node in nodes]
+    if len(texts) != 2 or any(len(text) > _LONG or isinstance(node, ast.Starred) for text, node in zip(texts, nodes, strict=True)):
+        return []
+    known = {operand.text: shape_of(operand.thing) for operand in scene.tensors}
+    shapes = [known.get(text) for text in texts]
+    failing = scene.failing
+    if None in shapes and failing is not None and frame_of(failing) is scene.user:
+        source = read(failing, None)
+        places = (-1, 0) if -1 in source.taken else (0, 1)
+        found = [source.shapes[source.taken[place]] if place in source.taken and not source.within else None for place in places]
+        shapes = [shape or other for shape, other in zip(shapes, found, strict=True)]
+    return list(zip(texts, shapes, strict=True))
+
+
+def gives(module: Module) -> int | None:
+    """How many numbers a layer gives."""
+    if type(module) is nn.Linear:
+        return module.out_features
+    weight = next((shape for _, tensor in stores.named_tensors(module) if len(shape := shape_of(tensor) or ()) == 2), None)
+    return None if weight is None else weight[1] if advice.width(module) == weight[0] else weight[0]
+
+
+def taken_apart(scene: Scene) -> str:
+    """The line that takes the first part of what the giver gave, where it was assigned or where it was used."""
+    found = _given(scene)
+    if found is None or found[0].body is None:
+        return ""
+    source, ran = found
+    assert source.body is not None and source.frame is not None
+    for statement in ast.walk(source.body.tree):
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call) or len(statement.targets) != 1:
+            continue
+        target = statement.targets[0]
+        written = isinstance(target, ast.Name) and source.names.get(target.id) == ran.given
+        if written and module_at(statement.value.func, source.call.module) is ran.module:
+            return f"{ast.unparse(target)}, _ = {ast.unparse(statement.value)}"
+    call = source.frame.expression()
+    if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
+        rest = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
+        return f"{ast.unparse(call.func)}({', '.join([f'{ast.unparse(call.args[0])}[0]', *rest])})"
+    return ""
+
+
+def flattens(scene: Scene) -> bool:
+    """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
+    source = next(iter(_sources(scene)), None)
+    if source is None or 0 not in source.taken:
+        return False
+    value = source.taken[0]
+    while value in source.same:
+        value = source.same[value]
+    return value in source.flat

@@ -1,0 +1,77 @@
+"""``B, C, H, W = x.shape``, of an x with another number of dimensions."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from torch import Tensor
+
+from modlab import format
+from modlab.instrumentation.accidents import operands
+from modlab.instrumentation.accidents.frames import Frame
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of
+from modlab.records.explanation import Fix
+
+
+def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    frame = scene.inner
+    line = _assignment(frame) if frame is not None and frame.is_users else None
+    if frame is None or line is None or not isinstance(line.targets[0], (ast.Tuple, ast.List)):
+        return None
+    targets = line.targets[0].elts
+    sized = _sized(line.value)
+    tensor = operands.follow(sized if sized is not None else line.value, frame)
+    shape = shape_of(tensor) if issubclass(type(tensor), Tensor) else None
+    if shape is None or len(targets) != int(match[1]) or any(isinstance(target, ast.Starred) for target in targets):
+        return None
+    names = ", ".join(ast.unparse(target) for target in targets)
+    if sized is None:
+        return _rows(ast.unparse(line.value), names, len(targets), shape) if shape and shape[0] != len(targets) else None
+    name = ast.unparse(sized)
+    if len(shape) == len(targets):
+        return None
+    more: tuple[Fix, ...]
+    if len(shape) == len(targets) - 1:
+        more = (Fix("If the batch is missing, put it in front:", f"{name} = {name}.unsqueeze(0)"),)
+    elif len(shape) > len(targets):
+        more = (Fix("Take the first sizes alone, or name them all:", f"{names} = {name}.shape[:{len(targets)}]"),)
+    else:
+        more = (Fix("Look at what it is before:", f"print({name}.shape)"),)
+    return Verdict(
+        f"{name} has {format.plural(len(shape), 'dimension')}, and its sizes are to be {len(targets)}: {names}.", f"It is {shape}.",
+        f"{format.plural(len(shape), 'dimension')} ≠ {len(targets)}", ((name, str(shape)), ("names", names)), more,
+    )  # fmt: skip
+
+
+def _rows(name: str, names: str, wanted: int, shape: tuple[int, ...]) -> Verdict:
+    return Verdict(
+        f"{name} has {counted(shape[0], 'row')}, and they are to be {wanted}: {names}.",
+        f"It is {shape}; a tensor is unpacked by its rows.",
+        f"{counted(shape[0], 'row')} ≠ {wanted}", ((name, str(shape)), ("names", names)),
+        (Fix("For its sizes:", f"{names} = {name}.shape"),) if len(shape) == wanted else (),
+    )  # fmt: skip
+
+
+def _sized(node: ast.expr) -> ast.expr | None:
+    """What is asked for its sizes: ``x.shape``, ``x.size()``."""
+    if isinstance(node, ast.Attribute) and node.attr == "shape":
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args:
+        return node.func.value
+    return None
+
+
+def _assignment(frame: Frame) -> ast.Assign | None:
+    """The assignment among what stands in the line that failed."""
+    segment = frame.segment()
+    try:
+        found = [one for one in ast.parse(frame.text).body if isinstance(one, ast.Assign)]
+    except (SyntaxError, ValueError):
+        return None
+    fitting = [one for one in found if segment and segment.strip("()[] ") in ast.unparse(one.targets[0])] or found
+    fitting = fitting if len(fitting) == 1 else [one for one in found if segment == frame.text]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+FAMILIES = (Family("unpacking", (ValueError,), r"(?:not enough|too many) values to unpack \(expected (\d+)", _unpacked),)

@@ -1,0 +1,51 @@
+"""What the events prove of the exception that ended a trace: it counts for more than what the traceback makes likely."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modlab.instrumentation.recording.hookruns import article
+from modlab.instrumentation.recording.reasons import Ways
+from modlab.records.structure import ROOT
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.recording.recorder import Recorder
+
+
+def explanation(recorder: Recorder, error: BaseException) -> dict[str, object]:
+    """The reason in two halves of a sentence, where it is proven; else nothing."""
+    found = None
+    with recorder.tape.aside():
+        found = _hook(recorder, error) or _graph(recorder)
+    return {} if found is None else {"explanation": found}
+
+
+def _hook(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
+    """A hook of a module gave autograd what is no gradient, and there is no other that did."""
+    message = str(error)
+    if not isinstance(error, TypeError) or "hook returned" not in message:
+        return None
+    odd = [call for call in recorder.tape.calls if call.odd and not call.error]
+    if len(odd) != 1 or f"'{odd[0].odd}'" not in message:
+        return None
+    call = odd[0]
+    path = call.path or (ROOT if call.path == "" else "a module")
+    said = f"The {call.marks[0]} {call.name} on {path} returned {article(call.odd)}, which is no gradient."
+    return said, f"It stands at {call.where}." if call.where else ""
+
+
+def _graph(recorder: Recorder) -> tuple[str, str] | None:
+    """A backward pass began from what has no graph, and there is one event in which that had ended."""
+    event = recorder.backward.raised
+    roots = recorder.backward.roots.get(event, ())
+    if not roots or recorder.tape.calls[-1].index != event or any(seen.requires_grad for seen in roots):
+        return None
+    ways = Ways(recorder)
+    lineage = [ways.of(event)]
+    left = min(filter(None, (ways.cut(id(one.tensor), lineage) for one in recorder.roster.parameters)), default=None)
+    if left is None:
+        return None
+    call = recorder.tape.calls[left.event]
+    how = {"no_grad": ", under no_grad", "number": ", which gives a plain number", "whole": ", whose result carries no gradient"}
+    place = f"{call.name}{f' in {call.path}' if call.path else ''}{f' at {call.where}' if call.where else ''}"
+    return "The loss has no graph: there is nothing to go back through.", f"The graph ends in {place}{how.get(left.how, '')}."

@@ -1,0 +1,77 @@
+"""What a tensor was computed from, as far as the events tell: by the numbers of the tensors that went in and came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from modlab.instrumentation.recording import functions
+from modlab.instrumentation.recording.calls import Call, Seen
+
+_ARRAY = "ndarray"
+
+
+class Lineage:
+    """The events that led to some tensors.
+
+    Args:
+        calls: all events.
+        roots: the tensors.
+
+    Attributes:
+        events: indices of the functions, hooks and modules that they came through.
+        strange: events in which something of theirs is met first that nothing seen had made, and that has no graph.
+    """
+
+    def __init__(self, calls: Sequence[Call], roots: Iterable[Seen]) -> None:
+        filled = {call.parent for call in calls if call.kind in ("module", "function")}
+        makers: dict[int, list[Call]] = {}
+        first: dict[int, tuple[Call, Seen]] = {}
+        for call in calls:
+            for seen in call.inputs:
+                first.setdefault(seen.sight.number, (call, seen))
+            for number in _made(call, call.index not in filled or call.popped):
+                makers.setdefault(number, []).append(call)
+        self.events: set[int] = set()
+        self.strange: list[int] = []
+        self._loose: list[Seen] = []  # numbers and arrays that came out of no tensor
+        self._follow([seen.sight.number for seen in roots], makers, first)
+
+    def _follow(self, todo: list[int], makers: dict[int, list[Call]], first: dict[int, tuple[Call, Seen]]) -> None:
+        met: set[int] = set()
+        while todo:
+            number = todo.pop()
+            if number in met or not number:
+                continue
+            met.add(number)
+            if number not in makers and number in first:
+                call, seen = first[number]
+                if call.parent >= 0 and call.kind != "hook" and not seen.requires_grad and not seen.sight.note and _is_real(seen):
+                    self.strange.append(call.index)
+            for call in makers.get(number, ()):
+                if call.index not in self.events:
+                    self.events.add(call.index)
+                    self._loose += [seen for seen in call.inputs if seen.version is None]
+                    if not call.name.endswith(functions.UNRELATED):
+                        todo += [seen.sight.number for seen in call.inputs if seen.version is not None]
+
+    def takes(self, call: Call) -> bool:
+        """Whether a plain number or array that came out of an event went into one of these."""
+        given = {(seen.sight.kind, seen.sight.text) for seen in self._loose if seen.sight.kind in ("float", "complex", _ARRAY)}
+        return any((seen.sight.kind, seen.sight.text) in given for seen in call.outputs)
+
+
+def _is_real(seen: Seen) -> bool:
+    dtype = seen.sight.dtype
+    return isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)
+
+
+def _made(call: Call, whole: bool) -> list[int]:
+    """The numbers of what an event computed; of a module only if what is inside of it is not told."""
+    if call.kind not in ("function", "hook") and not (call.kind == "module" and whole):
+        return []
+    made = [seen.sight.number for seen in call.outputs if seen.version is not None]
+    if call.kind == "function" and not call.outputs:  # x[...] = y
+        made = [seen.sight.number for seen in call.inputs[:1]]
+    return made
