@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from modlab.results.explanation import explain
     from modlab.results.hooks import hooks
     from modlab.results.internals import internals
+    from modlab.results.lab import lab
     from modlab.results.measurement import measure
     from modlab.results.snapshot import snapshot
     from modlab.results.state import state
@@ -39,6 +40,7 @@ __all__ = [
     "explain",
     "hooks",
     "internals",
+    "lab",
     "measure",
     "state",
     "trace",
@@ -54,6 +56,7 @@ _ROOMS = {
     "explain": "modlab.results.explanation",
     "hooks": "modlab.results.hooks",
     "internals": "modlab.results.internals",
+    "lab": "modlab.results.lab",
     "measure": "modlab.results.measurement",
     "snapshot": "modlab.results.snapshot",
     "state": "modlab.results.state",

@@ -613,7 +613,8 @@ def test_from_zero_the_relative_distance_is_infinite():
     assert of_values(torch.zeros(3), torch.ones(3)).relative_l2 == INF
     zero = modlab.diff({"a.t": torch.zeros(3), "a.u": torch.ones(3)}, {"a.t": torch.ones(3), "a.u": torch.full((3,), 1.5)})
     assert zero["a.t"].relative_l2 == INF
-    assert "Inf" not in str(zero) + zero.html() and "from 0" in str(zero)
+    drawn = re.sub(r"[A-Za-z0-9+/=]{80,}", "", zero.html())  # packed scripts hold any letters
+    assert "Inf" not in str(zero) + drawn and "from 0" in str(zero)
     relative = {row.name: row.cells[-1] for row in zero._sheet().rows}
     assert (relative["t"].text, relative["t"].share, relative["u"].text, relative["u"].share) == ("from 0", None, "0.5", 1.0)
     module = next(row for row in zero._sheet().rows if row.path == "a" and row.kind != "tensor")

@@ -368,10 +368,11 @@ def test_kept_dataclasses_are_copies():
 
 
 def test_a_folded_path_has_the_call_that_stands_for_it():
-    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU())
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU())
     trace = modlab.trace(net, fold=True)(X)
-    assert trace["1"].index == trace["0"].index and trace["0"].times == 2
-    assert "4 of 4 modules ran" in trace.headline
+    assert trace["2"].index == trace["1"].index and trace["1"].times == 2
+    assert trace["0"].times == 1, "its input requires no gradient"
+    assert "5 of 5 modules ran" in trace.headline
 
 
 # --- why, where the obvious answer would be wrong
@@ -395,7 +396,7 @@ def test_autograd_grad_may_give_none():
         torch.autograd.grad(net["a"](X).sum(), [net["b"].weight, net["a"].weight], allow_unused=True)
 
     assert why(net, "a.weight", act).kind == "gradient"
-    assert why(net, "b.weight", act).kind == "not asked for"
+    assert why(net, "b.weight", act).kind == "off the path", "it was asked for"
 
 
 def test_a_function_that_gives_no_gradient():

@@ -596,3 +596,24 @@ def test_faces_and_data() -> None:
     assert w.figure("gradients").axes and w.figure("loss").axes
     with pytest.raises(ValueError, match="gradients"):
         w.figure("gradient")
+
+
+def test_one_part_of_it() -> None:
+    w = regression(mlp(), steps=20)
+    layer, weight = w["2"], w["2.weight"]
+    assert {entry.path for entry in layer.records} == {"2", "2.weight", "2.bias"}
+    assert {entry.role for entry in weight.records} == {"parameter", "parameter gradient", "update"}
+    assert "2" in str(layer) and weight.html()
+    with pytest.raises(modlab.ModlabError, match=r"Nearest: '2.weight'"):
+        w["2.wieght"]
+
+
+def test_two_runs_side_by_side() -> None:
+    one, other = regression(mlp(), steps=30), regression(mlp(), steps=30, optimizer=None, zero=False)
+    runs = one.compare(other)
+    assert "not zeroed" in str(runs) or "never zeroed" in str(runs)
+    assert "there alone" in runs.headline
+    assert len(runs.records) == len(one.records) + len(other.records)
+    assert runs.html() and runs.to_dict()["kind"] == "runs"
+    with pytest.raises(QuestionError, match="another watch"):
+        one.compare(3)  # type: ignore[arg-type]

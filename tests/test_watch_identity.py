@@ -301,6 +301,7 @@ WAYS = {
     "every step": {"budget": 1.0},
     "some steps": {"budget": 0.02},
     "kept": {"budget": 1.0, "on_nan": "hold"},
+    "shadow": {"budget": 1.0, "inside": "shadow"},
 }
 
 
@@ -380,3 +381,44 @@ def test_functional_loss_is_seen_as_a_cross_entropy() -> None:
             optimizer.step()
             w.log(loss=loss)
     assert "uniform guess among 3" in w.verdict.rungs[1].text
+
+
+def test_a_shadow_shows_what_a_compiler_hides() -> None:
+    inner = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 1))
+    model = torch.compile(inner, backend="eager")
+    optimizer = torch.optim.SGD(inner.parameters(), lr=0.01)
+    with modlab.watch(model, optimizer, budget=1.0, inside="shadow") as w:
+        for _ in range(12):
+            optimizer.zero_grad()
+            model(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+    history = w.record.history
+    row = history.row("_orig_mod.1", "activation")
+    assert (history.columns["samples"][:, row] == 1).all()
+    assert "shadow" in history.series[row].note and "8 of 16" in history.series[row].note
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_watch_makes_nothing_compile_again(before: int) -> None:
+    import torch._dynamo as dynamo
+
+    dynamo.reset()
+    counts: list[int] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        counts.append(1)
+        return graph.forward
+
+    inner = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 1))
+    model, optimizer = torch.compile(inner, backend=backend), torch.optim.SGD(inner.parameters(), lr=0.01)
+
+    def steps(number: int) -> None:
+        for _ in range(number):
+            optimizer.zero_grad()
+            model(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+
+    steps(before)
+    with modlab.watch(model, optimizer):
+        steps(60)
+    assert len(counts) == 1

@@ -3,11 +3,11 @@ import type { Column } from "./columns";
 import { flowLength } from "./flow";
 import { cellOf, saying, type SheetColumn, type SheetPayload, type SheetRow } from "./sheet";
 
-/** Pixels of one character in the fonts of a row: of what can be typed, of words, of notes. */
+/** Pixels of one character in the fonts of a row, where they are wide: of what can be typed, of words, of notes, of heads. */
 const CODE = 7.3;
-const WORDS = 7;
-const NOTE = 6.5;
-const HEAD = 6.3;
+const WORDS = 7.5;
+const NOTE = 7;
+const HEAD = 6.5;
 const SIGN = 17;
 /** A bar beside its number, and what it is cut to. */
 const [BAR, SHORTEST] = [40, 18];
@@ -22,7 +22,7 @@ const MOST = 700;
 /** What may be asked of a narrow sheet: by the names alone, by them with their kinds, by what decides, by any other column. */
 const [NAMES, KINDS, DECIDES, OTHER] = [0.5, 0.36, 0.45, 0.3];
 /** Of what a thing is, so many characters do not give way. */
-const KIND = 16;
+const KIND = 12;
 /** So many rows are looked at: of more, what the others need is not asked. */
 const ROWS = 2000;
 
@@ -57,11 +57,14 @@ export class SheetColumns {
     }
     const before = [...this.shown.keys()];
     const left = [...this.#needs.keys()];
-    while (left.length > 1 && this.#least(left, width) > width) {
-      const yields = left.map((column) => column.yields);
-      const most = Math.max(...yields);
-      if (most <= 0) break;
-      left.splice(yields.lastIndexOf(most), 1);
+    // What is merely good to know gives way to the names with their notes, what matters to the names alone.
+    for (const [above, names] of [[1, NAMES * width], [0, 0]] as const) {
+      while (this.#least(left, width, names) > width) {
+        const yields = left.map((column) => column.yields);
+        const most = Math.max(...yields);
+        if (most <= above) break;
+        left.splice(yields.lastIndexOf(most), 1);
+      }
     }
     this.shown = this.#shared(left, width);
     return before.length !== left.length || before.some((column, index) => column !== left[index]);
@@ -71,13 +74,15 @@ export class SheetColumns {
     return [...this.shown].map(([{ grows }, width]) => (grows ? `minmax(0,${Math.round(width)}fr)` : `${Math.round(width)}px`)).join(" ");
   }
 
-  /** Whether a column of a row is not to be seen whole. */
+  /** Whether a column of a row is not to be seen whole; a bar may be short. */
   isCut(number: number, column: SheetColumn): boolean {
-    return (this.shown.get(column) ?? 0) < this.#asked(number, column);
+    return (this.shown.get(column) ?? 0) < this.#asked(number, column) - (column.kind === "bar" ? BAR - SHORTEST : 0);
   }
 
-  #least(columns: readonly SheetColumn[], width: number): number {
-    return columns.reduce((sum, column) => sum + this.#floor(column, width) + GAP, EDGES - GAP);
+  /** `names`: what the names may ask for, where it is more than they need at least. */
+  #least(columns: readonly SheetColumn[], width: number, names: number): number {
+    const asked = (column: SheetColumn): number => (column.key === "name" ? Math.min(names, (this.#needs.get(column) as Need).whole) : 0);
+    return columns.reduce((sum, column) => sum + Math.max(asked(column), this.#floor(column, width)) + GAP, EDGES - GAP);
   }
 
   #floor(column: SheetColumn, width: number): number {

@@ -30,7 +30,7 @@ export function sheetRow(sheet: SheetPayload, columns: readonly SheetColumn[], r
 /** Characters of what went wrong that stand below a row. */
 const BELOW = 400;
 /** Pixels of a line there, of one of its characters, of what stands before it, and of one indent. */
-const [LINE, LETTER, BESIDE, STEP] = [18, 6.6, 56, 16];
+const [LINE, LETTER, BESIDE, STEP] = [18, 7, 56, 16];
 const LINES = 3;
 
 /** Pixels that a row, inside of `level` others, needs beyond its first line where it is `width` pixels wide. */

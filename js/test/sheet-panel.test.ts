@@ -26,6 +26,15 @@ const current = (view: Page): string => {
 const flat = (): Page => page(checked().json, checked().arrays);
 const sheet = (more: Sample): Sample => common("trace", ["Some rows.", ""], { layout: "sheet", ...more });
 
+/** The same page, so many pixels wide. */
+const wide = (pixels: number, sample: Sample, arrays = {}): Page => {
+  vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(pixels);
+  return page(sample, arrays);
+};
+const heads = (view: Page): (string | null)[] => view.all("[role=columnheader]").map((head) => head.textContent);
+const widths = (view: Page): number[] => view.find("[role=treegrid]").style.getPropertyValue("--columns").match(/\d+(?=px|fr)/g)!.map(Number).filter((width) => width > 0);
+const told = (view: Page): (string | null)[] => view.all(".detail .pairs > div").map((pair) => pair.textContent);
+
 describe("a sheet as ARIA wants it", () => {
   it("is a treegrid with counted rows and columns, and one tab stop", () => {
     const view = page(explained());
@@ -56,8 +65,8 @@ describe("a sheet as ARIA wants it", () => {
 
   it("shows the sign at the name where the cell that has it gave way", () => {
     const sample = explained();
-    const columns = (sample.columns as object[]).map((column, index) => ({ ...column, width: 2000, grows: 0, yields: 2 - index }));
-    expect(page({ ...sample, columns }).all(".module .sign").map((sign) => sign.textContent)).toEqual(["✕", "✕", "✕"]);
+    const columns = (sample.columns as object[]).map((column, index) => ({ ...column, yields: 2 - index }));
+    expect(wide(200, { ...sample, columns }).all(".module .sign").map((sign) => sign.textContent)).toEqual(["✕", "✕", "✕"]);
     expect(page(sample).all(".module .sign")).toEqual([]);
   });
 
@@ -254,27 +263,96 @@ describe("cells", () => {
   });
 
   it("give way when there is no room, the last of equals first, and are told in the detail", () => {
-    const view = flat();
-    expect(view.all("[role=columnheader]").map((head) => head.textContent)).toEqual(["check", "what", "count"]);
+    const view = wide(260, checked().json, checked().arrays);
+    expect(heads(view)).toEqual(["check", "what", "count"]);
     expect(view.find("[role=treegrid]").getAttribute("aria-colcount")).toBe("5");
     expect(view.all("[role=columnheader]")[2]?.getAttribute("aria-colindex")).toBe("5");
     expect([...view.find(".detail .pairs").children].map((pair) => pair.textContent)).toEqual(["module(root)", "whywhy", "rows8 of 10"]);
   });
+
+  it("share the room by what they need: who needs little gets it, the others share the rest", () => {
+    const columns = [{ title: "a", width: 60 }, { title: "b", width: 60 }, { title: "c", width: 60 }];
+    const cells = ["x".repeat(4), "x".repeat(60), "x".repeat(60)];
+    const [name = 0, few = 0, many = 0, last = 0] = widths(wide(600, sheet({ columns, rows: [{ name: "n", cells }] })));
+    expect([few, many - last]).toEqual([30, 0]);
+    expect(name).toBeLessThan(60);
+    expect(name + few + many + last).toBeGreaterThan(540);
+    expect(name + few + many + last).toBeLessThanOrEqual(550);
+  });
+
+  it("are not there where no row says anything", () => {
+    expect(heads(page(sheet({ columns: [{ title: "time" }, { title: "memory" }], rows: [{ name: "a", cells: ["1 s", ""] }] })))).toEqual(["module", "time"]);
+  });
+
+  it("that decide stay, and what is cut of them is whole in the detail", () => {
+    const long = "moves running_mean and running_var in both modes";
+    const columns = [{ title: "apart", kind: "bar", yields: 0 }, { title: "side", yields: 1 }, { title: "does", width: 130, yields: 0 }];
+    const rows = [{ name: "layer", kind: "BatchNorm2d", cells: ["0.5", "0.1 ± 0.2", long], details: [{ prose: "more" }] }];
+    const view = wide(370, sheet({ columns, rows }));
+    expect(heads(view)).toEqual(["module", "apart", "does"]);
+    expect(told(view)).toEqual(["side0.1 ± 0.2", `does${long}`]);
+    expect(view.find(".cell-words").title).toBe(long);
+    expect(told(wide(1200, sheet({ columns, rows })))).toEqual([]);
+  });
+
+  it("that are good to know give way to the notes of names, those that matter do not", () => {
+    const columns = [{ title: "order", width: 50, yields: 1 }, { title: "file", width: 90, yields: 3 }];
+    const rows = [{ name: "hook", kind: "forward hook", note: "registered again, 3 times", cells: ["1 of 3", "a_file.py:25"] }];
+    expect(heads(wide(600, sheet({ columns, rows })))).toEqual(["module", "order", "file"]);
+    expect(heads(wide(330, sheet({ columns, rows })))).toEqual(["module", "order"]);
+  });
+
+  it("leave what went wrong a line of its own, where it is long", () => {
+    const error = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (5x1 and 4x4)";
+    const row = (end: string, mark = "broken"): object => ({ name: "x @ y", mark, cells: [{ flow: [[5, 1, null], [4, 4, null], "→", `✕ ${end}`], mark: "broken" }], details: [{ prose: "why" }] });
+    const view = wide(650, sheet({ columns: [{ title: "in → out", kind: "flow", yields: 0 }], rows: [row(error), row("stopped inside"), row(error, "careful")] }));
+    expect(rows(view).map((one) => one.querySelector(".below")?.textContent)).toEqual([error, undefined, undefined]);
+    expect(rows(view).map((one) => one.style.height)).toEqual(["52px", "", ""]);
+    expect(rows(view)[0]?.querySelector(".outputs")?.textContent).toBe("→✕");
+    expect(rows(view)[0]?.querySelector(".below")?.getAttribute("role")).toBe("gridcell");
+    expect(view.all(".row:first-child .broken.sized").map((box) => box.textContent)).toEqual(["5×1", "4×4"]);
+    expect(told(view)).toEqual([`in → out5×1 4×4 → ✕ ${error}`]);
+    expect(rows(wide(300, sheet({ columns: [{ title: "", kind: "flow" }], rows: [row(error)] })))[0]?.style.height).toBe("70px");
+  });
+
+  it("do not say twice what went wrong, nor what a thing is called", () => {
+    const error = "RuntimeError: a sentence that is long";
+    const view = page(sheet({ columns: [{ title: "out", kind: "flow" }], rows: [{ name: "Linear", kind: "Linear", symbol: "linear", mark: "broken", note: "weight 4×4", cells: [{ flow: ["→", `✕ ${error}`], mark: "broken" }], details: [{ caption: "raised", prose: error }] }] }));
+    expect(told(view)).toEqual([]);
+    expect(view.find(".module").textContent).toBe("Linearweight 4×4");
+    expect(view.all(".module .sign, .detail p .sign")).toEqual([]);
+  });
 });
 
 describe("details and notes", () => {
+  it("draw a matrix as one, two columns wide too", () => {
+    const view = page(sheet({ rows: [{ name: "a", details: [{ caption: "input 2×2", rows: [["0.1", "0.2"], ["0.3", "0.4"]], grid: true }, { rows: [["mode", "training"]] }] }] }));
+    expect(view.all(".detail .brackets td").map((cell) => cell.textContent)).toEqual(["0.1", "0.2", "0.3", "0.4"]);
+    expect(told(view)).toEqual(["modetraining"]);
+  });
+
+  it("set a table row by row where it has no room", () => {
+    const details = [{ head: ["name", "shape", "note"], rows: [["weight", "4×4", "requires grad"], ["bias", "4", ""]] }];
+    vi.spyOn(Element.prototype, "scrollWidth", "get").mockReturnValue(400);
+    const narrow = wide(300, sheet({ rows: [{ name: "a", details }] }));
+    expect(narrow.all(".listed.stacked td").map((cell) => [cell.dataset.title, cell.className])).toEqual([["name", ""], ["shape", ""], ["note", ""], ["name", ""], ["shape", ""], ["note", "none"]]);
+    expect(wide(500, sheet({ rows: [{ name: "a", details }] })).all(".stacked")).toEqual([]);
+  });
+
   it("do not tell again what a column without room tells by the same name", () => {
-    const columns = [{ title: "time", width: 2000 }, { title: "memory", width: 2000, yields: 2 }, { title: "range", width: 2000, yields: 2 }];
+    const columns = [{ title: "time" }, { title: "memory", yields: 2 }, { title: "range", yields: 2 }];
     const details = [{ rows: [["memory", "4 B, its own"], null] }, { head: ["range"], rows: [["range"]] }];
-    const view = page(sheet({ columns, rows: [{ name: "a", cells: ["1 s", "4 B", "0 … 1"], details }] }));
-    expect(view.all(".detail .pairs > div").map((pair) => pair.textContent)).toEqual(["range0 … 1"]);
+    const view = wide(120, sheet({ columns, rows: [{ name: "a", cells: ["1 s", "4 B", "0 … 1"], details }] }));
+    expect(heads(view)).toEqual(["module", "time"]);
+    expect(told(view)).toEqual(["range0 … 1"]);
     expect(view.find(".detail").textContent).toContain("memory");
   });
 
   it("break tables between words, values behind dots and slashes, and neither inside a number", () => {
-    const view = page(sheet({ rows: [{ name: "a", details: [{ rows: [["at", "lib/net_a.py:25"], ["mean", "0.25"]] }, { head: ["mean ± std"], rows: [["1.3e-08 ± 1"]] }] }] }));
+    const view = page(sheet({ rows: [{ name: "a", details: [{ rows: [["at", "lib/net_a.py:25"], ["mean", "0.25"]] }, { head: ["mean ± std"], rows: [["1.3e-08 ± 1"], ["1.3e-08 ± 1 and a word or two more"]] }] }] }));
     expect(view.all(".detail dd").map((value) => value.innerHTML.replace(/<\/?bdi[^>]*>/g, ""))).toEqual(["lib/<wbr>net_<wbr>a.<wbr>py:25", "0.25"]);
-    expect(view.all(".detail td span").map((word) => word.textContent)).toEqual(["1.3e-08", "±", "1"]);
+    expect(view.all(".detail td.long span").map((word) => word.textContent).slice(0, 3)).toEqual(["1.3e-08", "±", "1"]);
+    expect(view.find(".detail td").outerHTML).toContain('data-title="mean ± std"');
     expect(view.find(".detail td").textContent).toBe("1.3e-08 ± 1");
   });
 

@@ -30,7 +30,9 @@ class Taps:
         away: gets a module that is called in a thread that is not; must not raise either.
     """
 
-    def __init__(self, enter: Enter, leave: Leave, here: Callable[[], bool] | None = None, away: Callable[[Module], None] | None = None) -> None:
+    def __init__(
+        self, enter: Enter, leave: Leave, here: Callable[[], bool] | None = None, away: Callable[[Module], None] | None = None
+    ) -> None:
         self._enter, self._leave, self._away = enter, leave, away
         self._thread = 0
         self._here = here or (lambda: get_ident() == self._thread)

@@ -7,7 +7,7 @@ neighbours are merged two by two, so a long run has wider slots, not more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -312,3 +312,22 @@ class WatchRecord:
     def cost(self) -> float:
         """What the watch took, as a share of the loop's time."""
         return self.seconds / self.loop if self.loop else 0.0
+
+
+def part(record: WatchRecord, path: str) -> WatchRecord:
+    """What a record says of one module, with its own parameters, or of one parameter."""
+    history = record.history
+    kept = [i for i, one in enumerate(history.series) if path in (one.path, _module(one))]
+    columns = {name: column[:, kept] for name, column in history.columns.items()}
+    series = tuple(history.series[i] for i in kept)
+    own = replace(history, series=series, columns=columns, bins=history.bins[:, kept], top=history.top[kept])
+    names = {path, *(one.path for one in series)}
+    return replace(
+        record, history=own, units=tuple(one for one in record.units if one.path == path), neurons=None,
+        alerts=tuple(alert for alert in record.alerts if alert.path in names), scalars=(),
+        verdict=Verdict(tuple(rung for rung in record.verdict.rungs if rung.path in names)),
+    )  # fmt: skip
+
+
+def _module(series: Series) -> str:
+    return series.path if series.role in (ACTIVATION, GRADIENT) else series.path.rpartition(".")[0]

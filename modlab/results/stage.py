@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from modlab.version import __version__
 from modlab.views.watch import headline
@@ -53,6 +53,9 @@ def _notebook() -> Any:
 class Output:
     """A cell's output: the widget while it runs, and the whole run at rest when it has ended."""
 
+    _latest: ClassVar[Watch | None] = None
+    """The last one that ended: a page that was loaded anew meanwhile asks for it when the cell is over."""
+
     def __init__(self, watch: Watch) -> None:
         from modlab.results.live import LiveView
 
@@ -64,6 +67,7 @@ class Output:
         """Show the widget."""
         from IPython.display import display
 
+        Output._latest = None
         self._handle = display(self._views[0], display_id=True)  # type: ignore[no-untyped-call]
 
     def another(self) -> LiveView:
@@ -73,13 +77,19 @@ class Output:
 
     def update(self) -> None:
         """Send what is new."""
-        for view in self._views:
-            view.push()
+        self._push(self._views)
+
+    def _push(self, views: list[LiveView]) -> None:
+        """The same picture for all: it is taken once."""
+        record, packed = self._watch.record, dict[Any, bytes]()
+        for view in views:
+            view.push(self._watch, record, packed)
 
     def end(self) -> None:
         """Put the picture of the whole run in the first one's place; the others get it."""
-        for view in self._views[1:]:
-            view.push()
+        self._push(self._views[1:])
+        self._views[0].rest(self._watch)
+        Output._latest = self._watch
         if self._handle is not None:
             self._handle.update(self._watch)
 

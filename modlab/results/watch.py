@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from weakref import WeakSet
 
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from modlab.errors import NotInitializedError, QuestionError, Stopped
+from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
 from modlab.inspection.optimizers import as_tuple
 from modlab.instrumentation.watching.watcher import Watcher, watchers
 from modlab.records.trace import TraceRecord
-from modlab.records.watch import Alert, Entry, Verdict, WatchRecord
+from modlab.records.watch import Alert, Entry, Verdict, WatchRecord, part
 from modlab.results.result import Result, missing
 from modlab.results.stage import Output, Stage, stage
 from modlab.results.trace import Trace
@@ -27,10 +28,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from modlab.results.runs import Runs
     from modlab.results.widget import View
 
 OnNaN = Literal["report", "hold", "stop"]
 CODE = "modlab.watch(model, optimizer)"
+
+
+class Follower(Protocol):
+    """Who is told of every watch."""
+
+    def follow(self, watch: Watch) -> None:
+        """It has begun, has something new, or has ended."""
+
+
+followers: WeakSet[Follower] = WeakSet()
+"""The labs."""
+
+watches: WeakSet[Watch] = WeakSet()
+"""Those that are open."""
 
 
 def watch(
@@ -84,7 +100,7 @@ def watch(
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
     before = _end_others(model)
-    made = Watch(Watcher(model, [*optimizers], float(budget), on_nan), before)
+    made = Watch(Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow"), before)
     made.open()
     return made
 
@@ -118,9 +134,21 @@ class Watch(Result):
         assert self._watcher is not None
         self._watcher.open()
         self._stage = stage(self)
-        self._watcher.publish = self._stage.update
+        self._watcher.publish = self._publish
         self._watcher.ended = self._settle
         self._stage.begin()
+        watches.add(self)
+        self._tell_followers()
+
+    def _publish(self) -> None:
+        """There is something new."""
+        if self._stage is not None:
+            self._stage.update()
+        self._tell_followers()
+
+    def _tell_followers(self) -> None:
+        for one in [*followers]:
+            one.follow(self)
 
     def __enter__(self) -> Watch:
         return self
@@ -153,11 +181,18 @@ class Watch(Result):
             return
         self._ended = watcher
         self._final = watcher.record()
+        watches.discard(self)
         shown, self._stage = self._stage, None
         if shown is not None:
             shown.end()
+        self._tell_followers()
 
     # ---- what there is
+
+    @property
+    def running(self) -> bool:
+        """Whether it still watches."""
+        return self._watcher is not None
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the step that has just been made.
@@ -208,6 +243,39 @@ class Watch(Result):
         except ImportError as error:
             raise missing("pandas", "to_pandas()") from error
         return pandas.DataFrame(self.history)
+
+    def __getitem__(self, path: str) -> Watch:
+        """The part of one module or parameter, with all faces: ``w["l1"]``, ``w["l1.weight"]``.
+
+        Raises:
+            PathNotFoundError: nothing of that name was measured.
+        """
+        record = self.record
+        known = dict.fromkeys(one.path for one in record.history.series)
+        if path not in known:
+            close = nearest(str(path), known)
+            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
+            raise PathNotFoundError(f"{record.title} has nothing named {path!r} that was measured.\n{hint}")
+        return self._of(part(record, path))
+
+    def compare(self, other: Watch) -> Runs:
+        """This run beside another one: losses, alerts, and each layer at the end.
+
+        Args:
+            other: another watch, of the same model or of another one.
+        """
+        from modlab.results.runs import Runs
+
+        if not isinstance(other, Watch):
+            raise QuestionError(f"w.compare() got a {type(other).__name__}, and takes another watch: w.compare(other)")
+        return Runs(self, other)
+
+    @classmethod
+    def _of(cls, record: WatchRecord) -> Watch:
+        made = cls.__new__(cls)
+        super(Watch, made).__init__()
+        made._watcher, made._stage, made._ended, made._final = None, None, None, record
+        return made
 
     # ---- faces
 

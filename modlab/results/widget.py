@@ -6,11 +6,12 @@ as a message. An error is an answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 
-from modlab.errors import ModlabError
+from modlab.errors import GoneError, ModlabError
 from modlab.views.html import static_file
 
 if TYPE_CHECKING:
@@ -24,8 +25,15 @@ class View(anywidget.AnyWidget):
 
     def __init__(self, result: Result) -> None:
         super().__init__()
-        self._result = result
+        self._held: Callable[[], Result | None] = lambda: result
         self.on_msg(self._receive)
+
+    @property
+    def _result(self) -> Result:
+        result = self._held()
+        if result is None:
+            raise GoneError("What this view showed exists no longer: run its cell again.")
+        return result
 
     def _receive(self, _: Any, content: Any, __: Any) -> None:
         """Answer one message of the page; whatever goes wrong is told there, never raised here."""

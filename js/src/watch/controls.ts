@@ -18,7 +18,7 @@ export class Controls implements Part {
   readonly #context: WatchContext;
   #paused = false;
   #waiting = 0;
-  #state = "";
+  #steps = 0;
 
   constructor(context: WatchContext) {
     this.#context = context;
@@ -39,7 +39,7 @@ export class Controls implements Part {
     if (this.element.hidden) this.#say("");
     const { paused } = payload as { paused?: unknown };
     if (typeof paused === "boolean" && !this.#waiting) this.#setPaused(paused);
-    if (payload.state !== this.#state) this.#state = payload.state;
+    this.#steps = payload.steps;
     this.#offer(payload.budget);
   }
 
@@ -56,7 +56,7 @@ export class Controls implements Part {
     void this.#tell("step", {}, this.#step).then((done) => done && this.#setPaused(true));
   }
 
-  /** Whether the kernel took it; says so when it does not answer soon, and takes that back when it does after all. */
+  /** Whether the kernel took it, who is told what was seen when it was clicked; says so when it does not answer soon, and takes that back when it does after all. */
   async #tell(action: Control, more: Record<string, unknown> = {}, pressed?: HTMLElement): Promise<boolean> {
     const { control } = this.#context;
     if (!control) return false;
@@ -64,7 +64,7 @@ export class Controls implements Part {
     this.#waiting += 1;
     const timer = setTimeout(() => this.#say(DEAF), SOON);
     try {
-      await control(action, more);
+      await control(action, { ...more, steps: this.#steps });
       this.#say("");
       return true;
     } catch (error) {

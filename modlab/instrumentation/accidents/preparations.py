@@ -38,9 +38,7 @@ def _names(scene: Scene, match: re.Match[str]) -> Verdict | None:
         more = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords if k.arg)]
         arguments = ", ".join([f"{ast.unparse(source.value)}.parameters()", *more])
         fixes = (Fix("Pass the parameters themselves:", f"{ast.unparse(call.func)}({arguments})"),)
-    why = (
-        "A dict is gone through by its keys, which are names." if source is not None and source.attr == "state_dict" else ""
-    )
+    why = "A dict is gone through by its keys, which are names." if source is not None and source.attr == "state_dict" else ""
     return Verdict("The optimizer takes parameters, and got their names (str).", why, "str", (), fixes)
 
 

@@ -124,6 +124,7 @@ def _place(file: str, number: int) -> str:
 def _is_forward(code: CodeType, module: Module) -> bool:
     """Whether that is the code of the module's ``forward``, and not of a function of the same name that takes a module."""
     held = stores.contents(module).get("forward")
+    function: Any
     for function in (held, *(vars(cls).get("forward") for cls in type(module).__mro__)):
         while type(function) in (FunctionType, MethodType):
             if function.__code__ is code:

@@ -22,8 +22,8 @@ def explanation(recorder: Recorder, error: BaseException) -> dict[str, object]:
 
 def _hook(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
     """A hook of a module gave autograd what is no gradient, and there is no other that did."""
-    message = str(error)
-    if not isinstance(error, TypeError) or "hook returned" not in message:
+    message = str(error) if type(error) is TypeError else ""
+    if "hook returned" not in message:
         return None
     odd = [call for call in recorder.tape.calls if call.odd and not call.error]
     if len(odd) != 1 or f"'{odd[0].odd}'" not in message:

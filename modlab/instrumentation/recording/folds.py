@@ -118,7 +118,7 @@ def _differing(first: _First, facts: list[_Fact], parts: tuple[str, ...]) -> tup
     """The attributes that hold each module's own number; None if they differ in anything else."""
     if len(first.facts) != len(facts):
         return None
-    found = {}
+    found: dict[str, None] = {}
     for (path, name, one), (other_path, other_name, other) in zip(first.facts, facts, strict=True):
         if (path, name) != (other_path, other_name):
             return None

@@ -70,7 +70,8 @@ class HookRuns:
 
     def _around(self, module: Module, subject: list[Leaf]) -> Iterator[str]:
         """Which of the module's parameters have got their gradient by now: torch calls the hook when that of the input is there."""
-        there, awaited = [], []
+        there: list[str] = []
+        awaited: list[str] = []
         for one in self._roster.parameters:
             if one.owner is module and one.tensor.requires_grad and one.tensor.is_leaf:
                 here = self._backward.here(one)
@@ -159,7 +160,7 @@ def _facts(run: _Run) -> Iterator[str]:
         if old.version is None or new.version is None:
             continue
         if old.sight.shape != new.sight.shape:
-            found[f"{format.shape(old.sight.shape)} -> {format.shape(new.sight.shape)}"] = None
+            found[f"{old.sight.shape} -> {new.sight.shape}"] = None
         if old.sight.dtype is not new.sight.dtype:
             found[f"{_word(old.sight.dtype)} -> {_word(new.sight.dtype)}"] = None
         if old.sight.device != new.sight.device:

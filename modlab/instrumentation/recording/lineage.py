@@ -72,6 +72,6 @@ def _made(call: Call, whole: bool) -> list[int]:
     if call.kind not in ("function", "hook") and not (call.kind == "module" and whole):
         return []
     made = [seen.sight.number for seen in call.outputs if seen.version is not None]
-    if call.kind == "function" and not call.outputs:  # x[...] = y
+    if call.kind == "function" and not made:  # x[...] = y
         made = [seen.sight.number for seen in call.inputs[:1]]
     return made

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -232,7 +232,7 @@ class ModuleCalls:
                 continue
             if buffer.requires_grad and not buffer.is_leaf:
                 call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
-            if any([leaf[1] is buffer for leaf in given]):
+            if not call.quiet and any([leaf[1] is buffer for leaf in given]):
                 call.marks.append(f"its output is the buffer {name} itself: who changes the one in place changes the other")
         if attached or not (call.quiet or call.fused):  # elsewhere the function tells, in which it leaves
             return

@@ -61,7 +61,9 @@ def _held(recorder: Recorder) -> Iterator[tuple[Owned, bool]]:
     new = {id(one.tensor) for one in renewed.values()}
     for one in recorder.roster.parameters:
         if id(one.tensor) not in new:
-            yield (now.get(one.path, one), one.path in now)
+            yield now.get(one.path, one), one.path in now
+    known = {one.path for one in recorder.roster.parameters if id(one.tensor) not in new}
+    yield from ((one, False) for path, one in now.items() if path not in known)  # one that there was not
 
 
 def _holds(one: Owned) -> bool:

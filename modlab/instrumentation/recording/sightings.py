@@ -36,18 +36,8 @@ def versions_of(given: Iterable[Leaf]) -> tuple[int, ...]:
     return tuple([version_of(thing) for _, thing, _ in given if issubclass(type(thing), Tensor)])
 
 
-class Memory:
-    """What tensors lie in: one for all views of it.
-
-    Attributes:
-        born: the event in which it was first met as an output; -1 if that was as an input.
-        bytes: its size.
-    """
-
-    __slots__ = ("born", "bytes")
-
-    def __init__(self, born: int, size: int) -> None:
-        self.born, self.bytes = born, size
+Memory = tuple[int, int]
+"""What tensors lie in, one for all views of it: the event in which it was first met as an output (-1: as an input), and its bytes."""
 
 
 class Sightings:
@@ -87,12 +77,15 @@ class Sightings:
 
     def new_bytes(self, outputs: list[Leaf], values: tuple[Seen, ...], since: int) -> int:
         """The bytes of memory that output tensors lie in, and that was not met before an event: no input, and no view of what was there."""
-        counted: list[Memory] = []
+        if len(outputs) == 1:
+            found = self._met.get(id(outputs[0][1]))
+            return found[3][1] if found is not None and found[3][0] >= since else 0
+        counted: dict[int, int] = {}
         for (_, thing, _), seen in zip(outputs, values, strict=False):
             found = self._met.get(id(thing)) if seen.version is not None else None
-            if found is not None and found[3].born >= since and found[3] not in counted:
-                counted.append(found[3])
-        return sum([memory.bytes for memory in counted])
+            if found is not None and found[3][0] >= since:
+                counted[id(found[3])] = found[3][1]
+        return sum(counted.values())
 
     def _memory(self, tensor: Tensor, born: int) -> Memory:
         """The one that a tensor lies in; by the identity of the storage, since meta tensors have no address."""
@@ -101,10 +94,10 @@ class Sightings:
             found = self._memories.get(id(storage))
             if found is not None and found[0]() is storage:
                 return found[1]
-            memory = Memory(born, storage.nbytes())
+            memory = (born, storage.nbytes())
             self._memories[id(storage)] = ref(storage), memory
         except (RuntimeError, NotImplementedError, TypeError, ValueError):  # sparse, transformed, …: it has none of its own
-            return Memory(born, 0 if is_transformed(tensor) else _bytes(tensor))
+            return born, 0 if is_transformed(tensor) else _bytes(tensor)
         return memory
 
     def _value(self, name: str, thing: Any, note: str, born: int) -> Seen:

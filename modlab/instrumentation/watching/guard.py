@@ -38,7 +38,8 @@ class Guard:
         self.tap = RootTap(model, on_forward=watcher.pass_begins, on_backward=self._backward_ended)
         self._check: Check | None = None
         self._hook: StepHook | None = None
-        self.always = on_nan != "report" or not watcher.optimizer_name
+        self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
+        self.always = on_nan != "report" or not watcher.optimizer_name or self._steady
         self.found = False
 
     def open(self) -> None:
@@ -68,7 +69,8 @@ class Guard:
     def settle(self, pace: float, budget: float) -> None:
         """Decide whether every step can be seen: by how long one takes."""
         cost = TAP + EACH * len(self._watcher.cast.members)
-        self.always = self._on_nan != "report" or not self._watcher.optimizer_name or PART * budget * pace >= cost
+        asked = self._steady or self._on_nan != "report" or not self._watcher.optimizer_name
+        self.always = asked or PART * budget * pace >= cost
 
     def _unhook(self) -> None:
         if self._hook is not None:

@@ -13,7 +13,6 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from modlab.compat import being_traced, graph_task, without_torch_function
 from modlab.instrumentation.tensor_hooks import TensorHooks
@@ -22,6 +21,7 @@ from modlab.instrumentation.watching.cast import Member
 from modlab.instrumentation.watching.gauge import Gauge, Readings, shares
 from modlab.instrumentation.watching.moves import Moves
 from modlab.instrumentation.watching.roottap import is_unseen
+from modlab.instrumentation.watching.shadow import Shadow
 from modlab.instrumentation.watching.units import MOST, Units, axis_of, is_silenced, is_silencing
 
 if TYPE_CHECKING:
@@ -71,16 +71,13 @@ class Sample:
         self._functions: dict[Any, Member] = {}
         self._read_parameters = self._read_gradients = False
         self._step_hook = watcher.hook(self._step_begins, after=False)
-        self._handles = [register_module_forward_pre_hook(self._enter), register_module_forward_hook(self._leave)]
-        for handle in self._handles:
-            hooks = handle.hooks_dict_ref()
-            if hooks is not None:
-                hooks.move_to_end(handle.id, last=False)
+        watcher.modules.on()
         self.seconds = perf_counter() - start
 
     # ---- what the hooks call: each takes its own time, and an error in it ends the watch and not the training
 
-    def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
+    def enter(self, module: Module, args: tuple[Any, ...]) -> None:
+        """A module is called."""
         if captured():
             return
         start = perf_counter()
@@ -97,7 +94,8 @@ class Sample:
         finally:
             self.seconds += perf_counter() - start
 
-    def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+    def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        """Its forward has returned."""
         member = self.cast.members.get(id(module))
         if member is None or captured():
             return
@@ -304,16 +302,32 @@ class Sample:
                 self._read_gradients_late()
             if stepped and self._read_parameters:
                 self._read_moves()
+            self._cast_shadow()
             self.readings = self.gauge.readings()
         self._store()
 
+    def _cast_shadow(self) -> None:
+        """What a compiler hides, if that was asked for."""
+        model, kept = self.watcher.model, self.watcher.passes_kept()
+        if self.watcher.shadows and model is not None and kept:
+            Shadow(self).run(model, kept[-1])
+
+    def shadow(self, module: Module, output: Any, note: str) -> None:
+        """Measure what a module gave in a run of ours; the root was seen in the run of the user's."""
+        member, tensor = self.cast.members.get(id(module)), _first(output)
+        if member is None or tensor is None or not member.path:
+            return
+        self.cast.calls(member)
+        row = self.cast.activation(member)
+        self.gauge.add((row,), tensor, fleeting=True)
+        self.cast.history.describe(row, tensor)
+        self.gauge.notes[row] = note
+
     def detach(self) -> None:
         """Take all hooks off."""
-        for handle in self._handles:
-            handle.remove()
+        self.watcher.modules.off()
         self._step_hook.remove()
         self._hooks.close()
-        self._handles = []
         self._measured, self._makers, self._functions = {}, {}, {}
 
     def _read_moves(self) -> None:

@@ -18,8 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils.hooks import RemovableHandle
 
 from modlab.compat import without_torch_function
 from modlab.errors import Stopped
@@ -29,7 +27,9 @@ from modlab.instrumentation.watching.controls import Controls
 from modlab.instrumentation.watching.gauge import Gauge, shares
 from modlab.instrumentation.watching.guard import Guard
 from modlab.instrumentation.watching.ladder import climb
+from modlab.instrumentation.watching.modulehooks import ModuleHooks
 from modlab.instrumentation.watching.neurons import Neurons
+from modlab.instrumentation.watching.roottap import Pass
 from modlab.instrumentation.watching.sample import Sample, captured
 from modlab.instrumentation.watching.scalars import PLANES, Scalars
 from modlab.instrumentation.watching.schedule import DENSE, FAR, Purse, Schedule
@@ -66,9 +66,10 @@ class Watcher:
         optimizers: whose steps are the steps; none: the first that holds one of the model's parameters.
         budget: the share of the loop's time that it may take.
         on_nan: see `Guard`.
+        shadows: whether a compiled model is run once more to see its activations, see `Shadow`.
     """
 
-    def __init__(self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report") -> None:
+    def __init__(self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report", shadows: bool = False) -> None:
         self._model = ref(model, lambda _: self.close("ended"))
         self.root_id = id(model)
         self.title = type(model).__name__
@@ -96,7 +97,8 @@ class Watcher:
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._sample: Sample | None = None
-        self._light: list[RemovableHandle] = []
+        self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
+        self._light = False
         self._light_seconds = 0.0
         self._next_whole = self._next_light = 0
         self._wake = 0
@@ -106,6 +108,7 @@ class Watcher:
         self._removed: list[StepHook] = []  # which may still have to be swept
         self._filter: Any = None
         self._guard = Guard(self, model, on_nan)
+        self.shadows = shadows and bool(self.cast.opaque)
         self._versions: tuple[int, ...] = ()
 
     # ---- open and closed
@@ -119,6 +122,7 @@ class Watcher:
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
         self._guard.open()
+        self.modules.open()
         self._sample = Sample(self)
         self._wake = 1
         watchers.add(self)
@@ -136,6 +140,7 @@ class Watcher:
             self._sample.detach()
             self._sample = None
         self._lights_off()
+        self.modules.close()
         self._guard.close()
         if self._filter in warnings.filters:
             cast(list[Any], warnings.filters).remove(self._filter)
@@ -216,9 +221,9 @@ class Watcher:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
         self.step += 1
-        if self._guard.always:
-            self._guard.rest()
         if self.step < self._wake and not self.controls.attention:
+            if self._guard.always:
+                self._guard.rest()
             return
         if captured() or os.getpid() != self._pid:
             return
@@ -233,10 +238,11 @@ class Watcher:
     def _step_over(self, *, stepped: bool) -> None:
         """A step has ended that no optimizer told of."""
         self.step += 1
-        self._guard.rest()
         if self.step >= self._wake:
             with torch.no_grad():
                 self._awake(stepped=stepped)
+        else:
+            self._guard.rest()
 
     def pass_begins(self) -> None:
         """A training pass of the root begins. If the step before was never made by an optimizer, it ends here.
@@ -256,6 +262,10 @@ class Watcher:
                 self._step_over(stepped=False)
         except Exception as error:  # noqa: BLE001 - the training goes on
             self.fail(error)
+
+    def passes_kept(self) -> list[Pass]:
+        """The training passes of this step."""
+        return self._guard.tap.passes
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""
@@ -281,13 +291,13 @@ class Watcher:
             self._judge(sample)
             self._count_sample(sample.step)
             self._guard.settle(self.schedule.pace, self.schedule.budget)
-            self._guard.rest()
             self._spend(self.schedule.whole, sample.seconds + perf_counter() - start)
             self._next_whole = self._after(self.schedule.whole)
         elif self._light:
             self._lights_off()
             self._spend(self.schedule.light, self._light_seconds + perf_counter() - start)
             self._next_light = self._after(self.schedule.light)
+        self._guard.rest()
         self._show(perf_counter())
         self._look_later()
 
@@ -349,21 +359,30 @@ class Watcher:
         if not (self.schedule.began and (self.read_inputs or self.read_outputs)):
             return False
         start = perf_counter()
-        if self.read_inputs:
-            self._light.append(register_module_forward_pre_hook(self._see_input))
-        if self.read_outputs:
-            self._light.append(register_module_forward_hook(self._see_output))
+        self.modules.on(before=bool(self.read_inputs), after=bool(self.read_outputs))
+        self._light = True
         self._light_seconds = perf_counter() - start
         return True
 
     def _lights_off(self) -> None:
-        for handle in self._light:
-            handle.remove()
-        self._light = []
+        self._light = False
+        self.modules.off()
         counted = min((units.seen for units in self.units.values()), default=0)
         if self.schedule.counting and counted >= ENOUGH:
             self.schedule.counting = False
             self.schedule.share_out()
+
+    def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
+        if self._sample is not None:
+            self._sample.enter(module, args)
+        elif self._light:
+            self._see_input(module, args)
+
+    def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._sample is not None:
+            self._sample.leave(module, args, output)
+        elif self._light:
+            self._see_output(module, args, output)
 
     def _see_input(self, module: Module, args: tuple[Any, ...]) -> None:
         units = self.read_inputs.get(id(module))

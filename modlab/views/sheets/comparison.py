@@ -23,9 +23,10 @@ def of_comparison(table: ComparisonTable) -> Sheet:
         Column(table.sides[1], "number", 110, yields=1),
         Column("apart by", "bar", 92, yields=0),
         Column("relative", "number", 92, yields=4),
-        Column("what it does", "words", 150, 3, yields=0),
+        Column("what it does", "words", 130, 3, yields=0),
     )
-    most = max((row.max_abs for row in table.rows if row.max_abs is not None and math.isfinite(row.max_abs)), default=0.0)
+    apart = [row.max_abs for row in table.rows if row.max_abs is not None and not _near(row, table)]
+    most = max(filter(math.isfinite, apart), default=0.0)
     rows = tuple(_row(row, table, len(table.rows) <= OPENED, most) for row in table.rows)
     return Sheet("compare", sentence(table), columns, rows, tuple(_notes(table)), foot=_foot(table))
 
@@ -283,7 +284,7 @@ def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool, most: fl
         depth=row.path.count(".") + 1 if row.path else 0,
         cells=(
             Cell(_spread(row.left)), Cell(_spread(row.right)),
-            Cell("rounding" if _near(row, table) else _distance(row), share=_share(row, most)),
+            Cell("rounding" if _near(row, table) else _distance(row), share=0.02 if _near(row, table) else _share(row, most)),
             Cell(_below(table) if _near(row, table) else _relative(row)), Cell(_does(row, table, first), mark=_sign(row, first)),
         ),
         details=tuple(_details(row, table)) if detailed else (),
@@ -297,9 +298,7 @@ def _kind(row: ComparisonRecord) -> str:
 
 def _note(row: ComparisonRecord) -> str:
     """What the column of what it does does not say."""
-    parts = ["not reached by eval()"] if row.ignores_mode else []
-    if row.other:
-        parts.append(f"right: {row.other}")
+    parts = [f"right: {row.other}"] if row.other else []
     if row.called_left is not None and row.called_right is not None and row.called:
         if row.called_left != row.called_right:
             parts.append(f"called {row.called_left} and {row.called_right} times")
@@ -342,7 +341,7 @@ def _share(row: ComparisonRecord, most: float) -> float | None:
     return 1.0 if not math.isfinite(row.max_abs) else row.max_abs / most if most else 0.0
 
 
-_STARTS = "the difference starts here"
+_STARTS = "starts to differ"
 
 
 def _does(row: ComparisonRecord, table: ComparisonTable, first: bool) -> str:
@@ -354,7 +353,7 @@ def _does(row: ComparisonRecord, table: ComparisonTable, first: bool) -> str:
 def _sign(row: ComparisonRecord, first: bool) -> Mark:
     """Of the words, where they are what the row's mark is about."""
     mark = _mark(row, first)
-    return mark if mark in ("careful", "broken") and not row.ignores_mode else ""
+    return mark if mark in ("careful", "broken") else ""
 
 
 def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
@@ -363,6 +362,8 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
         yield f"its output {_holds(row)}"
     if _is_modes(table):
         yield from _about_modes(row)
+    if row.ignores_mode:
+        yield "not reached by eval()"
     if row.unsteady:
         yield "not repeatable: two equal runs differ"
     if row.called_left and row.called_right:

@@ -44,7 +44,11 @@ def _fitting(sheet: Sheet) -> int:
 
 
 def _cells(row: Row, kept: list[int]) -> list[str]:
-    words = [f"<b>{html.text(row.name)}</b>", html.text(row.kind) if row.kind != row.name else "", f"<i>{html.text(row.note)}</i>" if row.note else ""]
+    words = [
+        f"<b>{html.text(row.name)}</b>",
+        html.text(row.kind) if row.kind != row.name else "",
+        f"<i>{html.text(row.note)}</i>" if row.note else "",
+    ]
     name = f"{SIGNS[row.mark]}{' '.join(word for word in words if word)}"
     indented = f'<span style="padding-left:{row.depth * _INDENT}px">{name}</span>' if row.depth else name
     return [indented, *(f"{SIGNS[row.cells[i].mark]}{html.text(row.cells[i].text)}" for i in kept)]

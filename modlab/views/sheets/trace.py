@@ -22,14 +22,14 @@ _COLUMNS = (
 FACTS = 3  # in the headline
 _GOT = ("gradient", "zero", "set to None")
 _FINE = (*_GOT, "frozen", "integer", "no backward", "cannot be seen")
-_CHANGES = ("changes the", "puts", "replaces", "takes", "nests", "gives the same values")  # of hooks
+_CHANGES = ("changes the", "puts", "replaces", "takes", "nests")  # of hooks
 _PUTS = ("masked_fill", "fill", "full", "where", "full_like", "x[...] = y")  # functions that put given numbers somewhere
 BOXES = 3  # that stand on one side of an arrow
 LARGE = 80  # rows from which on only the upper ones are open
 _SYMBOLS = {"function": "function", "hook": "hook", "backward": "gradient", "gradient": "gradient", "step": "step"}
 _CAREFUL = (
     "leaves the graph", "its output has left", "joins the graph", "not registered", "called past its module", "under no_grad",
-    "under inference_mode", "is the buffer", "out of the graph", "adds to", "unlike", "puts a",
+    "under inference_mode", "is the buffer", "out of the graph", "adds to", "unlike", "puts a", "puts the", "takes the", "nests the",
 )  # fmt: skip
 _REASONS = 20
 _NUMBER, _SPELLED = re.compile(r"(?<![^.])\d+(?![^.])"), 3
@@ -103,11 +103,13 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"backward {sums[-1]} (no zero_grad between)"
     if any(reason.kind in _GOT for reason in trace.reasons):
         yield from _listed([reason.path for reason in trace.reasons if reason.kind not in _FINE], "got no gradient")
-    changing = [event for event in trace.events if event.kind == "hook" and event.marks[-1].startswith(_CHANGES)]
+    changing = [event for event in trace.events if event.kind == "hook" and _matters(event.marks[-1])]
     yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
     dead = [event for event in trace.events if _is_dead(event)]
     yield from _listed([event.path or event.name for event in dead], "gives nothing but zeros", "give nothing but zeros")
-    yield from _listed([one.path or ROOT for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called")
+    yield from _listed(
+        [one.path or ROOT for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called"
+    )
     often = {event.path: event.call for event in calls if event.call > 1 and event.path}
     yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
     if root is not None and root.training is False:
@@ -116,6 +118,11 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     if functions:
         many = format.plural(len(functions), "function that is no module", "functions that are no modules")
         yield f"between them {many} ({_few(functions)})"
+
+
+def _matters(doing: str) -> bool:
+    """Whether what a hook did is worth a sentence: other values, or a tensor of another kind."""
+    return doing.startswith(_CHANGES) or " -> " in doing or doing.endswith("out of the graph")
 
 
 def _is_dead(event: Event) -> bool:

@@ -34,6 +34,7 @@ class Layer:
         path: of it; `category`, `shape` and `note`: of its activation.
         rows: the series of it and of its own parameters, by role.
         curves: by the names of `NUMBERS`, each of shape ``(slots,)``; NaN where there is no sample; only what was measured.
+        parameters: the names of its own ones.
         bad: the most NaN and infinities in one sample, over all its series; `bad_step`: where they came first, -1 if never.
     """
 
@@ -45,6 +46,7 @@ class Layer:
     curves: dict[str, Curve] = field(default_factory=dict)
     bad: int = 0
     bad_step: int = -1
+    parameters: list[str] = field(default_factory=list)
 
     def ends(self, name: str) -> tuple[float, float]:
         """The first and the last number of a curve; NaN if there is none."""
@@ -113,6 +115,8 @@ def of_history(history: HistoryRecord) -> list[Layer]:
         module, path = one.role in MODULES, owner(one)
         layer = layers.setdefault(path, Layer(path))
         layer.rows.setdefault(one.role, []).append(i)
+        if one.role == PARAMETER:
+            layer.parameters.append(one.path.rpartition(".")[2])
         if one.role == ACTIVATION:
             layer.category, layer.shape = one.category, one.shape
         if one.note:

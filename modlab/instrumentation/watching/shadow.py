@@ -1,0 +1,107 @@
+"""The activations of a compiled model, by running it once more: eagerly, after the step, on a part of the batch, and without a trace."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook
+
+from modlab.compat import forced_eager, set_version, without_torch_function
+from modlab.inspection import stores
+from modlab.inspection.contrast import equal_bits
+from modlab.instrumentation.randomness import states
+from modlab.instrumentation.values import leaves
+from modlab.instrumentation.watching.roottap import Pass, unseen
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.sample import Sample
+
+ROWS = 8
+"""Inputs of the batch that are run."""
+
+NOTE = "from a shadow forward of {} of the inputs, with the weights after the step"
+
+
+class Shadow:
+    """One such run.
+
+    Args:
+        sample: that gets what is measured.
+    """
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+        self._note = ""
+
+    def run(self, model: Module, one: Pass) -> None:
+        """Run the model on a part of what it was given, and put back all that this changes."""
+        size = _batch(one)
+        args, kwargs = _cut(one.args, size), _cut(one.kwargs, size)
+        self._note = NOTE.format(f"{min(size, ROWS)} of {size}" if size else "all")
+        put_back, buffers = states(), [*_buffers(model)]
+        handle = register_module_forward_hook(self._leave)
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(torch.no_grad())
+                stack.enter_context(forced_eager())
+                stack.enter_context(unseen())
+                for mode in one.modes:
+                    if mode.enabled:
+                        stack.enter_context(torch.autocast(mode.device, mode.dtype, enabled=True, cache_enabled=False))
+                model(*args, **kwargs)
+        finally:
+            handle.remove()
+            put_back()
+            _restore(buffers)
+
+    def _leave(self, module: Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        with without_torch_function():
+            self._sample.shadow(module, output, self._note)
+
+
+def _batch(one: Pass) -> int:
+    """The size of the batch: the first dimension that all tensors with one share; 0 if they do not."""
+    sizes = {leaf.shape[0] for thing in (one.args, one.kwargs) for _, leaf, _ in leaves(thing) if isinstance(leaf, Tensor) and leaf.dim()}
+    return sizes.pop() if len(sizes) == 1 else 0
+
+
+def _cut(thing: Any, size: int) -> Any:
+    """The same nest with the first rows alone; what is of another kind is as it was."""
+    if isinstance(thing, Tensor):
+        return thing.detach()[:ROWS] if size > ROWS and thing.dim() and thing.shape[0] == size else thing.detach()
+    if type(thing) in (tuple, list):
+        return type(thing)(_cut(one, size) for one in thing)
+    if type(thing) is dict:
+        return {key: _cut(one, size) for key, one in thing.items()}
+    return thing
+
+
+Kept = tuple[dict[str, Any], str, Tensor, Tensor, int]
+
+
+def _buffers(model: Module) -> list[Kept]:
+    """Each buffer with its place, a copy and its version."""
+    found = []
+    for module in stores.modules(model):
+        held = stores.contents(module).get("_buffers") or {}
+        for name, tensor in held.items():
+            if isinstance(tensor, Tensor) and not tensor.is_meta and tensor.layout is torch.strided:
+                found.append((held, name, tensor, tensor.detach().clone(), -1 if tensor.is_inference() else tensor._version))
+    return found
+
+
+def _restore(buffers: list[Kept]) -> None:
+    with torch.no_grad(), without_torch_function():
+        for held, name, tensor, copy, version in buffers:
+            if held.get(name) is not tensor:
+                held[name] = tensor
+            if not equal_bits(tensor.detach(), copy):
+                tensor.data.copy_(copy)
+            if version >= 0 and tensor._version != version:
+                set_version(tensor, version)

@@ -1,0 +1,336 @@
+"""A watch while its cell trains, in a real JupyterLab: look, pause, step, stop, interrupt, reload, save, reopen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.jupyterlab import IS_IDLE, JupyterLab
+from tests.browser.test_views import sources
+
+SET_UP = '''
+import gc, time, torch, modlab
+from torch import nn
+from modlab.lessons.note import Net
+torch.manual_seed(63)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+deep = nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(32, 32), nn.ReLU())], nn.Linear(32, 1))
+'''
+TRAIN = '''
+until = time.monotonic() + {seconds}
+with modlab.watch(net, optimizer) as w:
+    while time.monotonic() < until:
+        loss = torch.abs(net(torch.randn(4)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        w.log(loss=loss)
+print("after:", w.record.state)
+'''
+DEEP = '''
+until = time.monotonic() + {seconds}
+slow = torch.optim.AdamW(deep.parameters(), lr=1e-3)
+with modlab.watch(deep, slow) as w:
+    while time.monotonic() < until:
+        loss = deep(torch.randn(8, 32)).square().mean()
+        slow.zero_grad()
+        loss.backward()
+        slow.step()
+        w.log(loss=loss)
+print("after:", w.record.state)
+'''
+
+
+def train(seconds: float, cell: str = TRAIN) -> str:
+    return cell.format(seconds=seconds)
+
+
+def view(lab: JupyterLab, cell: int) -> Locator:
+    """The live view of a cell's output."""
+    return lab.cell(cell).locator(".modlab-live")
+
+
+def steps(lab: JupyterLab, cell: int) -> int:
+    """How many steps the view says it has seen."""
+    found = re.search(r"([\d,]+) steps?", view(lab, cell).locator(".foot bdi").inner_text())
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def cursor(lab: JupyterLab, cell: int) -> int:
+    return int(view(lab, cell).get_by_role("slider", name="step").get_attribute("aria-valuenow") or -1)
+
+
+def pixels(lab: JupyterLab, cell: int) -> list[str]:
+    """What the canvases that are seen show, each as a hash."""
+    shown = view(lab, cell).locator("canvas:visible").evaluate_all("all => all.map(one => one.toDataURL())")
+    return [hashlib.sha1(one.encode()).hexdigest() for one in shown]
+
+
+def click(lab: JupyterLab, cell: int, word: str) -> None:
+    view(lab, cell).get_by_role("button", name=re.compile(rf"\b{word}$")).click()
+
+
+def wait(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Until something holds; the page is asked some times a second."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.1)
+
+
+def begin(lab: JupyterLab, cell: int, at_least: int = 20) -> None:
+    """Run a cell, and wait until its view is there and moves."""
+    lab.run_cell(cell, wait=False)
+    expect(view(lab, cell).locator(".foot bdi")).to_contain_text("step", timeout=20_000)
+    wait(lambda: steps(lab, cell) >= at_least)
+
+
+def set_up(lab: JupyterLab, *cells: str) -> None:
+    lab.open([SET_UP, *cells])
+    lab.run_cell(0)
+
+
+def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) -> None:
+    set_up(lab, train(60), "w.alerts", "1 + 1")
+    begin(lab, 1)
+
+    before, drawn = steps(lab, 1), pixels(lab, 1)
+    wait(lambda: steps(lab, 1) > before + 20)
+    assert len(drawn) >= 4
+    wait(lambda: all(one != other for one, other in zip(drawn, pixels(lab, 1), strict=False)))    # none stands still
+
+    click(lab, 1, "pause")
+    expect(view(lab, 1).get_by_role("button", name="resume")).to_be_visible()
+    paused = settled(lab, 1)
+    time.sleep(0.5)
+    assert steps(lab, 1) == paused
+    click(lab, 1, "step")
+    wait(lambda: steps(lab, 1) == paused + 1)
+    view(lab, 1).get_by_role("slider", name="step").focus()
+    lab.page.keyboard.press(".")
+    wait(lambda: steps(lab, 1) == paused + 2)
+
+    newest = cursor(lab, 1)
+    drawn = pixels(lab, 1)
+    lab.page.keyboard.press("ArrowLeft")
+    wait(lambda: cursor(lab, 1) < newest)
+    lab.page.keyboard.press("Home")
+    wait(lambda: cursor(lab, 1) == 0)
+    assert pixels(lab, 1) != drawn
+    type_all_keys(lab)
+
+    view(lab, 1).get_by_role("combobox", name="budget").select_option("0.25")
+    click(lab, 1, "resume")
+    wait(lambda: steps(lab, 1) > paused + 20)
+    assert "budget 25 %" in view(lab, 1).locator(".foot bdi").inner_text()
+    assert cursor(lab, 1) == 0    # who looks back is left alone
+    view(lab, 1).get_by_role("slider", name="step").focus()
+    lab.page.keyboard.press("f")
+    wait(lambda: cursor(lab, 1) > paused)
+
+    click(lab, 1, "stop")
+    lab.wait_until_done(20)
+    lab.settle()
+    assert "after: stopped" in lab.text(1)
+    assert [(cell["type"], cell["source"]) for cell in sources(lab)] == [("code", one) for one in (SET_UP, train(60), "w.alerts", "1 + 1")]
+
+    lab.run_cell(2)
+    assert "dead: l0 unit 1" in lab.text(2)
+    at_rest(lab, 1)
+    outputs = lab.save()["cells"][1]["outputs"]
+    assert [sorted(one.get("data", {})) for one in outputs] == [["text/html", "text/plain"], []]
+    assert len(json.dumps(outputs)) <= 500_000
+    lab.reopen()
+    at_rest(lab, 1)
+    assert not lab.trouble()
+    assert not lab.errors()
+
+
+def settled(lab: JupyterLab, cell: int) -> int:
+    """The number of steps when it stands still."""
+    last = [-1]
+    def stands() -> bool:
+        time.sleep(0.2)
+        last.append(steps(lab, cell))
+        return last[-1] == last[-2]
+    wait(stands)
+    return last[-1]
+
+
+def type_all_keys(lab: JupyterLab) -> None:
+    """JupyterLab's command mode cuts a cell on x and deletes it on d d."""
+    for key in ("x", "d", "d", "a", "b", "m", "z", "/", "*", "y", "1", "Enter", "Escape"):
+        lab.page.keyboard.press(key)
+
+
+def at_rest(lab: JupyterLab, cell: int) -> None:
+    """The view needs no kernel, has no buttons to steer with, and its cursor goes back by keys."""
+    axis = view(lab, cell).get_by_role("slider", name="step")
+    expect(axis).to_be_visible()
+    assert view(lab, cell).get_by_role("button", name="stop").count() == 0
+    axis.focus()
+    lab.page.keyboard.press("End")
+    last = cursor(lab, cell)
+    lab.page.keyboard.press("ArrowLeft")
+    wait(lambda: cursor(lab, cell) < last)
+
+
+LEFT = '''
+import ipywidgets
+from torch.nn.modules import module
+from torch.optim import optimizer as steps
+gc.collect()
+hooks = [module._global_forward_hooks, module._global_forward_pre_hooks, steps._global_optimizer_pre_hooks, steps._global_optimizer_post_hooks]
+print([len(one) for one in hooks], sum(isinstance(one, modlab.results.watch.Watch) for one in gc.get_objects()))
+'''
+
+
+def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) -> None:
+    set_up(lab, train(60, DEEP), LEFT)
+    for again in range(2):
+        begin(lab, 1)
+        assert view(lab, 1).count() == 1
+        lab.command("notebook:interrupt-kernel", wait=False)
+        lab.page.wait_for_function(IS_IDLE, arg=lab.path, timeout=20_000)
+        lab.settle()
+        outputs = lab.cells()[1]["outputs"]
+        assert [one.get("ename") for one in outputs] == [None, "KeyboardInterrupt"]
+        at_rest(lab, 1)
+        lab.run_cell(2)
+        assert lab.text(2).split() == ["[0,", "0,", "0,", "0]", "1"], again
+    assert view(lab, 1).count() == 1
+    assert not lab.trouble()
+    assert not lab.errors()
+
+
+def test_reloaded_in_mid_run_the_picture_returns(lab: JupyterLab) -> None:
+    set_up(lab, train(14), "w")
+    begin(lab, 1)
+    lab.command("docmanager:save", wait=False)
+    lab.page.wait_for_function("window.__done === 'ok'")
+    lab.page.goto(f"{lab.address}/lab/tree/{lab.path}?reset&token={lab.token}", wait_until="commit")
+    expect(lab.cell(1)).to_contain_text("Loading widget", timeout=20_000)
+    lab.page.wait_for_function(IS_IDLE, arg=lab.path, timeout=40_000)
+    at_rest(lab, 1)
+    lab.run_cell(2)
+    at_rest(lab, 2)
+    assert "text/html" in lab.save()["cells"][2]["outputs"][0]["data"]
+    assert not lab.errors()
+
+
+TWO = ["w = modlab.watch(evil, optimizer)", "w.widget()", '''
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    optimizer.zero_grad()
+    evil(torch.randn(4)).square().sum().backward()
+    optimizer.step()
+time.sleep(0.5)
+''', "w.close()"]    # fmt: skip
+EVIL = SET_UP + '''
+class Evil(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.add_module("<img src=x onerror=window.pwned=1>", nn.Linear(4, 3))
+        self.add_module("</script><script>window.pwned=2</script>", nn.ReLU())
+        self.add_module("$x^2$ \\u202eabc", nn.Linear(3, 1))
+    def forward(self, x):
+        for one in self.children():
+            x = one(x)
+        return x
+Evil.__name__ = "<img src=x onerror=window.pwned=3>"
+evil = Evil()
+optimizer = torch.optim.SGD(evil.parameters(), lr=0.01)
+'''
+
+
+def test_two_views_agree_whatever_the_names_are(lab: JupyterLab) -> None:
+    lab.open([EVIL, *TWO])
+    for cell in (0, 1, 2):
+        lab.run_cell(cell)
+    lab.run_cell(3, wait=False)
+    wait(lambda: steps(lab, 1) > 20)
+    wait(lambda: steps(lab, 2) > 20)
+    click(lab, 2, "pause")
+    wait(lambda: view(lab, 1).get_by_role("button", name="resume").is_visible())
+    settled(lab, 1)
+    assert steps(lab, 1) == steps(lab, 2)
+    click(lab, 1, "resume")
+    lab.wait_until_done(30)
+    lab.run_cell(4)
+    assert steps(lab, 1) == steps(lab, 2)
+    assert view(lab, 2).get_by_role("button", name="stop").count() == 0
+    assert lab.page.evaluate("window.pwned ?? null") is None
+    for cell in (1, 2):
+        assert view(lab, cell).locator("img, mjx-container, [onmouseover]").count() == 0
+        expect(view(lab, cell).get_by_text("onerror").locator("visible=true").first).to_be_visible()
+    themes_and_widths(lab, 1)
+    assert not lab.errors()
+
+
+def themes_and_widths(lab: JupyterLab, cell: int) -> None:
+    headline = view(lab, cell).locator(".headline")
+    light = [headline.evaluate("e => getComputedStyle(e).color"), *pixels(lab, cell)]
+    lab.set_theme("JupyterLab Dark")
+    wait(lambda: all(one != other for one, other in zip(light, [headline.evaluate("e => getComputedStyle(e).color"), *pixels(lab, cell)], strict=True)))
+    lab.cell(cell).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
+    wait(lambda: view(lab, cell).evaluate("e => e.scrollWidth - e.clientWidth") <= 1)
+    plots = view(lab, cell).locator("canvas:visible").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    assert max(plots) <= 400
+
+
+def test_where_no_click_arrives_the_button_says_so(lab: JupyterLab) -> None:
+    deaf = "import modlab.results.live\nmodlab.results.live._answer_while_the_cell_runs = lambda view: None\n"
+    set_up(lab, deaf + train(6))
+    begin(lab, 1)    # pictures come all the same
+    click(lab, 1, "pause")
+    expect(view(lab, 1).get_by_role("status").filter(has_text="■")).to_be_visible()
+    lab.command("notebook:interrupt-kernel", wait=False)
+    lab.page.wait_for_function(IS_IDLE, arg=lab.path, timeout=20_000)
+    assert lab.cells()[1]["outputs"][-1].get("ename") == "KeyboardInterrupt"
+    at_rest(lab, 1)
+    assert not lab.errors()
+
+
+RATE = '''
+counts = []
+with modlab.watch(deep, torch.optim.SGD(deep.parameters(), lr=1e-3)) as w:
+    optimizer = w._watcher._optimizers[0]()
+    for _ in range(8):
+        until, count = time.thread_time() + 0.7, 0
+        while time.thread_time() < until:
+            deep(torch.randn(8, 32)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            count += 1
+        counts.append(count)
+'''
+
+
+def test_a_closed_browser_slows_nothing(lab: JupyterLab) -> None:
+    pass
+
+
+def test_executed_without_a_browser_the_file_holds_the_whole_run(tmp_path: Path) -> None:
+    cells = [SET_UP, train(3)]
+    notebook = {
+        "cells": [{"cell_type": "code", "id": f"c{i}", "metadata": {}, "source": one, "outputs": [], "execution_count": None} for i, one in enumerate(cells)],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}, "nbformat": 4, "nbformat_minor": 5,
+    }    # fmt: skip
+    (tmp_path / "run.ipynb").write_text(json.dumps(notebook))
+    subprocess.run([sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--inplace", "--log-level", "ERROR", "run.ipynb"], cwd=tmp_path, check=True)
+    saved = (tmp_path / "run.ipynb").read_text()
+    outputs = json.loads(saved)["cells"][1]["outputs"]
+    assert [sorted(one.get("data", {})) for one in outputs] == [["text/html", "text/plain"], []]
+    assert "modlab-static" in "".join(outputs[0]["data"]["text/html"])
+    assert "after: ended" in "".join(outputs[1]["text"])
+    print(len(saved))
