@@ -86,7 +86,7 @@ def test_the_ribbon_up_to_the_place():
         "net     Small                                         (4,) → ✕ stopped inside",
         "net.l0  MyLinear                                      (4,) → (2,)",
         "        F.relu function (no module: not in the tree)  (2,) → (2,)",
-        "net.l1  MyLinear (weight 3×1, bias 1)                 (2,) → ✕ (2) @ (3×1): inner sizes 2 ≠ 3",
+        "net.l1  MyLinear                                      (2,), weight (3, 1), bias (1,) → ✕ (2) @ (3×1): inner sizes 2 ≠ 3",
     ]
     assert [fix.code for fix in result.fixes] == ["self.l0 = MyLinear(4, 3)", "self.l1 = MyLinear(2, 1)"]
     assert [step.depth for step in result.records] == [0, 1, 1, 2, 2, 2]

@@ -27,7 +27,7 @@ from modlab.errors import ModlabError
 from modlab.inspection import slots, structure, values
 from modlab.lessons import note
 from modlab.records.definition import Definition
-from modlab.views import headline, payload
+from modlab.views import headline, html, payload
 from tests import zoo
 
 HERE = Path(__file__).parent
@@ -49,11 +49,16 @@ def unpack(data: bytes) -> tuple[dict[str, object], dict[str, np.ndarray]]:
 
 def embedded(page: str) -> tuple[bytes, str]:
     """The payload and the front end that stand in an output."""
-    version, data, bundle = re.search(
-        r'document\.currentScript,"([^"]*)","([A-Za-z0-9+/=]*)","([A-Za-z0-9+/=]*)"\)</script>', page
-    ).groups()
-    assert version == modlab.__version__
+    key, data, bundle = re.search(r'document\.currentScript,"([^"]*)","([A-Za-z0-9+/=]*)","([A-Za-z0-9+/=]*)"\)</script>', page).groups()
+    assert key.partition("+")[0] == modlab.__version__
     return gzip.decompress(base64.b64decode(data)), gzip.decompress(base64.b64decode(bundle)).decode()
+
+
+def watched(net: nn.Module):
+    """A watch that saw one step."""
+    with modlab.watch(net) as watch:
+        net(torch.ones(4)).sum().backward()
+    return watch
 
 
 def expand(names):
@@ -298,8 +303,38 @@ def test_an_output_carries_no_time():
         assert base64.b64decode(data)[4:8] == bytes(4), "gzip's clock"
 
 
-def test_the_front_end_is_the_committed_one():
-    assert embedded(modlab.tree(zoo.Net()).html())[1] == (HERE.parent / "modlab/views/static/still.js").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "file, make",
+    [
+        ("still.js", modlab.tree),
+        ("still.js", modlab.state),
+        ("still.js", lambda net: modlab.state(net)["l0.weight"]),
+        ("sheet.js", modlab.hooks),
+        ("sheet.js", lambda net: modlab.trace(net)(torch.ones(4))),
+        ("watch.js", watched),
+    ],
+)
+def test_an_output_carries_the_front_end_of_its_view_and_no_other(file, make):
+    page = make(zoo.Net()).html()
+    assert embedded(page)[1] == (HERE.parent / "modlab/views/static" / file).read_text(encoding="utf-8")
+    assert page.count("<script") == 1
+
+
+def test_the_front_end_and_the_loader_agree_on_a_name():
+    """What a loader asks the page for is what the front end of that view offers."""
+    for bundle, name in (("still", "{0}"), ("sheet", "{0}+sheet"), ("watch", "{0}+watch")):
+        views = [view for view, one in (*html.BUNDLES.items(), ("hooks", "sheet")) if one == bundle]
+        for view in views:
+            page = html.frame(view, ("a", "b"), "", b"x", "1.2")
+            assert f'(document.currentScript,"{name.format("1.2")}","' in page
+    source = HERE.parent / "js/src"
+    if source.exists():
+        for entry, what in (
+            ("still.ts", "offer(mount);"),
+            ("sheet-still.ts", 'offer(mount, "+sheet");'),
+            ("watch/entry.ts", 'offer(mount, "+watch");'),
+        ):
+            assert what in (source / entry).read_text(encoding="utf-8")
 
 
 def test_the_plain_picture_has_no_script():

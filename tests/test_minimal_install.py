@@ -90,7 +90,8 @@ def run(*command: str | Path) -> str:
 
 def test_the_wheel_holds_what_python_needs(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"modlab/py.typed", "modlab/views/static/still.js", "modlab/views/static/live.js"} <= names
+    bundles = {f"modlab/views/static/{name}.js" for name in ("still", "sheet", "watch", "live", "loader")}
+    assert {"modlab/py.typed", *bundles} <= names
     assert not [name for name in names if not name.startswith(("modlab/", "modlab-"))]
 
 

@@ -24,6 +24,7 @@ def stopped() -> Sheet:
         Block("tensors", head=("name", "shape"), rows=(("weight", "3×1"), ("bias", "1"))),
         Block("seen", rows=(("mean", "5.5"),), values=(values.read(tensor, "before"), values.read(tensor + 1, "after"))),
         Block("put right", code="self.l1 = MyLinear(2, 1)"),
+        Block("input 2×2", rows=(("0.5000", "1.5000"), ("2.5000", "3.5000")), grid=True),
     )
     rows = (
         Row("", "(root)", "BigNet", symbol="own", mark="broken", cells=(Cell("5 → stopped"), Cell("2 ms", share=1.0))),
@@ -93,6 +94,21 @@ def test_what_is_drawn_travels():
     assert rows[None]["cells"][0]["flow"] == [[], "→", [2, 0]]
     before, after = rows["net.l1"]["details"][2]["values"]
     assert (arrays[after["grid"]["array"]] - arrays[before["grid"]["array"]] == 1).all()
+
+
+def test_a_matrix_is_no_list_of_names():
+    content, _ = unpack(packed(stopped()))
+    *others, matrix = next(row for row in content["rows"] if row.get("path") == "net.l1")["details"]
+    assert matrix["grid"] is True and not any("grid" in other for other in others)
+    assert '<table class="modlab-grid"><tbody><tr><td>0.5000</td><td>1.5000</td></tr>' in html.of_sheet(stopped())
+
+
+def test_what_is_called_like_its_kind_says_it_once():
+    sheet = Sheet(
+        "trace", ("One call.", ""), (Column("time"),), (Row(None, "Linear", "Linear", "not part of the model", cells=(Cell("1"),)),)
+    )
+    for face in (text.of_sheet(sheet), html.of_sheet(sheet)):
+        assert face.count("Linear") == 1 and "not part of the model" in face
 
 
 def test_what_is_left_out_is_said():

@@ -29,6 +29,7 @@ class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm = nn.BatchNorm1d(4)
+        self.activation = torch.relu
         self.scaled = Scaled(4)
         self.register_parameter("gate", None)
         self.register_buffer("mask", torch.ones(4))
@@ -42,6 +43,7 @@ class Model(nn.Module):
         self.block = Block()
         self.conv = nn.Conv1d(2, 2, 3)
         self.drop = nn.Dropout(0.5)
+        self.acts = nn.ModuleList([nn.ReLU(), nn.ReLU()])
         self.lstm = nn.LSTM(4, 4)
         self.tasks = nn.ParameterDict({"a": nn.Parameter(torch.zeros(2)), "b": nn.Parameter(torch.zeros(3))})
         self.slot = None
@@ -120,8 +122,25 @@ def subclass_of_tensor(model):
     model.block._buffers["mask"] = torch.ones(4).as_subclass(type("Marked", (torch.Tensor,), {}))
 
 
-def own_words(model):
-    model.layers[0].extra_repr = lambda: "words of one instance"
+def class_of_tensor(model):
+    model.block.mask.__class__ = type("Marked", (torch.Tensor,), {})
+
+
+def swapped(make):
+    """The same object with other contents: what `.data` does not allow, torch.utils.swap_tensors does."""
+    return lambda model: torch.utils.swap_tensors(model.block.mask, make())
+
+
+def moved_store(model):
+    model.block.scaled._buffers["weight"] = model.block.scaled._parameters.pop("weight")
+
+
+def renamed_parameter(model):
+    model.block.scaled._parameters["kernel"] = model.block.scaled._parameters.pop("weight")
+
+
+def alias_without_tensors(model):
+    model.acts[1] = model.acts[0]
 
 
 def late_append(model):
@@ -179,7 +198,14 @@ CHANGES = {
     "a tuple": set_attribute("conv", "stride", (2,)),
     "equal numbers of other types in a tuple": set_attribute("conv", "stride", (1.0,)),
     "what torch's extra_repr says of an LSTM": set_attribute("lstm", "bidirectional", True),
-    "extra_repr of one instance": own_words,
+    "extra_repr of one instance": set_attribute("layers.0", "extra_repr", lambda: lambda: "words of one instance"),
+    "extra_repr of one instance of a silent class": set_attribute("block", "extra_repr", lambda: lambda: "words of one instance"),
+    "alias without tensors": alias_without_tensors,
+    "contents on another device": swapped(lambda: torch.ones(4, device="meta")),
+    "contents in another layout": swapped(lambda: torch.ones(4).to_sparse()),
+    "class of a tensor": class_of_tensor,
+    "parameter made a buffer": moved_store,
+    "parameter renamed": renamed_parameter,
     "tied parameters": tie,
     "tied buffers": tie_buffer,
     "alias": alias,
@@ -284,6 +310,51 @@ def test_the_second_look_is_the_first(case):
     model = case.build()
     first, second = str(modlab.tree(model)), str(modlab.tree(model))
     assert first == second == anew(model)
+
+
+def test_words_of_one_instance_are_asked_each_time():
+    model = Model()
+    for words in ("one", "two"):
+        model.block.extra_repr = lambda words=words: words
+        assert f"Block({words})" in str(modlab.tree(model))
+
+
+def test_a_sparse_buffer_that_fills_shows():
+    model = nn.Sequential(nn.ReLU())
+    model.register_buffer("table", torch.tensor([0.0, 0.0, 1.0]).to_sparse())
+    size = modlab.tree(model)[""].bytes
+    torch.utils.swap_tensors(model.table, torch.tensor([0.0, 1.0, 1.0]).to_sparse())
+    assert modlab.tree(model)[""].bytes == 2 * size
+
+
+def test_a_flag_that_answers_nothing_is_only_asked_for_its_truth():
+    class Flag:
+        true = True
+
+        def __bool__(self):
+            return self.true
+
+        def __eq__(self, other):
+            return True
+
+    model = Model()
+    model.drop.training = Flag()
+    assert modlab.tree(model)["drop"].training and modlab.tree(model)["drop"].training
+    Flag.true = False
+    assert not modlab.tree(model)["drop"].training
+
+
+def test_stores_in_another_order():
+    class Early(nn.Module):
+        def __init__(self):
+            self.first, self.second, self.third, self.fourth = False, {}, {}, set()
+            super().__init__()
+            self.child = nn.Dropout(0.5)
+
+    model = nn.Sequential(Early()).eval()
+    assert "p=0.5" in str(modlab.tree(model))
+    model[0].child.p = 0.25
+    assert "p=0.25" in str(modlab.tree(model))
 
 
 def test_two_models_are_told_apart():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -87,7 +89,7 @@ def classified(model: nn.Module, draw: Callable[[], tuple[Tensor, Tensor]]) -> C
 
 def mlp(function: type[nn.Module], *sizes: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for wide, next_ in zip(sizes, sizes[1:], strict=False):
+    for wide, next_ in itertools.pairwise(sizes):
         layers += [nn.Linear(wide, next_), function()]
     return nn.Sequential(*layers[:-1])
 
@@ -138,7 +140,9 @@ def wide_and_sparse() -> Run:
 
 @run
 def dropout_and_decay() -> Run:
-    model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 64), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(64, 4))
+    model = nn.Sequential(
+        nn.Linear(8, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 64), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(64, 4)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
     return one(model, optimizer, classified(model, batches(*blobs(2000, 4, 8), 32)))
 
@@ -201,7 +205,8 @@ class Tokens(nn.Module):
         super().__init__()
         self.embed, self.places = nn.Embedding(20, wide), nn.Embedding(12, wide)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(wide, 4, 4 * wide, 0.1, activation=function, batch_first=True, norm_first=True) for _ in range(layers)
+            nn.TransformerEncoderLayer(wide, 4, 4 * wide, 0.1, activation=function, batch_first=True, norm_first=True)
+            for _ in range(layers)
         )
         self.norm, self.head = nn.LayerNorm(wide), nn.Linear(wide, 20, bias=False)
         self.head.weight = self.embed.weight
@@ -355,7 +360,9 @@ def with_a_closure() -> Run:
 
 @run
 def an_autoencoder() -> Run:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8), nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 64), nn.Sigmoid())
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8), nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 64), nn.Sigmoid()
+    )
 
     def loss() -> Tensor:
         x = (torch.rand(32, 1, 8, 1) > 0.5).float().expand(32, 1, 8, 8)
@@ -405,7 +412,10 @@ def a_decoder_that_grows() -> Run:
 
 
 def adversaries(watched: str, steps: int = 150) -> Run:
-    generator, critic = mlp(nn.ReLU, 4, 32, 32, 2), nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+    generator, critic = (
+        mlp(nn.ReLU, 4, 32, 32, 2),
+        nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1)),
+    )
     both = adam(generator, 1e-3, betas=(0.5, 0.9)), adam(critic, 1e-3, betas=(0.5, 0.9))
     whole = nn.ModuleDict({"generator": generator, "critic": critic})
 
@@ -477,7 +487,7 @@ def a_critic_that_steps_five_times() -> Run:
         both[1].step()
         return {"generator": value}
 
-    return Run({"": (whole, [*both])}, step, 180)
+    return Run({"": (whole, [*both])}, step, 180, careful={"every trained parameter gets a gradient"})  # a shift that the loss does not see
 
 
 # ---- parts that stand still
@@ -758,7 +768,9 @@ def watched(make: Callable[[], Run], seed: int, **options: Any) -> tuple[Run, di
     torch.manual_seed(seed)
     made = make()
     with ExitStack() as stack:
-        watches = {name: stack.enter_context(modlab.watch(model, optimizer, **options)) for name, (model, optimizer) in made.watched.items()}
+        watches = {
+            name: stack.enter_context(modlab.watch(model, optimizer, **options)) for name, (model, optimizer) in made.watched.items()
+        }
         for number in range(made.steps):
             logged = made.step(number)
             for w in watches.values():
@@ -766,12 +778,39 @@ def watched(make: Callable[[], Run], seed: int, **options: Any) -> tuple[Run, di
     return made, watches
 
 
+def alive(made: Run, w: Watch, alert: modlab.Alert) -> list[str]:
+    """What later steps say against it that units are dead: how often their layer gives more than zero for them."""
+    module = next(model for model, _ in made.watched.values() if type(model).__name__ == w.record.title).get_submodule(alert.path)
+    units = (
+        [alert.unit]
+        if alert.unit is not None
+        else [int(one) for one in re.findall(r"\d+", alert.text.partition(": ")[2].partition(" are zero")[0])]
+    )
+    fired, seen = torch.zeros(len(units)), 0
+
+    def look(_: nn.Module, __: Any, output: Tensor) -> None:
+        nonlocal fired, seen
+        flat = output.detach().reshape(-1, output.shape[-1])[:, units]
+        fired, seen = fired + (flat > 0).sum(0), seen + len(flat)
+
+    handle = module.register_forward_hook(look)
+    for number in range(20):
+        made.step(made.steps + number)
+    handle.remove()
+    shares = fired / seen
+    return [f"unit {unit} fires on {share:.1%}" for unit, share in zip(units, shares.tolist(), strict=True) if share > 0.005]
+
+
 def wrong(made: Run, w: Watch) -> Iterator[str]:
     """What is said against a healthy run."""
-    yield from (f"{alert.kind}: {alert.text}" for alert in w.alerts)
+    dead = [alert for alert in w.alerts if alert.kind == "dead"]  # in a wide layer that is usual, if it is true
+    yield from (f"{alert.kind}: {alert.text}" for alert in w.alerts if alert not in dead)
     for rung in w.verdict.rungs:
         if rung.state == "broken" or (rung.state == "careful" and rung.name not in made.careful):
+            if rung.state == "careful" and rung.name == "it moves" and dead:
+                continue
             yield f"{rung.state}: {rung.name}: {rung.text}"
+    yield from (f"{alert.text}, and in later steps {said}" for alert in dead for said in alive(made, w, alert))
     if w.record.error:
         yield w.record.error
 

@@ -1,6 +1,6 @@
 /** All views of one model: its tree at the left, the others as tabs beside it. Each is asked for when it is opened. */
 import type { Context } from "./context";
-import { button, element, lines, OURS, set, words } from "./elements";
+import { button, element, lines, set, words } from "./elements";
 import { filled } from "./fields";
 import { copyButton } from "./frame";
 import { SILENT, type Kernel } from "./kernel";
@@ -20,7 +20,7 @@ const FACE = { ...COMMON, tabs: [] as readonly (readonly [name: string, title: s
 
 /** A view in the lab has no border of its own; the tree leaves what it says of a module to the other panels. */
 const INSIDE = ".view{border:0;border-radius:0}";
-const TREE = ".head,.detail{display:none}.panes.panes{grid-template-columns:minmax(0,1fr)}.scroller{min-height:200px}.foot .keys span:nth-child(n+3){display:none}";
+const TREE = ".head,.foot,.detail,.chip,.extra{display:none}.panes.panes{grid-template-columns:1fr}.row .type.type{display:block}.tree .heads.heads,.tree .row.row{grid-template-columns:minmax(0,1fr) 58px}.search{flex-wrap:nowrap}";
 const SOURCE = ".head,.foot{display:none}.view .detail{max-height:none;border:0;padding:12px}.detail pre{max-height:380px}";
 
 const source: Drawing = { style: "", panel: (json, _, context) => new SourcePanel(complete(json) as TreePayload, context) };
@@ -61,10 +61,13 @@ class Lab implements Shown {
   #face: typeof FACE;
   #open = "";
   #path: string | null = null;
+  #deaf = (): void => {};
   /** The watch of the model, which is pushed to; `#moves` while it runs. */
   readonly #plots = element("div");
   #watch: Shown | null = null;
   #moves = false;
+  /** What the watch is to show as soon as it has been measured. */
+  #role: Role | undefined;
 
   constructor(bytes: ArrayBuffer, context: Context, kernel: Kernel) {
     this.#context = context;
@@ -79,9 +82,9 @@ class Lab implements Shown {
     const { code } = this.#face;
     const again = button("read again", { class: "plain", title: "read the tree and the open panel again" }, () => this.#refresh(["tree", this.#open], true));
     this.elements = [
-      element("header", { class: "head" }, element("span", { class: "what caption" }, "lab"), this.#headline, again, copyButton("code", `copy ${code}`, () => code, context)),
+      element("header", { class: "head" }, element("span", { class: "what caption" }, "lab"), this.#headline, element("span", { class: "acts" }, again, copyButton("code", `copy ${code}`, () => code, context))),
       element("div", { class: "lab" }, element("div", { class: "modules" }, fold, tree), element("div", { class: "tabbed" }, tabs, this.#panel)),
-      element("footer", { class: "foot" }, element("span", { class: "keys" }, ...["← → tabs", "Enter opens"].map((key) => element("span", {}, key))), this.#foot),
+      element("footer", { class: "foot" }, element("span", { class: "keys" }, ...["← → tabs", "Enter opens", "↑↓ modules", "/ search"].map((key) => element("span", {}, key))), this.#foot),
     ];
     this.#sayFace();
     void this.#load("tree");
@@ -90,7 +93,13 @@ class Lab implements Shown {
 
   /** Called when the view enters the document; gives what to do when it leaves. */
   arrived(): () => void {
-    return hear(this.#face.model, this, (path) => {
+    this.#listen();
+    return () => this.#deaf();
+  }
+
+  #listen(): void {
+    this.#deaf();
+    this.#deaf = hear(this.#face.model, this, (path) => {
       this.#path = path;
       for (const name of ["tree", this.#open]) this.#place(name).path = path;
     });
@@ -102,6 +111,7 @@ class Lab implements Shown {
     if (json.view === "watch") return this.#follow(bytes, json);
     this.#face = filled(FACE, json);
     this.#sayFace();
+    this.#listen();
     // A page that begins anew is told nothing of what it has missed.
     this.#refresh(this.#face.stale.length ? this.#face.stale : ["tree", this.#open]);
     return true;
@@ -109,7 +119,8 @@ class Lab implements Shown {
 
   /** An answer that came after it was given up. */
   late(action: string, bytes: ArrayBuffer): void {
-    this.#fill(action.slice("panel ".length), bytes);
+    const name = action.slice("panel ".length);
+    for (const one of name === "tree" && this.#open === "source" ? [name, "source"] : [name]) this.#fill(one, bytes);
   }
 
   #sayFace(): void {
@@ -236,8 +247,15 @@ class Lab implements Shown {
       this.#watch = showWatch(this.#plots, bytes);
       this.#plots.shadowRoot?.append(element("style", {}, INSIDE));
     }
+    this.#see();
+    const begins = json.live === true && !this.#moves;
     this.#moves = json.live === true;
-    if (this.#moves) for (const name of Object.keys(ROLES)) if (name === this.#open) this.#plot(name);
+    if (begins) {
+      for (const name of Object.keys(ROLES)) {
+        if (name === this.#open) this.#plot(name);
+        else this.#dot(name, true);
+      }
+    }
     return true;
   }
 
@@ -247,7 +265,12 @@ class Lab implements Shown {
     this.#empty(place);
     this.#say(place, "");
     place.body.replaceChildren(this.#plots);
-    this.#watch?.see?.(ROLES[name] as Role);
+    this.#role = ROLES[name];
+    this.#see();
+  }
+
+  #see(): void {
+    if (this.#role && this.#watch?.see?.(this.#role, this.#path)) this.#role = undefined;
   }
 }
 

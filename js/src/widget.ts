@@ -2,6 +2,7 @@
 import type { Asked } from "./context";
 import { element } from "./elements";
 import { Kernel, type WidgetModel } from "./kernel";
+import { showLab } from "./lab";
 import { models } from "./models";
 import { completeValues, decode } from "./payload";
 import { sheets } from "./sheets";
@@ -17,15 +18,18 @@ export function render({ model, el }: RenderContext): () => void {
   const place = element("div", { class: "modlab-live mathjax_ignore tex2jax_ignore" });
   const status = element("p", { class: "modlab-status", role: "status", style: "white-space:pre-line" });
   let watch: Shown | null = null;
+  let lab: Shown | null = null;
   let asking = false;
-  const kernel = new Kernel(model, (action, bytes) => action === "hello" && draw(bytes), (bytes) => update(bytes));
+  const kernel = new Kernel(model, (action, bytes) => (action === "hello" ? draw(bytes) : watch?.late?.(action, bytes)), (bytes) => update(bytes));
   const values = async (path: string): Promise<Asked> => {
     const { json, numbers } = decode(await kernel.ask("values", { path }));
     return { values: completeValues(json.values), numbers };
   };
   const draw = (bytes: ArrayBuffer): void => {
     try {
-      if (decode(bytes).json.view !== "watch") show(place, bytes, [models, sheets], values);
+      const { view } = decode(bytes).json;
+      if (view === "lab") lab?.take(bytes) || (watch = lab = showLab(place, bytes, kernel, values));
+      else if (view !== "watch") show(place, bytes, [models, sheets], values);
       else if (!watch?.take(bytes)) watch = showWatch(place, bytes, (action, more) => kernel.tell(action, more));
       status.remove();
     } catch (error) {

@@ -451,7 +451,7 @@ describe("what came", () => {
       view.search("weight");
       view.press("/");
       view.press("Enter");
-      expect(view.all(".matrix").length).toBe(2);
+      expect(view.all(".matrix").length).toBe(3);
       expect(view.find(".sized.broken").textContent).toBe("3×1");
     }
     if (name === "sheet_empty") expect(view.find(".nothing").textContent).toBe("This model has no hooks.");

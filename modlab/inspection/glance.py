@@ -31,7 +31,7 @@ _STRIDED = torch.strided
 _COMPILED, _TRACED = "_compiled_call_impl", "_actual_script_module"
 _SCALARS = classes.SCALARS
 _read = object.__getattribute__
-_metadata = attrgetter("shape", "dtype", "device", "requires_grad", "layout")
+_metadata = attrgetter("shape", "dtype", "device", "requires_grad")
 
 Seen = list[Any]
 """Plain values only: numbers, words, types of torch's metadata, the ids of what is there more than once if an id comes twice."""
@@ -85,7 +85,7 @@ def at(root: Module) -> Seen | None:
                 facts = classes.facts_of(cls)
             seen += facts, id(module), training, len(parameters), len(buffers)
             for name, tensor in parameters.items() if not buffers else chain(parameters.items(), buffers.items()):
-                if type(tensor) in _PLAIN:
+                if type(tensor) in _PLAIN and tensor.layout is _STRIDED:
                     seen += name, id(tensor), _metadata(tensor)
                 elif tensor is None:
                     seen += name, None

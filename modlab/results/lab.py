@@ -217,7 +217,8 @@ class Lab(Result):
         if name == "state":
             return state(model, self._held())._payload(live=True)
         if name == "gradients":
-            return self._sheet(gradients.of_gradients(parameter_gradients.extract(model), self._trace), self.code)
+            record = None if self._trace is None else self._trace.record
+            return self._sheet(gradients.of_gradients(parameter_gradients.extract(model), record), self.code)
         if name == "modes":
             return self._of_modes(model, anew)
         if name == "hooks":
@@ -280,12 +281,13 @@ class Lab(Result):
         now, nothing = "as it is when it is opened", "nothing yet: lab(x)"
         watch = self._followed()
         watched = "" if watch is None else "the watch that is open" if watch.running else "the last watch"
+        parameters = "of parameters, as they are when it is opened"
         kept = "of the last pass" if self._trace is not None else nothing
         backward = self._trace is not None and any(event.kind == "gradient" for event in self._trace.events)
         outputs = "of the last backward pass that was traced" if backward else "nothing yet: with lab: ..."
         of_modes = "of the input of the last call, which is kept until lab.close()" if self._given is not None else nothing
         return {
-            "state": now, "activations": watched or kept, "gradients": watched or f"of parameters, {now}; of outputs {outputs}",
+            "state": now, "activations": watched or kept, "gradients": watched or f"{parameters}; of outputs {outputs}",
             "trace": kept, "hooks": now, "modes": of_modes, "findings": now, "source": "of the selected module",
         }  # fmt: skip
 
@@ -344,5 +346,5 @@ class Lab(Result):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled lab is its tree and its last trace."""
-        gone = {"_views": WeakSet(), "_optimizers": [], "_tracers": [], "_given": None, "_watch": None}
+        gone: dict[str, Any] = {"_views": WeakSet(), "_optimizers": [], "_tracers": [], "_given": None, "_watch": None}
         return {**super().__getstate__(), **gone}

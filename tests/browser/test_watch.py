@@ -22,13 +22,14 @@ import gc, time, torch, modlab
 from torch import nn
 from modlab.lessons.note import Net
 torch.manual_seed(63)
+torch.set_num_threads(1)    # two beside a browser on two cores wait for each other
 net = Net()
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
 deep = nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(32, 32), nn.ReLU())], nn.Linear(32, 1))
 '''
 TRAIN = '''
 until = time.monotonic() + {seconds}
-with modlab.watch(net, optimizer) as w:
+with modlab.watch(net, optimizer, budget={budget}) as w:
     while time.monotonic() < until:
         loss = torch.abs(net(torch.randn(4)))
         optimizer.zero_grad()
@@ -40,7 +41,7 @@ print("after:", w.record.state)
 DEEP = '''
 until = time.monotonic() + {seconds}
 slow = torch.optim.AdamW(deep.parameters(), lr=1e-3)
-with modlab.watch(deep, slow) as w:
+with modlab.watch(deep, slow, budget={budget}) as w:
     while time.monotonic() < until:
         loss = deep(torch.randn(8, 32)).square().mean()
         slow.zero_grad()
@@ -51,8 +52,9 @@ print("after:", w.record.state)
 '''
 
 
-def train(seconds: float, cell: str = TRAIN) -> str:
-    return cell.format(seconds=seconds)
+def train(seconds: float, cell: str = TRAIN, budget: float = 0.2) -> str:
+    """A cell; the budget is large, so that there are pictures enough on a machine that is busy."""
+    return cell.format(seconds=seconds, budget=budget)
 
 
 def view(lab: JupyterLab, cell: int) -> Locator:
@@ -195,40 +197,95 @@ print([len(one) for one in hooks], sum(isinstance(one, modlab.results.watch.Watc
 '''
 
 
+def interrupt(lab: JupyterLab, cell: int) -> None:
+    """■: the kernel's status says nothing, since it answers messages while the cell runs."""
+    lab.command("notebook:interrupt-kernel", wait=False)
+    expect(lab.cell(cell).locator(".jp-InputPrompt")).not_to_have_text("[*]:", timeout=20_000)
+    lab.settle()
+
+
+DEAF = "import modlab.results.live\nmodlab.results.live._answer_while_the_cell_runs = lambda view: None"
+
+
 def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) -> None:
-    set_up(lab, train(60, DEEP), LEFT)
-    for again in range(2):
-        begin(lab, 1)
+    set_up(lab, train(60, DEEP), LEFT, DEAF)
+    for deaf in (False, True):
+        begin(lab, 1)    # where no question is answered, pictures come all the same
+        if deaf:
+            click(lab, 1, "pause")
+            expect(view(lab, 1).get_by_role("status").filter(has_text="use ■ of the notebook")).to_be_visible()
         assert view(lab, 1).count() == 1
-        lab.command("notebook:interrupt-kernel", wait=False)
-        lab.page.wait_for_function(IS_IDLE, arg=lab.path, timeout=20_000)
-        lab.settle()
-        outputs = lab.cells()[1]["outputs"]
-        assert [one.get("ename") for one in outputs] == [None, "KeyboardInterrupt"]
+        interrupt(lab, 1)
+        assert [one.get("ename") for one in lab.cells()[1]["outputs"]] == [None, "KeyboardInterrupt"]
         at_rest(lab, 1)
         lab.run_cell(2)
-        assert lab.text(2).split() == ["[0,", "0,", "0,", "0]", "1"], again
+        assert lab.text(2).strip() == "[0, 0, 0, 0] 1"
+        lab.run_cell(3)
     assert view(lab, 1).count() == 1
     assert not lab.trouble()
     assert not lab.errors()
 
 
-def test_reloaded_in_mid_run_the_picture_returns(lab: JupyterLab) -> None:
-    set_up(lab, train(14), "w")
+PACED = '''
+until, paces, last, gaps = time.monotonic() + {seconds}, [], time.monotonic(), []
+with modlab.watch(net, optimizer, budget=0.2) as w:
+    while last < until:
+        cpu = time.thread_time()
+        for _ in range(50):
+            net(torch.randn(4)).abs().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            gaps.append((time.monotonic() - last, time.time()))
+            last = time.monotonic()
+        paces.append((50 / (time.thread_time() - cpu), time.time()))
+'''
+PACES = '''
+from statistics import median
+times = {times}
+found = [[value for value, at in paces if low <= at < high] for low, high in zip(times, times[1:])]
+print([round(median(some)) for some in found], max(gap for gap, at in gaps if at >= times[1]))
+'''
+BUSY = "new Promise(done => setTimeout(() => { const end = performance.now() + 1500; while (performance.now() < end); done(); }))"
+
+
+def test_a_page_that_is_slow_gone_and_loaded_anew(lab: JupyterLab) -> None:
+    """It never holds up the training, and when the cell ends the picture returns."""
+    set_up(lab, PACED.format(seconds=14), "w", "")
     begin(lab, 1)
+    times = [time.time()]
+    time.sleep(1.5)
+    times.append(time.time())
+    lab.page.evaluate(BUSY)
+    times.append(time.time())
     lab.command("docmanager:save", wait=False)
     lab.page.wait_for_function("window.__done === 'ok'")
+    lab.page.goto("about:blank")
+    time.sleep(2)
+    times.append(time.time())
     lab.page.goto(f"{lab.address}/lab/tree/{lab.path}?reset&token={lab.token}", wait_until="commit")
     expect(lab.cell(1)).to_contain_text("Loading widget", timeout=20_000)
-    lab.page.wait_for_function(IS_IDLE, arg=lab.path, timeout=40_000)
+    expect(view(lab, 1).get_by_role("slider", name="step")).to_be_visible(timeout=40_000)
     at_rest(lab, 1)
     lab.run_cell(2)
     at_rest(lab, 2)
     assert "text/html" in lab.save()["cells"][2]["outputs"][0]["data"]
+    paced(lab, times)
     assert not lab.errors()
 
 
-TWO = ["w = modlab.watch(evil, optimizer)", "w.widget()", '''
+def paced(lab: JupyterLab, times: list[float]) -> None:
+    """Steps per second of CPU time with the page at work, busy and gone; and no step waited for it."""
+    lab.page.evaluate("source => [...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible).content.widgets[3].model.sharedModel.setSource(source)", PACES.format(times=times))
+    lab.run_cell(3)
+    found = re.fullmatch(r"\[(\d+), (\d+), (\d+)\] ([\d.]+)", lab.text(3).strip())
+    assert found, lab.text(3)
+    seen, busy, gone = (int(found[i]) for i in (1, 2, 3))
+    print(found[0])
+    assert min(busy, gone) >= 0.6 * seen
+    assert float(found[4]) < 1.5
+
+
+TWO = ["w = modlab.watch(evil, optimizer, budget=0.2)", "w.widget()", '''
 until = time.monotonic() + 4
 while time.monotonic() < until:
     optimizer.zero_grad()
@@ -240,8 +297,8 @@ EVIL = SET_UP + '''
 class Evil(nn.Module):
     def __init__(self):
         super().__init__()
-        self.add_module("<img src=x onerror=window.pwned=1>", nn.Linear(4, 3))
-        self.add_module("</script><script>window.pwned=2</script>", nn.ReLU())
+        self.add_module("<img src=x onerror=pwned=1>", nn.Linear(4, 3))
+        self.add_module("</script><script>pwned=2</script>", nn.ReLU())
         self.add_module("$x^2$ \\u202eabc", nn.Linear(3, 1))
     def forward(self, x):
         for one in self.children():
@@ -286,38 +343,6 @@ def themes_and_widths(lab: JupyterLab, cell: int) -> None:
     wait(lambda: view(lab, cell).evaluate("e => e.scrollWidth - e.clientWidth") <= 1)
     plots = view(lab, cell).locator("canvas:visible").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
     assert max(plots) <= 400
-
-
-def test_where_no_click_arrives_the_button_says_so(lab: JupyterLab) -> None:
-    deaf = "import modlab.results.live\nmodlab.results.live._answer_while_the_cell_runs = lambda view: None\n"
-    set_up(lab, deaf + train(6))
-    begin(lab, 1)    # pictures come all the same
-    click(lab, 1, "pause")
-    expect(view(lab, 1).get_by_role("status").filter(has_text="■")).to_be_visible()
-    lab.command("notebook:interrupt-kernel", wait=False)
-    lab.page.wait_for_function(IS_IDLE, arg=lab.path, timeout=20_000)
-    assert lab.cells()[1]["outputs"][-1].get("ename") == "KeyboardInterrupt"
-    at_rest(lab, 1)
-    assert not lab.errors()
-
-
-RATE = '''
-counts = []
-with modlab.watch(deep, torch.optim.SGD(deep.parameters(), lr=1e-3)) as w:
-    optimizer = w._watcher._optimizers[0]()
-    for _ in range(8):
-        until, count = time.thread_time() + 0.7, 0
-        while time.thread_time() < until:
-            deep(torch.randn(8, 32)).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            count += 1
-        counts.append(count)
-'''
-
-
-def test_a_closed_browser_slows_nothing(lab: JupyterLab) -> None:
-    pass
 
 
 def test_executed_without_a_browser_the_file_holds_the_whole_run(tmp_path: Path) -> None:

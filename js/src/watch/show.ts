@@ -1,7 +1,7 @@
 /** One watch in one host: at rest, or fed by a kernel. */
 import style from "../style.css";
 import { enclose } from "../shell";
-import { WatchData } from "./data";
+import { type Role, WatchData } from "./data";
 import parts from "./parts.css";
 import type { WatchContext } from "./part";
 import own from "./watch.css";
@@ -10,6 +10,10 @@ import { WatchPanel } from "./watch-panel";
 export interface Shown {
   /** Takes a payload or an update; false where it fits nothing that is here: ask for all. */
   take(bytes: ArrayBuffer): boolean;
+  /** Goes to the series of this role that is nearest to a module's, or to the selected one; false where there is none yet. */
+  see?(role: Role, path: string | null): boolean;
+  /** Takes an answer that came after its question was given up. */
+  late?(action: string, bytes: ArrayBuffer): void;
 }
 
 export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchContext["control"] = null): Shown {
@@ -25,5 +29,6 @@ export function showWatch(host: HTMLElement, bytes: ArrayBuffer, control: WatchC
       panel?.update();
       return true;
     },
+    see: (role, path) => panel?.see(role, path) ?? false,
   };
 }

@@ -102,6 +102,16 @@ export class WatchPanel {
     };
   }
 
+  /** Goes to the series of a role that is nearest to a module's, or to the selected one; false where there is none yet. */
+  see(role: Role, path: string | null): boolean {
+    const own = path === null ? -1 : this.#data.row(path, "activation");
+    const row = sameIn(this.#data, own < 0 ? this.#row : own, role);
+    if (row < 0) return false;
+    this.#chose(row);
+    this.#schedule();
+    return true;
+  }
+
   get moment(): Moment {
     const { from, to } = this.#visible();
     return { data: this.#data, step: this.#step, row: this.#row, following: this.#following, from, to };

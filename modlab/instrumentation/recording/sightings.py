@@ -78,7 +78,7 @@ class Sightings:
     def new_bytes(self, outputs: list[Leaf], values: tuple[Seen, ...], since: int) -> int:
         """The bytes of memory that output tensors lie in, and that was not met before an event: no input, and no view of what was there."""
         if len(outputs) == 1:
-            found = self._met.get(id(outputs[0][1]))
+            found = self._met.get(id(outputs[0][1])) if values[0].version is not None else None
             return found[3][1] if found is not None and found[3][0] >= since else 0
         counted: dict[int, int] = {}
         for (_, thing, _), seen in zip(outputs, values, strict=False):

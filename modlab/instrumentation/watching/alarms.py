@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from modlab import format
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.gauge import Readings
+from modlab.instrumentation.watching.moves import comparable, selection
 from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.cast import Weight
@@ -22,6 +25,17 @@ if TYPE_CHECKING:
 
 DEAD = 1_000
 """Inputs in a row on each of which a unit was zero, and its gradient too, before it is called dead."""
+
+NARROW = 16
+"""Units of a layer in which each of them counts. In a wider one some always come to fire on few inputs: none is said to starve, and
+one is called dead after as many more inputs as there are more units."""
+
+PAUSE, RARE = 3, 10
+"""A unit that has fired before is dead when it is silent for so many times its longest silence up to then, and for so many times
+the inputs that it took, on the average, to fire once."""
+
+SINGLY = 4
+"""Dead units of a layer that are told one by one; with more there is one alert for the layer."""
 
 STARVING, FALLEN = 0.05, 3
 """A unit that fires on a smaller share of inputs than this, and so many times more rarely than at first, starves."""
@@ -32,14 +46,22 @@ WINDOW = 200
 MORE = 1.05
 """The counts are judged again when they have grown by so much."""
 
-SURE = 2
+SURE = 3
 """Standard errors that a share must be away from its threshold."""
 
 SAMPLES = 10
-"""Samples in a row in which something must hold that one step says nothing about."""
+"""Samples in a row in which something must hold that one step says nothing about: a first learning rate may be 0, a branch begin
+at zero, an expert not be asked, and another optimizer have its turn in every fifth step."""
+
+PATIENCE = 10
+"""So many times more, for a parameter of an optimizer whose steps are not those that are looked at."""
 
 VANISHED, EXPLODED = 1e-5, 1e4
-"""The gradient at the first modules as a multiple of that at the last ones, beyond which it vanishes or explodes along depth."""
+"""The norm of the gradient at the first modules as a multiple of that at the last ones, beyond which it vanishes or explodes along
+depth. Not the size of its numbers: of a picture each has a small gradient, and of what it comes from a great one."""
+
+NOTHING = 1e-30
+"""A gradient at the last modules below which there is none, and nothing to compare with."""
 
 DEEP = 4
 """Modules with parameters from which on there is a depth."""
@@ -49,11 +71,21 @@ STUCK = 0.5
 
 NEARLY_ALL = 0.95
 
+ASKED = 32
+"""Gradients, about, that are asked whether they are zero when a backward pass begins."""
+
 SATURATED = 0.9
-"""Share of a tanh's or sigmoid's outputs that lie within 2 % of its ends."""
+"""Share of a tanh's or sigmoid's outputs that lie within 2 % of its ends, where modules with parameters follow: the last one of a
+model that is sure lies there too."""
+
+ALIVE = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive"
+"""What helps where units die."""
 
 HOLD = 'modlab.watch(..., on_nan="hold") keeps every step, and finds where it is born'
 """What helps where a step was not kept."""
+
+SHOWN = 12
+"""Units of a layer whose numbers are written out."""
 
 HALF = ("bfloat16", "float16")
 _BAD, _MEAN, _VAR, _STUCK = (COLUMNS.index(name) for name in ("bad", "mean", "var", "stuck"))
@@ -76,6 +108,8 @@ class Alarms:
         self._watcher = watcher
         self._found: dict[Key, Alert] = {}
         self._running: dict[Key, int] = {}  # samples in a row
+        self._sums: dict[str, float] = {}  # of parameters that no step of the optimizer was seen to move
+        self.elsewhere: set[str] = set()  # parameters that something else moves
         self.skipped = 0
         self._counted = 0
 
@@ -95,13 +129,18 @@ class Alarms:
         self._carry(sample)
         for path, share in sample.saturated.items():
             self._lasts(
-                share > SATURATED, "saturated", path, sample.step,
+                share > SATURATED and self._is_inside(path), "saturated", path, sample.step,
                 f"{share:.0%} of what {_name(path)} gives lies within 2 % of its ends: hardly any gradient passes",
                 "smaller weights or inputs before it, or a normalization",
             )  # fmt: skip
         seen = sum(units.seen for units in self._watcher.units.values())
         if seen > MORE * self._counted:
             self.units(sample.step)
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether modules with parameters come after a module."""
+        orders = {member.path: member.order for member in self._watcher.cast.members.values()}
+        return any(orders[deep] > orders[path] for deep in self._watcher.cast.deep)
 
     def raise_(self, alert: Alert) -> None:
         """Add an alert, or renew the one that is known."""
@@ -136,9 +175,13 @@ class Alarms:
         bad = np.flatnonzero(readings.columns[_BAD] > 0)
         if not len(bad):
             return
+        still = {row for weight in self._watcher.cast.weights if not weight.trainable for row in weight.rows}
+        bad = np.array([i for i in bad.tolist() if int(readings.rows[i]) not in still], np.intp)  # a mask may be a parameter
         series = [self._watcher.cast.history.series[row] for row in readings.rows[bad].tolist()]
-        if not any(one.role in (PARAMETER, PARAMETER_GRADIENT) or not one.path for one in series):
-            return  # a mask may hold infinities on purpose; what counts is whether they come out
+        spoilt = [one.role in (PARAMETER, PARAMETER_GRADIENT) for one in series]
+        spoilt += [not one.path and bool(nan) for one, nan in zip(series, readings.nan[bad], strict=True)]
+        if not any(spoilt):
+            return  # a mask may hold infinities on purpose, and scores be masked; what counts is whether the gradients suffer
         if not sample.stepped and all(one.role in (GRADIENT, PARAMETER_GRADIENT) for one in series):
             return  # a scaler saw it, and skipped the step
         for kind, some in (("nan", readings.nan[bad]), ("inf", ~readings.nan[bad])):
@@ -163,7 +206,7 @@ class Alarms:
         for weight in self._watcher.cast.weights:
             tensor = weight.tensor()
             kind = kind_of(tensor.detach()) if tensor is not None and is_plain(tensor) else ""
-            if kind:
+            if kind == "nan" or (kind and weight.trainable):
                 word = "NaN" if kind == "nan" else "infinity"
                 text = f"{weight.path} holds {word} at the end, and did not at step {self._watcher.last_sample:,}, the last sample"
                 self.raise_(Alert(kind, weight.path, max(self._watcher.step - 1, 0), text, HOLD))
@@ -175,21 +218,53 @@ class Alarms:
         """Judge the counts of units."""
         self._counted = sum(units.seen for units in self._watcher.units.values())
         for units in self._watcher.units.values():
-            for unit in np.flatnonzero((units.silent >= DEAD) & units.flat).tolist():
-                since = "" if units.silent[unit] == units.seen else f" in a row, and {_times(units, unit)} before"
-                text = f"unit {unit} of {_name(units.path)} is dead: zero on all of {int(units.silent[unit]):,} inputs{since}"
-                fix = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive"
-                self.raise_(Alert("dead", units.path, step, text, fix, unit, inputs=int(units.silent[unit])))
-            for unit, before, after, inputs in starving(units):
-                text = f"unit {unit} of {_name(units.path)} starves: it fires on {after:.1%} of the inputs, at first on {before:.0%}"
-                self.raise_(
-                    Alert("starving", units.path, step, text, "nn.LeakyReLU lets a unit that fires rarely learn", unit, inputs=inputs)
-                )
-        for key, alert in self._found.items():
-            if key[0] == "dead" and alert.unit is not None and not alert.over:
-                known = self._watcher.units.get(alert.path)
-                if known is not None and known.silent[alert.unit] < DEAD:
-                    self._over(key)
+            record = units.record()
+            gone = dead(units, record).tolist()
+            self._dead(units, record, gone, step)
+            if units.count <= NARROW:
+                self._starving(units, record, gone, step)
+
+    def _dead(self, units: Units, record: UnitsRecord, gone: list[int], step: int) -> None:
+        """One by one, or when they are many as one alert for the layer."""
+        path, known = units.path, self._alerted("dead", units.path)
+        if units.count > NARROW and (len(gone) > SINGLY or ("dead", path, None) in known):
+            self._dead_together(units, gone, step)
+            return
+        for unit in gone:
+            silent, fired = int(units.silent[unit]), int(record.fired[:, unit].sum())
+            since = f" in a row, after it fired on {fired:,} before" if fired else ""
+            text = f"unit {unit} of {_name(path)} is dead: zero on all of {silent:,} inputs{since}"
+            self.raise_(Alert("dead", path, step, text, ALIVE, unit, inputs=silent))
+        for key in known:
+            if key[2] not in gone:
+                self._over(key)
+
+    def _dead_together(self, units: Units, gone: list[int], step: int) -> None:
+        path = units.path
+        alone = [self._found.pop(key) for key in self._alerted("dead", path) if key[2] is not None]
+        if not gone:
+            self._over(("dead", path, None))
+            return
+        inputs = int(units.silent[gone].min())
+        shown = ", ".join(map(str, gone[:SHOWN])) + (", …" if len(gone) > SHOWN else "")
+        whom = f"units {shown} are" if len(gone) > 1 else f"unit {shown} is"
+        text = f"{len(gone):,} of {units.count:,} units of {_name(path)} {'are' if len(gone) > 1 else 'is'} dead: "
+        text += f"{whom} zero on all of the last {inputs:,} inputs"
+        self.raise_(Alert("dead", path, min([step, *(alert.step for alert in alone)]), text, ALIVE, inputs=inputs))
+
+    def _starving(self, units: Units, record: UnitsRecord, gone: list[int], step: int) -> None:
+        now = {unit: rest for unit, *rest in starving(units, record) if unit not in gone}
+        for unit, (before, after, inputs) in now.items():
+            text = f"unit {unit} of {_name(units.path)} starves: it fires on {after:.1%} of the inputs, at first on {before:.0%}"
+            fix = "nn.LeakyReLU lets a unit that fires rarely learn"
+            self.raise_(Alert("starving", units.path, step, text, fix, unit, inputs=int(inputs)))
+        for key in self._alerted("starving", units.path):
+            starved = key[2]
+            if starved is not None and starved not in now and (starved in gone or _share(record, starved) > STARVING):
+                self._over(key)
+
+    def _alerted(self, kind: str, path: str) -> list[Key]:
+        return [key for key in self._found if key[:2] == (kind, path)]
 
     # ---- gradients and steps
 
@@ -197,24 +272,65 @@ class Alarms:
         cast = self._watcher.cast
         if not sample.backwards or not sample.stepped:
             return
+        self._renew()
         felt = any(weight.felt for weight in cast.weights)
+        others = self._held_by_others()
         for weight in cast.weights:
             if not weight.trainable:
                 continue
-            none = felt and not weight.felt
+            known = weight.owned and weight.path not in self.elsewhere  # what no optimizer holds, and has no gradient, is not trained
+            none = felt and not weight.felt and known
             if none or self._found.get(("no gradient", weight.path, None)):
+                patience = PATIENCE if weight.path in others else 1
                 self._lasts(
                     none, "no gradient", weight.path, sample.step,
                     f"{weight.path} got no gradient in any step that was looked at{self._why(weight)}",
-                    f"modlab.trace(model), then trace.why({weight.path!r}), names the reason",
+                    f"modlab.trace(model), then trace.why({weight.path!r}), names the reason", SAMPLES * patience,
                 )  # fmt: skip
-            lost = self._watcher.optimizer_name and weight.felt and not weight.owned
-            if lost:
+            lost = bool(self._watcher.optimizer_name and weight.felt) and not weight.owned and weight.path not in self.elsewhere
+            if lost or self._found.get(("not owned", weight.path, None)):
                 self._lasts(
-                    True, "not owned", weight.path, sample.step,
+                    lost, "not owned", weight.path, sample.step,
                     f"{weight.path} gets a gradient, and {self._watcher.optimizer_name} does not hold it: it never moves",
-                    "optimizer.add_param_group({'params': [...]}), or requires_grad_(False) if it is to stay as it is", 2,
+                    "optimizer.add_param_group({'params': [...]}), or requires_grad_(False) if it is to stay as it is",
                 )  # fmt: skip
+
+    def _held_by_others(self) -> set[str]:
+        """Parameters of optimizers whose steps are not those that are counted."""
+        others = [optimizer for optimizer in self._watcher.optimizers if not self._watcher.is_ours(optimizer)]
+        places = self._watcher.cast.places
+        held = [id(tensor) for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
+        return {places[one].path for one in held if one in places}
+
+    def zeroed(self) -> bool:
+        """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
+        felt = [weight for weight in self._watcher.cast.weights if weight.felt and weight.trainable]
+        gradients = [tensor.grad for weight in felt if (tensor := weight.tensor()) is not None]
+        if any(gradient is None for gradient in gradients):
+            return True
+        graded = [tensor.grad for weight in felt if weight.graded and (tensor := weight.tensor()) is not None]
+        some = graded[:: max(1, len(graded) // ASKED)]
+        return any(gradient is not None and not bool(gradient.any()) for gradient in some)
+
+    def _renew(self) -> None:
+        """Who is trained may change, and what our optimizer does not move another one may."""
+        watcher, cast = self._watcher, self._watcher.cast
+        doubtful = []
+        for weight in cast.weights:
+            tensor = weight.tensor()
+            weight.trainable = tensor is not None and tensor.requires_grad
+            if tensor is not None and weight.trainable and not (weight.felt and weight.owned and weight.moved):
+                doubtful.append((weight, tensor))
+        optimizers = watcher.optimizers
+        if optimizers and any(not weight.owned for weight, _ in doubtful):
+            cast.own(optimizers)
+        for weight, tensor in doubtful:
+            if weight.path in self.elsewhere or weight.moved or not comparable(tensor):
+                continue
+            total = float(selection(tensor).double().sum())
+            if weight.path in self._sums and math.isfinite(total) and self._sums[weight.path] != total:
+                self.elsewhere.add(weight.path)
+            self._sums[weight.path] = total
 
     def _why(self, weight: Weight) -> str:
         owner = weight.owner()
@@ -222,7 +338,7 @@ class Alarms:
         return ": its module was never called" if member is not None and not member.called else ""
 
     def _carry(self, sample: Sample) -> None:
-        if sample.tasks:
+        if sample.tasks and sample.stepped:  # what a backward pass brings, and nobody uses, may be thrown away later
             self._lasts(
                 sample.carried, "not zeroed", "", sample.step,
                 "gradients are never zeroed: each backward pass adds to those of all steps before",
@@ -237,13 +353,13 @@ class Alarms:
             one = history.series[row]
             if one.role == GRADIENT and one.path in wanted:
                 mean, var = float(readings.columns[_MEAN, i]), float(readings.columns[_VAR, i])
-                sizes[one.path] = float(np.sqrt(mean * mean + var))
+                sizes[one.path] = float(np.sqrt((mean * mean + var) * one.count))
         order = [path for path in wanted if path in sizes]
         if len(order) < DEEP:
             return
         third = max(1, len(order) // 3)
         first, last = (float(np.median([sizes[path] for path in some])) for some in (order[:third], order[-third:]))
-        ratio = first / last if last > 0 else float("nan")
+        ratio = first / last if last > NOTHING else float("nan")
         for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED)):
             text = (
                 f"the gradient {'vanishes' if kind == 'vanishing' else 'explodes'} along depth: {format.number(first)} at the first modules, "
@@ -273,9 +389,18 @@ class Alarms:
                 )  # fmt: skip
 
 
-def starving(units: Units) -> Iterator[tuple[int, float, float, int]]:
+def dead(units: Units, record: UnitsRecord) -> npt.NDArray[np.intp]:
+    """The units that are dead, as far as can be told: silent for long, by their own measure too, and without a gradient."""
+    fired = record.fired.sum(axis=0)
+    spacing = (units.seen - units.silent) / np.maximum(fired, 1)
+    least = DEAD * max(1.0, units.count / NARROW)
+    wanted = np.maximum(least, np.where(fired > 0, np.maximum(PAUSE * units.longest, RARE * spacing), 0))
+    return np.flatnonzero((units.silent >= wanted) & units.flat & (units.felt > 0))
+
+
+def starving(units: Units, record: UnitsRecord | None = None) -> Iterator[tuple[int, float, float, int]]:
     """Units that fire ever more rarely: number, share at first, share now, and the inputs that this rests on."""
-    record = units.record()
+    record = record or units.record()
     ends = _ends(record.inputs)
     if ends is None:
         return
@@ -289,6 +414,13 @@ def starving(units: Units) -> Iterator[tuple[int, float, float, int]]:
         yield unit, first[unit] / early, last[unit] / late, early + late
 
 
+def _share(record: UnitsRecord, unit: int) -> float:
+    """Of the last inputs, those on which a unit fires."""
+    ends = _ends(record.inputs)
+    tail = len(record.inputs) // 2 if ends is None else ends[1]
+    return int(record.fired[tail:, unit].sum()) / max(int(record.inputs[tail:].sum()), 1)
+
+
 def _ends(inputs: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[int, int] | None:
     """How many windows make the beginning, and where the end begins: a fifth of all inputs each, and `WINDOW` at least."""
     total = int(inputs.sum())
@@ -299,11 +431,6 @@ def _ends(inputs: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[int,
     head = int(np.searchsorted(sums, wanted)) + 1
     tail = int(np.searchsorted(sums, total - wanted, side="right"))
     return (head, tail) if head <= tail < len(inputs) else None
-
-
-def _times(units: Units, unit: int) -> str:
-    fired = int(units.record().fired[:, unit].sum())
-    return f"{format.plural(fired, 'time')} other than zero"
 
 
 def _name(path: str) -> str:

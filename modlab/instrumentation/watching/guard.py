@@ -80,6 +80,7 @@ class Guard:
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
         if self._watcher.is_ours(optimizer) and not torch.compiler.is_compiling():
+            self._watcher.stepping = True  # a closure's passes belong to this step
             self.look()
 
     def _backward_ended(self, one: Pass) -> None:

@@ -34,7 +34,7 @@ MOST = 20_000
 """Series that are kept; of a larger model the first ones."""
 
 _HALF = BINS // 2
-_SERIES = 256  # columns that are made room for at once
+_SERIES = 32
 _UNSEEN = np.float32(np.nan)
 
 
@@ -173,7 +173,8 @@ class History:
 
     def _make_room(self) -> None:
         """Grow the arrays to the series and slots in use."""
-        series = -(-len(self.series) // _SERIES) * _SERIES
+        more = max(_SERIES, len(self.series) // 8)  # at a time
+        series = -(-len(self.series) // more) * more
         slots = min(self.slots.most, 1 << max(4, len(self.slots) - 1).bit_length())
         bins = min(self.bin_slots.most, 1 << max(4, len(self.bin_slots) - 1).bit_length())
         if self._data.shape[0] < slots or self._data.shape[2] < series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,35 +11,58 @@ import numpy as np
 from torch import nn
 
 from modlab import format
-from modlab.instrumentation.watching.alarms import HALF
+from modlab.instrumentation.watching.alarms import HALF, NARROW, SAMPLES, dead
 from modlab.records.watch import Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 if TYPE_CHECKING:
+    from modlab.instrumentation.watching.cast import Weight
     from modlab.instrumentation.watching.watcher import Watcher
 
 LOG = "not seen: add w.log(loss=loss)"
-WIDE = 0.1
-"""Share of a layer's units that must be dead before it counts as broken; less is a reason for care."""
+LOST, LOST_OF_MANY = 0.1, 0.5
+"""Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
+for care: that a few of many die is usual, and the others do their work."""
+
+SOON = 3
+"""Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
+
+RISES, MUCH = 4, 0.1
+"""A loss has risen when its last values lie so many standard errors above the first, and by that share of the first."""
+
+FALLS = 2
+"""Standard errors that the last values of a loss that falls lie below the first."""
 
 FEW = 3
 """Names written out."""
 
+_HELD_OUT = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|dev)(?:[^a-z]|$)")
+_WHOLE = re.compile(r"train|total")
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
 def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     """The record with its verdict."""
-    loss = _loss(record)
+    losses = _losses(record)
+    loss, several = losses[0] if len(losses) == 1 else None, [one.name for one in losses]
     rungs = (
-        _data(record, watcher), _sensible(loss, watcher), _called(record, watcher), _graded(record, watcher),
-        _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss),
+        _data(record, watcher), _sensible(loss, several, watcher), _called(record, watcher), _graded(record, watcher),
+        _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several),
     )  # fmt: skip
     return replace(record, verdict=Verdict(rungs))
 
 
-def _loss(record: WatchRecord) -> ScalarRecord | None:
+def _losses(record: WatchRecord) -> list[ScalarRecord]:
+    """The curve that is the loss; several if nothing tells which of them is."""
     named = [one for one in record.scalars if "loss" in one.name.lower()]
-    return next((one for one in named if one.name == "loss"), named[0] if named else None)
+    trained = [one for one in named if not _HELD_OUT.search(one.name.lower())]
+    for some in (
+        [one for one in trained if one.name.lower() == "loss"],
+        [one for one in trained if _WHOLE.search(one.name.lower())],
+        trained or named,
+    ):
+        if some:
+            return some[:1] if some is not trained else some
+    return []
 
 
 def _data(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -55,10 +79,10 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     return Rung(name, "not seen", "no step yet")
 
 
-def _sensible(loss: ScalarRecord | None, watcher: Watcher) -> Rung:
+def _sensible(loss: ScalarRecord | None, several: list[str], watcher: Watcher) -> Rung:
     name = "the loss is sensible"
     if loss is None or not loss.count:
-        return Rung(name, "not seen", LOG)
+        return Rung(name, "not seen", _unlogged(several))
     first = float(loss.mean[0]) if len(loss.mean) else math.nan
     if int(loss.bad.sum()) and not math.isfinite(first):
         return Rung(name, "broken", f"it is not finite from step {int(loss.first[0]):,} on", "", "")
@@ -78,15 +102,24 @@ def _called(record: WatchRecord, watcher: Watcher) -> Rung:
         return Rung(name, "not seen", "no step was measured yet")
     silent = [member for member in watcher.cast.members.values() if not member.called and member.category != "container"]
     silent = [member for member in silent if not _hidden(member.path, watcher) and not isinstance(member.module(), _CONTAINERS)]
-    weighty = [member.path for member in silent if any(weight.owner() is member.module() for weight in watcher.cast.weights)]
+    weighty = [
+        member.path
+        for member in silent
+        if any(_expected(weight, watcher) for weight in watcher.cast.weights if weight.owner() is member.module())
+    ]
     called = sum(1 for member in watcher.cast.members.values() if member.called)
     if not called and watcher.cast.opaque:
         return Rung(name, "not seen", "compiled or scripted: its modules cannot be seen")
-    if weighty:
+    if weighty and record.samples >= SAMPLES:
         return Rung(name, "careful", f"{_names(weighty)} never called", "", weighty[0])
     if silent:
         return Rung(name, "passed", f"but {_names([member.path for member in silent])}, without parameters")
     return Rung(name, "passed", f"{called:,} of {called:,}")
+
+
+def _expected(weight: Weight, watcher: Watcher) -> bool:
+    """Whether a parameter is to be trained, and nobody has used it: not by its own module's call, nor as attention uses its last layer."""
+    return not weight.felt and weight.owned and weight.path not in watcher.alarms.elsewhere and weight.trainable
 
 
 def _hidden(path: str, watcher: Watcher) -> bool:
@@ -102,15 +135,36 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
     if not felt:
         state = "broken" if record.samples > 1 else "not seen"
         return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
-    lost = [weight.path for weight in trained if not weight.felt]
-    if lost:
-        return Rung(
-            name, "broken", f"{_names(lost)} got none", f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason", lost[0]
-        )
-    flat = [weight.path for weight in trained if not weight.graded]
-    if flat and record.samples >= 3:
-        return Rung(name, "broken", f"{_names(flat)}: it is zero in every step that was looked at", "", flat[0])
-    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}")
+    enough = record.samples >= SAMPLES
+    lost = [weight.path for weight in trained if not weight.felt and weight.owned and weight.path not in watcher.alarms.elsewhere]
+    if lost and enough:
+        fix = f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason"
+        return Rung(name, "broken", f"{_names(lost)} got none in any step that was looked at", fix, lost[0])
+    flat = [weight for weight in felt if not weight.graded and _measured(record, weight)]
+    if flat and enough:
+        first = next((weight for weight in flat if _is_matrix(weight)), flat[0])
+        text = f"{_names([weight.path for weight in flat])}: it is zero in every step that was looked at"
+        return Rung(name, "broken" if _is_matrix(first) else "careful", text, "", first.path)
+    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained, felt, watcher)}")
+
+
+def _besides(trained: list[Weight], felt: list[Weight], watcher: Watcher) -> str:
+    """What of the others is to be said."""
+    aside = [weight.path for weight in trained if not weight.felt and not weight.owned and weight.path not in watcher.alarms.elsewhere]
+    moved = [weight.path for weight in trained if not weight.felt and weight.path in watcher.alarms.elsewhere]
+    said = f"; {_names(aside)}: in no optimizer either" if aside else ""
+    return f"{said}; {_names(moved)} moved without one that was seen" if moved else said
+
+
+def _measured(record: WatchRecord, weight: Weight) -> bool:
+    """Whether its gradient has numbers that can be seen: a sparse one has not."""
+    return bool((record.history.columns["samples"][:, weight.rows[1]] > 0).any())
+
+
+def _is_matrix(weight: Weight) -> bool:
+    """Rather than a bias or a scale, whose gradient may be zero for a good reason: a shift that the loss does not see."""
+    tensor = weight.tensor()
+    return tensor is not None and tensor.dim() > 1
 
 
 def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -118,14 +172,20 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
     if not record.optimizer:
         return Rung(name, "not seen", "no optimizer made a step")
     trained = [weight for weight in watcher.cast.weights if weight.trainable]
-    lost = [weight.path for weight in trained if not weight.owned]
-    if lost and len(lost) == len(trained):
+    lost = [weight.path for weight in trained if not weight.owned and weight.path not in watcher.alarms.elsewhere]
+    held = [weight for weight in trained if weight.owned]
+    if trained and len(lost) == len(trained):
         return Rung(
             name, "broken", f"{record.optimizer} holds none of the model's parameters", f"{record.optimizer}(model.parameters())", lost[0]
         )
-    if lost:
-        return Rung(name, "broken", f"{_names(lost)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", lost[0])
-    return Rung(name, "passed", f"{len(trained):,} of {len(trained):,}")
+    felt = [weight.path for weight in trained if weight.felt and weight.path in set(lost)]
+    if felt and record.samples < SOON:
+        return Rung(name, "not seen", f"{_names(felt)} not in {record.optimizer}: too early to tell whether something else moves them")
+    if felt:
+        return Rung(name, "broken", f"{_names(felt)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", felt[0])
+    others = len(trained) - len(held) - len(lost)
+    text = f"{len(held):,} of {len(trained):,}"
+    return Rung(name, "passed", f"{text}; {others:,} are moved by something else" if others else text)
 
 
 def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -134,18 +194,42 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
     if not owned or not watcher.stepped:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
     rate = watcher.learning_rate()
-    still = [weight.path for weight in owned if not weight.moved and (weight.dtype not in HALF or not rate)]
+    still = [weight.path for weight in owned if _is_still(weight, watcher) and (weight.dtype not in HALF or not rate)]
+    if still and record.samples < SAMPLES:
+        return Rung(name, "not seen", f"{_names(still)} did not move yet, after {format.plural(record.samples, 'step')}")
     if still:
         fix = "the learning rate is 0" if rate == 0 else "a greater learning rate"
         return Rung(name, "broken", f"{_names(still)} did not move in any step that was looked at", fix, still[0])
-    dead = [alert for alert in record.alerts if alert.kind == "dead" and not alert.over]
-    for path in dict.fromkeys(alert.path for alert in dead):
-        mine = [alert for alert in dead if alert.path == path]
-        units = watcher.units[path].count
-        some = ", ".join(str(alert.unit) for alert in mine[:FEW]) + ("…" if len(mine) > FEW else "")
-        text = f"{len(mine)} of {units} units of {path or 'the model'} ({some}) {'is' if len(mine) == 1 else 'are'} dead: zero on all of {mine[0].inputs:,} inputs"
-        return Rung(name, "broken" if len(mine) > WIDE * units else "careful", text, mine[0].fix, path)
-    return Rung(name, "passed", f"{len(owned):,} of {len(owned):,}")
+    return _alive(record, watcher) or Rung(name, "passed", f"{len(owned):,} of {len(owned):,}")
+
+
+def _is_still(weight: Weight, watcher: Watcher) -> bool:
+    """Whether none of its numbers that has a gradient has ever moved; of a large embedding no such number may have been compared."""
+    return not weight.moved and weight.stuck is not None and weight.path not in watcher.alarms.elsewhere
+
+
+def _alive(record: WatchRecord, watcher: Watcher) -> Rung | None:
+    """The layer that lost the greatest part of its units, if any did."""
+    worst: tuple[float, Rung] | None = None
+    for path, units in watcher.units.items():
+        mine = [alert for alert in record.alerts if alert.kind == "dead" and alert.path == path and not alert.over]
+        if not mine:
+            continue
+        gone = len(dead(units, units.record())) if mine[0].unit is None else len(mine)
+        share = gone / units.count
+        if worst is None or share > worst[0]:
+            broken = share > (LOST if units.count <= NARROW else LOST_OF_MANY)
+            text = mine[0].text if len(mine) == 1 else _several(mine, units.count)
+            worst = share, Rung("it moves", "broken" if broken else "careful", text, mine[0].fix, path)
+    return None if worst is None else worst[1]
+
+
+def _several(alerts: list[Alert], count: int) -> str:
+    numbers = _names([str(alert.unit) for alert in alerts])
+    least = min(alert.inputs for alert in alerts)
+    return (
+        f"{len(alerts)} of {count} units of {alerts[0].path or 'the model'} are dead: units {numbers} are zero on all of {least:,} inputs"
+    )
 
 
 def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -165,10 +249,17 @@ def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
     )
 
 
-def _falls(loss: ScalarRecord | None) -> Rung:
+def _unlogged(several: list[str]) -> str:
+    """What is to be logged, or logged by another name."""
+    if len(several) < 2:
+        return LOG
+    return f"not seen: which of {_names(several)} is to fall? w.log(loss=…) tells"
+
+
+def _falls(loss: ScalarRecord | None, several: list[str]) -> Rung:
     name = "the loss falls"
     if loss is None or not loss.count:
-        return Rung(name, "not seen", LOG)
+        return Rung(name, "not seen", _unlogged(several))
     if loss.count < 20:
         return Rung(name, "not seen", f"after {format.plural(loss.count, 'value')} it is too early to tell")
     mean = loss.mean[np.isfinite(loss.mean)]
@@ -178,13 +269,11 @@ def _falls(loss: ScalarRecord | None) -> Rung:
     first, last = float(np.mean(mean[:part])), float(np.mean(mean[-part:]))
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     text = f"{format.number(first)} → {format.number(last)}"
-    if last < first - 2 * noise:
+    if last < first - FALLS * noise:
         return Rung(name, "passed", text)
-    return Rung(
-        name,
-        "broken" if last > first + 2 * noise else "careful",
-        f"{text}, which is {'more' if last > first + 2 * noise else 'within its noise'}",
-    )
+    if last > first + max(RISES * noise, MUCH * abs(first)):
+        return Rung(name, "broken", f"{text}, which is more", "a smaller learning rate")
+    return Rung(name, "careful", f"{text}, within its noise: it has converged, or learns nothing")
 
 
 def _alert(record: WatchRecord, *kinds: str) -> Alert | None:

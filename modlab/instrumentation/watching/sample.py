@@ -134,7 +134,7 @@ class Sample:
                 task = graph_task()
                 if task not in self.tasks:
                     self.tasks.add(task)
-                    self.carried = self.carried and not self.watcher.grads_gone()
+                    self.carried = self.carried and not self.watcher.alarms.zeroed()
                 self.gauge.add(rows, gradient, fleeting=True)
                 for member in members:
                     units = self.watcher.units.get(member.path)

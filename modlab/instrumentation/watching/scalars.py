@@ -90,8 +90,9 @@ class Scalars:
             curve = self.curves.get(name) or self._new(name, value)
             if type(value) is not float:
                 value = _number(name, value)
-            curve.pending.append((step, value))
-            if len(curve.pending) >= PENDING:
+            pending = curve.pending
+            pending.append((step, value))
+            if len(pending) >= PENDING:
                 curve.settle()
 
     def _new(self, name: str, value: Any) -> Scalar:
@@ -108,7 +109,7 @@ def _entropy(function: Any) -> str:
     for _ in range(DEEP):
         name = type(function).__name__
         if name in (ROWS, PLANES):
-            return name
+            return name if getattr(function, "_saved_reduction", 1) < 2 else ""  # a sum over the batch is no mean
         before = [one for one, _ in getattr(function, "next_functions", ()) if one is not None]
         function = next((one for one in before if type(one).__name__ != "AccumulateGrad"), None)
     return ""
@@ -117,11 +118,13 @@ def _entropy(function: Any) -> str:
 def _number(name: str, value: Any) -> Any:
     """A number at once, or what will give it: asking an accelerator now would wait for it."""
     if isinstance(value, Tensor):
+        if value.is_cpu and not value.dim():  # nearly always
+            return value.item()
         if value.numel() != 1:
             raise QuestionError(
                 f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number.\n  Write: w.log({name}={name}.mean())"
             )
-        return value.item() if value.device.type == "cpu" else value.detach().clone()
+        return value.item() if value.is_cpu else value.detach().clone()
     try:
         return float(value)
     except (TypeError, ValueError):

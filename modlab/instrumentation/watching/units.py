@@ -73,7 +73,9 @@ class Units:
         self._inputs = np.zeros(WINDOWS, np.int64)
         self._fired = np.zeros((WINDOWS, count), np.int32)
         self.silent = np.zeros(count, np.int64)
+        self.longest = np.zeros(count, np.int64)  # silence that ended
         self.flat = np.ones(count, bool)
+        self.felt = 0  # gradients seen
         self.seen = 0
         self._pending: list[Tensor] = []
         self._pending_step = 0
@@ -121,6 +123,7 @@ class Units:
         """Take in the gradient of the module's output: a unit that is dead has none."""
         axis = axis_like(gradient, self.count, self.axis)
         if axis is not None:
+            self.felt += 1
             others = [dim for dim in range(gradient.dim()) if dim != axis]
             some = gradient.detach() != 0
             self.flat &= ~(some.any(dim=others) if others else some).cpu().numpy()
@@ -160,6 +163,7 @@ class Units:
         self._inputs[at] += inputs
         self._fired[at] += sums
         self.seen += inputs
+        np.maximum(self.longest, self.silent, out=self.longest, where=sums > 0)
         since = np.where(sums > 0, fires[::-1].argmax(axis=0), self.silent + inputs)
         self.flat |= sums > 0  # a gradient that was zero counts only from the last time it fired
         self.silent = since.astype(np.int64)

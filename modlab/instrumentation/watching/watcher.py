@@ -444,10 +444,14 @@ class Watcher:
             self.schedule.budget, self.controls.budget = self.controls.budget, None
             self.schedule.share_out()
 
+    @property
+    def optimizers(self) -> list[Any]:
+        """Those that are known, and still exist."""
+        return [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
+
     def learning_rate(self) -> float | None:
         """The greatest of the optimizers'; None if there is none."""
-        held = [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
-        rates = [group.get("lr") for optimizer in held for group in optimizer.param_groups]
+        rates = [group.get("lr") for optimizer in self.optimizers for group in optimizer.param_groups]
         return max((float(rate) for rate in rates if rate is not None), default=None)
 
     def classes(self) -> int:

@@ -26,9 +26,19 @@ def of_trace(trace: TraceRecord) -> Sheet:
     """A row for each output of a module, or of a function of ``torch.nn.functional`` that is no module."""
     calls = [event for event in trace.events if _is_shown(event)]
     rows = [row for event in calls for row in _rows(event)]
-    rows += [Row(one.path, one.path or ROOT, one.type, one.reason, one.category, mark="absent", cells=(Cell(), *_EMPTY)) for one in trace.uncalled]
+    rows += [
+        Row(one.path, one.path or ROOT, one.type, one.reason, one.category, mark="absent", cells=(Cell(), *_EMPTY))
+        for one in trace.uncalled
+    ]
     unmeasured = () if trace.measured else (Block("not measured", "The values of this pass were not read.", mark="careful"),)
-    return Sheet("activations", sentence(trace, calls), COLUMNS, tuple(rows), unmeasured, foot="what forward returned, in the last pass that was traced")
+    return Sheet(
+        "activations",
+        sentence(trace, calls),
+        COLUMNS,
+        tuple(rows),
+        unmeasured,
+        foot="what forward returned, in the last pass that was traced",
+    )
 
 
 def sentence(trace: TraceRecord, calls: list[Event]) -> tuple[str, str]:
@@ -40,7 +50,7 @@ def sentence(trace: TraceRecord, calls: list[Event]) -> tuple[str, str]:
     facts = [f"nothing but zeros from {', '.join(dead[:3])}{', …' if len(dead) > 3 else ''}"] if dead else []
     widest = max(found, key=lambda one: one[1].std if one[1].finite else 0.0, default=None)
     if widest is not None and widest[1].finite:
-        facts.append(f"the widest is that of {_place(widest[0])}, from {format.number(widest[1].min)} to {format.number(widest[1].max)}")
+        facts.append(f"{_place(widest[0])} spreads most, from {format.number(widest[1].min)} to {format.number(widest[1].max)}")
     if trace.error:
         facts.append(f"the pass ended by {trace.error}")
     rest = f"{'; '.join(facts)}." if facts else ""
@@ -98,7 +108,7 @@ def _cells(value: Value) -> tuple[Cell, ...]:
     if stats is None or not stats.measured or not stats.count:
         return (box, *_EMPTY)
     share = stats.zeros / stats.count
-    numbers = [Cell(format.number(number)) for number in (stats.mean, stats.std, stats.min, stats.max)] if stats.finite else [Cell()] * 4
+    numbers = [Cell(_short(number)) for number in (stats.mean, stats.std, stats.min, stats.max)] if stats.finite else [Cell()] * 4
     return (box, *numbers, Cell(f"{100 * share:.0f} %", share))
 
 
@@ -108,3 +118,8 @@ def _details(event: Event, value: Value) -> Iterator[Block]:
         yield Block(place, rows=(("shape", str(value.shape)),) if value.shape is not None else (), prose=value.note)
         return
     yield Block(place, value.note, values=(ValuesRecord(value.name or "output", value.stats, value.numbers, ""),))
+
+
+def _short(number: float) -> str:
+    """Three digits: a column of numbers is compared, not copied."""
+    return f"{number:.3g}" if isinstance(number, float) else format.number(number)

@@ -59,10 +59,13 @@ def _row(step: Step, name: str, record: ExplanationRecord) -> Row:
 
 
 def _weights(step: Step) -> Iterator[Box | str]:
+    for value in _fitted(step):
+        yield from (f", {value.name}", Box(value.shape or ()))
+
+
+def _fitted(step: Step) -> list[Value]:
     """A failed module's own tensors: what its input had to fit."""
-    for value in step.tensors[:2] if step.failed and step.said else ():
-        if value.shape is not None:
-            yield from (", " + value.name, Box(value.shape))
+    return [value for value in step.tensors[:2] if value.shape is not None] if step.failed and step.said else []
 
 
 def _happened(step: Step, record: ExplanationRecord) -> Cell:
@@ -84,6 +87,8 @@ def _happened(step: Step, record: ExplanationRecord) -> Cell:
     words = ", ".join(_written(value) for value in inputs)
     if len(step.inputs) > len(inputs):
         words += ", …"
+    own = ", ".join(f"{value.name} {_written(value)}" for value in _fitted(step))
+    words = ", ".join(filter(None, (words, own)))
     return Cell(f"{words} → {end}" if words else end, flow=tuple(flow) if inputs else (end,), mark="broken" if step.stopped else "")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from modlab import format
 from modlab.records.gradient import GradientRecord, GradientTable
-from modlab.records.state import ValuesRecord
+from modlab.records.state import Matrix, ValuesRecord
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord
@@ -16,7 +16,7 @@ COLUMNS = (
     Column("shape", "code", 76, yields=3),
     Column("mean", "number", 66, yields=5),
     Column("std", "number", 66, yields=4),
-    Column("L2", "bar", 90, 1),
+    Column("L2", "number", 66),
     Column("÷ weight", "number", 66, yields=2),
     Column("zero", "number", 52, yields=1),
 )
@@ -28,8 +28,7 @@ def of_gradients(table: GradientTable, trace: TraceRecord | None) -> Sheet:
     """A row for each parameter, and one for each output whose gradient is in `trace`."""
     outputs = [event for event in trace.events if event.kind == "gradient" and event.category != "parameter"] if trace is not None else []
     reasons = {one.path: one.text for one in trace.reasons} if trace is not None and any(e.kind == "backward" for e in trace.events) else {}
-    longest = max((row.stats.l2 for row in table.rows if row.stats is not None and row.stats.finite), default=0.0)
-    rows = [row for path in table.modules for row in _of_module(path, table, outputs, reasons, longest)]
+    rows = [row for path in table.modules for row in _of_module(path, table, outputs, reasons)]
     notes = []
     if not outputs:
         notes.append(Block("gradients of outputs", "Not here: no backward pass was traced. This shows them:", HOW, mark="absent"))
@@ -67,13 +66,13 @@ def _few(paths: list[str]) -> str:
     return ", ".join(format.clean(path) for path in paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
 
 
-def _of_module(path: str, table: GradientTable, outputs: list[Event], reasons: dict[str, str], longest: float) -> Iterator[Row]:
+def _of_module(path: str, table: GradientTable, outputs: list[Event], reasons: dict[str, str]) -> Iterator[Row]:
     for event in outputs:
         if event.path == path:
             yield from _of_output(event)
     for record in table.rows:
         if record.owner == path:
-            yield _of_parameter(record, reasons.get(record.path, ""), longest)
+            yield _of_parameter(record, reasons.get(record.path, ""))
 
 
 def _of_output(event: Event) -> Iterator[Row]:
@@ -83,12 +82,12 @@ def _of_output(event: Event) -> Iterator[Row]:
         mark, said = _judged(value.stats)
         yield Row(
             path, path or ROOT, "output", ", ".join(filter(None, (note, said))), "gradient", mark=mark,
-            cells=_cells(value.stats, 0.0, None),
-            details=() if value.stats is None else (_values(f"{path or ROOT}, its output", value.stats),),
+            cells=_cells(value.stats, None),
+            details=() if value.stats is None else (_values(f"{path or ROOT}, its output", value.stats, value.numbers),),
         )  # fmt: skip
 
 
-def _of_parameter(record: GradientRecord, reason: str, longest: float) -> Row:
+def _of_parameter(record: GradientRecord, reason: str) -> Row:
     stats = record.stats
     if stats is None:
         said = "frozen" if not record.trainable else "no gradient"
@@ -100,7 +99,7 @@ def _of_parameter(record: GradientRecord, reason: str, longest: float) -> Row:
     mark, said = _judged(stats)
     return Row(
         record.owner, record.path, "", said, "tensor", record.path, mark,
-        cells=_cells(stats, longest, record.relative), details=(_values(record.path, stats),),
+        cells=_cells(stats, record.relative), details=(_values(record.path, stats),),
     )  # fmt: skip
 
 
@@ -114,14 +113,19 @@ def _judged(stats: TensorStats | None) -> tuple[Mark, str]:
     return ("careful", "zero everywhere") if stats.count and stats.zeros == stats.count else ("", "")
 
 
-def _cells(stats: TensorStats | None, longest: float, relative: float | None) -> tuple[Cell, ...]:
+def _cells(stats: TensorStats | None, relative: float | None) -> tuple[Cell, ...]:
     if stats is None or not stats.measured or not stats.count:
         return _EMPTY if stats is None else (Cell(format.shape(stats.shape)), *_EMPTY[1:])
-    numbers = [Cell(format.number(number)) for number in (stats.mean, stats.std)] if stats.finite else [Cell(), Cell()]
-    size = Cell(format.number(stats.l2), stats.l2 / longest if longest else None) if stats.finite else Cell()
-    ratio = Cell("" if relative is None else format.number(relative))
+    numbers = [Cell(_short(number)) for number in (stats.mean, stats.std)] if stats.finite else [Cell(), Cell()]
+    size = Cell(_short(stats.l2)) if stats.finite else Cell()
+    ratio = Cell("" if relative is None else _short(relative))
     return (Cell(format.shape(stats.shape)), *numbers, size, ratio, Cell(f"{100 * stats.zeros / stats.count:.0f} %"))
 
 
-def _values(place: str, stats: TensorStats) -> Block:
-    return Block(place, values=(ValuesRecord("gradient", stats, None, ""),))
+def _values(place: str, stats: TensorStats, numbers: Matrix | None = None) -> Block:
+    return Block(place, values=(ValuesRecord("gradient", stats, numbers, ""),))
+
+
+def _short(number: float) -> str:
+    """Three digits: a column of numbers is compared, not copied."""
+    return f"{number:.3g}" if isinstance(number, float) else format.number(number)
