@@ -15,7 +15,9 @@ import torch
 import modlab
 from bench import peers, report
 
-SECTIONS = {"tree": "trees", "counts": "counts", "measure": "tensors", "trace": "traces", "watch": "loops", "import": "imports", "browser": "pages"}
+SECTIONS = {
+    "tree": "trees", "counts": "counts", "measure": "tensors", "trace": "traces", "watch": "loops", "import": "imports", "browser": "pages",
+}  # fmt: skip
 
 
 def main() -> None:

@@ -5,7 +5,9 @@
 
 import pytest
 import torch
+from torch import nn
 
+import modlab
 from modlab.inspection import values
 from modlab.views.sheets import html, payload, text
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Row, Sheet
@@ -129,3 +131,70 @@ def test_the_faces_say_the_same(name):
             clean = payload.format.clean(cell.text)
             assert column.measured or (clean in words and any(clean in line for line in told))
     assert all(sheet.empty in face for face in ("\n".join(told), words)) or sheet.rows
+
+
+def test_bars_beside_a_distance_are_as_long_as_it_says():
+    torch.manual_seed(0)
+    comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)))(torch.randn(8, 4))
+    apart = {row.path: row.max_abs for row in comparison.records}
+    for row in comparison._sheet().rows:
+        assert row.cells[2].share == pytest.approx(apart[row.path] / max(apart.values()))
+    assert 0 < min(share for row in comparison._sheet().rows if (share := row.cells[2].share)) < 1
+
+
+def test_what_decides_in_a_comparison_stays_and_says_what_each_module_does():
+    comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)))(torch.randn(8, 4))
+    sheet = comparison._sheet()
+    does = next(i for i, column in enumerate(sheet.columns) if column.title == "what it does")
+    assert {column.title for column in sheet.columns if not column.yields} == {"apart by", "what it does"}
+    first, drops = (next(row for row in sheet.rows if row.path == path).cells[does] for path in ("1", "2"))
+    assert (first.text.partition(";")[0], first.mark) == ("starts to differ", "careful")
+    assert "random in training mode" in drops.text and not any(row.note for row in sheet.rows)
+
+
+class Product(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, 1))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+def explained(last: nn.Module) -> Sheet:
+    """Of a net whose last module does not fit."""
+    with pytest.raises(RuntimeError) as caught:
+        nn.Sequential(nn.Linear(4, 3), last)(torch.ones(5, 4))
+    return modlab.explain(caught.value)._sheet()
+
+
+def test_a_failed_row_shows_what_did_not_fit_and_says_why():
+    sheet = explained(nn.Linear(2, 1))
+    row = next(row for row in sheet.rows if row.path == "1")
+    (cell,) = row.cells
+    assert cell.flow == (Box((5, 3), fits=False), ", weight", Box((1, 2)), ", bias", Box((1,)), "→", cell.flow[-1])
+    assert cell.flow[-1].startswith("✕ ") and "3 ≠ 2" in cell.flow[-1] and cell.mark == "broken" and not row.note
+    assert cell.text == f"(5, 3), weight (1, 2), bias (1,) → {cell.flow[-1]}"
+
+
+def test_a_failing_line_is_told_once():
+    sheet = explained(Product())
+    told = [block.code for block in (*sheet.notes, *(block for row in sheet.rows for block in row.blocks()))]
+    assert told.count("return x @ self.weight") == 1
+
+
+def test_a_small_tensor_of_a_trace_is_a_matrix():
+    sheet = modlab.trace(nn.Linear(2, 2))(torch.randn(3, 2))._sheet()
+    blocks = [block for block in sheet.rows[0].blocks() if block.grid]
+    assert [(block.caption, len(block.rows), len(block.rows[0])) for block in blocks] == [("input 3×2", 3, 2), ("output 3×2", 3, 2)]
+
+
+def test_modules_of_another_model_are_told_apart_and_marked_once():
+    made, judge = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    with modlab.trace(made) as trace:
+        judge(made(torch.randn(3, 2)))
+    rows = [row for row in trace._sheet().rows if row.path is None and row.symbol != "function"]
+    assert [(row.name, row.kind, row.note) for row in rows] == [
+        ("Sequential", "Sequential", "not part of the model"), ("Linear", "Linear", ""), ("ReLU", "ReLU", ""), ("Linear (2)", "", ""),
+    ]  # fmt: skip
+    assert "Linear Linear" not in str(trace)

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from modlab.errors import QuestionError
 from modlab.instrumentation.watching.alarms import starving
 from modlab.instrumentation.watching.controls import Controls
-from modlab.instrumentation.watching.gauge import SMALL, Gauge, shares
+from modlab.instrumentation.watching.elements import EXACT
+from modlab.instrumentation.watching.gauge import LARGE, SMALL, Gauge, shares
 from modlab.instrumentation.watching.history import History
-from modlab.instrumentation.watching.moves import EXACT, Moves
+from modlab.instrumentation.watching.moves import Moves
 from modlab.instrumentation.watching.scalars import SLOTS, Scalars
 from modlab.instrumentation.watching.schedule import Purse, Schedule
 from modlab.instrumentation.watching.slots import Slots
@@ -38,7 +39,7 @@ def read(*tensors: Tensor) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("size", [1, 3, 511, 4096, SMALL, SMALL + 1, 300_000])
+@pytest.mark.parametrize("size", [1, 3, 511, 4096, SMALL, SMALL + 1, LARGE - 1])
 def test_a_reading_is_what_torch_says(dtype: torch.dtype, size: int) -> None:
     x = (torch.randn(size) * 3 + 1).to(dtype).relu()
     column = read(torch.ones(5), x, torch.zeros(2))[:, 1]
@@ -48,6 +49,21 @@ def test_a_reading_is_what_torch_says(dtype: torch.dtype, size: int) -> None:
     assert (column[AT["low"]], column[AT["high"]]) == (np.float32(exact.min().item()), np.float32(exact.max().item()))
     assert column[AT["zeros"]] == pytest.approx((exact == 0).double().mean().item(), rel=1e-6)
     assert column[AT["bad"]] == 0
+
+
+@pytest.mark.parametrize("shape", [(3 * LARGE,), (16, 64, 32, 32), (1000, 999), (512, 512, 3, 3)])
+def test_of_a_very_large_tensor_a_part_speaks_for_all(shape: tuple[int, ...]) -> None:
+    """Rows and channels that differ by a lot each have their share in it."""
+    x = torch.randn(shape) + torch.arange(shape[0]).view(-1, *[1] * (len(shape) - 1)) % 7
+    if len(shape) > 1:
+        x += torch.arange(shape[1]).view(1, -1, *[1] * (len(shape) - 2)) % 5
+    gauge = Gauge()
+    gauge.add((0,), x)
+    readings = gauge.readings()
+    assert readings is not None and gauge.notes[0].startswith("≈ from ")
+    column = readings.columns[:, 0]
+    assert column[AT["mean"]] == pytest.approx(x.mean().item(), rel=0.02)
+    assert math.sqrt(column[AT["var"]]) == pytest.approx(x.std().item(), rel=0.02)
 
 
 def test_what_is_not_finite_is_counted_and_left_out() -> None:

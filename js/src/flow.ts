@@ -21,7 +21,7 @@ export function flow({ flow, mark, text }: Cell, below = false): (HTMLElement | 
     if (below && index === flow.length - 1) return [sign(own) ?? ""];
     return [own ? element("span", { class: `saying ${own}` }, sign(own), " ", words(markOf(part) ? part.slice(1).trim() : part)) : words(part, "between")];
   });
-  const first = saying < 0 ? sign(mark) : null;
+  const first = saying < 0 && !flow.some((part) => typeof part === "string" && markOf(part)) ? sign(mark) : null;
   const out = Math.max(0, flow.lastIndexOf("→"));
   const halves = [made.slice(0, out), made.slice(out)].map((half, index) => element("span", { class: index ? "outputs" : "inputs" }, ...half));
   return [first, ...(out ? halves : halves.slice(1))].filter((part) => part !== null);

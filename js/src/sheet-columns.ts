@@ -19,8 +19,10 @@ const [STEP, SHORT_STEP, NARROW] = [16, 9, 430];
 const STEPS = 12;
 /** No cell asks for more. */
 const MOST = 700;
-/** What may be asked of a narrow sheet: by the names alone, by them with their kinds, by what decides, by any other column. */
-const [NAMES, KINDS, DECIDES, OTHER] = [0.5, 0.36, 0.45, 0.3];
+/** What may be asked of a narrow sheet: by the names alone, by them where no other column decides, by them with their kinds; */
+const [NAMES, ALONE, KINDS] = [0.5, 0.66, 0.36];
+/** by what decides, by any other column. */
+const [DECIDES, OTHER] = [0.45, 0.3];
 /** Of what a thing is, so many characters do not give way. */
 const KIND = 12;
 /** So many rows are looked at: of more, what the others need is not asked. */
@@ -38,6 +40,8 @@ export class SheetColumns {
   readonly #levels: ArrayLike<number>;
   #needs: ReadonlyMap<SheetColumn, Need> = new Map();
   #step = 0;
+  /** Whether a column beside the names stays always. */
+  readonly #decided: boolean;
   /** Pixels of the columns that have room; what gives way, of equals the last first, is told beside the table. */
   shown: ReadonlyMap<SheetColumn, number> = new Map();
 
@@ -45,6 +49,7 @@ export class SheetColumns {
   constructor(sheet: SheetPayload, levels: ArrayLike<number>, width: number) {
     this.#sheet = sheet;
     this.#levels = levels;
+    this.#decided = sheet.columns.some((column) => column.key !== "name" && column.yields <= 0);
     this.fit(width);
   }
 
@@ -87,7 +92,7 @@ export class SheetColumns {
 
   #floor(column: SheetColumn, width: number): number {
     const { least, names } = this.#needs.get(column) as Need;
-    if (column.key === "name") return Math.max(Math.min(names, NAMES * width), Math.min(least, KINDS * width));
+    if (column.key === "name") return Math.max(Math.min(names, (this.#decided ? NAMES : ALONE) * width), Math.min(least, KINDS * width));
     return Math.min(least, (column.yields ? OTHER : DECIDES) * width);
   }
 

@@ -10,7 +10,7 @@ import { counted } from "./names";
 import type { Numbers } from "./payload";
 import { parse } from "./query";
 import { hear, tell } from "./selection";
-import { saying, type SheetPayload, type SheetRow } from "./sheet";
+import { saying, type SheetColumn, type SheetPayload, type SheetRow } from "./sheet";
 import { SheetColumns } from "./sheet-columns";
 import { codeOf, rowDetail } from "./sheet-detail";
 import { extra, sheetHeads, sheetRow } from "./sheet-row";
@@ -32,6 +32,8 @@ export class SheetPanel implements Panel {
   readonly #whole: Folds;
   readonly #columns: SheetColumns;
   #width = UNMEASURED;
+  /** Whether a row has lines of its own below it, which break by the width. */
+  readonly #tall: boolean;
   /** By row, whether it is what a search has found. */
   #hits: ArrayLike<number> = [];
   readonly #head = element("div", { role: "row", "aria-rowindex": 1, class: "heads" });
@@ -48,6 +50,7 @@ export class SheetPanel implements Panel {
     this.#context = context;
     const { rows, columns } = sheet;
     this.#whole = new Folds(rows);
+    this.#tall = rows.some((row) => extra(sheet, row, 0, this.#width) > 0);
     this.#columns = new SheetColumns(sheet, this.#whole.levels, this.#width);
     this.#hasDetails = rows.some((row) => row.details.length > 0);
     const deep = rows.some((_, row) => this.#whole.below(row));
@@ -140,13 +143,20 @@ export class SheetPanel implements Panel {
   #fit(): void {
     const width = this.#grid.clientWidth || UNMEASURED;
     if (width === this.#width) return settle(this.element);
+    const before = this.#gone().join();
     this.#width = width;
-    this.#columns.fit(width);
-    this.#draw();
+    if (this.#columns.fit(width) || this.#tall) return this.#draw();
+    this.#share();
+    if (this.#gone().join() !== before) this.#showDetail();
+    settle(this.element);
+  }
+
+  #share(): void {
+    this.#grid.style.setProperty("--columns", this.#columns.template());
   }
 
   #draw(): void {
-    this.#grid.style.setProperty("--columns", this.#columns.template());
+    this.#share();
     this.#head.replaceChildren(...sheetHeads(this.#sheet, [...this.#columns.shown.keys()]));
     this.#walker.refresh(true);
     this.#showDetail();
@@ -160,9 +170,17 @@ export class SheetPanel implements Panel {
     const { columns } = this.#sheet;
     this.#detail.hidden = !(this.#hasDetails || this.#columns.shown.size < columns.length);
     if (!row) return;
-    const gone = columns.filter((column) => column.key !== "name" && (this.#columns.isCut(number, column) || saying(row, column) !== null));
+    const gone = this.#gone().map((index) => columns[index] as SheetColumn);
     this.#detail.replaceChildren(...rowDetail(row, columns, gone, this.#numbers, this.#context));
     settle(this.#detail);
+  }
+
+  /** Which columns of the selected row are not to be seen whole. */
+  #gone(): number[] {
+    const number = this.#walker.selected;
+    const row = this.#sheet.rows[number];
+    const isGone = (column: SheetColumn): boolean => column.key !== "name" && (this.#columns.isCut(number, column) || (row !== undefined && saying(row, column) !== null));
+    return this.#sheet.columns.flatMap((column, index) => (row && isGone(column) ? [index] : []));
   }
 
   #sift(holds: (row: number) => boolean): Sifted<Folds> {

@@ -315,6 +315,11 @@ describe("cells", () => {
     expect(rows(wide(300, sheet({ columns: [{ title: "", kind: "flow" }], rows: [row(error)] })))[0]?.style.height).toBe("70px");
   });
 
+  it("say what went wrong with one sign, also where it has no letters", () => {
+    const row = { name: "loss", symbol: "own", mark: "broken", cells: [{ flow: [[4, 1, null], "→", "✕ 4×1 ≠ 4"], mark: "broken" }] };
+    expect(page(sheet({ columns: [{ title: "out", kind: "flow" }], rows: [row] })).all(".sign").map((sign) => sign.parentElement?.textContent)).toEqual(["✕ 4×1 ≠ 4"]);
+  });
+
   it("do not say twice what went wrong, nor what a thing is called", () => {
     const error = "RuntimeError: a sentence that is long";
     const view = page(sheet({ columns: [{ title: "out", kind: "flow" }], rows: [{ name: "Linear", kind: "Linear", symbol: "linear", mark: "broken", note: "weight 4×4", cells: [{ flow: ["→", `✕ ${error}`], mark: "broken" }], details: [{ caption: "raised", prose: error }] }] }));

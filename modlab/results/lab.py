@@ -69,7 +69,8 @@ def lab(model: Module, optimizer: Optimizer | Sequence[Optimizer] | None = None)
 
     >>> import torch
     >>> from torch import nn
-    >>> lab(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
+    >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    >>> lab(net)
     Sequential: 15 parameters in 3 modules; all trainable, 60 B, float32 on cpu.
     panel        what it shows
     State        as it is when it is opened
@@ -346,5 +347,9 @@ class Lab(Result):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled lab is its tree and its last trace."""
-        gone: dict[str, Any] = {"_views": WeakSet(), "_optimizers": [], "_tracers": [], "_given": None, "_watch": None}
-        return {**super().__getstate__(), **gone}
+        gone: dict[str, Any] = {"_optimizers": [], "_tracers": [], "_given": None, "_watch": None}
+        return {name: part for name, part in {**super().__getstate__(), **gone}.items() if name != "_views"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """It has no page yet."""
+        self.__dict__.update(state, _views=WeakSet())

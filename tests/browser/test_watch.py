@@ -193,7 +193,7 @@ from torch.nn.modules import module
 from torch.optim import optimizer as steps
 gc.collect()
 hooks = [module._global_forward_hooks, module._global_forward_pre_hooks, steps._global_optimizer_pre_hooks, steps._global_optimizer_post_hooks]
-print([len(one) for one in hooks], sum(isinstance(one, modlab.results.watch.Watch) for one in gc.get_objects()))
+print([len(one) for one in hooks], sum(type(one) is modlab.results.watch.Watch for one in gc.get_objects()))
 '''
 
 

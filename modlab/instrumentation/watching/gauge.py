@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import dispatch_modes, is_functional, is_transformed
+from modlab.instrumentation.watching.elements import comparable, in_order, spread
 from modlab.records.slots import COLUMNS, Floats
 from modlab.records.tensor import TensorStats
 from modlab.records.watch import BINS
@@ -21,6 +22,12 @@ SMALL = 1 << 13
 
 BINNED = 512
 """Of a small tensor's elements, about so many are counted in the histogram."""
+
+LARGE, PART = 1 << 17, 1 << 15
+"""Elements from which on so many, evenly spread, speak for all: the error of a mean is about 0.6 % of the std."""
+
+PIECE = 2048
+"""Neighbours among them that are taken together."""
 
 _JOINED = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
@@ -44,7 +51,7 @@ class Readings(NamedTuple):
         columns: shape ``(len(COLUMNS), n)``.
         nan: shape ``(n,)``: whether a NaN is among what is not finite.
         highest: shape ``(n,)``: the half octave of the greatest magnitude.
-        binned: of each reading the sign and half octave of some of its numbers, of a large one the counts by these; or None.
+        binned: of each reading the sign and half octave of some of its numbers, or None.
     """
 
     rows: npt.NDArray[np.intp]
@@ -67,7 +74,7 @@ class Gauge:
         self._rows: list[Rows] = []
         self._sizes: list[int] = []
         self._values: list[Floats] = []
-        self._large: list[tuple[Rows, TensorStats]] = []
+        self._large: list[tuple[Rows, TensorStats, Keys | None]] = []
         self.notes: dict[int, str] = {}
 
     def add(self, rows: Rows, tensor: Tensor, *, fleeting: bool = False) -> None:
@@ -78,11 +85,13 @@ class Gauge:
             self._rows.append(rows)
             self._sizes.append(plain.numel())
             return
-        stats = measure_tensor(tensor, histogram=self._binned)
-        if stats.note:
-            self.notes.update(dict.fromkeys(rows, stats.note))
+        part = _part(tensor)
+        stats = measure_tensor(part, histogram=False)
+        note = stats.note if part is tensor else f"≈ from {part.numel():,} of its {tensor.numel():,} numbers"
+        if note:
+            self.notes.update(dict.fromkeys(rows, note))
         if stats.measured and stats.count:
-            self._large.append((rows, stats))
+            self._large.append((rows, stats, _sampled(part) if self._binned else None))
 
     def settle(self) -> None:
         """Read what was added up to now: afterwards the tensors may change."""
@@ -101,13 +110,13 @@ class Gauge:
             parts.append(_columns(values, sizes))
             keys += _keys(values, self._sizes) if self._binned else [None] * len(sizes)
             nan += _nans(values, sizes) if parts[0][_BAD].any() else [False] * len(sizes)
-        for _, stats in self._large:
+        for _, stats, some in self._large:
             parts.append(_of_stats(stats))
-            keys.append(None if stats.histogram is None else stats.histogram.counts.reshape(-1, 2).sum(axis=1))
+            keys.append(some)
             nan.append(stats.nan > 0)
         if not parts:
             return None
-        taken = [(row, i) for i, rows in enumerate([*self._rows, *(rows for rows, _ in self._large)]) for row in rows if row >= 0]
+        taken = [(row, i) for i, rows in enumerate([*self._rows, *(large[0] for large in self._large)]) for row in rows if row >= 0]
         order = [i for _, i in taken]
         columns = np.concatenate(parts, axis=1)[:, order]
         rows = np.array([row for row, _ in taken], np.intp)
@@ -186,6 +195,22 @@ def _keys(values: Floats, sizes: list[int]) -> Iterator[Keys]:
         start += size
 
 
+def _part(tensor: Tensor) -> Tensor:
+    """A large tensor itself, or of a very large one an even selection, in pieces."""
+    if tensor.numel() < LARGE or type(tensor) not in _PLAIN or not tensor.is_floating_point() or not comparable(tensor):
+        return tensor
+    return spread(in_order(tensor.data), PIECE, PART)
+
+
+def _sampled(tensor: Tensor) -> Keys | None:
+    """The sign and half octave of some numbers of a large tensor; None where they are not simply there."""
+    if type(tensor) not in _PLAIN or not tensor.is_floating_point() or not comparable(tensor):
+        return None
+    flat = in_order(tensor.data)
+    keys: Keys = flat[:: max(1, flat.numel() // BINNED) | 1].to(torch.float32).cpu().numpy().view(np.uint32) >> _SHIFT
+    return keys
+
+
 def _highest(columns: Floats) -> npt.NDArray[np.int64]:
     """The half octave of the greatest magnitude of each reading."""
     with np.errstate(invalid="ignore"):
@@ -203,7 +228,7 @@ def shares(readings: Readings, tops: npt.NDArray[np.int16]) -> Floats:
         tops: shape ``(n,)``: the half octaves in which the last bins begin.
     """
     made = np.zeros((len(readings.rows), BINS), np.float32)
-    small = [(i, keys) for i, keys in enumerate(readings.binned) if keys is not None and keys.dtype == np.uint32]
+    small = [(i, keys) for i, keys in enumerate(readings.binned) if keys is not None and len(keys)]
     if small:
         places = [i for i, _ in small]
         lengths = np.array([len(keys) for _, keys in small])
@@ -216,19 +241,4 @@ def shares(readings: Readings, tops: npt.NDArray[np.int16]) -> Floats:
         at += np.repeat(np.arange(0, BINS * len(small), BINS, dtype=np.int32), lengths)
         counts = np.bincount(at, minlength=BINS * len(small)).reshape(len(small), BINS)
         made[places] = counts / lengths[:, None]
-    for i, counted in enumerate(readings.binned):
-        if counted is not None and counted.dtype != np.uint32:
-            made[i] = _folded(counted, int(tops[i]))
     return made
-
-
-def _folded(halves: Keys, top: int) -> Floats:
-    """Counts by sign and half octave, shape ``(1024,)``, in the bins of a series."""
-    number = np.arange(_SIGN) - _BIAS
-    away = (top - number).clip(0, _MIDDLE)
-    away[:_TINY] = _MIDDLE
-    inside = number < 256  # beyond are infinities and NaN
-    bins = np.bincount(BINS - 1 - away[inside], weights=halves[:_SIGN][inside], minlength=BINS)
-    bins += np.bincount(away[inside], weights=halves[_SIGN:][inside], minlength=BINS)
-    total = bins.sum()
-    return (bins / total if total else bins).astype(np.float32)

@@ -9,13 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modlab.compat import is_transformed
+from modlab.instrumentation.watching.elements import comparable, selection
 from modlab.records.slots import Floats
-from modlab.statistics.contents import is_freed
-from modlab.statistics.sampling import stride_of
-
-EXACT = 4096
-"""Elements up to which all are compared; of a larger parameter an even selection of about so many (error of the norm ≤ 2.4 %)."""
 
 
 class Move(NamedTuple):
@@ -84,34 +79,3 @@ def _felt(parameter: Tensor) -> Tensor:
     if gradient is not None and gradient.shape == parameter.shape and comparable(gradient):
         return selection(gradient)
     return torch.zeros(len(selection(parameter)), device=parameter.device)
-
-
-def selection(tensor: Tensor) -> Tensor:
-    """All elements of a small tensor, about `EXACT` of a large one, the same ones each time; shape ``(n,)``."""
-    plain = torch.view_as_real(tensor.data) if tensor.is_complex() else tensor.data
-    flat = plain.reshape(-1) if plain.is_contiguous() or plain.numel() <= EXACT else _dense(plain)
-    stride = stride_of(flat.numel()) if flat.numel() > EXACT else 1
-    return flat[::stride] if stride > 1 else flat
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    """The elements in the order in which they lie in memory, where that has no gaps; else a copy in order."""
-    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-    straight = tensor.permute(order)
-    return straight.view(-1) if straight.is_contiguous() else tensor.reshape(-1)
-
-
-def comparable(tensor: Tensor) -> bool:
-    """Whether a tensor has numbers that can be compared one by one."""
-    return (
-        tensor.layout is torch.strided
-        and (tensor.is_floating_point() or tensor.is_complex())
-        and not tensor.is_conj()
-        and tensor.numel() > 0
-        and not tensor.is_meta
-        and not tensor.is_nested
-        and not is_transformed(tensor)
-        and type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
-        and not torch.nn.parameter.is_lazy(tensor)
-        and not is_freed(tensor)
-    )

@@ -18,7 +18,7 @@ from modlab.compat import being_traced, graph_task, without_torch_function
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching.cast import Member
-from modlab.instrumentation.watching.gauge import Gauge, Readings, shares
+from modlab.instrumentation.watching.gauge import LARGE, Gauge, Readings, shares
 from modlab.instrumentation.watching.moves import Moves
 from modlab.instrumentation.watching.roottap import is_unseen
 from modlab.instrumentation.watching.shadow import Shadow
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
 
 RARELY = 5
-"""Parameters, which change slowly, are measured in every so-manieth of samples in a row."""
+"""Parameters, which change slowly, are measured in every so-manieth of samples in a row, and so are units of large outputs."""
+
+ENOUGH = 1_000
+"""Inputs on which these were counted before that."""
 
 SATURATING = {nn.Tanh: (-1.0, 1.0), nn.Sigmoid: (0.0, 1.0), nn.Hardsigmoid: (0.0, 1.0)}
 """Activation functions with two ends, where no gradient passes."""
@@ -256,6 +259,8 @@ class Sample:
                 return
             units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis])
             (self.watcher.read_outputs if output else self.watcher.read_inputs)[id(reader)] = units
+        if tensor.numel() >= LARGE and units.seen >= ENOUGH and self.watcher.samples % RARELY:
+            return
         if units.read == read and tensor.dim() > units.axis and tensor.shape[units.axis] == units.count:
             units.see(tensor, self.step)
             if self.watcher.neurons.wants(maker.path):

@@ -10,6 +10,7 @@ from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord, Value
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Mark, Row, Sheet
+from modlab.views.sheets.trace import first_not_finite
 
 COLUMNS = (
     Column("output", "flow", 96, 1, 3),
@@ -44,7 +45,8 @@ def of_trace(trace: TraceRecord) -> Sheet:
 def sentence(trace: TraceRecord, calls: list[Event]) -> tuple[str, str]:
     """What is not finite first, then what is zero throughout."""
     found = [(event, stats) for event in calls for stats in _stats(event)]
-    bad = next((event for event, stats in found if stats.nan or stats.posinf + stats.neginf), None)
+    odd = next((event for event, stats in found if stats.nan or stats.posinf + stats.neginf), None)
+    bad = odd and (first_not_finite(trace.events) or odd)
     dead = list(dict.fromkeys(_place(event) for event, stats in found if stats.count == stats.zeros > 1))
     outputs = format.plural(len(found), "output")
     facts = [f"nothing but zeros from {', '.join(dead[:3])}{', …' if len(dead) > 3 else ''}"] if dead else []
@@ -55,8 +57,12 @@ def sentence(trace: TraceRecord, calls: list[Event]) -> tuple[str, str]:
         facts.append(f"the pass ended by {trace.error}")
     rest = f"{'; '.join(facts)}." if facts else ""
     if bad is not None:
-        return f"Not finite from {_place(bad)} on:", f"of {outputs}. {rest[:1].upper()}{rest[1:]}".strip()
-    return (f"{trace.title}: {outputs}, all finite;", rest) if rest else (f"{trace.title}: {outputs}, all finite.", "")
+        return f"Not finite from {_place(bad)} on;", rest or f"{outputs} in all."
+    return (
+        (f"{format.clean(trace.title)}: {outputs}, all finite;", rest)
+        if rest
+        else (f"{format.clean(trace.title)}: {outputs}, all finite.", "")
+    )
 
 
 def _is_shown(event: Event) -> bool:

@@ -187,7 +187,7 @@ def _rows(trace: TraceRecord, longest: float, largest: int) -> Iterator[Row]:
         if event.kind == "module" and event.path is None and event.call <= 1:
             strangers[event.parent, event.name] += 1  # without a path of their own, two of a class are told apart by a number
             number = strangers[event.parent, event.name]
-            row = row if number == 1 else replace(row, name=f"{row.name} ({number})")
+            row = row if number == 1 else replace(row, name=f"{row.name} ({number})", kind="")
         yield row
     while open_calls:
         yield from waiting.pop(open_calls.pop().index, ())
