@@ -1,6 +1,6 @@
-"""Take the pictures of the README anew in a real JupyterLab, light and dark: the tree of a GPT-2, and an error explained.
+"""Take the pictures of the README anew in a real JupyterLab, light and dark: a watch, the tree of a GPT-2, and an error explained.
 
-.venv/bin/python -m scripts.pictures [tree] [explain]
+.venv/bin/python -m scripts.pictures [watch] [tree] [explain]
 """
 
 from __future__ import annotations
@@ -27,20 +27,39 @@ try:
 except RuntimeError as error:
     explanation = modlab.explain(error)"""
 
+TRAINED = """import modlab, torch
+from modlab.lessons.note import Net
+torch.manual_seed(63)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)"""
+LOOP = """with modlab.watch(net, optimizer, budget=0.1) as w:
+    for step in range(10_000):
+        loss = torch.abs(net(torch.randn(4)))
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        w.log(loss=loss)"""
+
 
 def main() -> None:
     """Write ``docs/images/<name>-light.png`` and ``-dark.png`` for each name."""
     chromium = find_chromium.find()
     if chromium is None:
         sys.exit(find_chromium.MISSING)
-    wanted = sys.argv[1:] or ["tree", "explain"]
+    wanted = sys.argv[1:] or ["watch", "tree", "explain"]
     with JupyterLab(chromium, viewport=(1500, 1000)) as lab:
         for name in wanted:
-            view = {"tree": tree, "explain": explain}[name](lab)
+            view = {"watch": watch, "tree": tree, "explain": explain}[name](lab)
             for theme in ("Light", "Dark"):
                 lab.set_theme(f"JupyterLab {theme}")
                 lab.page.wait_for_timeout(500)
                 view.screenshot(path=IMAGES / f"{name}-{theme.lower()}.png")
+
+
+def watch(lab: JupyterLab) -> Locator:
+    """The whole run, at its end."""
+    lab.open([TRAINED, LOOP])
+    lab.run_all()
+    lab.page.wait_for_timeout(1500)
+    return lab.cell(1).locator(".jp-OutputArea-output").last
 
 
 def tree(lab: JupyterLab) -> Locator:

@@ -62,8 +62,8 @@ def test_of_a_very_large_tensor_a_part_speaks_for_all(shape: tuple[int, ...]) ->
     readings = gauge.readings()
     assert readings is not None and gauge.notes[0].startswith("≈ from ")
     column = readings.columns[:, 0]
-    assert column[AT["mean"]] == pytest.approx(x.mean().item(), rel=0.02)
-    assert math.sqrt(column[AT["var"]]) == pytest.approx(x.std().item(), rel=0.02)
+    assert column[AT["mean"]] == pytest.approx(x.mean().item(), abs=0.05 * x.std().item())
+    assert math.sqrt(column[AT["var"]]) == pytest.approx(x.std().item(), rel=0.05)
 
 
 def test_what_is_not_finite_is_counted_and_left_out() -> None:

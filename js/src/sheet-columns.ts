@@ -17,6 +17,8 @@ const EDGES = 20;
 /** An indent, and what it is where the sheet is narrower than so many pixels (as style.css has it). */
 const [STEP, SHORT_STEP, NARROW] = [16, 9, 430];
 const STEPS = 12;
+/** From so many pixels on, one column beside the names stays, and the names are cut: alone they tell nothing. */
+const CRAMPED = 200;
 /** No cell asks for more. */
 const MOST = 700;
 /** What may be asked of a narrow sheet: by the names alone, by them where no other column decides, by them with their kinds; */
@@ -63,8 +65,9 @@ export class SheetColumns {
     const before = [...this.shown.keys()];
     const left = [...this.#needs.keys()];
     // What is merely good to know gives way to the names with their notes, what matters to the names alone.
+    const fewest = width < CRAMPED ? 1 : 2;
     for (const [above, names] of [[1, NAMES * width], [0, 0]] as const) {
-      while (this.#least(left, width, names) > width) {
+      while (left.length > fewest && this.#least(left, width, names) > width) {
         const yields = left.map((column) => column.yields);
         const most = Math.max(...yields);
         if (most <= above) break;
@@ -103,6 +106,10 @@ export class SheetColumns {
       const floor = this.#floor(column, width);
       return [floor, Math.max(floor, (this.#needs.get(column) as Need).whole)];
     });
+    const over = wanted.reduce((sum, [floor]) => sum + floor, -free);
+    const [first] = wanted;
+    if (first && over > 0) first[0] = Math.max(0, first[0] - over);
+    if (first && over > 0) first[1] = first[0];
     const given = (level: number): number[] => wanted.map(([floor, whole]) => Math.min(whole, Math.max(floor, level)));
     const sum = (widths: readonly number[]): number => widths.reduce((all, one) => all + one, 0);
     let [low, high] = [0, MOST];

@@ -295,6 +295,15 @@ describe("cells", () => {
     expect(told(wide(1200, sheet({ columns, rows })))).toEqual([]);
   });
 
+  it("are not all gone beside long names, which are cut then", () => {
+    const rows = [{ name: "_forward_pre_hooks_with_kwargs", cells: ["a value that is long as well", "x"] }];
+    const view = wide(370, sheet({ columns: [{ title: "holds", width: 130 }, { title: "type" }], rows }));
+    expect(heads(view)).toEqual(["module", "holds"]);
+    const [name = 0, holds = 0] = widths(view);
+    expect([name > 200, holds > 100, name + holds <= 341]).toEqual([true, true, true]);
+    expect(told(view)).toEqual(["holdsa value that is long as well", "typex"]);
+  });
+
   it("that are good to know give way to the notes of names, those that matter do not", () => {
     const columns = [{ title: "order", width: 50, yields: 1 }, { title: "file", width: 90, yields: 3 }];
     const rows = [{ name: "hook", kind: "forward hook", note: "registered again, 3 times", cells: ["1 of 3", "a_file.py:25"] }];

@@ -127,10 +127,12 @@ export class WatchPanel {
     for (const part of this.#parts) part.draw(moment);
   }
 
-  #schedule(): void {
+  /** Where there is no room just now, again: JupyterLab hides all for a frame or two when its theme changes. */
+  #schedule(again = 10): void {
     this.#due ||= requestAnimationFrame(() => {
       this.#due = 0;
       this.draw();
+      if (again && !this.#body.clientWidth) this.#schedule(again - 1);
     });
   }
 
