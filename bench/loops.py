@@ -110,7 +110,7 @@ def run(quick: bool) -> list[Target]:
 
 
 def _ratio(loop: Loop, follower: Follower, quick: bool) -> dict[str, float]:
-    """In a fresh process: blocks of the two models by turns, A B B A …"""
+    """In a fresh process: blocks of the two models by turns (A B B A)."""
     child.keep_memory()
     (plain, theirs), (watched, optimizer) = loop.make(), loop.make()
     after, end = follower.attach(watched, optimizer)

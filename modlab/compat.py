@@ -129,4 +129,4 @@ being_traced: Callable[[], bool] = getattr(torch.jit, "is_tracing", lambda: Fals
 def forced_eager() -> AbstractContextManager[Any]:
     """A context in which what was compiled runs as it was written; nothing where this torch has no such stance (before 2.6)."""
     stance = getattr(torch.compiler, "set_stance", None)
-    return nullcontext() if stance is None else stance("force_eager")  # type: ignore[no-any-return]
+    return nullcontext() if stance is None else stance("force_eager")

@@ -12,8 +12,11 @@ class ModlabError(Exception):
     """The base of every error that modlab raises on purpose."""
 
 
-class Stopped(BaseException):  # noqa: N818 - it is no error, and an ``except Exception`` in a loop must not swallow it
-    """A watched loop was asked to stop: ``with modlab.watch(...)`` ends quietly, and the lines after it run."""
+class Stopped(BaseException):
+    """A watched loop was asked to stop: ``with modlab.watch(...)`` ends quietly, and the lines after it run.
+
+    It is no error, and an ``except Exception`` in a loop does not swallow it.
+    """
 
 
 class NotAModuleError(ModlabError, TypeError):

@@ -413,7 +413,7 @@ def test_bad_options_are_refused() -> None:
     for options in ({"budget": 0}, {"budget": 2}, {"budget": "x"}, {"on_nan": "explode"}, {"inside": "out"}):
         with pytest.raises(QuestionError, match=next(iter(options))):
             modlab.watch(model, **options)
-    with pytest.raises(NotAnOptimizerError, match="modlab.watch"):
+    with pytest.raises(NotAnOptimizerError, match=r"modlab\.watch"):
         modlab.watch(model, model.parameters())
 
     class Forgot(nn.Module):

@@ -14,7 +14,7 @@ const [BAR, SHORTEST] = [40, 18];
 const GAP = 10;
 /** At both ends of a row. */
 const EDGES = 20;
-/** An indent, and what it is where the sheet is narrower than so many pixels (as style.css has it). */
+/** An indent, and what it is where the sheet is narrower than so many pixels (as sheet.css has it). */
 const [STEP, SHORT_STEP, NARROW] = [16, 9, 430];
 const STEPS = 12;
 /** From so many pixels on, one column beside the names stays, and the names are cut: alone they tell nothing. */

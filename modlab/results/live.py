@@ -23,6 +23,9 @@ LATE = 3.0
 GAP = 0.2
 """Seconds until all is sent again to a page of which nothing was heard; each time twice as many."""
 
+_ENDED = "export default { render({ el }) { el.textContent = 'this watch has ended: w in a new cell shows it' } }"
+"""A front end for a view that no page ever asked for: what executes a notebook would write the large one into the file."""
+
 
 class LiveView(View):
     """A view that is pushed to.
@@ -62,6 +65,8 @@ class LiveView(View):
     def rest(self, watch: Watch) -> None:
         """The watch has ended, and its output stands without this: answer who asks late, and keep nothing alive for it."""
         self._held = ref(watch)
+        if not self._heard:
+            self._esm = _ENDED
 
     def _answer(self, content: dict[str, Any]) -> bytes:
         """Set a flag, or give what there is; this may be another thread than the training's."""

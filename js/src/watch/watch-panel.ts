@@ -38,10 +38,13 @@ export class WatchPanel {
   #row = -1;
   /** By its name: other series can come before it. */
   #selected: Series | undefined;
+  /** Until one has chosen, it is what tells most. */
+  #isOwnChoice = false;
   #following: boolean;
   /** Where one has zoomed; null shows all. */
   #zoom: readonly [from: number, to: number] | null = null;
   #due = 0;
+  #tries = 0;
   #said = "";
 
   constructor(data: WatchData, context: WatchContext) {
@@ -73,17 +76,20 @@ export class WatchPanel {
     drawn.addEventListener("pointerup", (event) => {
       if (event.target instanceof HTMLCanvasElement && !event.target.hasAttribute("tabindex")) this.#axis.element.focus({ preventScroll: true });
     });
-    this.#body.addEventListener(PAINT, () => this.#schedule());
+    this.#body.addEventListener(PAINT, () => {
+      this.#tries = 10;    // JupyterLab hides all for a frame or two when its theme changes
+      this.#schedule();
+    });
     for (const part of this.elements) part.addEventListener("keydown", (event) => this.#key(event));
     this.#following = this.#running;
     this.#chose(this.#firstRow());
-    this.#step = Math.max(0, data.end - 1);
+    this.#step = this.#lastStep();
     this.draw();
   }
 
   /** The data have changed: drawn with the next picture of the screen. */
   update(): void {
-    const kept = this.#selected ? this.#data.row(this.#selected.path, this.#selected.role) : -1;
+    const kept = this.#selected && this.#isOwnChoice ? this.#data.row(this.#selected.path, this.#selected.role) : -1;
     this.#chose(kept >= 0 ? kept : this.#firstRow());
     this.#schedule();
   }
@@ -127,12 +133,12 @@ export class WatchPanel {
     for (const part of this.#parts) part.draw(moment);
   }
 
-  /** Where there is no room just now, again: JupyterLab hides all for a frame or two when its theme changes. */
-  #schedule(again = 10): void {
+  #schedule(): void {
     this.#due ||= requestAnimationFrame(() => {
       this.#due = 0;
       this.draw();
-      if (again && !this.#body.clientWidth) this.#schedule(again - 1);
+      this.#tries = this.#body.clientWidth ? 0 : this.#tries - 1;
+      if (this.#tries > 0) this.#schedule();
     });
   }
 
@@ -273,6 +279,7 @@ export class WatchPanel {
   #select(row: number): void {
     const series = this.#data.payload.series[row];
     if (!series) return;
+    this.#isOwnChoice = true;
     this.#chose(row);
     const module = series.role === "activation" || series.role === "gradient" ? series.path : series.path.split(".").slice(0, -1).join(".");
     tell({ model: this.#data.payload.model, path: module, source: this });
@@ -287,6 +294,7 @@ export class WatchPanel {
   #hear(path: string): void {
     const row = sameIn(this.#data, this.#data.row(path, "activation"), this.#data.payload.series[this.#row]?.role ?? "activation");
     if (this.#data.row(path, "activation") < 0 || row < 0) return;
+    this.#isOwnChoice = true;
     this.#chose(row);
     this.#schedule();
   }
@@ -316,6 +324,14 @@ export class WatchPanel {
     const alert = this.#data.payload.alerts.find((one) => !one.over);
     const row = alert ? rowOf(this.#data, alert.path, ROLES_OF[alert.kind] ?? ["activation"]) : -1;
     return row >= 0 ? row : this.#data.payload.series.length ? 0 : -1;
+  }
+
+  /** The newest at which the selected series was seen: at the very end there are the weights alone. */
+  #lastStep(): number {
+    const { data } = this.moment;
+    let slot = this.#following ? -1 : data.slots - 1;
+    while (slot > 0 && Number.isNaN(data.value("bad", slot, this.#row))) slot -= 1;
+    return Math.max(0, slot < 0 || this.#row < 0 ? data.end - 1 : (data.last[slot] as number));
   }
 
   #listen(): void {

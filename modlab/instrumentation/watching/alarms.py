@@ -362,8 +362,8 @@ class Alarms:
         ratio = first / last if last > NOTHING else float("nan")
         for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED)):
             text = (
-                f"the gradient {'vanishes' if kind == 'vanishing' else 'explodes'} along depth: {format.number(first)} at the first modules, "
-                f"{format.number(last)} at the last ones"
+                f"the gradient {'vanishes' if kind == 'vanishing' else 'explodes'} along depth: "
+                f"{format.number(first)} at the first modules, {format.number(last)} at the last ones"
             )
             self._lasts(holds, kind, order[0], sample.step, text, "residual connections, a normalization, or another initialization")
 

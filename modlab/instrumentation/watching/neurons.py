@@ -66,7 +66,7 @@ class Neurons:
             if module is None or not member.called or isinstance(module, nn.Embedding):
                 continue
             held = stores.contents(module).get("_parameters") or {}
-            matrices = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and tensor.dim() == 2 and tensor.is_floating_point()]
+            matrices = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and _is_matrix(tensor)]
             if len(matrices) == 1 and not stores.contents(module).get("_modules"):
                 shape = tuple(held[matrices[0]].shape)
                 inputs, units = member.sizes
@@ -124,6 +124,10 @@ class Neurons:
         for layer in self._layers:
             for array in layer.arrays:
                 array[: used // 2] = (array[0:used:2] + array[1:used:2]) / 2
+
+
+def _is_matrix(tensor: Tensor) -> bool:
+    return tensor.dim() == 2 and tensor.is_floating_point()
 
 
 def _by_unit(tensor: Tensor | None) -> Floats | float:

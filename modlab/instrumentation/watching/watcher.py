@@ -89,6 +89,7 @@ class Watcher:
         self.state, self.error = "waiting", ""
         self.step = self.samples = self.passes = 0
         self.stepped = False  # whether a step of the optimizer was measured
+        self.stepping = False  # whether one is being made
         self._loop_at_end = 0.0
         self.last_sample = -1
         self.sampled: list[int] = []
@@ -220,7 +221,7 @@ class Watcher:
     def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
-        self.step += 1
+        self.step, self.stepping = self.step + 1, False
         if self.step < self._wake and not self.controls.attention:
             if self._guard.always:
                 self._guard.rest()
@@ -250,7 +251,7 @@ class Watcher:
         A scaler skipped it, or there is none, and the weights were changed by hand.
         """
         self.passes += 1
-        if self.closed or captured():
+        if self.closed or self.stepping or captured():
             return
         try:
             kept = self._guard.tap.passes
@@ -470,9 +471,8 @@ class Watcher:
         """What could not be seen."""
         found = [*self.remarks]
         if self.cast.opaque:
-            found.append(
-                f"compiled or scripted, so that what happens inside is not seen: {', '.join(path or 'the model' for path in self.cast.opaque[:5])}"
-            )
+            hidden = ", ".join(path or "the model" for path in self.cast.opaque[:5])
+            found.append(f"compiled or scripted, so that what happens inside is not seen: {hidden}")
         if self.alarms.skipped:
             found.append(f"{self.alarms.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
         return tuple(found)
@@ -493,8 +493,9 @@ class Watcher:
             loop = schedule.loop(perf_counter()) if not self.closed else self._loop_at_end
             curves = tuple(curve.record() for curve in self.scalars.curves.values())
             units = tuple(one.record() for one in self.units.values())
+            counted = max((one.seen for one in self.units.values()), default=0)
             record = WatchRecord(
-                self.title, self.optimizer_name, self.state, self.step, self.samples, max((one.seen for one in self.units.values()), default=0),
+                self.title, self.optimizer_name, self.state, self.step, self.samples, counted,
                 np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
                 modules=len(self.cast.members), paused=self.controls.paused and not self.closed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from modlab.records.watch import Alert, Verdict, WatchRecord
-from modlab.views.sheets.layout import Block, Cell, Column, Row, Sheet
+from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.watch import layers, words
 from modlab.views.watch.headline import scalar_ends, the_loss
 
@@ -28,7 +28,8 @@ def of_runs(here: WatchRecord, there: WatchRecord) -> Sheet:
     alone = _alone(here, there), _alone(there, here)
     rows = [_scalar(name, here, there) for name in _names(here, there)]
     rows += [_row(path, mine.get(path), theirs.get(path), alone) for path in dict.fromkeys((*mine, *theirs))]
-    notes = tuple(Block(f"only {side}", "; ".join(map(words.what, some)) + ".") for side, some in zip(("here", "there"), alone, strict=True) if some)
+    sides = zip(("here", "there"), alone, strict=True)
+    notes = tuple(Block(f"only {side}", "; ".join(map(words.what, some)) + ".") for side, some in sides if some)
     foot = f"here: {here.steps:,} steps, there: {there.steps:,}; numbers of the last sample"
     return Sheet("runs", _sentence(here, there, alone), COLUMNS, tuple(rows), notes, title="layer", foot=foot)
 
@@ -95,7 +96,7 @@ def _row(path: str, mine: layers.Layer | None, theirs: layers.Layer | None, alon
         if any(one is not None and name in one.curves for one in (mine, theirs))
     )
     some = mine or theirs
-    mark = "broken" if any(said) else "careful" if far else ""
+    mark: Mark = "broken" if any(said) else "careful" if far else ""
     return Row(
         path, path.rpartition(".")[2] or "(root)", symbol=some.category if some else "own", mark=mark, cells=tuple(cells),
         note="" if mine and theirs else "only here" if mine else "only there", details=(Block("over the run", head=head, rows=table),),

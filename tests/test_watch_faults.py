@@ -1,0 +1,523 @@
+"""What is wrong with a training run is found at its place and said in words; and what happens to a watch harms no training."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import os
+import re
+import threading
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as rooms
+from torch.optim import optimizer as optimizers
+
+import modlab
+from modlab.instrumentation.watching.units import Units
+from modlab.instrumentation.watching.watcher import watchers
+from modlab.results.watch import Watch
+
+
+def hooks() -> dict[str, int]:
+    """How many global hooks there are of each kind."""
+    stores = {name: held for room in (rooms, optimizers) for name, held in vars(room).items() if name.startswith("_global_")}
+    return {name: len(held) for name, held in stores.items() if isinstance(held, dict)}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    torch.manual_seed(0)
+    before, threads = hooks(), threading.active_count()
+    yield
+    assert hooks() == before
+    assert threading.active_count() == threads
+    assert not [one for one in watchers]
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+
+
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    steps: int,
+    loss: Callable[[int], Tensor] | None = None,
+    before: Callable[[int], None] = lambda step: None,
+    **options: Any,
+) -> Watch:
+    """A plain loop; `before` is called between the backward pass and the step."""
+    with modlab.watch(model, optimizer, **{"budget": 1.0, **options}) as w:
+        for step in range(steps):
+            optimizer.zero_grad()
+            value = model(torch.randn(8, 4)).square().mean() if loss is None else loss(step)
+            value.backward()
+            before(step)
+            optimizer.step()
+            w.log(loss=value)
+    return w
+
+
+def sgd(model: nn.Module, lr: float = 0.01) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=lr)
+
+
+def rung(w: Watch, name: str) -> Any:
+    return next(one for one in w.verdict.rungs if one.name == name)
+
+
+def only(w: Watch, kind: str) -> Any:
+    (found,) = (alert for alert in w.alerts if alert.kind == kind)
+    return found
+
+
+# ---- faults, each with its path and its sentence
+
+
+def test_a_gradient_that_explodes_along_depth() -> None:
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(10)))
+    with torch.no_grad():
+        for layer in model:
+            layer.weight.mul_(12)
+    w = train(model, sgd(model, 1e-30), 20, lambda _: model(torch.randn(8, 8)).square().mean().sqrt())
+    alert = only(w, "exploding")
+    assert alert.path == "0"
+    assert re.fullmatch(r"the gradient explodes along depth: \S+ at the first modules, \S+ at the last ones", alert.text)
+
+
+def test_a_loss_that_becomes_infinite() -> None:
+    model = nn.Linear(4, 1)
+    w = train(model, sgd(model, 1.0), 60, lambda _: (model(torch.full((8, 4), 1e3)) ** 4).mean())
+    assert w.alerts[0].kind in ("nan", "inf")
+    assert w.verdict.broken is not None
+    assert rung(w, "the loss falls").state == "broken" and rung(w, "the loss falls").text == "it is not finite"
+
+
+def test_a_weight_that_overflows() -> None:
+    model = nn.Linear(4, 1)
+    with torch.no_grad():
+        model.weight.fill_(3e38)
+    w = train(
+        model, torch.optim.SGD(model.parameters(), lr=1e38, maximize=True), 4, lambda _: model(torch.full((8, 4), 1e-30)).mean() * 1e31
+    )
+    alert = w.alerts[0]
+    assert (alert.kind, alert.path) == ("inf", "weight")
+    assert alert.text.startswith("weight holds infinity first") or "weight holds" in alert.text
+
+
+def test_a_second_group_that_was_forgotten() -> None:
+    model = nn.ModuleDict({"body": mlp(), "head": nn.Linear(1, 1)})
+    optimizer = torch.optim.SGD([{"params": model["body"][0].parameters(), "lr": 0.01}, {"params": model["head"].parameters()}], lr=0.1)
+    w = train(model, optimizer, 20, lambda _: model["head"](model["body"](torch.randn(8, 4))).square().mean())
+    lost = {alert.path: alert for alert in w.alerts if alert.kind == "not owned"}
+    assert lost.keys() == {"body.2.weight", "body.2.bias", "body.4.weight", "body.4.bias"}
+    assert lost["body.2.weight"].text == "body.2.weight gets a gradient, and SGD does not hold it: it never moves"
+    assert "add_param_group" in lost["body.2.weight"].fix
+    assert w.verdict.broken == rung(w, "the optimizer owns it")
+    assert w.verdict.broken.text == "body.2.weight, body.2.bias, body.4.weight and 1 more not in SGD"
+
+
+def test_modules_that_hide_in_a_list() -> None:
+    """A plain list registers nothing: what is in it is called, and the watch cannot know it. The verdict names what it knows."""
+
+    class Hidden(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [nn.Linear(4, 4)]
+            self.last = nn.Linear(4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            return self.last(x)
+
+    model = Hidden()
+    w = train(model, sgd(model), 20)
+    assert not w.alerts
+    assert rung(w, "every module is called").text == "2 of 2"
+    assert not any("layers" in one.path for one in w.record.history.series)
+
+
+def test_a_fourth_layer_of_which_nothing_comes_back() -> None:
+    """Multiplied by zero: there is a gradient, and it is zero."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.silenced = nn.Linear(4, 1), nn.Linear(4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x) + 0 * self.silenced(x)
+
+    model = Model()
+    w = train(model, sgd(model), 20)
+    broken = w.verdict.broken
+    assert broken == rung(w, "every trained parameter gets a gradient") and broken.path == "silenced.weight"
+    assert broken.text == "silenced.weight, silenced.bias: it is zero in every step that was looked at"
+
+
+def test_half_precision_overflows_for_good() -> None:
+    """What comes out of the model is beyond float16: no scaler can help, and all steps are skipped."""
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    with torch.no_grad():
+        model[2].weight.mul_(1e6)
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(20):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = model(torch.randn(8, 4)).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            w.log(loss=loss)
+    alert = w.alerts[0]
+    assert alert.kind in ("nan", "inf") and alert.path == "2"
+    assert w.verdict.broken is not None
+
+
+class Root(nn.Module):
+    """Finite forward, infinite backward: the slope of a root at zero."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sqrt(x * 0) if x.abs().max() > 1e3 else x
+
+
+def test_a_nan_of_the_backward_pass_alone() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), Root(), nn.Linear(8, 1))
+    w = train(model, sgd(model), 40, lambda step: model(torch.randn(8, 4) * (1e6 if step == 30 else 1)).square().mean(), on_nan="hold")
+    alert = w.alerts[0]
+    assert (alert.kind, alert.path, alert.step) == ("nan", "1", 30) or (alert.kind, alert.path, alert.step) == ("inf", "1", 30)
+    assert "backward" in alert.text and "Sqrt" in alert.text
+    assert alert.trace is not None
+
+
+def test_a_nan_in_the_batch() -> None:
+    model = mlp()
+
+    def loss(step: int) -> Tensor:
+        x = torch.randn(8, 4)
+        if step == 25:
+            x[3, 2] = math.nan
+        return model(x).square().mean()
+
+    w = train(model, sgd(model), 30, loss)
+    alert = w.alerts[0]
+    assert (alert.kind, alert.step) == ("nan", 25)
+    assert alert.text.startswith("an input") or "batch" in alert.text
+    assert w.verdict.broken == rung(w, "data arrives")
+
+
+def test_all_units_of_a_layer_die_and_it_is_one_line() -> None:
+    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 1))
+    with torch.no_grad():
+        model[0].bias[:40] = -100
+    w = train(model, sgd(model, 1e-3), 30, lambda _: model(torch.randn(256, 4)).square().mean())
+    alert = only(w, "dead")
+    assert (alert.path, alert.unit, alert.step < 30) == ("0", None, True)
+    assert re.fullmatch(
+        r"40 of 64 units of 0 are dead: units 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … are zero on all of the last [\d,]+ inputs", alert.text
+    )
+    assert rung(w, "it moves").state == "broken" and rung(w, "it moves").text == alert.text
+
+
+def test_a_few_dead_units_of_many_are_a_reason_for_care() -> None:
+    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 1))
+    with torch.no_grad():
+        model[0].bias[[3, 17]] = -100
+    w = train(model, sgd(model, 1e-3), 30, lambda _: model(torch.randn(256, 4)).square().mean())
+    assert [(alert.kind, alert.path, alert.unit) for alert in w.alerts] == [("dead", "0", 3), ("dead", "0", 17)]
+    assert w.verdict.broken is None
+    assert re.fullmatch(r"2 of 64 units of 0 are dead: units 3, 17 are zero on all of [\d,]+ inputs", rung(w, "it moves").text)
+    assert rung(w, "it moves").state == "careful"
+
+
+def test_a_unit_that_wakes_up_is_dead_no_longer() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    with torch.no_grad():
+        model[0].bias[5] = -100
+
+    def wake(step: int) -> None:
+        if step == 20:
+            with torch.no_grad():
+                model[0].bias[5] = 1
+
+    w = train(model, sgd(model, 1e-3), 40, lambda _: model(torch.randn(128, 4)).square().mean(), wake)
+    alert = only(w, "dead")
+    assert alert.unit == 5 and alert.over
+    assert rung(w, "it moves").state == "passed"
+
+
+def test_a_unit_that_fires_rarely_is_not_dead() -> None:
+    """Once in 400 inputs: pauses of a thousand and more are to be expected of it."""
+    generator = torch.Generator().manual_seed(0)
+    units = Units("l", "relu", 1, 2)
+    from modlab.instrumentation.watching.alarms import dead
+
+    found = 0
+    for step in range(300):
+        fires = torch.rand(100, 2, generator=generator) < torch.tensor([1 / 400, 0.0])
+        units.see(fires.float(), step)
+        units.feel(torch.zeros(100, 2))
+        units.count_pending()
+        gone = dead(units, units.record()).tolist()
+        assert gone in ([], [1])
+        found += gone == [1]
+    assert found > 280
+    assert units.longest[0] > 1000  # or the test says nothing
+
+
+def test_a_last_sigmoid_may_be_sure() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
+    with torch.no_grad():
+        model[2].weight.mul_(1000)
+    assert not train(model, sgd(model, 1e-9), 20, lambda _: model(torch.randn(8, 4)).mean()).alerts
+
+
+def test_nothing_is_said_too_early() -> None:
+    """After one step with a learning rate of zero nothing is broken; after many it is."""
+    model = mlp()
+    assert rung(train(model, sgd(model, 0.0), 1), "it moves").state == "not seen"
+    assert rung(train(model, sgd(model, 0.0), 10), "it moves").state == "broken"
+
+
+def test_several_losses_of_which_none_is_the_loss() -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(30):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            w.log(loss_a=loss, loss_b=-loss, val_loss=1.0)
+    assert rung(w, "the loss falls").text == "not seen: which of loss_a, loss_b is to fall? w.log(loss=…) tells"
+    assert w.verdict.broken is None
+
+
+def test_optimizers_of_which_nobody_told() -> None:
+    """The first that holds a parameter is found; that the others are moved by another is seen."""
+    model = mlp()
+    both = [torch.optim.SGD(model[0].parameters(), lr=0.01), torch.optim.SGD([*model[2].parameters(), *model[4].parameters()], lr=0.01)]
+    with modlab.watch(model, budget=1.0) as w:
+        for _ in range(20):
+            for one in both:
+                one.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            for one in both:
+                one.step()
+    assert not w.alerts
+    assert (rung(w, "the optimizer owns it").state, rung(w, "it moves").state) == ("passed", "passed")
+    assert rung(w, "the optimizer owns it").text == "2 of 6; 4 are moved by something else"
+
+
+# ---- harm
+
+
+def ranks(rank: int, folder: str, watched: bool) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store{int(watched)}", rank=rank, world_size=2)
+    try:
+        torch.manual_seed(0)
+        model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1)))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        torch.manual_seed(rank + 1)
+        w = modlab.watch(model, optimizer, budget=1.0 if rank else 0.02, on_nan="hold") if watched else None
+        losses = []
+        for _ in range(25):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if w is not None and rank == 0:  # each has its own log, or none
+                w.log(loss=loss)
+        if w is not None:
+            w.close()
+            assert w.record.steps == 25 and not w.record.error and not w.alerts
+        assert not any(hooks().values())
+        torch.save((losses, model.state_dict(), torch.get_rng_state()), f"{folder}/{int(watched)}-{rank}.pt")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_do_not_disturb_each_other(tmp_path: Path) -> None:
+    context = torch.multiprocessing.get_context("spawn")
+    processes = [context.Process(target=ranks, args=(rank, str(tmp_path), watched)) for watched in (False, True) for rank in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    for rank in (0, 1):
+        alone, watched = (torch.load(tmp_path / f"{kind}-{rank}.pt") for kind in (0, 1))
+        assert alone[0] == watched[0]
+        assert all(torch.equal(alone[1][name], watched[1][name]) for name in alone[1])
+        assert torch.equal(alone[2], watched[2])
+
+
+class Numbers(torch.utils.data.Dataset[Tensor]):
+    """Each worker runs the model it was forked with: what watches it in the parent does not watch it here."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, number: int) -> Tensor:
+        seen = self.model(torch.full((1, 4), float(number)))  # in training mode, with gradients
+        seen.sum().backward()
+        torch.optim.SGD(self.model.parameters(), lr=0.1).step()
+        return torch.full((4,), number / 32)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_workers_that_are_forked() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = sgd(model)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a forked process has no threads of the parent's
+    try:
+        with modlab.watch(model, optimizer, budget=1.0) as w:
+            for _ in range(2):
+                loader = torch.utils.data.DataLoader(Numbers(model), batch_size=8, num_workers=2, multiprocessing_context="fork")
+                for batch in loader:
+                    optimizer.zero_grad()
+                    model(batch).square().mean().backward()
+                    optimizer.step()
+    finally:
+        torch.set_num_threads(threads)
+    assert (w.record.steps, w.record.samples) == (8, 8)
+    assert not w.alerts and not w.record.error
+
+
+def test_a_watch_of_a_worker_thread() -> None:
+    """Two loops in two threads, each watched there."""
+    found: dict[int, Watch] = {}
+
+    def loop(number: int) -> None:
+        model = mlp()
+        found[number] = train(model, sgd(model), 30)
+
+    workers = [threading.Thread(target=loop, args=(number,)) for number in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for w in found.values():
+        assert (w.record.steps, w.record.error) == (30, "") and not w.alerts
+        assert w.verdict.broken is None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when it compiles first
+@pytest.mark.parametrize("what", ["step", "optimizer"])
+def test_compiled_parts_of_the_loop(what: str) -> None:
+    def losses(watched: bool) -> list[float]:
+        torch.compiler.reset()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def forward(x: Tensor) -> Tensor:
+            return model(x).square().mean()
+
+        first = torch.compile(forward, backend="eager") if what == "step" else forward
+        second = torch.compile(optimizer.step, backend="eager") if what == "optimizer" else optimizer.step
+        w = modlab.watch(model, optimizer, budget=1.0) if watched else None
+        seen = []
+        for _ in range(15):
+            optimizer.zero_grad()
+            loss = first(torch.randn(8, 4))
+            loss.backward()
+            second()
+            seen.append(loss.item())
+        if w is not None:
+            w.close()
+            assert not w.record.error
+            assert not w.alerts
+            assert w.verdict.broken is None
+        return seen
+
+    assert losses(watched=True) == losses(watched=False)
+
+
+def interrupt(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))
+
+
+def test_an_interrupt_at_any_moment() -> None:
+    """The training sees a KeyboardInterrupt and nothing else, and afterwards nothing is left: no hook, no thread, no tensor."""
+    clean, me = hooks(), threading.get_ident()
+    # each moment is drawn by the test's own generator; the interpreter checks between two instructions
+    moments = torch.rand(50, generator=torch.Generator().manual_seed(0)).mul(0.03).tolist()
+    torch.manual_seed(0)
+    for number, moment in enumerate(moments):
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = sgd(model)
+        outputs: list[weakref.ref[Tensor]] = []
+        timer = threading.Timer(moment, interrupt, (me,))
+        with pytest.raises(KeyboardInterrupt), modlab.watch(model, optimizer, budget=1.0, on_nan="hold" if number % 2 else "report") as w:
+            timer.start()
+            for _ in range(10**6):
+                optimizer.zero_grad()
+                out = model(torch.randn(8, 4))
+                outputs[-5:] = [*outputs[-4:], weakref.ref(out)]
+                loss = out.square().mean()
+                loss.backward()
+                optimizer.step()
+                w.log(loss=loss)
+        timer.join()
+        assert w.record.state == "interrupted", (number, w.record.state, w.record.error)
+        assert hooks() == clean, number
+        gone = weakref.ref(model)
+        out = loss = None
+        del model, optimizer
+        gc.collect()
+        assert gone() is None and not [one for one in outputs if one() is not None], number
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+@pytest.mark.skipif("MODLAB_SLOW" not in os.environ, reason="takes minutes: MODLAB_SLOW=1")
+def test_memory_stays_as_it_is_over_many_steps() -> None:
+    flat(20_000, 200_000)
+
+
+def test_memory_stays_as_it_is() -> None:
+    flat(2_000, 8_000, traced=True)
+
+
+def flat(first: int, last: int, *, traced: bool = False) -> None:
+    model = nn.Linear(4, 1)
+    optimizer = sgd(model)
+    if traced:
+        tracemalloc.start()
+    used = {}
+    try:
+        with modlab.watch(model, optimizer) as w:
+            for step in range(last + 1):
+                optimizer.zero_grad()
+                loss = model(torch.ones(4)).abs().sum()
+                loss.backward()
+                optimizer.step()
+                w.log(loss=loss)
+                if step in (first, last):
+                    _ = w.record
+                    gc.collect()
+                    used[step] = tracemalloc.get_traced_memory()[0] if traced else resident()
+    finally:
+        tracemalloc.stop()
+    assert used[last] - used[first] < 2**20

@@ -1,0 +1,161 @@
+"""What a running watch sends to its pages, without a page."""
+
+from __future__ import annotations
+
+import gc
+import json
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+from torch import nn
+
+import modlab
+from modlab.errors import QuestionError
+from modlab.results import live
+from modlab.results.live import LiveView
+from modlab.results.stage import Output
+
+
+class Heard(LiveView):
+    """Keeps what is sent, and its clock is set by hand."""
+
+    def __init__(self, watch: Any) -> None:
+        self.sent: list[tuple[Any, Any]] = []
+        super().__init__(watch)
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        self.sent.append((content, buffers))
+
+    def ask(self, action: str, **more: Any) -> dict[str, Any]:
+        self._receive(None, {"id": "1", "action": action, **more}, [])
+        answer: dict[str, Any] = self.sent.pop()[0]
+        return answer
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The content of the last payload sent."""
+        packed = bytes(self.sent[-1][1][0])
+        size = int.from_bytes(packed[:4], "little")
+        found: dict[str, Any] = json.loads(packed[4 : 4 + size])
+        return found
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(live, "monotonic", lambda: now[0])
+    return now
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.net = nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.watch = modlab.watch(self.net, self.optimizer)
+
+    def go(self, steps: int) -> None:
+        for _ in range(steps):
+            self.optimizer.zero_grad()
+            self.net(torch.ones(2)).square().sum().backward()
+            self.optimizer.step()
+
+
+def output(watch: modlab.Watch, views: int = 1) -> Output:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "LiveView", Heard)
+        made = Output(watch)
+    for _ in range(views - 1):
+        made.another()
+    return made
+
+
+def test_a_page_of_which_nothing_is_heard_gets_all_now_and_then(clock: list[float]) -> None:
+    loop = Loop()
+    shown = output(loop.watch)
+    (view,) = shown._views
+    assert isinstance(view, Heard)
+    loop.go(12)
+    kinds = []
+    for _ in range(20):
+        shown.update()
+        kinds.append("from" in view.last)
+        clock[0] += 0.25
+    assert kinds == [False, False, True, False, *[True] * 3, False, *[True] * 6, False, *[True] * 5]
+    assert view.ask("hello")["ok"]
+    clock[0] += 100
+    shown.update()
+    assert "from" in view.last
+    loop.watch.close()
+
+
+def test_a_click_on_an_old_picture_is_none(clock: list[float]) -> None:
+    """Where messages wait behind the cell, a click of then must not stop the training of the next cell."""
+    loop = Loop()
+    shown = output(loop.watch)
+    (view,) = shown._views
+    assert isinstance(view, Heard)
+    loop.go(12)
+    shown.update()
+    assert view.ask("budget", budget=0.5, steps=12)["ok"]
+    for _ in range(12):
+        clock[0] += 1
+        loop.go(5)
+        shown.update()
+    answer = view.ask("stop", steps=12)
+    assert not answer["ok"]
+    assert "■" in answer["error"]
+    assert not loop.watch._watcher.controls.stop    # type: ignore[union-attr]
+    clock[0] += 1000    # between two cells: the picture is old, and there is none that is newer
+    assert view.ask("pause", steps=loop.watch.record.steps)["ok"]
+    assert view.ask("resume", steps=loop.watch.record.steps)["ok"]
+    loop.watch.close()
+    assert not view.ask("pause", steps=72)["ok"]
+
+
+def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop()
+    shown = output(loop.watch, 2)
+    loop.go(12)
+    made = []
+    whole = live.payload.of_watch
+    monkeypatch.setattr(live.payload, "of_watch", lambda *args, **kwargs: made.append(1) or whole(*args, **kwargs))
+    shown.update()
+    one, other = shown._views
+    assert isinstance(one, Heard)
+    assert isinstance(other, Heard)
+    assert one.sent == other.sent
+    assert len(made) == 1
+    loop.watch.close()
+
+
+def test_when_it_has_ended_a_late_page_is_answered_and_nothing_is_kept() -> None:
+    loop = Loop()
+    shown = output(loop.watch)
+    (view,) = shown._views
+    assert isinstance(view, Heard)
+    loop.go(3)
+    loop.watch.close()
+    shown.end()
+    view._receive(None, {"id": "1", "action": "hello"}, [])
+    assert view.last["state"] == "ended"
+    assert not view.last["live"]
+    gone = ref(loop.watch)
+    del loop, shown
+    gc.collect()
+    assert gone() is not None    # the last one, for a page that was loaded anew in mid-run
+    Output._latest = None
+    gc.collect()
+    assert gone() is None
+    assert "run its cell again" in view.ask("hello")["error"]
+
+
+def test_a_question_that_makes_no_sense_is_an_answer() -> None:
+    loop = Loop()
+    view = Heard(loop.watch)
+    assert "is no share" in view.ask("budget", budget="all", steps=0)["error"]
+    assert "does not know" in view.ask("dance")["error"]
+    with pytest.raises(QuestionError):
+        loop.watch.ask("budget", 2)
+    loop.watch.close()
