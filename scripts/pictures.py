@@ -56,6 +56,7 @@ def main() -> None:
 
 def watch(lab: JupyterLab) -> Locator:
     """The whole run, at its end."""
+    lab.set_viewport(1500, 1350)
     lab.open([TRAINED, LOOP])
     lab.run_all()
     lab.page.wait_for_timeout(1500)

@@ -478,6 +478,7 @@ def test_an_interrupt_at_any_moment() -> None:
         timer.join()
         assert w.record.state == "interrupted", (number, w.record.state, w.record.error)
         assert hooks() == clean, number
+        assert torch.is_grad_enabled(), number
         gone = weakref.ref(model)
         out = loss = None
         del model, optimizer

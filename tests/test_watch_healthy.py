@@ -400,9 +400,10 @@ def a_vae() -> Run:
 @run
 def a_decoder_that_grows() -> Run:
     """A latent vector becomes an image: each number of the output has a small gradient, and each of the latent's a great one."""
+    up = partial(nn.ConvTranspose2d, kernel_size=4, stride=2, padding=1)
     model = nn.Sequential(
-        nn.Linear(4, 64), nn.Unflatten(1, (16, 2, 2)), nn.ConvTranspose2d(16, 16, 4, 2, 1), nn.GELU(), nn.ConvTranspose2d(16, 8, 4, 2, 1),
-        nn.GELU(), nn.ConvTranspose2d(8, 8, 4, 2, 1), nn.GELU(), nn.ConvTranspose2d(8, 3, 4, 2, 1), nn.GELU(), nn.ConvTranspose2d(3, 3, 4, 2, 1),
+        nn.Linear(4, 64), nn.Unflatten(1, (16, 2, 2)), up(16, 16), nn.GELU(), up(16, 8), nn.GELU(), up(8, 8), nn.GELU(), up(8, 3), nn.GELU(),
+        up(3, 3),
     )  # fmt: skip
     codes = torch.randn(8, 4)
     wanted = F.interpolate(torch.randn(8, 3, 4, 4), 64)
@@ -573,7 +574,7 @@ def experts_of_which_one_is_chosen() -> Run:
             self.gate, self.experts = nn.Linear(8, 6), nn.ModuleList(mlp(nn.GELU, 8, 16, 4) for _ in range(6))
 
         def forward(self, x: Tensor) -> Tensor:
-            share, chosen = self.gate(x).softmax(-1).max(-1)
+            share, chosen = (self.gate(x) + torch.randn(len(x), 6)).softmax(-1).max(-1)  # noise, so that each is asked
             out = x.new_zeros(len(x), 4)
             for number, expert in enumerate(self.experts):
                 mine = chosen == number

@@ -41,7 +41,7 @@ export function render({ model, el }: RenderContext): () => void {
     try {
       if (watch?.take(bytes)) return;
       if (!decode(bytes).json.from) draw(bytes);
-      else if (watch && !asking) again();
+      else if (!asking) again();    // or the first question waits behind the cell, asked before it had a way round
     } catch (error) {
       console.warn("modlab: an update could not be read:", error);
     }

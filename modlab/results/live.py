@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -65,7 +66,7 @@ class LiveView(View):
     def rest(self, watch: Watch) -> None:
         """The watch has ended, and its output stands without this: answer who asks late, and keep nothing alive for it."""
         self._held = ref(watch)
-        if not self._heard:
+        if not self._heard and "JPY_SESSION_NAME" not in os.environ:  # no server of notebooks, so hardly a page that asks late
             self._esm = _ENDED
 
     def _answer(self, content: dict[str, Any]) -> bytes:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab import format
+from modlab.instrumentation.watching.elements import comparable, selection
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.gauge import Readings
-from modlab.instrumentation.watching.moves import comparable, selection
 from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord

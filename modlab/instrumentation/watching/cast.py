@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.inspection import marks, stores
-from modlab.instrumentation.recording.roster import is_opaque
+from modlab.instrumentation.recording.roster import is_opaque, walk
 from modlab.instrumentation.watching.history import History
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
 
@@ -74,8 +73,9 @@ class Cast:
     def __init__(self, root: Module) -> None:
         self.members: dict[int, Member] = {}
         self._orders = 0
+        self._deep: tuple[int, list[str]] = 0, []  # and how many modules were called then
         self.weights: list[Weight] = []
-        found = [*_named(root)]
+        found = [*walk("", root, {})]
         for path, module in found:
             self.members[id(module)] = Member(path, ref(module), marks.category(type(module)))
         self.places: dict[int, Weight] = {}
@@ -87,6 +87,11 @@ class Cast:
     @property
     def deep(self) -> list[str]:
         """The modules with parameters of their own, in the order of their first calls."""
+        if self._deep[0] != self._orders:
+            self._deep = self._orders, self._deeper()
+        return self._deep[1]
+
+    def _deeper(self) -> list[str]:
         owners = {weight.owner() for weight in self.weights}
         found = [member for member in self.members.values() if member.called and member.module() in owners]
         return [member.path for member in sorted(found, key=lambda member: member.order)]
@@ -128,17 +133,3 @@ class Cast:
             weight.owned = tensor is not None and id(tensor) in held
             weight.trainable = tensor is not None and tensor.requires_grad
 
-
-def _named(root: Module) -> Iterator[tuple[str, Module]]:
-    """All modules by their first path, read from the stores."""
-    seen = {id(root)}
-    todo: list[tuple[str, Module]] = [("", root)]
-    while todo:
-        path, module = todo.pop()
-        yield path, module
-        below = []
-        for name, child in (stores.contents(module).get("_modules") or {}).items():
-            if isinstance(child, Module) and id(child) not in seen:
-                seen.add(id(child))
-                below.append((f"{path}.{name}" if path else name, child))
-        todo.extend(reversed(below))

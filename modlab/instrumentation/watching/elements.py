@@ -33,7 +33,7 @@ def spread(flat: Tensor, piece: int, wanted: int) -> Tensor:
     """
     pieces = flat.numel() // piece
     step = next(step for step in range(max(1, pieces * piece // wanted), pieces + 2) if math.gcd(step, pieces) == 1)
-    return flat[: pieces * piece].view(pieces, piece)[::step].reshape(-1)
+    return flat[: pieces * piece].view(pieces, piece)[::step].reshape(-1)  # a copy: the pieces lie apart
 
 
 def in_order(tensor: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def _losses(record: WatchRecord) -> list[ScalarRecord]:
 def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "data arrives"
     bad = _alert(record, "nan", "inf")
-    if bad is not None and bad.text.startswith("an input"):
+    if bad is not None and bad.text.startswith("the batch"):
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
     if watcher.passes or (record.steps and "" in watcher.cast.opaque) or any(member.called for member in watcher.cast.members.values()):
         return Rung(name, "passed", format.plural(record.steps, "step"))

@@ -66,7 +66,7 @@ class Schedule:
 
     def share_out(self) -> None:
         """Divide the budget."""
-        whole, light, page = (0.22, 0.68, 0.1) if self.counting else (0.62, 0.2, 0.18)
+        whole, light, page = (0.14, 0.78, 0.08) if self.counting else (0.62, 0.2, 0.18)
         self.whole.share, self.light.share, self.page.share = (self.budget * part for part in (whole, light, page))
 
     @property
@@ -83,6 +83,12 @@ class Schedule:
     def began(self) -> bool:
         """Whether the first samples are over."""
         return self._origin is not None
+
+    def wait(self, purse: Purse, now: float) -> int:
+        """The steps until a purse, and the whole budget, cover its next expense; at least 1."""
+        loop = self.loop(now)
+        missing = (self.spent + purse.last) / self.budget - loop
+        return max(purse.wait(loop, self.pace), math.ceil(missing / self.pace) if missing > 0 and self.pace > 0 else 1)
 
     def loop(self, now: float) -> float:
         """Seconds that the loop has taken since the budget counts."""

@@ -18,7 +18,7 @@ MOST = 1024
 """Units of a module that are counted one by one."""
 
 WINDOWS = 64
-PENDING = 2048
+PENDING = 1 << 14
 """Numbers of small activations that are put aside before they are counted together."""
 
 TOGETHER = 32

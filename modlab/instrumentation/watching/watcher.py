@@ -40,7 +40,7 @@ from modlab.records.watch import ACTIVATION, WatchRecord
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
 
-ENOUGH = 1_200
+ENOUGH = 4_000
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
 
 BURST = 16
@@ -345,7 +345,7 @@ class Watcher:
         schedule = self.schedule
         if not schedule.began or schedule.budget >= 1:
             return self.step
-        return self.step + purse.wait(schedule.loop(perf_counter()), schedule.pace)
+        return self.step + schedule.wait(purse, perf_counter())
 
     def _next_picture(self) -> int:
         if self.publish is None or not self.schedule.pace:
