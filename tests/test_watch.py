@@ -617,3 +617,11 @@ def test_two_runs_side_by_side() -> None:
     assert runs.html() and runs.to_dict()["kind"] == "runs"
     with pytest.raises(QuestionError, match="another watch"):
         one.compare(3)  # type: ignore[arg-type]
+
+
+def test_a_tensor_that_several_modules_hand_on_is_told_of_each() -> None:
+    w = regression(mlp(), steps=12)
+    history = w.record.history
+    for role in ("activation", "gradient"):
+        inner, outer = (history.row(path, role) for path in ("4", ""))
+        assert (history.norm(inner) == history.norm(outer)).all() and (history.norm(outer) > 0).all()

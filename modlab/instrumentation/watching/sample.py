@@ -193,6 +193,7 @@ class Sample:
     def _await(self, member: Member, tensor: Tensor) -> None:
         """Its gradient, by one hook for all of them."""
         row = self.cast.gradient(member)
+        self.cast.history.describe(row, tensor)
         known = self._measured.get(id(tensor))
         if known is not None and known[0]() is tensor and known[3] and known[1] == _version(tensor):
             known[3].append(row)
@@ -202,7 +203,6 @@ class Sample:
             known[3][:] = []
             self._measured[id(tensor)] = known[0], known[1], known[2], rows
         self._hooks.add(tensor, partial(self._graded, rows, members))
-        self.cast.history.describe(row, tensor)
 
     # ---- units: whose activation is read where
 
