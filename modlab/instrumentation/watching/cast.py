@@ -132,4 +132,3 @@ class Cast:
             tensor = weight.tensor()
             weight.owned = tensor is not None and id(tensor) in held
             weight.trainable = tensor is not None and tensor.requires_grad
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,15 @@ class Scalar:
         self._sum, self._count, self._bad = np.zeros(SLOTS), np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64)
         self._low, self._high = np.full(SLOTS, math.nan), np.full(SLOTS, math.nan)
         self.count, self.final = 0, math.nan
+        self._settling = threading.Lock()
 
     def settle(self) -> None:
         """Take in what waits; what lies on an accelerator is fetched now."""
-        pending, self.pending = self.pending, []
+        with self._settling:  # a page may ask in another thread
+            pending, self.pending = self.pending, []
+            self._take(pending)
+
+    def _take(self, pending: list[tuple[int, Any]]) -> None:
         for step, given in pending:
             value = float(given.item()) if isinstance(given, Tensor) else float(given)
             fresh = self.slots.place(step)

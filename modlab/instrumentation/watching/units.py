@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ class Units:
         self.seen = 0
         self._pending: list[Tensor] = []
         self._pending_step = 0
+        self._counting = threading.Lock()
         self._usual: torch.Size | None = None  # the shape of small activations
 
     def glance(self, activation: Tensor, step: int) -> None:
@@ -104,10 +106,13 @@ class Units:
             self.count_pending()
 
     def count_pending(self) -> None:
-        """Count what was put aside."""
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
+        """Count what was put aside; a page may ask for it in another thread."""
+        with self._counting:
+            pending, self._pending = self._pending, []
+            if pending:
+                self._count(pending)
+
+    def _count(self, pending: list[Tensor]) -> None:
         if len({one.shape for one in pending}) == 1 and pending[0].dim() - 1 == self.axis:
             fires = torch.cat([one.reshape(-1, self.count) for one in pending]) != 0
             self._take(fires.numpy(), self._pending_step)
