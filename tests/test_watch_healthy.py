@@ -23,6 +23,15 @@ from modlab.results.watch import Watch
 Optimizers = Any
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """The tensors are small: two threads wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @dataclass
 class Run:
     """A training run.
@@ -402,8 +411,8 @@ def a_decoder_that_grows() -> Run:
     """A latent vector becomes an image: each number of the output has a small gradient, and each of the latent's a great one."""
     up = partial(nn.ConvTranspose2d, kernel_size=4, stride=2, padding=1)
     model = nn.Sequential(
-        nn.Linear(4, 64), nn.Unflatten(1, (16, 2, 2)), up(16, 16), nn.GELU(), up(16, 8), nn.GELU(), up(8, 8), nn.GELU(), up(8, 3), nn.GELU(),
-        up(3, 3),
+        nn.Linear(4, 64), nn.Unflatten(1, (16, 2, 2)), up(16, 16), nn.GELU(), up(16, 8), nn.GELU(), up(8, 8), nn.GELU(),
+        up(8, 3), nn.GELU(), up(3, 3),
     )  # fmt: skip
     codes = torch.randn(8, 4)
     wanted = F.interpolate(torch.randn(8, 3, 4, 4), 64)

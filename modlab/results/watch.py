@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakSet
 
+import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 
@@ -122,6 +123,7 @@ class Watch(Result):
         super().__init__(watcher.model)
         self._watcher: Watcher | None = watcher
         self._stage: Stage | None = None
+        self._grad = True  # as it was when the block began
         self._final: WatchRecord | None = None
         self._ended: Watcher | None = None  # until the block ends: it may have been closed inside of a step
         if before:
@@ -151,6 +153,7 @@ class Watch(Result):
             one.follow(self)
 
     def __enter__(self) -> Watch:
+        self._grad = torch.is_grad_enabled()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
@@ -158,6 +161,7 @@ class Watch(Result):
         if isinstance(error, Stopped):
             self._close("stopped")
         elif isinstance(error, KeyboardInterrupt):
+            torch.set_grad_enabled(self._grad)  # it may have come while ours were switched off
             self._close("interrupted")
         else:
             self._close("ended", "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0])

@@ -117,6 +117,12 @@ class Check:
         for found in by_device.values():
             self._waiting.append(_Late(step, found))
 
+    def spoilt(self) -> bool:
+        """Whether a gradient of the first layers is not finite; one that lies on an accelerator may be, and is not waited for."""
+        with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+            found = (tensor.grad for _, tensor in self._early)
+            return any(one is not None and is_plain(one) and (not one.is_cpu or bool(kind_of(one))) for one in found)
+
     def ready(self) -> Finding | None:
         """What an accelerator has found meanwhile; the first of it."""
         while self._waiting and self._waiting[0].done():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch.nn import Module
 
 from modlab.errors import NotFiniteError
 from modlab.instrumentation.watching.finiteness import Check, Finding
 from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
-from modlab.instrumentation.watching.stephooks import StepHook
 from modlab.records.watch import Alert
 
 if TYPE_CHECKING:
@@ -37,10 +35,12 @@ class Guard:
         self._watcher, self._on_nan = watcher, on_nan
         self.tap = RootTap(model, on_forward=watcher.pass_begins, on_backward=self._backward_ended)
         self._check: Check | None = None
-        self._hook: StepHook | None = None
+        self.standing = False  # whether it looks at the next step
         self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
         self.always = on_nan != "report" or not watcher.optimizer_name or self._steady
         self.found = False
+        self.hidden = False  # whether the optimizer's steps are seen by what they change alone
+        self.spoilt = False  # whether the last backward pass brought gradients that are not finite
 
     def open(self) -> None:
         """Begin with the first step."""
@@ -50,21 +50,21 @@ class Guard:
     def close(self) -> None:
         """Stop, and let go of everything."""
         self.tap.close()
-        self._unhook()
+        self.standing = False
         self._check = None
 
     def on(self) -> None:
         """Stand by in the next step."""
         self.tap.on()
-        if self._hook is None and not self.found:
-            self._hook = self._watcher.hook(self._step_begins, after=False)
+        self.standing = True
 
     def rest(self) -> None:
         """The step is over: let it go, and rest unless every step is to be seen."""
         self.tap.forget()
+        self.spoilt = False
         if not self.always:
             self.tap.off()
-            self._unhook()
+            self.standing = False
 
     def settle(self, pace: float, budget: float) -> None:
         """Decide whether every step can be seen: by how long one takes."""
@@ -72,20 +72,19 @@ class Guard:
         asked = self._steady or self._on_nan != "report" or not self._watcher.optimizer_name
         self.always = asked or PART * budget * pace >= cost
 
-    def _unhook(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
-
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """The weights are still good."""
-        if self._watcher.is_ours(optimizer) and not torch.compiler.is_compiling():
-            self._watcher.stepping = True  # a closure's passes belong to this step
-            self.look()
+    def unseen(self) -> None:
+        """Steps are made that no hook is told of: from now on the passes must count them."""
+        self._steady = self.always = self.hidden = True
 
     def _backward_ended(self, one: Pass) -> None:
-        if not self._watcher.optimizer_name:
+        if self.hidden or not self._watcher.optimizer_name:
+            self._watcher.backward_ended()
             self.look()
+            return
+        try:  # a scaler skips the step of such gradients; those that are thrown away for another reason are none of a step's
+            self.spoilt = self._checking().spoilt()
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self._watcher.fail(error)
 
     def look(self) -> None:
         """Look at the gradients of this step; what is wrong with them is searched for once."""
@@ -106,11 +105,14 @@ class Guard:
                 f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
             )
 
-    def _finding(self) -> Finding | None:
-        check = self._check
-        if check is None:
+    def _checking(self) -> Check:
+        if self._check is None:
             weights = [(weight.path, weight.tensor()) for weight in self._watcher.cast.weights]
-            check = self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
+            self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
+        return self._check
+
+    def _finding(self) -> Finding | None:
+        check = self._checking()
         return check.look(self._watcher.step, self.tap.passes) or check.ready()
 
     def _report(self, finding: Finding) -> None:

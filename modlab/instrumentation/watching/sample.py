@@ -73,7 +73,6 @@ class Sample:
         self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
         self._functions: dict[Any, Member] = {}
         self._read_parameters = self._read_gradients = False
-        self._step_hook = watcher.hook(self._step_begins, after=False)
         watcher.modules.on()
         self.seconds = perf_counter() - start
 
@@ -117,13 +116,12 @@ class Sample:
         finally:
             self.seconds += perf_counter() - start
 
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self.watcher.is_ours(optimizer) or captured():
-            return
+    def step_begins(self, closure: bool) -> None:
+        """The optimizer is about to make its step; with a closure the gradients are computed in it."""
         start = perf_counter()
         try:
             with without_torch_function(), torch.no_grad():
-                self.read_parameters(gradients=not (args or kwargs.get("closure")))
+                self.read_parameters(gradients=not closure)
         except Exception as error:  # noqa: BLE001 - as above
             self.watcher.fail(error)
         finally:
@@ -258,7 +256,7 @@ class Sample:
             if tensor.shape[axis] > MOST or not self.watcher.has_room(tensor.shape[axis]):
                 return
             units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis])
-            (self.watcher.read_outputs if output else self.watcher.read_inputs)[id(reader)] = units
+            self.watcher.reads(reader, units, output=output)
         if tensor.numel() >= LARGE and units.seen >= ENOUGH and self.watcher.samples % RARELY:
             return
         if units.read == read and tensor.dim() > units.axis and tensor.shape[units.axis] == units.count:
@@ -291,12 +289,13 @@ class Sample:
         self.gauge.add(weight.rows[1:2], gradient)
         self.cast.history.describe(weight.rows[1], gradient)
 
-    def _read_gradients_late(self) -> None:
-        """After a step that computed them itself, by a closure."""
+    def read_gradients(self) -> None:
+        """Apart from the step: where a closure computed them in it, or where no step tells of itself."""
         for place, weight in enumerate(self.cast.weights):
             tensor = weight.tensor()
             if tensor is not None:
                 self._read_gradient(place, tensor)
+        self.gauge.settle()
 
     def close(self, *, stepped: bool) -> None:
         """End it: hooks off, and all readings into the history. `stepped` if the optimizer made its step."""
@@ -304,7 +303,7 @@ class Sample:
         self.stepped = stepped
         with without_torch_function(), torch.no_grad():
             if stepped and not self._read_gradients and self._read_parameters:
-                self._read_gradients_late()
+                self.read_gradients()
             if stepped and self._read_parameters:
                 self._read_moves()
             self._cast_shadow()
@@ -331,7 +330,6 @@ class Sample:
     def detach(self) -> None:
         """Take all hooks off."""
         self.watcher.modules.off()
-        self._step_hook.remove()
         self._hooks.close()
         self._measured, self._makers, self._functions = {}, {}, {}
 

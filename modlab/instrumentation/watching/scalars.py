@@ -23,6 +23,9 @@ ROWS, PLANES = "NllLossBackward0", "NllLoss2DBackward0"
 DEEP = 4
 """Functions that may stand between such a one and the loss."""
 
+_CALM = frozenset({"MeanBackward0", "ToCopyBackward0", "SqueezeBackward0", "SqueezeBackward1", "ViewBackward0", "CloneBackward0"})
+"""Functions that leave its size as it is."""
+
 MOST = 64
 """Names."""
 
@@ -111,13 +114,15 @@ class Scalars:
 
 
 def _entropy(function: Any) -> str:
-    """The name of the negative log-likelihood that a loss comes from: itself, or what it is a mean, a sum or a part of."""
+    """The name of the negative log-likelihood that a loss is, or is the mean of."""
     for _ in range(DEEP):
         name = type(function).__name__
         if name in (ROWS, PLANES):
             return name if getattr(function, "_saved_reduction", 1) < 2 else ""  # a sum over the batch is no mean
         before = [one for one, _ in getattr(function, "next_functions", ()) if one is not None]
-        function = next((one for one in before if type(one).__name__ != "AccumulateGrad"), None)
+        if name not in _CALM or len(before) != 1:
+            return ""
+        function = before[0]
     return ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
@@ -36,6 +37,8 @@ class StepHook:
         """Whether torch still has it."""
 
     def _called(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():  # else a compiled step would compile anew whenever something of ours has changed
+            return
         hook = self._hook
         if hook is None:
             return

@@ -33,7 +33,7 @@ from modlab.instrumentation.watching.roottap import Pass
 from modlab.instrumentation.watching.sample import Sample, captured
 from modlab.instrumentation.watching.scalars import PLANES, Scalars
 from modlab.instrumentation.watching.schedule import DENSE, FAR, Purse, Schedule
-from modlab.instrumentation.watching.stephooks import Hook, StepHook
+from modlab.instrumentation.watching.stephooks import StepHook
 from modlab.instrumentation.watching.units import Units
 from modlab.records.watch import ACTIVATION, WatchRecord
 
@@ -77,6 +77,7 @@ class Watcher:
         self.units: dict[str, Units] = {}
         self.read_inputs: dict[int, Units] = {}
         self.read_outputs: dict[int, Units] = {}
+        self._shared: set[int] = set()  # readers of several modules' units: one nn.ReLU after two layers
         self.neurons = Neurons()
         self.scalars = Scalars()
         self.controls = Controls()
@@ -105,18 +106,21 @@ class Watcher:
         self._wake = 0
         self._shown = 0.0
         self._pid = os.getpid()
+        self._begins: StepHook | None = None
         self._steps: StepHook | None = None
         self._removed: list[StepHook] = []  # which may still have to be swept
         self._filter: Any = None
         self._guard = Guard(self, model, on_nan)
         self.shadows = shadows and bool(self.cast.opaque)
         self._versions: tuple[int, ...] = ()
+        self._told = True  # whether the optimizer told of a step since the last pass
 
     # ---- open and closed
 
     def open(self) -> None:
         """Begin to watch, with the next step."""
-        self._steps = self.hook(self._step_ended, after=True)
+        self._begins = StepHook(self._step_begins, after=False)
+        self._steps = StepHook(self._step_ended, after=True)
         if self._optimizers:
             self.cast.own([one for one in (held() for held in self._optimizers) if one is not None])
         if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
@@ -133,8 +137,10 @@ class Watcher:
         if self._steps is None:
             return
         self._loop_at_end = self.schedule.loop(perf_counter())
-        self._steps.remove()
-        self._steps = None
+        self._removed = [one for one in (self._begins, self._steps) if one is not None]
+        for one in self._removed:
+            one.remove()
+        self._begins = self._steps = None
         self.state, self.error = state, error
         watchers.discard(self)
         if self._sample is not None:
@@ -170,12 +176,6 @@ class Watcher:
             history.add(step, readings.rows, readings.columns)
             history.add_bins(step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest)))
         self.neurons.finish(step)
-
-    def hook(self, hook: Hook, *, after: bool) -> StepHook:
-        """A hook on the steps of optimizers, of which nothing is left when the watch is swept."""
-        made = StepHook(hook, after=after)
-        self._removed = [*(one for one in self._removed if one.lingers), made]
-        return made
 
     def sweep(self) -> None:
         """Take off what could not be when the watch ended inside of a step."""
@@ -218,10 +218,21 @@ class Watcher:
         self.cast.own([optimizer])
         return True
 
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The weights are still good."""
+        guard, sample = self._guard, self._sample
+        if not (guard.standing or sample is not None) or not self.is_ours(optimizer) or captured():
+            return
+        self.stepping = True  # a closure's passes belong to this step
+        if guard.standing:
+            guard.look()
+        if sample is not None:
+            sample.step_begins(bool(args or kwargs.get("closure")))
+
     def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
-        self.step, self.stepping = self.step + 1, False
+        self.step, self.stepping, self._told = self.step + 1, False, True
         if self.step < self._wake and not self.controls.attention:
             if self._guard.always:
                 self._guard.rest()
@@ -256,13 +267,28 @@ class Watcher:
         try:
             kept = self._guard.tap.passes
             versions = self._weight_versions()
-            ended = bool(kept) and kept[-1].backwards and (self.grads_gone() or (not self._main and versions != self._versions))
-            self._versions = versions
+            ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
             if ended:
-                self.alarms.skipped += bool(self._main)
+                self.alarms.skipped += bool(self._main) and versions == self._versions
                 self._step_over(stepped=False)
+            self._versions, self._told = versions, False
         except Exception as error:  # noqa: BLE001 - the training goes on
             self.fail(error)
+
+    def _is_over(self, versions: tuple[int, ...]) -> bool:
+        """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
+        if not self._main:
+            return self.grads_gone() or versions != self._versions
+        if versions != self._versions and not self._told:
+            self._guard.unseen()
+            return True
+        return self._guard.spoilt and self.grads_gone()
+
+    def backward_ended(self) -> None:
+        """Where no step tells of itself, the gradients are read now."""
+        if self._sample is not None:
+            with torch.no_grad(), without_torch_function():
+                self._sample.read_gradients()
 
     def passes_kept(self) -> list[Pass]:
         """The training passes of this step."""
@@ -404,6 +430,15 @@ class Watcher:
             self.fail(error)
         finally:
             self._light_seconds += perf_counter() - start
+
+    def reads(self, reader: Module, units: Units, *, output: bool) -> None:
+        """Count units in light samples where this module takes or gives them; not where it does so for several others."""
+        found = self.read_outputs if output else self.read_inputs
+        if id(reader) in self._shared or id(reader) in found:
+            self._shared.add(id(reader))
+            found.pop(id(reader), None)
+        else:
+            found[id(reader)] = units
 
     def has_room(self, count: int) -> bool:
         """Whether so many more units can be counted one by one."""
