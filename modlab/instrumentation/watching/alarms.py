@@ -37,7 +37,7 @@ the inputs that it took, on the average, to fire once."""
 SINGLY = 4
 """Dead units of a layer that are told one by one; with more there is one alert for the layer."""
 
-STARVING, FALLEN = 0.05, 3
+STARVING, FALLEN = 0.05, 2
 """A unit that fires on a smaller share of inputs than this, and so many times more rarely than at first, starves."""
 
 WINDOW = 200
@@ -407,7 +407,7 @@ def starving(units: Units, record: UnitsRecord | None = None) -> Iterator[tuple[
     head, tail = ends
     early, late = int(record.inputs[:head].sum()), int(record.inputs[tail:].sum())
     first, last = record.fired[:head].sum(axis=0), record.fired[tail:].sum(axis=0)
-    upper = last + SURE * np.sqrt(last + 1.0)
+    upper = last + np.sqrt(last + 1.0)  # one standard error: that it fell is what must be sure
     lower = first - SURE * np.sqrt(first + 1.0)
     falls = (upper < STARVING * late) & (lower / early > FALLEN * last / late) & (units.silent < DEAD)
     for unit in np.flatnonzero(falls & (first > 0)).tolist():

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from modlab.errors import QuestionError
@@ -30,6 +31,9 @@ MOST = 64
 """Names."""
 
 
+Doubles = npt.NDArray[np.float64]
+
+
 class Scalar:
     """One curve."""
 
@@ -39,6 +43,9 @@ class Scalar:
         self.slots = Slots(SLOTS, self._halve)
         self._sum, self._count, self._bad = np.zeros(SLOTS), np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64)
         self._low, self._high = np.full(SLOTS, math.nan), np.full(SLOTS, math.nan)
+        self._held: tuple[tuple[npt.NDArray[Any], np.ufunc], ...] = (
+            (self._sum, np.add), (self._count, np.add), (self._bad, np.add), (self._low, np.fmin), (self._high, np.fmax),
+        )  # fmt: skip
         self.count, self.final = 0, math.nan
         self._settling = threading.Lock()
 
@@ -49,19 +56,34 @@ class Scalar:
             self._take(pending)
 
     def _take(self, pending: list[tuple[int, Any]]) -> None:
-        for step, given in pending:
-            value = float(given.item()) if isinstance(given, Tensor) else float(given)
-            fresh = self.slots.place(step)
-            at = len(self.slots) - 1
-            if fresh:
-                self._sum[at], self._count[at], self._bad[at], self._low[at], self._high[at] = 0.0, 0, 0, math.nan, math.nan
-            self.count, self.final = self.count + 1, value
-            if not math.isfinite(value):
-                self._bad[at] += 1
-                continue
-            self._sum[at] += value
-            self._count[at] += 1
-            self._low[at], self._high[at] = np.fmin(self._low[at], value), np.fmax(self._high[at], value)
+        if not pending:
+            return
+        steps = [step for step, _ in pending]
+        values = np.array([float(value.item()) if isinstance(value, Tensor) else value for _, value in pending])
+        self.count, self.final = self.count + len(steps), float(values[-1])
+        slots, done = self.slots, 0
+        while done < len(steps):
+            at, taken = len(slots) - 1, slots.fill(steps[done:])
+            if taken:
+                self._add(at, values[done : done + taken], np.zeros(1, np.intp), known=True)
+            else:
+                slots.clear()
+                at, stride = len(slots), slots.stride
+                taken = slots.extend(steps[done:])
+                self._add(at, values[done : done + taken], np.arange(0, taken, stride), known=False)
+            done += taken
+
+    def _add(self, at: int, values: Doubles, starts: npt.NDArray[np.intp], *, known: bool) -> None:
+        """Write stretches of values into the slots from `at` on; `known` if the first of them holds some already."""
+        good = np.isfinite(values)
+        with np.errstate(invalid="ignore"):
+            calm = np.where(good, values, math.nan)
+            found = (
+                np.add.reduceat(np.where(good, values, 0.0), starts), np.add.reduceat(good, starts, dtype=np.int64),
+                np.add.reduceat(~good, starts, dtype=np.int64), np.fmin.reduceat(calm, starts), np.fmax.reduceat(calm, starts),
+            )  # fmt: skip
+        for (held, join), new in zip(self._held, found, strict=True):
+            held[at : at + len(starts)] = join(held[at : at + len(starts)], new) if known else new
 
     def record(self) -> ScalarRecord:
         """What there is now."""
@@ -75,9 +97,7 @@ class Scalar:
 
     def _halve(self) -> None:
         used = len(self.slots)
-        for held, join in (
-            (self._sum, np.add), (self._count, np.add), (self._bad, np.add), (self._low, np.fmin), (self._high, np.fmax),
-        ):  # fmt: skip
+        for held, join in self._held:
             held[: used // 2] = join(held[0:used:2], held[1:used:2])
 
 

@@ -36,15 +36,37 @@ class Slots:
             self.held += 1
             self.last[-1] = step
             return False
+        self.clear()
+        self.first.append(step)
+        self.last.append(step)
+        self.held = 1
+        return True
+
+    def clear(self) -> None:
+        """Make neighbours one, if there is no slot left."""
         if len(self.first) == self.most:
             self._halve()
             self.first, self.last = self.first[::2], self.last[1::2]
             self.stride *= 2
             self.halvings += 1
-        self.first.append(step)
-        self.last.append(step)
-        self.held = 1
-        return True
+
+    def fill(self, steps: list[int]) -> int:
+        """Put samples of some steps into the last slot; how many it took."""
+        taken = min(len(steps), self.stride - self.held) if self.first else 0
+        if taken > 0:
+            self.held += taken
+            self.last[-1] = steps[taken - 1]
+        return max(taken, 0)
+
+    def extend(self, steps: list[int]) -> int:
+        """Put samples of some steps into new slots, as many as there are; how many these took."""
+        steps = steps[: (self.most - len(self.first)) * self.stride]
+        self.first += steps[:: self.stride]
+        self.last += steps[self.stride - 1 :: self.stride]
+        self.held = (len(steps) - 1) % self.stride + 1
+        if len(self.last) < len(self.first):
+            self.last.append(steps[-1])
+        return len(steps)
 
     def bounds(self) -> tuple[Ints, Ints]:
         """The first and the last step of each slot."""

@@ -6,7 +6,8 @@ While torch goes through its hooks of a step it does not bear that one of them i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,41 +17,43 @@ from torch.utils.hooks import RemovableHandle
 
 Hook = Callable[[Any, Any, Any], None]
 
-_going = {True: 0, False: 0}  # how many of ours run now, after and before a step
+_going = {True: 0, False: 0}  # how many of ours are at work now, after and before a step
+
+
+@contextmanager
+def at_work(*, after: bool) -> Iterator[None]:
+    """Say that what happens inside is called by a step hook, and may take hooks off."""
+    _going[after] += 1
+    try:
+        yield
+    finally:
+        _going[after] -= 1
 
 
 class StepHook:
-    """One hook, called before or after each step of any optimizer.
+    """One hook, called before or after each step of any optimizer; not in a step that is compiled.
 
     Args:
-        hook: gets the optimizer and the arguments of its step.
+        hook: gets the optimizer and the arguments of its step; what may take hooks off is done `at_work`.
         after: after the step instead of before it.
     """
 
     def __init__(self, hook: Hook, *, after: bool) -> None:
-        self._hook: Hook | None = hook
-        self._after = after
-        register = register_optimizer_step_post_hook if after else register_optimizer_step_pre_hook
-        self._handle: RemovableHandle = register(self._called)
-        self._sweeper: RemovableHandle | None = None
-        self.lingers = True
-        """Whether torch still has it."""
+        self._after, self._silent = after, False
+        compiling = torch.compiler.is_compiling
 
-    def _called(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling():  # else a compiled step would compile anew whenever something of ours has changed
-            return
-        hook = self._hook
-        if hook is None:
-            return
-        _going[self._after] += 1
-        try:
+        def called(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if compiling() or self._silent:  # else a compiled step would compile anew whenever something of ours has changed
+                return
             hook(optimizer, args, kwargs)
-        finally:
-            _going[self._after] -= 1
+
+        register = register_optimizer_step_post_hook if after else register_optimizer_step_pre_hook
+        self._handle: RemovableHandle = register(called)
+        self._sweeper: RemovableHandle | None = None
 
     def remove(self) -> None:
         """Take it off."""
-        self._hook = None
+        self._silent = True
         if not _going[self._after]:
             self.sweep()
         elif self._sweeper is None:
@@ -59,7 +62,6 @@ class StepHook:
     def sweep(self) -> None:
         """Take it off at last: not inside of a step."""
         self._handle.remove()
-        self.lingers = False
         if self._sweeper is not None:
             self._sweeper.remove()
             self._sweeper = None

@@ -33,7 +33,7 @@ from modlab.instrumentation.watching.roottap import Pass
 from modlab.instrumentation.watching.sample import Sample, captured
 from modlab.instrumentation.watching.scalars import PLANES, Scalars
 from modlab.instrumentation.watching.schedule import DENSE, FAR, Purse, Schedule
-from modlab.instrumentation.watching.stephooks import StepHook
+from modlab.instrumentation.watching.stephooks import StepHook, at_work
 from modlab.instrumentation.watching.units import Units
 from modlab.records.watch import ACTIVATION, WatchRecord
 
@@ -224,28 +224,33 @@ class Watcher:
         if not (guard.standing or sample is not None) or not self.is_ours(optimizer) or captured():
             return
         self.stepping = True  # a closure's passes belong to this step
-        if guard.standing:
-            guard.look()
-        if sample is not None:
-            sample.step_begins(bool(args or kwargs.get("closure")))
+        with at_work(after=False):
+            if guard.standing:
+                guard.look()
+            if sample is not None:
+                sample.step_begins(bool(args or kwargs.get("closure")))
 
     def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
-        self.step, self.stepping, self._told = self.step + 1, False, True
+        self.step += 1
+        self._told = True
         if self.step < self._wake and not self.controls.attention:
             if self._guard.always:
                 self._guard.rest()
+                self.stepping = False
             return
+        self.stepping = False
         if captured() or os.getpid() != self._pid:
             return
-        try:
-            with torch.no_grad():
-                self._awake(stepped=True)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.fail(error)
-        if self.controls.attention:
-            self._obey()
+        with at_work(after=True):
+            try:
+                with torch.no_grad():
+                    self._awake(stepped=True)
+            except Exception as error:  # noqa: BLE001 - the training goes on
+                self.fail(error)
+            if self.controls.attention:
+                self._obey()
 
     def _step_over(self, *, stepped: bool) -> None:
         """A step has ended that no optimizer told of."""

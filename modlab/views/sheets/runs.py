@@ -110,4 +110,3 @@ def _ends(layer: layers.Layer | None, name: str) -> tuple[float, float]:
 def _apart(left: float, right: float) -> bool:
     low, high = sorted((abs(left), abs(right)))
     return high > FAR * low if low == low and high == high else False
-
