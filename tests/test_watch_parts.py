@@ -351,6 +351,13 @@ def test_a_purse_waits_until_its_share_covers_the_next_expense() -> None:
     assert Purse(0).wait(0, 1) > 1000
 
 
+def test_a_purse_with_another_share_begins_anew() -> None:
+    purse = Purse(0.01)
+    purse.spend(0.002)
+    purse.refill(0.001, 0.4)
+    assert purse.wait(0.4, 0.001) == 2000 and purse.affords(2.5)
+
+
 def test_a_schedule_keeps_its_budget() -> None:
     schedule, now, step, cost = Schedule(0.02), 0.0, 10, 0.003
     schedule.begin(step, now)

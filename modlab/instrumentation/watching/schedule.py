@@ -23,6 +23,11 @@ class Purse:
 
     def __init__(self, share: float) -> None:
         self.share, self.spent, self.last = share, 0.0, 0.0
+        self._since, self._before = 0.0, 0.0  # when it got this share, and what had been spent then
+
+    def refill(self, share: float, loop: float) -> None:
+        """Give it another share, from now on: what was spent before is forgiven."""
+        self.share, self._since, self._before = share, loop, self.spent
 
     def spend(self, seconds: float) -> None:
         """Note what something took."""
@@ -38,12 +43,16 @@ class Purse:
         """
         if not self.share:
             return FAR
-        missing = (self.spent + self.last) / self.share - loop
+        missing = self._needed() - (loop - self._since)
         return max(1, min(FAR, math.ceil(missing / pace))) if missing > 0 and pace > 0 else 1
 
     def affords(self, loop: float) -> bool:
         """Whether another expense like the last one is covered now."""
-        return self.spent + self.last <= self.share * loop
+        return self._needed() <= loop - self._since
+
+    def _needed(self) -> float:
+        """Seconds of the loop that cover what was spent, and another such expense."""
+        return (self.spent - self._before + self.last) / self.share if self.share else math.inf
 
 
 class Schedule:
@@ -64,10 +73,12 @@ class Schedule:
         self.pace = 0.0
         self.share_out()
 
-    def share_out(self) -> None:
-        """Divide the budget."""
+    def share_out(self, now: float | None = None) -> None:
+        """Divide the budget, at the beginning or anew."""
         whole, light, page = (0.14, 0.78, 0.08) if self.counting else (0.62, 0.2, 0.18)
-        self.whole.share, self.light.share, self.page.share = (self.budget * part for part in (whole, light, page))
+        loop = 0.0 if now is None else self.loop(now)
+        for purse, part in ((self.whole, whole), (self.light, light), (self.page, page)):
+            purse.refill(self.budget * part, loop)
 
     @property
     def spent(self) -> float:

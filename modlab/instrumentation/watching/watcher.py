@@ -40,7 +40,7 @@ from modlab.records.watch import ACTIVATION, WatchRecord
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
 
-ENOUGH = 4_000
+ENOUGH = 2_000
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
 
 BURST = 16
@@ -402,7 +402,7 @@ class Watcher:
         counted = min((units.seen for units in self.units.values()), default=0)
         if self.schedule.counting and counted >= ENOUGH:
             self.schedule.counting = False
-            self.schedule.share_out()
+            self.schedule.share_out(perf_counter())
 
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if self._sample is not None:
@@ -483,7 +483,7 @@ class Watcher:
             raise Stopped(f"stopped at step {self.step:,}, as the view was asked to")
         if self.controls.budget is not None:
             self.schedule.budget, self.controls.budget = self.controls.budget, None
-            self.schedule.share_out()
+            self.schedule.share_out(perf_counter())
 
     @property
     def optimizers(self) -> list[Any]:
