@@ -135,10 +135,14 @@ class Watch(Result):
         """Begin to watch, and show it."""
         assert self._watcher is not None
         self._watcher.open()
-        self._stage = stage(self)
         self._watcher.publish = self._publish
         self._watcher.ended = self._settle
-        self._stage.begin()
+        try:
+            self._stage = stage(self)
+            self._stage.begin()
+        except Exception as error:  # noqa: BLE001 - what cannot be shown is watched all the same
+            self._stage = None
+            self._watcher.remarks.append(f"nothing could be shown while it ran: {type(error).__name__}")
         watches.add(self)
         self._tell_followers()
 
