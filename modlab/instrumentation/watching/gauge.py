@@ -23,6 +23,9 @@ SMALL = 1 << 14
 BINNED = 512
 """Of a small tensor's elements, about so many are counted in the histogram."""
 
+BATCH = 1 << 17
+"""Elements that are joined at most before they are measured: memory is bounded by that."""
+
 LARGE, PART = 1 << 17, 1 << 14
 """Elements from which on so many, evenly spread, speak for all: the error of a mean is about 0.8 % of the std."""
 
@@ -70,10 +73,12 @@ class Gauge:
 
     def __init__(self, binned: bool = True) -> None:
         self._binned = binned
-        self._waiting: list[Tensor] = []
         self._rows: list[Rows] = []
-        self._sizes: list[int] = []
+        self._waiting: list[Tensor] = []
         self._values: list[Floats] = []
+        self._sizes: list[int] = []  # of these two
+        self._held = 0
+        self._done: list[tuple[Floats, list[Keys | None], list[bool]]] = []  # columns, histograms and NaN of all before them
         self._large: list[tuple[Rows, TensorStats, Keys | None]] = []
         self.notes: dict[int, str] = {}
 
@@ -87,6 +92,9 @@ class Gauge:
             self._waiting.append(plain.clone() if fleeting and part is tensor else plain)
             self._rows.append(rows)
             self._sizes.append(plain.numel())
+            self._held += plain.numel()
+            if self._held >= BATCH:
+                self._measure()
             return
         stats = measure_tensor(part, histogram=False)
         if stats.note:
@@ -100,28 +108,30 @@ class Gauge:
             self._values.append(torch.cat([one.reshape(-1) for one in self._waiting]).to(torch.float32).numpy())
             self._waiting = []
 
+    def _measure(self) -> None:
+        """Measure what was joined up to now, and let it go."""
+        self.settle()
+        if not self._values:
+            return
+        values, sizes = np.concatenate(self._values), np.array(self._sizes, np.intp)
+        columns = _columns(values, sizes)
+        keys: list[Keys | None] = [*_keys(values, self._sizes)] if self._binned else [None] * len(sizes)
+        self._done.append((columns, keys, _nans(values, sizes) if columns[_BAD].any() else [False] * len(sizes)))
+        self._values, self._sizes, self._held = [], [], 0
+
     def readings(self) -> Readings | None:
         """All that was added; None if there was nothing."""
-        self.settle()
-        parts: list[Floats] = []
-        keys: list[Keys | None] = []
-        nan: list[bool] = []
-        if self._values:
-            values, sizes = np.concatenate(self._values), np.array(self._sizes, np.intp)
-            parts.append(_columns(values, sizes))
-            keys += _keys(values, self._sizes) if self._binned else [None] * len(sizes)
-            nan += _nans(values, sizes) if parts[0][_BAD].any() else [False] * len(sizes)
-        for _, stats, some in self._large:
-            parts.append(_of_stats(stats))
-            keys.append(some)
-            nan.append(stats.nan > 0)
+        self._measure()
+        parts = [*self._done, *((_of_stats(stats), [keys], [stats.nan > 0]) for _, stats, keys in self._large)]
         if not parts:
             return None
         taken = [(row, i) for i, rows in enumerate([*self._rows, *(large[0] for large in self._large)]) for row in rows if row >= 0]
         order = [i for _, i in taken]
-        columns = np.concatenate(parts, axis=1)[:, order]
+        columns = np.concatenate([part[0] for part in parts], axis=1)[:, order]
+        keys = [key for part in parts for key in part[1]]
+        nan = np.array([one for part in parts for one in part[2]], bool)
         rows = np.array([row for row, _ in taken], np.intp)
-        return Readings(rows, columns, np.array(nan)[order], _highest(columns), [keys[i] for i in order])
+        return Readings(rows, columns, nan[order], _highest(columns), [keys[i] for i in order])
 
 
 def joinable(tensor: Tensor) -> bool:
@@ -192,7 +202,7 @@ def _keys(values: Floats, sizes: list[int]) -> Iterator[Keys]:
     keys, start = values.view(np.uint32) >> _SHIFT, 0
     for size in sizes:
         stride = max(1, size // BINNED) | 1  # odd: no column of a matrix with an even width is left out
-        yield keys[start : start + size : stride]
+        yield keys[start : start + size : stride].copy()  # else all of them would be kept
         start += size
 
 
