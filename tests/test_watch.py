@@ -36,7 +36,7 @@ def _nothing_is_left() -> Iterator[None]:
     before, threads = hooks(), threading.active_count()
     yield
     assert hooks() == before
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # those of other tests may end meanwhile
     assert not [one for one in watchers]
 
 
