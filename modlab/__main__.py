@@ -1,4 +1,4 @@
-"""The command line: ``python -m modlab lessons copy DIR``."""
+"""The command line: ``python -m modlab lessons list | copy | check | report | new``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from modlab.errors import ModlabError
-from modlab.lessons import copies
 from modlab.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, or 1 after an error that is told in a sentence."""
+    """Run one command; the exit status is 0, or 1 after an error that is told in a sentence, or where a check found a problem."""
     given = _parser().parse_args(arguments)
     try:
-        return _copy(given.folder, given.source or copies.course())
+        found: int = given.run(given)
+        return found
     except (ModlabError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -25,18 +25,82 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m modlab", description="See, question and compare PyTorch modules in JupyterLab.")
     parser.add_argument("--version", action="version", version=f"modlab {__version__}")
-    lessons = parser.add_subparsers(required=True, metavar="COMMAND").add_parser("lessons", help="the course")
-    copy = lessons.add_subparsers(required=True, metavar="COMMAND").add_parser(
-        "copy", help="make your own copy of the notebooks, without outputs; work that is there already stays untouched"
-    )
+    lessons = parser.add_subparsers(required=True, metavar="COMMAND").add_parser("lessons", help="the course, and lessons of your own")
+    commands = lessons.add_subparsers(required=True, metavar="COMMAND")
+
+    listed = commands.add_parser("list", help="the lessons, with time, goal and what they build on")
+    listed.set_defaults(run=_list)
+
+    copy = commands.add_parser("copy", help="make or renew a copy of the notebooks, without outputs; work that is there stays untouched")
     copy.add_argument("folder", type=Path)
     copy.add_argument("--from", dest="source", type=Path, help="the notebooks to copy (default: the course of this checkout)")
+    copy.set_defaults(run=_copy)
+
+    check = commands.add_parser("check", help="validate notebooks: they run, compare equal, and everyone can read them")
+    check.add_argument("target", type=Path, metavar="NOTEBOOK|DIR")
+    check.set_defaults(run=_check)
+
+    report = commands.add_parser("report", help="one page about a class: which misconceptions its notebooks show, and what settles them")
+    report.add_argument("folder", type=Path, metavar="SUBMISSIONS")
+    report.add_argument("--out", type=Path, help="write the page there (HTML); default: report.html beside the submissions' folder")
+    report.add_argument("--names", action="store_true", help="say who; without it, the page holds no names")
+    report.set_defaults(run=_report)
+
+    new = commands.add_parser("new", help="a lesson of your own, from a template that works already")
+    new.add_argument("name")
+    new.add_argument("--in", dest="folder", type=Path, default=Path(), help="the folder (default: this one)")
+    new.set_defaults(run=_new)
     return parser
 
 
-def _copy(folder: Path, source: Path) -> int:
-    made, kept = copies.copy(folder, source)
-    print(f"{folder}: {len(made)} new, {len(kept)} kept as they were")
+def _list(given: argparse.Namespace) -> int:
+    from modlab.lessons import shelf
+
+    for content in shelf.lessons():
+        after = f" (after {', '.join(content.after)})" if content.after else ""
+        print(f"{content.name:<28} {content.minutes:>3} min  {content.title}{after}\n{'':37}{content.goal}")
+    print(f"{'':28} {sum(content.minutes for content in shelf.lessons()):>3} min  in all")
+    return 0
+
+
+def _copy(given: argparse.Namespace) -> int:
+    from modlab.lessons import copies
+
+    copied = copies.copy(given.folder, given.source or copies.course())
+    renewed = f", {len(copied.renewed)} brought up to date (nobody had worked in them)" if copied.renewed else ""
+    print(f"{given.folder}: {len(copied.made)} new{renewed}, {len(copied.kept)} kept as they were")
+    for file in copied.beside:
+        print(f"  {file.name}: the new edition of a notebook that you have worked in, with your answers; yours stays as it is")
+    return 0
+
+
+def _check(given: argparse.Namespace) -> int:
+    from modlab.lessons import validation
+
+    reports = validation.check(given.target)
+    for report in reports:
+        print(report, flush=True)
+    wrong = sum(not report.passed for report in reports)
+    print(f"\n{len(reports)} checked: {f'{wrong} with problems' if wrong else 'all ok'}")
+    return int(wrong > 0)
+
+
+def _report(given: argparse.Namespace) -> int:
+    from modlab.lessons import classroom
+
+    report = classroom.read(given.folder)
+    out = given.out or given.folder.resolve().parent / "report.html"
+    out.write_text(report.html(names=given.names), encoding="utf-8")
+    print(report.text(names=given.names))
+    print(f"\nThe page: {out}")
+    return 0
+
+
+def _new(given: argparse.Namespace) -> int:
+    from modlab.lessons import template
+
+    notebook, content = template.create(given.name, given.folder)
+    print(f"{notebook.name} is the lesson, {content.name} holds its questions and tasks. Try it: python -m modlab lessons check {notebook}")
     return 0
 
 

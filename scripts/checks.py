@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = (sys.executable, "-m", "pytest")
-NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120", "--nbval-sanitize-with", "notebooks/sanitize.cfg")
+NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120")
 
 # section: (folder, commands); what only reads comes first, the browser last
 SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {

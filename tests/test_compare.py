@@ -1,6 +1,7 @@
 """`modlab.compare`: what it says is what PyTorch does, and the model is afterwards what it was, bit for bit."""
 
 import collections
+import contextlib
 import copy
 import gc
 import random
@@ -540,8 +541,12 @@ def test_paths_that_differ():
     for match in ({"0": "fc", "1": "act"}, {"0": "fc", "1": "act"}.get):
         comparison = modlab.compare(net, port, match=match)(x)
         assert comparison["0"].other == "fc" and comparison["0"].equal and comparison.paths == ["", "0", "1"]
-    unmatched = modlab.compare(net, port)(x)
-    assert unmatched.paths == ["", "0", "1", "fc", "act"] and unmatched["fc"].called_left is None
+    found = modlab.compare(net, port)(x)
+    assert found.paths == ["", "0", "1"] and (found["0"].other, found["1"].other) == ("fc", "act") and found["0"].matched == "structure"
+    assert "Matched by structure, where names do not fit: 0 with fc (Linear), 1 with act (ReLU). match= says otherwise." in str(found)
+    assert "Without a partner" not in str(found)
+    unmatched = modlab.compare(net, Made(lambda self, x: self.fc(x), fc=nn.Linear(4, 2)))(x)
+    assert unmatched.paths == ["", "0", "1", "fc"] and unmatched["fc"].called_left is None
     assert unmatched["0"].called_right is None and unmatched["0"].notes == ("only in the left model",)
 
 
@@ -736,7 +741,7 @@ def test_autocast_outside_keeps_no_weight_without_a_graph():
 
 @pytest.mark.parametrize("number", range(1, 9))
 def test_an_exception_in_any_pass(number):
-    """In the first one of a mode it is the model's answer; in a repeat it is told."""
+    """In the first one of a mode it is the headline; in a repeat it is told."""
     runs = iter(range(1, 100))
 
     def forward(self, x):
@@ -749,11 +754,13 @@ def test_an_exception_in_any_pass(number):
     net, x = Made(forward, d=nn.Dropout()), torch.randn(8, 4)
     net.register_buffer("b", torch.zeros(4))
     before = fingerprint(net, x), bits(torch.get_rng_state())
+    comparison = modlab.compare(net)(x)
     if number in (1, 5):
-        with pytest.raises(ZeroDivisionError):
-            modlab.compare(net)(x)
+        mode, other = ("Training", "Eval") if number == 1 else ("Eval", "Training")
+        assert comparison.headline == (
+            f"{mode} mode raises at the model's own forward: ZeroDivisionError: in the model. {other} mode runs through."
+        )
     else:
-        comparison = modlab.compare(net)(x)
         assert comparison.first == "d" and ("ZeroDivisionError: in the model" in str(comparison)) is (number < 8)
     assert (fingerprint(net, x), bits(torch.get_rng_state())) == before
 
@@ -1102,3 +1109,274 @@ def test_who_makes_most_of_a_difference_is_named():
     comparison = modlab.compare(nn.Sequential(Trifle(), nn.AlphaDropout()))(torch.randn(8, 4))
     assert comparison.first == "0" and "nearly all of it from 1 (AlphaDropout) on" in comparison.headline
     assert "nearly all" not in modlab.compare(nn.Sequential(nn.Dropout(), nn.AlphaDropout()))(torch.randn(8, 4)).headline
+
+
+# ---- hooks ---------------------------------------------------------------------------------------------------------------------
+
+
+def louder(module, args, output):
+    return output + 1 if module.training else output
+
+
+def in_place(module, args, output):
+    if module.training:
+        output.add_(1)
+
+
+def doubled(module, args):
+    return (args[0] * 2,) if module.training else None
+
+
+def with_hook(place, register, hook, net=None):
+    net = net or nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    getattr(net if place is None else net[place], register)(hook)
+    return net
+
+
+@pytest.mark.parametrize("place", [None, 0, 1])
+@pytest.mark.parametrize(
+    ("register", "hook", "kind"),
+    [
+        ("register_forward_hook", louder, "forward hook"),
+        ("register_forward_hook", in_place, "forward hook"),
+        ("register_forward_pre_hook", doubled, "forward pre-hook"),
+    ],
+)
+def test_a_hook_that_acts_by_mode_is_named(place, register, hook, kind):
+    net = with_hook(place, "register_forward_hook", lambda module, args, output: output * 3)
+    with_hook(place, register, hook, net)
+    with_hook(place, "register_forward_hook", lambda module, args, output: None, net)
+    x = torch.randn(8, 4)
+    before = fingerprint(net, x)
+    comparison = modlab.compare(net)(x)
+    assert fingerprint(net, x) == before
+    path = "" if place is None else str(place)
+    row = comparison[path]
+    line = hook.__code__.co_firstlineno
+    assert comparison.first == path and re.fullmatch(rf"{kind} {hook.__name__} \(\S*test_compare.py:{line}\)", row.starts_by)
+    assert [one.path for one in comparison.records if one.acts_by_mode or one.starts_here] == [path]
+    of = "the model" if place is None else f"{place} (Linear)"
+    assert comparison.headline.startswith(f"Train and eval differ from the {row.starts_by} of {of} on: by up to ")
+    assert row.max_abs == pytest.approx((net.train()(x) - net.eval()(x)).abs().max().item()) or place == 0
+
+
+def test_harmless_hooks_are_not_to_blame():
+    net = with_hook(1, "register_forward_pre_hook", lambda module, args: (args[0] * 2,), nn.Sequential(nn.Dropout(), nn.Linear(4, 4)))
+    with_hook(0, "register_forward_hook", lambda module, args, output: output * 2, net)
+    comparison = modlab.compare(net)(torch.randn(8, 4))
+    assert comparison.first == "0" and not comparison["0"].starts_by and not comparison["1"].acts_by_mode
+    drops = with_hook(0, "register_forward_hook", lambda module, args, output: F.dropout(output))
+    row = modlab.compare(drops)(torch.randn(8, 4))["0"]
+    assert row.ignores_mode and re.match(r"its forward hook \S+ \(\S*test_compare.py:\d+\) draws random numbers", row.notes[0])
+
+
+def test_a_hook_that_raises_in_one_mode():
+    def stops(module, args, output):
+        if not module.training:
+            raise KeyError("hook")
+
+    net, x = with_hook(1, "register_forward_hook", stops), torch.randn(8, 4)
+    before = fingerprint(net, x)
+    comparison = modlab.compare(net)(x)
+    assert comparison.headline == "Eval mode raises at 1 (Linear): KeyError: 'hook'. Training mode runs through."
+    assert fingerprint(net, x) == before
+
+
+def test_a_hook_in_one_of_two_models():
+    net, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), torch.randn(8, 4)
+    for register, hook, kind in (
+        ("register_forward_hook", lambda module, args, output: output * 2, "forward hook"),
+        ("register_forward_pre_hook", lambda module, args: (args[0] * 2,), "forward pre-hook"),
+    ):
+        other = with_hook(2, register, hook, copy.deepcopy(net))
+        for pair in ((net, other), (other, net)):
+            comparison = modlab.compare(*pair)(x)
+            assert comparison.first == "2" and comparison["2"].starts_by.startswith(f"{kind} ")
+            assert comparison.headline.startswith(f"The two models part at the {kind} ") and " of 2 (Linear): by up" in comparison.headline
+
+
+# ---- generators, gradients, exceptions --------------------------------------------------------------------------------------------
+
+OUTSIDE = torch.Generator().manual_seed(3)
+
+
+def noisy(x):
+    return x + torch.randn(x.shape, generator=OUTSIDE)
+
+
+def test_a_generator_outside_of_the_model_is_found_and_put_back():
+    before = OUTSIDE.get_state()
+    for net in (
+        Made(lambda self, x: self.l(noisy(x)), l=nn.Linear(4, 4)),
+        Made(torch.no_grad()(lambda self, x: self.l(noisy(x))), l=nn.Linear(4, 4)),
+    ):
+        comparison = modlab.compare(net)(torch.randn(8, 4))
+        assert comparison[""].draws == ("train: the generator OUTSIDE", "eval: the generator OUTSIDE") and not comparison["l"].draws
+        assert comparison.headline.startswith("Still random in eval mode: the model's own forward draws") and not comparison[""].unsteady
+    assert torch.equal(OUTSIDE.get_state(), before)
+
+
+def test_what_does_not_repeat_is_put_to_the_code_it_is_in():
+    counter = iter(range(1000))
+    comparison = modlab.compare(Made(lambda self, x: self.l(x + next(counter)), l=nn.Linear(4, 4)))(torch.zeros(2, 4))
+    assert comparison.headline.startswith("Not repeatable: the model's own forward gives something else")
+    assert comparison[""].unsteady_here and comparison["l"].unsteady and not comparison["l"].unsteady_here
+
+    def fresh(self, x):
+        generator = torch.Generator()
+        generator.seed()
+        return self.l(x + torch.randn(x.shape, generator=generator))
+
+    assert modlab.compare(Made(fresh, l=nn.Linear(4, 4)))(torch.randn(2, 4))[""].unsteady_here
+    childless = modlab.compare(Made(lambda self, x: x + next(counter)))(torch.zeros(2))
+    assert "the difference comes from its own forward" in str(childless) and "from inside" not in str(childless)
+
+
+def switched(self, x):
+    with torch.set_grad_enabled(self.training):
+        return self.l(x)
+
+
+class Cut(nn.Module):
+    def forward(self, x):
+        return x if self.training else x.detach()
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (lambda: Made(lambda self, x: self.l(x) if self.training else self.l(x).detach(), l=nn.Linear(4, 4)), ""),
+        (lambda: Made(switched, l=nn.Linear(4, 4)), ""),
+        (lambda: nn.Sequential(nn.Linear(4, 4), Cut()), "1"),
+        (lambda: nn.Sequential(nn.Linear(4, 4), Cut(), nn.ReLU()), "1"),
+    ],
+)
+def test_who_turns_gradients_off_by_mode_acts_by_mode(make, path):
+    comparison = modlab.compare(make())(torch.randn(8, 4))
+    assert [row.path for row in comparison.records if row.acts_by_mode] == [path] and comparison[path].switches_grad
+    place = f"{path} (Cut)" if path else "the model's own forward"
+    assert comparison.headline == (
+        f"The same numbers in both modes, but the output requires grad in training mode alone: {place} sees to that."
+    )
+
+
+def test_who_is_frozen_by_mode_is_not_to_blame():
+    class Frozen(nn.Linear):
+        def train(self, mode=True):
+            self.weight.requires_grad_(mode)
+            self.bias.requires_grad_(mode)
+            return super().train(mode)
+
+    comparison = modlab.compare(nn.Sequential(Frozen(4, 4)))(torch.randn(8, 4))
+    assert not [row.path for row in comparison.records if row.acts_by_mode]
+
+
+def test_a_batch_of_one_in_training_mode():
+    net, x = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)), torch.randn(1, 4)
+    before = fingerprint(net, x)
+    comparison = modlab.compare(net)(x)
+    assert fingerprint(net, x) == before
+    assert comparison.headline.startswith("Training mode raises at 1 (BatchNorm1d): ValueError: Expected more than 1 value per channel")
+    assert comparison.headline.endswith("Eval mode runs through.") and comparison["1"].raises == ("train",)
+    assert comparison["0"].equal and comparison["2"].right is not None and not [row for row in comparison.records if row.acts_by_mode]
+    errors = {(run.side, run.grad): bool(run.error) for run in comparison[""].runs}
+    assert errors == {(side, grad): side == "train" for side in ("train", "eval") for grad in ("normal", "no_grad", "inference_mode")}
+
+
+def test_both_modes_raise():
+    def raises(self, x):
+        raise ValueError("train" if self.training else "eval")
+
+    with pytest.raises(ValueError, match="train") as caught:
+        modlab.compare(Made(raises))(torch.randn(4))
+    assert caught.value.__notes__ == ["modlab.compare: raised in training mode; in eval mode the model raises ValueError: eval"]
+
+
+def test_what_was_caught_inside_raised_nothing():
+    def tries(self, x):
+        with contextlib.suppress(RuntimeError):
+            self.bad(x)
+        if self.training:
+            raise ValueError("here")
+        return x
+
+    comparison = modlab.compare(Made(tries, bad=nn.Linear(9, 9)))(torch.randn(4))
+    assert comparison[""].raises == ("train",) and not comparison["bad"].raises
+
+
+# ---- two models of other structure ------------------------------------------------------------------------------------------------
+
+
+def layers(*more):
+    """A small network with something put in between."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), *more, nn.ReLU(), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_layer_that_was_put_in_between(side):
+    pair = [layers(), layers(nn.LayerNorm(4))]
+    pair[1][3].load_state_dict(pair[0][2].state_dict())
+    left, right = pair if side else pair[::-1]
+    comparison = modlab.compare(left, right)(torch.randn(8, 4))
+    others = {row.path: row.other for row in comparison.records if row.other}
+    assert others == ({"1": "2", "2": "3"} if side else {"2": "1", "3": "2"})
+    name = ("left", "right")[side]
+    assert comparison.first == "" and comparison[""].alone_there == f"1 (LayerNorm) in the {name} model alone"
+    assert comparison.headline.startswith(
+        f"The two models part at the model's own forward, which calls 1 (LayerNorm) in the {name} model alone: by up to "
+    )
+    assert f"Without a partner: 1 (LayerNorm) in the {name} model." in str(comparison)
+
+
+def test_match_wins_over_structure():
+    comparison = modlab.compare(layers(), layers(nn.Dropout()).eval(), match={"1": "1"})(torch.randn(8, 4))
+    assert comparison["1"].other == "" and comparison["1"].matched == "told" and comparison["2"].other == "3"
+
+
+def test_names_stay_where_structure_says_no_more():
+    left = layers()
+    for right in (copy.deepcopy(left), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)), layers()[:2]):
+        comparison = modlab.compare(left, right)(torch.randn(8, 4))
+        assert not any(row.other for row in comparison.records) and "by structure" not in str(comparison)
+
+
+class Stack(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.h = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(depth))
+
+    def forward(self, x):
+        for block in self.h:
+            x = x + block(x)
+        return x
+
+
+def test_blocks_of_one_kind_are_told_apart_by_their_numbers():
+    left, right = Stack(4), Stack(3)
+    for mine, theirs in enumerate((0, 2, 3)):
+        right.h[mine].load_state_dict(left.h[theirs].state_dict())
+    comparison = modlab.compare(left, right)(torch.randn(8, 4))
+    assert {row.path: row.other for row in comparison.records if row.other and row.path.count(".") == 1} == {"h.2": "h.1", "h.3": "h.2"}
+    assert "which calls h.1 (Sequential) in the left model alone" in comparison.headline
+    fresh = modlab.compare(Stack(4), Stack(3))(torch.randn(8, 4))
+    assert not any(row.other for row in fresh.records)
+
+
+def test_leaves_in_another_container():
+    net = layers()
+    port = Made(lambda self, x: self.head(self.features(x)), features=net[:2], head=net[2])
+    comparison = modlab.compare(net, copy.deepcopy(port))(torch.randn(8, 4))
+    assert {row.path: row.other for row in comparison.records if row.other} == {"0": "features.0", "1": "features.1", "2": "head"}
+    assert comparison[""].equal and not comparison.differs
+
+
+def test_which_of_two_models_raised():
+    good, bad = nn.Linear(4, 4), Made(lambda self, x: 1 / 0)
+    for pair, words in (
+        ((good, bad), "the right model raised this; the left one runs through"),
+        ((bad, good), "the left model raised this"),
+    ):
+        with pytest.raises(ZeroDivisionError) as caught:
+            modlab.compare(*pair)(torch.randn(4))
+        assert words in caught.value.__notes__[0]

@@ -341,6 +341,55 @@ def test_one_sample_or_equal_ones_cannot_tell():
     assert the(modlab.diagnose(Tokens(False), batch=(same, torch.zeros(4, dtype=torch.long)), loss=CROSS), "leak").outcome == "not run"
 
 
+class Blind(nn.Module):
+    def forward(self, x):
+        return x * 0 + 1
+
+
+def zero_head():
+    model = Model()
+    nn.init.zeros_(model.head.weight)
+    nn.init.zeros_(model.head.bias)
+    return model
+
+
+def dead():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    nn.init.constant_(model[0].bias, -100.0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "outcome", "path", "what"),
+    [
+        (lambda: nn.Sequential(Model(), Blind()), "failed", "1", "what 1 (Blind) gives does not depend on what it takes"),
+        (lambda: nn.Sequential(nn.Linear(4, 4), Blind(), Model()), "failed", "1", "what 1 (Blind) gives does not depend on what it takes"),
+        (lambda: making(lambda self, x: self.head.bias.expand(len(x), 3) * 1), "failed", "", "the output does not depend on the input"),
+        (lambda: making(lambda self, x: torch.zeros(len(x), 3) + self.fc.bias.sum()), "failed", "", "does not depend on the input"),
+        (zero_head, "passed", "", "with these it depends on no input of this batch"),
+        (dead, "unclear", "", "in this batch no output depends on its input"),
+        (lambda: making(lambda self, x: self.head(self.fc(x.sign()))), "passed", "", "depends on its own input alone"),
+    ],
+    ids=["product", "inside", "bias", "constant", "zero head", "dead", "sign"],
+)
+def test_an_output_that_depends_on_no_input_has_not_passed(make, outcome, path, what):
+    model = make()
+    before = identity.everything(model)
+    found = the(diagnosed(model), "leak")
+    assert (found.outcome, found.path) == (outcome, path) and what in found.what
+    assert identity.everything(model) == before
+
+
+def test_whole_numbers_that_do_not_matter():
+    class Deaf(Tokens):
+        def forward(self, tokens):
+            return super().forward(tokens) * 0
+
+    tokens = torch.arange(12).reshape(4, 3) % 9
+    found = the(modlab.diagnose(Deaf(False), batch=(tokens, torch.arange(4) % 3), loss=CROSS), "leak")
+    assert found.outcome == "failed" and found.what == "the output does not depend on the input"
+
+
 # ---- the first loss ------------------------------------------------------------------------------------------------------------
 
 
@@ -379,9 +428,10 @@ def test_other_losses_have_no_known_guess():
 def test_functional_dropout_is_found_where_it_is():
     model = nn.Sequential(nn.Linear(4, 8), making(lambda self, x: F.dropout(x)), nn.Linear(8, 3))
     found = the(diagnosed(model), "repeat")
-    assert (found.outcome, found.path) == ("failed", "1") and "gives something else for the same input" in found.what
+    assert (found.outcome, found.path) == ("failed", "1") and "random numbers are drawn in 1 (Case), with F.dropout" in found.what
     found = the(diagnosed(making(lambda self, x: self.head(F.dropout(self.fc(x))))), "repeat")
-    assert found.path == "" and found.what.endswith("the forward of Case gives head another input each time")
+    assert found.path == "" and found.what.endswith("random numbers are drawn in the forward of Case, with F.dropout")
+    assert found.fix == "F.dropout(x, p, training=self.training)"
     assert the(diagnosed(making(lambda self, x: self.head(self.fc(x)), drop=nn.Dropout())), "repeat").outcome == "passed"
 
 
@@ -393,6 +443,85 @@ def test_a_buffer_that_goes_on_in_eval_mode():
     found = the(result, "repeat")
     assert (found.outcome, found.path) == ("failed", "1.mean") and "moves in eval mode too" in found.what
     assert torch.equal(model[1].mean, torch.zeros(4)) and model[1].mean.grad_fn is None
+
+
+class Counts(Model):
+    def forward(self, x):
+        self.calls += 1
+        return self.head(self.fc(x)) * self.calls
+
+
+class Stays(nn.Dropout):
+    def train(self, mode=True):
+        return super().train(True)
+
+
+def attention(self, x):
+    x = x[:, None]
+    return self.head(self.fc(F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)[:, 0]))
+
+
+class Drops(nn.Module):
+    """It counts its calls, and nothing depends on that."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return F.dropout2d(x[:, :, None, None])[:, :, 0, 0]
+
+
+TICKS = []
+OUTSIDE = torch.Generator()
+
+
+def ticking(self, x):
+    TICKS.append(0)
+    return self.head(self.fc(x)) * len(TICKS)
+
+
+def hooked(model):
+    model.fc.register_forward_hook(lambda module, args, output: F.dropout(output))
+    return model
+
+
+def forward_with(more):
+    return lambda: making(lambda self, x: more(self, self.head(self.fc(x))))
+
+
+SDPA = "F.scaled_dot_product_attention(q, k, v, dropout_p=p if self.training else 0.0)"
+DROP2 = "F.dropout2d(x, p, training=self.training)"
+UNEQUAL = {  # model, path, what, reason, fix, advice
+    "counter": (lambda: Counts(calls=1), "calls", "calls moves in eval mode too", "", "", ""),
+    "randn": (forward_with(lambda self, x: x + torch.randn(3)), "", "forward of Case, with randn", "Meant, if", "", ""),
+    "python": (forward_with(lambda self, x: x * random.random()), "", "from Python's random", "Meant, if", "", ""),
+    "outside": (forward_with(lambda self, x: x + torch.rand(3, generator=OUTSIDE)), "", "Case, with rand", "Meant, if", "", ""),
+    "ticks": (lambda: making(ticking), "", "the forward of Case gives something else for the same input", "a counter", "", ""),
+    "hidden": (
+        lambda: making(lambda self, x: self.head(self.fc(self.parts[0](x))), parts=[nn.Dropout()]), "",
+        "by a Dropout that is not registered", "eval() reaches registered modules alone", "", "Register the Dropout",
+    ),
+    "stays": (lambda: nn.Sequential(Model(), Stays()), "1", "1 (Stays), with F.dropout", "eval() left it in training mode.", "", ""),
+    "attention": (lambda: making(attention), "", "with scaled_dot_product_attention", "dropout_p drops in every mode", SDPA, ""),
+    "hook": (
+        lambda: hooked(Model()), "fc", "by the forward hook hooked.<locals>.<lambda>", "a hook has to ask for it", "", "module.training",
+    ),
+    "both": (lambda: nn.Sequential(Model(), Drops()), "1", "1 (Drops), with F.dropout2d", "drops in every mode", DROP2, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_the_fix_is_that_of_the_cause(name):
+    make, path, what, reason, fix, advice = UNEQUAL[name]
+    model = make()
+    before, state = identity.everything(model), OUTSIDE.get_state()
+    found = the(diagnosed(model), "repeat")
+    assert identity.everything(model) == before and torch.equal(OUTSIDE.get_state(), state)
+    assert (found.outcome, found.path, found.fix) == ("failed", path, fix)
+    assert found.what.startswith("two passes in eval mode differ") and what in found.what
+    assert reason in found.reason and advice in found.advice and bool(advice) is bool(found.advice)
 
 
 # ---- copies --------------------------------------------------------------------------------------------------------------------

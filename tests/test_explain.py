@@ -384,7 +384,7 @@ CASES = {
     "add": (add, "broadcast", "a and b do not fit: 3 and 4 in dimension 1."),
     "expand": (lambda: R(2, 3).expand(2, 4), "broadcast", "expand cannot make 3 into 4 in dimension 1."),
     "view": (view, "view", "x has 30 numbers, which do not make 4×2."),
-    "reshape": (lambda: R(2, 3, 5).reshape(-1, 4), "view", "The tensor has 30 numbers, which do not make ?×4."),
+    "reshape": (lambda: R(2, 3, 5).reshape(-1, 4), "view", "R(2, 3, 5) has 30 numbers, which do not make ?×4."),
     "not contiguous": (lambda: R(2, 3).t().view(6), "view", "is not contiguous, and view copies nothing."),
     "index": (lambda: R(3)[5], "index", "has 3 in dimension 0, and 5 was asked for."),
     "dimension": (lambda: nn.Softmax(dim=1)(R(3)), "index", "Softmax got 1 dimension, and dimension 1 was asked for."),
@@ -644,7 +644,8 @@ def test_the_way_there_can_be_traced():
     assert "is flattened: the input may have another size than meant." in str(result)
     traced = explained(lambda: modlab.trace(model)(pictures))
     assert "To see the way there" not in str(traced) and traced.family == "product"
-    assert _WAY.format("model", "x") in str(explained(lambda: Headed()(pictures)))
+    unnamed = _WAY.format("model", "x").replace("there:", "there, call the Headed model, then:")    # nobody has that name yet
+    assert unnamed in str(explained(lambda: Headed()(pictures)))
     known = str(explained(lambda: Small()(R(5))))    # nothing is missing there, nothing is flattened
     assert "To see the way there" not in known and "another size" not in known
     flat = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
@@ -941,7 +942,8 @@ def test_a_constructor_may_take_tensors():
             super().__init__()
             self.rows, self.fc = nn.Embedding.from_pretrained(rows), nn.Linear(n / 2, 3)
 
-    assert explained(lambda: Table(torch.zeros(3, 2), 5)).family == ""
+    result = explained(lambda: Table(torch.zeros(3, 2), 5))
+    assert result.family == "constructor" and result.headline.startswith("nn.Linear got in_features=2.5, and needs a whole number.")
     assert explained(lambda: Table(torch.zeros(3, 2))).headline.startswith("Table takes rows and n; n is missing.")
     x = R(2)
     assert explained(lambda: Sized(x)).headline.startswith("Sized(x) makes a new Sized, and calls none: a tensor became its n.")
@@ -1036,7 +1038,7 @@ def test_the_fixes_run():
     up = nn.ConvTranspose2d(100, 4, 4)
     assert up(tried(lambda: up(x), x=x)["x"]).shape == (8, 4, 4, 4)
     video = R(2, 3, 8, 8)
-    assert nn.Conv3d(3, 4, 1)(tried(lambda: nn.Conv3d(3, 4, 1)(video), x=video)["x"]).shape == (2, 4, 1, 8, 8)
+    assert nn.Conv3d(3, 4, 1)(tried(lambda: nn.Conv3d(3, 4, 1)(video), video=video)["video"]).shape == (2, 4, 1, 8, 8)
     q = k = R(2, 5, 4)
     assert eval(explained(lambda: q @ k).fixes[0].code, {"q": q, "k": k}).shape == (2, 5, 5)
     ids = torch.tensor([3, -1])

@@ -1,7 +1,8 @@
 /** A larger tensor as a heat map: one cell a number, read by pointer or arrow keys, with a legend. */
-import { css, type Rgb } from "./colour";
+import { css } from "./colour";
 import { PAINT, type Context } from "./context";
 import { element, OURS } from "./elements";
+import { fillLegend } from "./legend";
 import { shade, written } from "./matrix";
 import { PALETTES } from "./palette";
 import type { Grid, Numbers } from "./payload";
@@ -63,13 +64,8 @@ function drawMissing(pen: CanvasRenderingContext2D, left: number, top: number, s
 
 function drawLegend(legend: HTMLElement, grid: Grid, dark: boolean): void {
   const low = grid.signed ? -grid.limit : 0;
-  const steps = Array.from({ length: 11 }, (_, index): Rgb => shade(low + ((grid.limit - low) * index) / 10, grid, dark));
-  const boxes = steps.map((colour) => {
-    const box = element("i");
-    box.style.background = css(colour);
-    return box;
-  });
-  legend.replaceChildren(element("span", {}, written(Number(low.toPrecision(3)))), ...boxes, element("span", {}, written(Number(grid.limit.toPrecision(3)))));
+  const [first, last] = [low, grid.limit].map((end) => written(Number(end.toPrecision(3)))) as [string, string];
+  fillLegend(legend, first, last, (share) => shade(low + (grid.limit - low) * share, grid, dark));
 }
 
 /** The cell under the pointer is written; the cell that keys went to is spoken too. */

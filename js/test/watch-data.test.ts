@@ -6,7 +6,7 @@ import { cut, early, gpt, net, packed } from "./watch-samples";
 function dump(data: WatchData): unknown {
   return {
     first: [...data.first], last: [...data.last], columns: COLUMNS.map((name) => [...data.column(name)]), binsFirst: [...data.binsFirst],
-    bins: [...data.bins(data.binSlots - 1, 3)], sampled: [...data.sampled], scalars: data.payload.scalars.map((_, i) => [...data.scalar(i).mean, ...data.scalar(i).high]),
+    bins: [...data.bins(data.binSlots - 1, 3)], sampled: Array.from(data.sampled), scalars: data.payload.scalars.map((_, i) => Array.from(data.scalar(i).first, (_step, slot) => [data.scalar(i).mid(slot), data.scalar(i).high?.(slot)])),
     units: data.payload.units.map((_, i) => [...data.units(i).fired, ...data.units(i).silent]), weights: data.neuronSlots ? [...data.neurons(0).weights(data.neuronSlots - 1)] : [],
   };
 }

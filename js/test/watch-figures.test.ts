@@ -49,7 +49,7 @@ describe("scales", () => {
 });
 
 describe("the axis of steps", () => {
-  const moment = (from: number, to: number, end = to): Moment => ({ data: { end } as WatchData, step: 0, row: 0, following: false, from, to });
+  const moment = (from: number, to: number, end = to): Moment => ({ data: { end } as WatchData, step: 0, seen: 0, row: 0, following: false, from, to });
 
   it("goes there and back", () => {
     const plot = plotOf(700);

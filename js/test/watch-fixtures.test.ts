@@ -24,7 +24,7 @@ describe.runIf(names.length)("Python's watches", () => {
     for (const column of COLUMNS) expect(data.column(column).length, column).toBe(slots * width);
     expect(data.last.length).toBe(slots);
     if (data.binSlots) expect(data.bins(data.binSlots - 1, width - 1).length).toBe(BINS);
-    payload.scalars.forEach((_, i) => expect(data.scalar(i).high.length).toBe(data.scalar(i).first.length));
+    payload.scalars.forEach((_, i) => expect(data.scalar(i).last.length).toBe(data.scalar(i).first.length));
     payload.units.forEach((_, i) => expect(data.units(i).fired.length).toBe(data.units(i).first.length * data.units(i).count));
     payload.neurons?.layers.forEach(({ units, inputs }, i) => expect(data.neurons(i).weights(data.neuronSlots - 1).length).toBe(units * inputs));
     const host = document.createElement("div");
@@ -42,7 +42,7 @@ describe.runIf(names.length)("Python's watches", () => {
     expect(data.end).toBeGreaterThan(before);
     for (const column of COLUMNS) expect(data.column(column).length, column).toBe(data.slots * data.payload.series.length);
     expect([...data.first].every((step, slot, all) => slot === 0 || step > (all[slot - 1] as number))).toBe(true);
-    data.payload.scalars.forEach((_, i) => expect([...data.scalar(i).first].every((step, slot, all) => slot === 0 || step > (all[slot - 1] as number))).toBe(true));
+    data.payload.scalars.forEach((_, i) => expect(Array.from(data.scalar(i).first).every((step, slot, all) => slot === 0 || step > (all[slot - 1] as number))).toBe(true));
     expect(() => new WatchData(bytesOf("watch_update.bin"))).toThrow("only a part");
   });
 });

@@ -30,17 +30,17 @@ describe("what flows along depth", () => {
 
   it("is measured as L2 or as root mean square, at the last sample", () => {
     const data = made({ series: [{ path: "a", count: 100, means: [3, nan, nan] }, { path: "b", means: [nan, nan, nan] }, { path: "c", means: [1, nan, nan], bad: [0, 5, 0] }] });
-    expect([sizeAt(data, 2, 0, "L2"), sizeAt(data, 2, 0, "rms"), sizeAt(data, 2, 1, "L2"), sizeAt(data, 2, 2, "L2"), sizeAt(data, 0, 2, "rms"), sizeAt(data, 2, -1, "L2")]).toEqual([30, 3, "none", "bad", 1, "none"]);
+    expect([sizeAt(data, 999, 0, "L2"), sizeAt(data, 999, 0, "rms"), sizeAt(data, 999, 1, "L2"), sizeAt(data, 999, 2, "L2"), sizeAt(data, 0, 2, "rms"), sizeAt(data, 999, -1, "L2")]).toEqual([30, 3, "none", "bad", 1, "none"]);
   });
 
   it("says by how much it falls, and where a number is missing", () => {
     const data = chain(4);
-    expect(flowWords(data, flowRows(data), 1, "rms")).toEqual(["activation: 2 at h.0, 2 at h.3", "gradient: 0.002 at h.0, 2 at h.3: falls 1,000-fold on its way back"]);
-    expect(flowWords(chain(4, { bad: [0, 1] }), flowRows(data), 1, "rms")[1]).toBe("gradient: NaN or Inf at h.3");
+    expect(flowWords(data, flowRows(data), 999, "rms")).toEqual(["activation: 2 at h.0, 2 at h.3", "gradient: 0.002 at h.0, 2 at h.3: falls 1,000-fold on its way back"]);
+    expect(flowWords(chain(4, { bad: [0, 1] }), flowRows(data), 999, "rms")[1]).toBe("gradient: NaN or Inf at h.3");
     const all = made({ series: (["activation", "gradient"] as const).flatMap((role) => ["a", "b"].map((path) => ({ path, role, means: [nan], bad: [1] }))) });
     expect(flowWords(all, flowRows(all), 0, "rms")).toEqual(["activation: NaN or Inf at a", "gradient: NaN or Inf at b"]);
     const zero = chain(4, { means: [0, 0] });
-    expect(flowWords(zero, flowRows(zero), 1, "rms")[1]).toBe("gradient: 0.002 at h.0, 0 at h.3; zero in 1 of 4 (25 %)");
+    expect(flowWords(zero, flowRows(zero), 999, "rms")[1]).toBe("gradient: 0.002 at h.0, 0 at h.3; zero in 1 of 4 (25 %)");
     const one = made({ series: [{ path: "", means: [2] }] });
     expect(flowWords(one, flowRows(one), 0, "rms")).toEqual(["activation: 2 at (root)", "gradient: not sampled"]);
   });
@@ -101,9 +101,16 @@ describe("the picture of it", () => {
     expect(rows).toEqual([0]);
   });
 
-  it("gives the reason where there is none", () => {
-    expect(shown(made({})).text(".absent")).toBe("no module is measured");
-    expect(shown(made({ series: [{ path: "a", means: [] }] })).text(".absent")).toBe("no sample yet");
+  it("is not there before there is something to see", () => {
+    expect(shown(made({})).part.element.hidden).toBe(true);
+    expect(shown(made({ series: [{ path: "a", means: [] }] })).part.element.hidden).toBe(true);
+    expect(shown(chain(2)).part.element.hidden).toBe(false);
+  });
+
+  it("draws no character that would turn a name about", () => {
+    const ink = inked(600);
+    shown(made({ series: [{ path: "a\u202ecba", means: [1] }] }));
+    expect(ink.words()).toContain("a\\u202ecba");
   });
 
   it("names modules, writes NaN and zero, and marks what vanishes", () => {
@@ -121,7 +128,7 @@ describe("the picture of it", () => {
     const scroller = part.element.querySelector(".flow-scroller") as HTMLElement;
     const data = chain(3000);
     part.draw(momentOf(data, { row: 2900 }));
-    expect(scroller.scrollTop).toBeGreaterThan(2880 * 17);
+    expect(scroller.scrollTop).toBeGreaterThan(2870 * 17);
     expect(ink.words()).toContain("h.2899");
     scroller.scrollTop = 0;
     part.draw(momentOf(data, { row: 2900 }));

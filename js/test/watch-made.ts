@@ -140,11 +140,12 @@ export interface Told {
 export function told(dark = false): Told {
   const [said, steps, rows]: [string[], number[], number[]] = [[], [], []];
   const context = { root: document.createElement("div").attachShadow({ mode: "open" }), ask: null, control: null, announce: (text: string) => void said.push(text), isDark: () => dark };
-  return { context, hooks: { onStep: (step) => void steps.push(step), onSelect: (row) => void rows.push(row), onZoom: () => {} }, said, steps, rows };
+  return { context, hooks: { onStep: (step) => void steps.push(step), onSelect: (row) => void rows.push(row), onHover: () => {}, onZoom: () => {} }, said, steps, rows };
 }
 
 export function momentOf(data: WatchData, more: Partial<Moment> = {}): Moment {
-  return { data, step: data.end - 1, row: 0, following: false, from: 0, to: data.end, ...more };
+  const step = more.step ?? data.end - 1;
+  return { data, step, seen: step, row: 0, following: false, from: 0, to: data.end, ...more };
 }
 
 export function pressed(target: Element, key: string): { prevented: boolean; left: boolean } {

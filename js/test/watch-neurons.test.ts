@@ -27,7 +27,7 @@ describe("what is said of units", () => {
     const found = troublesAt(note(63), 9999);
     expect(found.map(({ kind, layer, unit }) => [kind, layer, unit])).toEqual([["dead", 0, 1], ["starving", 0, 2]]);
     expect(found[0]?.text).toBe("0 for all of 10,000 inputs, its gradient too");
-    expect(found[1]?.text).toBe("fires on 2 % of the inputs, on 33 % at first");
+    expect(found[1]?.text).toBe("fires on 2.5 % of the inputs, on 30 % at first");
   });
 
   it("is of the cursor's time: silent from the first step on is dead then, too; starving begins with its alert", () => {
@@ -44,10 +44,18 @@ describe("what is said of units", () => {
     expect([500, 1500, 2500].map((step) => troublesAt(data, step).length)).toEqual([0, 1, 0]);
   });
 
-  it("measures rates over a tenth of the inputs at least", () => {
-    expect(rateOf(note(2).units(0), 0, 9999)).toEqual({ first: 0.184, now: 0.017 });
+  it("says what the alert says while that is the newest", () => {
+    const alert = { kind: "starving", path: "a", unit: 0, step: 500, text: "unit 0 of a starves: it fires on 1.2% of the inputs, at first on 40%" };
+    const other = { kind: "dead", path: "a", unit: 1, step: 500, inputs: 1900 };
+    const data = made({ steps: 2000, layers: [{ path: "a", weights: [[[1], [1]]], activations: [[0, 0]] }], units: [{ path: "a", width: 500, fired: [[200, 0], [100, 0], [20, 0], [5, 0]] }], alerts: [alert, other] });
+    expect(troublesAt(data, 1999).map(({ text }) => text)).toEqual(["fires on 1.2 % of the inputs, on 40 % at first", "0 for all of 1,900 inputs, its gradient too"]);
+    expect(troublesAt(data, 700)[0]?.text).toBe("fires on 20 % of the inputs, on 40 % at first");
+  });
+
+  it("measures rates over a fifth of the inputs at least, as the alerts do", () => {
+    expect(rateOf(note(2).units(0), 0, 9999)).toEqual({ first: 0.1565, now: 0.0205 });
     const fine = made({ steps: 100, layers: [{ path: "a", weights: [[[1]]], activations: [[0]] }], units: [{ path: "a", width: 1, fired: Array.from({ length: 100 }, (_, step) => [step % 2]) }] });
-    expect(rateOf(fine.units(0), 0, 50)).toEqual({ first: 0.5, now: 0.5 });
+    expect(rateOf(fine.units(0), 0, 99)).toEqual({ first: 0.5, now: 0.5 });
     expect(rateOf(made({}).units(0), 0, 0)).toBeNull();
     expect([silentFrom(note(63).units(0), 1), silentFrom(note(63).units(0), 2)]).toEqual([0, Number.POSITIVE_INFINITY]);
   });
@@ -130,8 +138,8 @@ describe("where units stand", () => {
 
 describe("the net in words", () => {
   it.each([
-    [63, ["l0[1] is dead: 0 for all of 10,000 inputs, its gradient too", "l0[2] starves: fires on 2 % of the inputs, on 33 % at first"]],
-    [2, ["l0[0] starves: fires on 1.7 % of the inputs, on 18 % at first"]],
+    [63, ["l0[1] is dead: 0 for all of 10,000 inputs, its gradient too", "l0[2] starves: fires on 2.5 % of the inputs, on 30 % at first"]],
+    [2, ["l0[0] starves: fires on 2.1 % of the inputs, on 16 % at first"]],
     [0, ["l0[2] fires most rarely of 3 units, on 8.6 % of the inputs: none is dead, none starves"]],
   ] as const)("says what seed %i shows", (seed, facts) => {
     const { text, canvas } = shown(note(seed));
@@ -149,14 +157,21 @@ describe("the net in words", () => {
     const data = made({
       steps: 4000, layers: [{ path: "a", weights: [Array.from({ length: units }, () => [1])], activations: [Array.from({ length: units }, () => 0)] }],
       units: [{ path: "a", width: 1000, fired: [[0, 0, 0, 0, 5, 9, 9, 9], [0, 0, 0, 0, 0, 9, 9, 9], [0, 0, 0, 0, 0, 9, 9, 9], [0, 0, 0, 0, 0, 9, 9, 9]] }],
-      alerts: [0, 1, 2, 3, 4].map((unit) => ({ kind: "dead", path: "a", unit, step: 1000 })),
+      alerts: [0, 1, 2, 3, 4].map((unit) => ({ kind: "dead", path: "a", unit, step: 1000, inputs: unit === 4 ? 3000 : 4000 })),
     });
     expect(shown(data).text("li")).toEqual(["a[0, 1, 2, 3, 4] 5 of 8 are dead: each is 0 for the last 3,000 inputs at least"]);
   });
 
-  it("gives the reason where there is no picture", () => {
-    expect(shown(made({})).text(".absent")[0]).toMatch(/^no picture of single units/);
-    expect(shown(made({ layers: [{ path: "a", weights: [], activations: [] }], more: { neurons: { layers: [{ path: "a", weight: "a.weight", units: 3, inputs: 2 }] } } })).text(".absent")[0]).toBe("no sample of the units yet");
+  it("is not there where there is no picture of units, or none yet", () => {
+    expect(shown(made({})).part.element.hidden).toBe(true);
+    expect(shown(made({ layers: [{ path: "a", weights: [], activations: [] }], more: { neurons: { layers: [{ path: "a", weight: "a.weight", units: 3, inputs: 2 }] } } })).part.element.hidden).toBe(true);
+    expect(shown(note(6)).part.element.hidden).toBe(false);
+  });
+
+  it("draws no character that would turn a name about", () => {
+    const ink = inked(700);
+    shown(made({ layers: [{ path: "a\u202ecba", weights: [[[1]]], activations: [[1]] }] }));
+    expect(ink.words()).toContain("a\\u202ecba");
   });
 
   it("takes a name for what it is", () => {
@@ -173,7 +188,7 @@ describe("the keys of the net", () => {
     expect(pressed(canvas, "ArrowDown")).toEqual({ prevented: true, left: false });
     expect(said.at(-1)).toMatch(/^l0\[1\], dead: activation 0, gradient 0; 0 for all of 10,000 inputs, its gradient too; weights in: .*from x\[0\].*; weights out: 0\.372 to l1\[0\]$/);
     pressed(canvas, "ArrowDown");
-    expect(text(".net-readout")[0]).toMatch(/^l0\[2\], starving: activation 0, gradient 0\.01fires on 33 % of the inputs at first, on 2 % now/);
+    expect(text(".net-readout")[0]).toMatch(/^l0\[2\], starving: activation 0, gradient 0\.01fires on 30 % of the inputs at first, on 2.5 % now/);
     pressed(canvas, "ArrowLeft");
     expect(said.at(-1)).toMatch(/^x\[\d\]: an input; weights out: /);
     expect(pressed(canvas, "q")).toEqual({ prevented: false, left: true });
@@ -222,8 +237,8 @@ describe("the picture", () => {
     expect(dashedIn(ink, PALETTES.light.careful)).toBe(false);
     expect(strokes(ink)).toContain(PALETTES.light.careful);
     expect(ink.words()).toContain("dead");
-    expect(ink.words()).toContain("fires on 2 %");
-    expect(ink.words()).toContain("33 % → 2 %");
+    expect(ink.words()).toContain("fires on 2.5 %");
+    expect(ink.words()).toContain("30 % → 2.5 %");
   });
 
   it("draws no dashes where all is well, and a bracket where two cancel", () => {
@@ -250,7 +265,7 @@ describe("the picture", () => {
     part.draw(momentOf(made({ layers: [{ path: "a", weights: [[[8]], [[1]]], activations: [[4], [1]] }] })));
     const before = legend();
     part.draw(momentOf(made({ layers: [{ path: "a", weights: [[[1]], [[1]]], activations: [[1], [1]] }] })));
-    expect(before).toContain("weight, to ±8");
+    expect(before).toContain("weight ±8");
     expect(legend()).toBe(before);
   });
 });

@@ -4,10 +4,10 @@ import { magnitude } from "../src/colour";
 import { PALETTES } from "../src/palette";
 import type { Scale } from "../src/watch/figures";
 import { mount } from "../src/watch/entry";
-import { WatchData } from "../src/watch/data";
+import { WatchData, type Reading } from "../src/watch/data";
 import type { Moment } from "../src/watch/part";
 import { plotOf, xOf } from "../src/watch/time-axis";
-import { placed, Trace, type Reading } from "../src/watch/trace";
+import { placed, Trace } from "../src/watch/trace";
 import { gpt, packed, type Made } from "./watch-samples";
 
 type Call = [name: string, ...args: unknown[]];
@@ -158,8 +158,10 @@ describe("the pointer", () => {
   it("reads the number under it, and gives way to the cursor", async () => {
     const { canvas, reading } = opened();
     point(canvas, "pointermove", left, 1, { buttons: 0 });
+    await settled();
     expect(reading()).toMatch(/^wte {2}std .* {2}step 0 /);
     point(canvas, "pointerleave", 0, 0, { buttons: 0 });
+    await settled();
     expect(reading()).toMatch(/^h\.0\.attn .* {2}step 9,639/);
   });
 
@@ -196,11 +198,11 @@ describe("one cursor", () => {
 });
 
 describe("a curve", () => {
-  const moment = (to: number): Moment => ({ data: { end: to } as WatchData, step: 0, row: 0, following: false, from: 0, to });
+  const moment = (to: number): Moment => ({ data: { end: to } as WatchData, step: 0, seen: 0, row: 0, following: false, from: 0, to });
   const plot = plotOf(WIDE);
   const reading = (values: number[]): Reading => {
     const first = values.map((_, i) => i);
-    return { first, last: first, slots: values.length, mid: (i) => values[i] as number, low: (i) => (values[i] as number) - 1, high: (i) => (values[i] as number) + 1 };
+    return { first, last: first, mid: (i) => values[i] as number, low: (i) => (values[i] as number) - 1, high: (i) => (values[i] as number) + 1 };
   };
   const whole: Scale = { kind: "linear", low: -1000, high: 1000, share: (value) => value, ticks: () => [] };
   const trace = new Trace();

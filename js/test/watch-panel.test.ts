@@ -59,6 +59,7 @@ beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", 
 afterEach(() => {
   document.body.replaceChildren();
   vi.useRealTimers();
+  vi.restoreAllMocks();
 });
 
 const small = (more: Parameters<typeof net>[0] = {}): Made => net({ end: 2000, samples: 40, ...more });
@@ -124,7 +125,7 @@ describe("the view at rest", () => {
     const view = atRest(gpt({ slots: 60, nan: true }));
     expect(view.find(".alert b").textContent).toBe("NaN");
     view.find(".alert").click();
-    const text = view.find("[data-alert]").textContent;
+    const text = view.find(".alerts [data-key]").textContent;
     expect(text).toContain("rests on 1 sample, 16 inputs");
     expect(text).toContain("run again: h.4.mlp gives 6,144 NaN from a finite input");
     await view.settle();
@@ -148,7 +149,7 @@ describe("the view at rest", () => {
     (made.json.alerts as { text: string }[])[0]!.text = HOSTILE.join(" ");
     const view = atRest(made);
     expect(view.all("script, img, iframe, [onerror], [onload]")).toEqual([]);
-    expect(view.find("[data-alert]").textContent).toContain("1,000,1");
+    expect(view.find(".alerts [data-key]").textContent).toContain("1,000,1");
   });
 
   it("says why there is nothing to see", () => {
@@ -394,5 +395,137 @@ describe("leaving the page", () => {
     await view.settle();
     expect(vi.getTimerCount()).toBe(0);
     remove.mockRestore();
+  });
+});
+
+describe("numbers of the step that is pointed at", () => {
+  function pointed(): { view: View; at(share: number): Promise<void>; figures(): string } {
+    vi.spyOn(HTMLElement.prototype, "getBoundingClientRect").mockReturnValue({ left: 0, top: 0, width: 700, height: 60 } as DOMRect);
+    const view = atRest(net({ end: 2000, samples: 60 }));
+    const canvas = view.find(".series canvas");
+    const at = async (share: number): Promise<void> => {
+      canvas.dispatchEvent(new PointerEvent(share < 0 ? "pointerleave" : "pointermove", { clientX: 136 + share * 552, bubbles: true }));
+      await view.settle();
+    };
+    return { view, at, figures: () => view.find(".scalar .figures").textContent ?? "" };
+  }
+
+  it("stand beside every curve, and are the cursor's again when the pointer leaves", async () => {
+    const { view, at, figures } = pointed();
+    const before = figures();
+    await at(0.01);
+    expect(figures()).not.toBe(before);
+    expect(view.find(".series canvas").getAttribute("aria-label")).toContain(" at step 20:");
+    expect(step(view)).toBe(1999);
+    await at(-1);
+    expect(figures()).toBe(before);
+  });
+
+  it("give way to keys", async () => {
+    const { view, at } = pointed();
+    await at(0.01);
+    view.press("Home");
+    await view.settle();
+    expect(view.find(".series canvas").getAttribute("aria-label")).toContain(" at step 0:");
+  });
+
+  it("are said by the cursor itself", () => {
+    const { view } = pointed();
+    expect(view.find("[role=slider]").getAttribute("aria-valuetext")).toMatch(/^step 1,999 of 2,000 steps.*; l0 {2}/);
+  });
+});
+
+describe("many logged scalars", () => {
+  function many(): View {
+    const made = net({ end: 2000, samples: 60 });
+    const names = ["loss", ...Array.from({ length: 9 }, (_, index) => `metric/${index}`)];
+    made.json.scalars = names.map((name) => ({ name, count: 2000, final: "1" }));
+    return atRest(made);
+  }
+  const drawn = (view: View): (string | undefined)[] => view.all(".scalar").filter((one) => !one.hidden).map((one) => one.querySelector(".of")?.textContent ?? "");
+
+  it("are all within reach: six are drawn, the others when they are chosen", async () => {
+    const view = many();
+    expect(drawn(view)).toEqual(["loss", "metric/0", "metric/1", "metric/2", "metric/3", "metric/4"]);
+    const chips = view.all(".scalars .chip");
+    expect(chips.map((chip) => chip.textContent)).toEqual(["loss", ...Array.from({ length: 9 }, (_, index) => `metric/${index}`)]);
+    chips[9]?.click();
+    chips[1]?.click();
+    expect(drawn(view)).toEqual(["loss", "metric/1", "metric/2", "metric/3", "metric/4", "metric/8"]);
+    expect([chips[9], chips[1]].map((chip) => chip?.getAttribute("aria-pressed"))).toEqual(["true", "false"]);
+    view.press("Home");
+    await view.settle();
+    expect(drawn(view)[5]).toBe("metric/8");
+  });
+
+  it("are walked by arrows, of which the cursor knows nothing; Tab reaches one", () => {
+    const view = many();
+    const chips = view.all(".scalars .chip");
+    chips[0]?.focus();
+    const key = (name: string): void => void view.root.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true }));
+    key("ArrowRight");
+    expect(view.root.activeElement).toBe(chips[1]);
+    key("End");
+    expect(view.root.activeElement).toBe(chips[9]);
+    key("ArrowRight");
+    expect(view.root.activeElement).toBe(chips[0]);
+    expect(chips.map((chip) => chip.tabIndex)).toEqual([0, ...Array.from({ length: 9 }, () => -1)]);
+    expect(step(view)).toBe(1999);
+  });
+
+  it("need no choice while they are few", () => {
+    expect(atRest(net({})).find(".scalars .chips").hidden).toBe(true);
+  });
+});
+
+describe("paths", () => {
+  it("are shown as they are, numbers first and last", () => {
+    const made = net({ end: 2000, samples: 60 });
+    made.json.series = (made.json.series as { path: string }[]).map((one) => ({ ...one, path: one.path.replace("l0", "0") }));
+    const { find } = atRest(made);
+    expect(find(".series .of").textContent).toBe("0");
+    expect(find(".ratio .of").textContent).toBe("0.weight");
+    expect(find(".ratio .of bdi").className).toBe("");    // `ending` would turn it about
+  });
+});
+
+describe("tones", () => {
+  it("end when the view leaves the page, and those of another view do not", () => {
+    vi.stubGlobal("AudioContext", class {
+      currentTime = 0;
+      createOscillator = (): unknown => ({ connect: () => {}, frequency: { setValueAtTime: () => {} }, start: () => {}, stop: (at?: number) => void (at === undefined && (stopped += 1)) });
+      createGain = (): unknown => ({ connect: () => {}, gain: { setValueAtTime: () => {}, setTargetAtTime: () => {} } });
+    });
+    let stopped = 0;
+    const [plays, silent] = [atRest(small()), atRest(small())];
+    plays.press("s");
+    silent.root.host.remove();
+    expect(stopped).toBe(0);
+    plays.root.host.remove();
+    expect(stopped).toBe(1);
+    vi.unstubAllGlobals();
+  });
+});
+
+describe("lists that change ten times a second", () => {
+  it("keep what is pressed: the same buttons, with new words", async () => {
+    const made = small();
+    const view = live({ ...made, json: { ...made.json, state: "running", live: true } });
+    const buttons = [".rung button", ".alerts button", ".net-facts button"].map((one) => view.find(one));
+    buttons[1]?.focus();
+    const text = view.find(".rung.first .evidence").textContent;
+    const next = JSON.parse(JSON.stringify(made.json)) as Made["json"];
+    for (const rung of next.verdict as { text: string }[]) rung.text += " and more";
+    for (const alert of next.alerts as { text: string; inputs: number }[]) Object.assign(alert, { text: `${alert.text} and more`, inputs: alert.inputs + 1 });
+    view.shown?.take(packed({ ...made, json: next }));
+    await view.settle();
+    expect(view.find(".rung.first .evidence").textContent).toBe(`${text} and more`);
+    expect(view.find(".alerts .evidence").textContent).toContain("and more");
+    for (const [at, one] of [".rung button", ".alerts button", ".net-facts button"].entries()) expect(view.find(one)).toBe(buttons[at]);
+    expect(view.root.activeElement).toBe(buttons[1]);
+    buttons[1]?.click();
+    expect(buttons[1]?.getAttribute("aria-expanded")).toBe("true");
+    expect(view.find(".alerts li:has([aria-expanded=true])").textContent).toContain("rests on");
+    expect(view.root.activeElement).toBe(buttons[1]);
   });
 });

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -17,7 +18,7 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import FAMILIES, advice, calls, earlier, frames, hooking
+from modlab.instrumentation.accidents import FAMILIES, advice, calls, earlier, frames, hooking, places, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
 from modlab.records.explanation import ExplanationRecord, Step
@@ -84,13 +85,20 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
             continue
         seen.add(id(member))
         read = frames.read(member, within)
-        yield relation, member, Scene(member, read)
+        yield relation, member, _scene(member, read)
         if isinstance(member, BaseExceptionGroup):
             todo += [("one of those in", inner, read) for inner in member.exceptions]
         if member.__cause__ is not None:
             todo.append(("the cause of", member.__cause__, read))
         elif member.__context__ is not None and not member.__suppress_context__ and _is_raised(read):
             todo.append(("what came before", member.__context__, read))
+
+
+def _scene(error: BaseException, read: list[frames.Frame]) -> Scene:
+    scene = Scene(error, read)
+    with suppress(Exception):  # objects that are not what they seem
+        places.settle(scene)
+    return scene
 
 
 def _is_raised(read: list[frames.Frame]) -> bool:
@@ -107,7 +115,7 @@ def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
     for family in FAMILIES:
         if not isinstance(scene.error, family.raised):
             continue
-        match = _compiled(family.pattern).search(scene.brief)
+        match = _compiled(family.pattern).search(scene.brief) if _literal(family.pattern) in scene.brief else None
         if match is None:
             continue
         try:
@@ -131,6 +139,15 @@ def _of_hook(verdict: Verdict, hook: str, where: str) -> Verdict:
 
 
 @cache
+def _literal(pattern: str) -> str:
+    """Text that whatever matches must hold; to compile all patterns for one error would take longer than to explain it."""
+    if "|" in pattern or re.search(r"\)[?*{]|\(\?[!<i]", pattern):
+        return ""
+    parts = re.split(r"\\.|\[(?:\\.|[^\]])*\]|\(\?P<\w+>|\(\?:|[(){}.+*?^$]", pattern)
+    return max((part[:-1] for part in parts), key=len)  # its last letter may be one that a ? follows
+
+
+@cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
 
@@ -145,8 +162,8 @@ def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, r
         sentence=(_begun(verdict.said), _begun(verdict.more)),
         steps=tuple(_steps(scene, verdict.stop)),
         facts=tuple((name, value) for name, value in verdict.facts if value not in ("", "()") and (value != "None" or name == "given")),
-        fixes=verdict.fixes,
-        remarks=tuple(part for part in (*verdict.remarks, *_unseen(scene), *_traced(scene, family), remark) if part),
+        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in verdict.fixes),
+        remarks=tuple(part for part in (*verdict.remarks, *ties.told(scene), *_unseen(scene), *_traced(scene, family), remark) if part),
         where=user.where if user is not None else "",
         line=user.text if user is not None else "",
         locals=_locals(user, None) if user is not None and (outside or scene.failing is None) else (),
@@ -176,9 +193,11 @@ def _traced(scene: Scene, family: str) -> Iterator[str]:
     if any(frame.function == "__call__" and frame.is_ours for frame in scene.frames):
         return  # it stands in the trace itself
     name, call = advice.name_of_root(scene), advice.written_call(scene)
+    named = call.startswith(f"{name}(") or bool(scene.name_of(root.module))
     if not call.startswith(f"{name}("):
         call = f"{name}({'x' if len(root.args) < 2 else '...'})"
-    yield f"A traceback does not show all that ran before. To see the way there: with modlab.trace({name}) as t: {call}"
+    see = "To see the way there" if named else f"To see the way there, call the {root.type} {name}, then"
+    yield f"A traceback does not show all that ran before. {see}: with modlab.trace({name}) as t: {call}"
 
 
 _WORDS = ("the ", "a view ", "input ", "rows ")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch.nn import Module
+
+from modlab.inspection import stores
 
 OTHER = 0x0DDB1A5E
 """The start of a second run with other random numbers; the same in each comparison."""
@@ -62,9 +66,15 @@ def generators() -> list[Any]:
 
 
 class Private:
-    """A generator that a module keeps for itself: torch's, Python's or one of numpy's."""
+    """A generator that a module keeps for itself, or that its code names: torch's, Python's or one of numpy's.
 
-    def __init__(self, thing: Any) -> None:
+    Args:
+        thing: the generator.
+        name: how it is told.
+    """
+
+    def __init__(self, thing: Any, name: str = "its own generator") -> None:
+        self.name = name
         self._thing, self._before = thing, None
         self._before = self._state()
 
@@ -107,6 +117,72 @@ def is_private(thing: Any) -> bool:
     return cls in (torch.Generator, random.Random) or (numpy is not None and cls in (numpy.random.Generator, numpy.random.RandomState))
 
 
+_DEPTH, _MOST = 3, 200  # functions that functions name, and how many of them are read
+
+
+def named_in_code(module: Module, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Generators outside of a module that the code of its class, its attributes or its hooks names, each with that name.
+
+    They lie in the globals of a file, in closures, in default arguments or on the class. Nothing is called for that.
+
+    Args:
+        module: the module.
+        seen: ids of classes and functions that were read already; more are added.
+    """
+    held = object.__getattribute__(module, "__dict__")
+    todo: list[tuple[Any, int]] = [(hook, 0) for name in stores.HOOKS if held.get(name) for hook in [*held[name].values()]]
+    todo += [(value, 0) for value in [*held.values()] if type(value) in (FunctionType, MethodType)]
+    for base in type(module).__mro__:
+        if base is Module or str(base.__module__).partition(".")[0] == "torch":
+            break
+        if id(base) in seen:
+            continue
+        seen.add(id(base))
+        for name, value in [*vars(base).items()]:
+            if is_private(value):
+                yield name, value
+            todo.append((value, 0))
+    left = _MOST
+    while todo and left:
+        thing, depth = todo.pop()
+        function = thing.__func__ if type(thing) in (MethodType, staticmethod, classmethod) else thing
+        if type(function) is not FunctionType or id(function) in seen or _of_library(function):
+            continue
+        seen.add(id(function))
+        left -= 1
+        for name, value in _named(function):
+            if is_private(value):
+                yield name, value
+            elif depth < _DEPTH:
+                todo.append((value, depth + 1))
+
+
+def _of_library(function: FunctionType) -> bool:
+    return str(function.__globals__.get("__name__", "")).partition(".")[0] in ("torch", "numpy", "random") and not function.__closure__
+
+
+def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function can reach by a name: globals, its closure, its default arguments."""
+    room = function.__globals__
+    yield from ((name, room[name]) for name in _names(function.__code__) if name in room)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    yield from zip(names[len(names) - len(defaults) :], defaults, strict=False)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for part in code.co_consts:
+        if type(part) is CodeType:
+            yield from _names(part)
+
+
 class Meter:
     """Tells which generators were used since it was last asked.
 
@@ -121,7 +197,7 @@ class Meter:
             self._readers.append(("Python's random", random.getstate))
             if "numpy" in sys.modules:
                 self._readers.append(("numpy", _of_numpy))
-            self._readers += [("its own generator", one.read) for one in private]
+            self._readers += [(one.name, one.read) for one in private]
         self._last = [read() for _, read in self._readers]
         self.state = hash(tuple(self._last))
         """The same number is the same state of all generators."""

@@ -23,7 +23,7 @@ from modlab.compat import set_version, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import equal_bits
-from modlab.instrumentation.randomness import Private, Undo, is_private
+from modlab.instrumentation.randomness import Private, Undo, is_private, named_in_code
 from modlab.statistics.contents import NoValuesError, require_values
 
 KEPT = 2 << 30
@@ -60,6 +60,7 @@ class Restoration:
         self._containers: dict[int, _Container] = {}
         self._arrays: dict[int, _Array] = {}
         self.generators: dict[int, Private] = {}
+        self._read: set[int] = set()  # ids of classes and functions that were searched for generators
         self._left: float = KEPT if kept is None else kept
 
     def add(self, root: Module) -> None:
@@ -77,6 +78,8 @@ class Restoration:
             self.add_tensor(tensor, spared=name in (stores.contents(module).get("_parameters") or ()))
         held = object.__getattribute__(module, "__dict__")
         self._containers[id(held)] = _Container(held)
+        for name, generator in named_in_code(module, self._read):
+            self.generators.setdefault(id(generator), Private(generator, f"the generator {name}"))
         for name, thing in [*held.items()]:
             yield from self._held(thing, _DEPTH if name != "_modules" else 0, _author(type(module)))
 

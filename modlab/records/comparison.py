@@ -76,9 +76,15 @@ class ComparisonRecord:
         inputs_max_abs: the same of the inputs.
         inputs_equal: None where that is not known.
         starts_here: its inputs agree and its outputs do not, and no module inside is the reason.
+        starts_by: what makes the difference that starts there, in words, if it is not its forward ("forward hook f (net.py:12)").
+        alone_there: of two models, what one of them alone calls where the difference starts, in words.
+        matched: of two models, how its partner was found: "told", "name" or "structure".
         random: sides in which the output depends on random numbers.
         draws: sides in which the module itself draws random numbers, and from where ("eval: torch").
         unsteady: sides in which the output differs even with the same random numbers.
+        unsteady_here: that starts in its own code.
+        raises: sides in which an exception comes out of it, and out of no module inside.
+        switches_grad: its own code decides by mode whether its output requires grad.
         acts_by_mode: its own training flag changes its output, what it draws or what it moves.
         ignores_mode: what belongs to training goes on in eval mode: random numbers, or state that moves.
         moved: buffers, parameters and attributes that a pass changed.
@@ -105,9 +111,15 @@ class ComparisonRecord:
     inputs_max_abs: float | None = None
     inputs_equal: bool | None = None
     starts_here: bool = False
+    starts_by: str = ""
+    alone_there: str = ""
+    matched: str = ""
     random: tuple[str, ...] = ()
     draws: tuple[str, ...] = ()
     unsteady: tuple[str, ...] = ()
+    unsteady_here: bool = False
+    raises: tuple[str, ...] = ()
+    switches_grad: bool = False
     acts_by_mode: bool = False
     ignores_mode: bool = False
     moved: tuple[Move, ...] = ()

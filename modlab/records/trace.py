@@ -45,7 +45,8 @@ class Event:
 
     Attributes:
         index: its number, in the order in which events began.
-        kind: "module" (a call), "function" (of torch, or a tensor's method), "hook" (one stage of a call), "backward",
+        kind: "module" (a call), "function" (of torch, or a tensor's method), "hook" (one stage of a call; or a hook of a tensor: those
+            that parameters and the model's inputs have, and that any tensor gets during the trace; none of a graph's nodes), "backward",
             "gradient" (of a module's output, or of a parameter that the user's hooks may meet), "step" (of an optimizer).
         path: the module called, or in whose ``forward`` it happened; None outside of the model.
         name: the class of a module, "F.relu", the name of a hook's function.
@@ -98,7 +99,7 @@ class Reason:
     Attributes:
         kind: a word or two: "gradient" (it has one), "zero", "frozen", "no_grad", "inference_mode", "detached", "off the path",
             "not called", ".forward called", "not used", "integer", "overwritten", "set to None", "not asked for",
-            "stopped on the way", "no backward", "buffer", "cannot be seen".
+            "raised" (all that used it did, and was caught), "stopped on the way", "no backward", "buffer", "cannot be seen".
         text: a sentence.
         event: the number of the event that shows it, or -1.
     """

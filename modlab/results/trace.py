@@ -125,10 +125,14 @@ class Tracer:
 
 
 class Calls:
-    """The calls of one module, in order. Of a single one its attributes can be had at once: ``t["l0"].outputs``."""
+    """The calls of one module, in order. Of a single one its attributes can be had at once: ``t["l0"].outputs``.
 
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._events = tuple(events)
+    Attributes:
+        folded: with ``fold=True``, the path of the module whose calls stand for those asked for; else nothing.
+    """
+
+    def __init__(self, events: Iterable[Event], folded: str = "") -> None:
+        self._events, self.folded = tuple(events), folded
 
     def __len__(self) -> int:
         return len(self._events)
@@ -148,7 +152,7 @@ class Calls:
         return getattr(self._events[0], name)
 
     def __repr__(self) -> str:
-        return repr(list(self._events))
+        return f"{list(self._events)!r}{f' as {self.folded} (folded)' if self.folded else ''}"
 
 
 class Trace(RowsResult):
@@ -246,9 +250,9 @@ class Trace(RowsResult):
         found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
         if found:
             return found
-        alike = next((index for name, index in self.record.alike if name == path), None)
-        if alike is not None:
-            return Calls([self.events[alike]])
+        folded = self._folded(path)
+        if folded is not None:
+            return folded
         absent = next((one for one in self.record.uncalled if path == one.path or path.startswith(f"{one.path}.")), None)
         if absent is not None:
             raise PathNotFoundError(f"{path!r} did not run: {absent.reason}.")
@@ -256,6 +260,26 @@ class Trace(RowsResult):
         close = nearest(str(path), ran)
         hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
         raise PathNotFoundError(f"{self.record.title} ran no module {path!r} in this trace.\n{hint}  All: t.find(kind='module')")
+
+    def _folded(self, path: str) -> Calls | None:
+        """The calls that stand for those of a module, which were only counted, or inside of one that was."""
+        alike = dict(self.record.alike)
+        name = outer = str(path)
+        while outer and outer not in alike:
+            outer = outer.rpartition(".")[0]
+        if outer not in alike:
+            return None
+        first = self.events[alike[outer]]
+        twin = f"{first.path}{name[len(outer) :]}"
+        if name == outer:
+            return Calls([first], twin)
+        found = Calls((event for event in self[twin] if self._is_inside(event, first)), self[twin].folded or twin)
+        return found or None
+
+    def _is_inside(self, event: Event, outer: Event) -> bool:
+        while event.index > outer.index and event.parent >= 0:
+            event = self.events[event.parent]
+        return event is outer
 
     def _first_name(self, path: str) -> str:
         """The name under which a trace knows a module, of one that is registered more than once."""

@@ -1,10 +1,10 @@
 /** What goes wrong, as a list: one line each, the chosen one open. New ones, and nothing else, are said aloud. */
 import { button, element, lines, words } from "../elements";
-import { shownPath } from "./curve";
 import type { Alert } from "./data";
 import { cut } from "../names";
-import { counted } from "./figures";
+import { counted, placeName } from "./figures";
 import type { Moment, Part, WatchContext } from "./part";
+import { refill } from "./refill";
 import { fixOf } from "./verdict";
 
 /** Of these the model can still learn; all others break it. */
@@ -33,10 +33,8 @@ export class AlertsPart implements Part {
     if (said === this.#said) return;
     this.#said = said;
     this.#caption.textContent = alerts.length ? `alerts · ${alerts.length}` : "alerts";
-    const focused = (this.#list.getRootNode() as ShadowRoot).activeElement?.closest<HTMLElement>("[data-alert]")?.dataset.alert;
     const sorted = [...alerts].sort((a, b) => Number(a.over) - Number(b.over));
-    this.#list.replaceChildren(...(sorted.length ? sorted.map((alert) => this.#line(alert, moment)) : [element("li", { class: "soft" }, "none")]));
-    if (focused) for (const item of this.#list.querySelectorAll<HTMLElement>("[data-alert]")) if (item.dataset.alert === focused) item.querySelector("button")?.focus({ preventScroll: true });
+    refill(this.#list, sorted.length ? sorted.map((alert) => this.#line(alert, moment)) : [element("li", { class: "soft" }, "none")]);
   }
 
   #announce(alerts: readonly Alert[]): void {
@@ -51,7 +49,7 @@ export class AlertsPart implements Part {
     const severity = alert.over ? "over" : CAREFUL.has(alert.kind) ? "careful" : "broken";
     const sign = alert.over ? "✓" : severity === "careful" ? "⚠" : "✕";
     const head = button("", { class: "alert plain", "aria-expanded": String(open) }, () => {
-      this.#open = open ? "" : name;
+      this.#open = this.#open === name ? "" : name;
       this.#go(alert);
       this.draw(moment);
     });
@@ -69,7 +67,7 @@ export class AlertsPart implements Part {
     ];
     return element(
       "li",
-      { class: severity, "data-alert": name },
+      { class: severity, "data-key": name },
       head,
       element("div", { class: open ? "evidence" : "evidence short" }, lines(alert.text)),
       ...(open ? [...more, alert.fix ? fixOf(alert.fix, this.#context) : null] : []),
@@ -78,7 +76,7 @@ export class AlertsPart implements Part {
 }
 
 export function placeOf({ path, unit }: Alert): string {
-  return `${shownPath({ path })}${unit === null ? "" : `[${unit}]`}`;
+  return `${placeName(path)}${unit === null ? "" : `[${unit}]`}`;
 }
 
 const KINDS: Record<string, string> = { nan: "NaN", inf: "Inf" };

@@ -1,9 +1,10 @@
 /** Histograms over time of the selected series: how the numbers spread, step by step, and the one at the cursor beside it. */
-import { css, magnitude } from "../colour";
-import { PAINT } from "../context";
+import { magnitude } from "../colour";
 import { element, OURS } from "../elements";
+import { fillLegend } from "../legend";
 import { BinAxis, Reach, ZERO } from "./bins-axis";
 import { drawSlice, drawValues, EDGE, FAINTLY, HEIGHT, LOW } from "./bins-slice";
+import { ROOT } from "../names";
 import { slotAt, type WatchData } from "./data";
 import { figure, percent, steps } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
@@ -40,23 +41,23 @@ export class BinsMap implements Part {
     this.#strip = new Strip(context, hooks, HEIGHT, "bins");
     this.#slice = element("canvas", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "histogram", ...OURS });
     this.#body = element("div", { class: "bins-body" }, this.#strip.element, this.#slice, element("div", { class: "bins-foot" }, this.#legend, this.#readout));
-    this.element = element("section", { class: "binsmap", "aria-label": "histograms over time", "data-paint": true }, this.#absent, this.#body);
-    this.element.addEventListener(PAINT, () => this.#again());
+    this.element = element("section", { class: "binsmap", "aria-label": "histograms over time" }, this.#absent, this.#body);
     this.#listen(this.#slice);
   }
 
   draw(moment: Moment): void {
-    const { data, row, step } = moment;
+    const { data, row, seen } = moment;
     this.#moment = moment;
-    const why = absence(data, row);
+    this.element.hidden = !data.binSlots || row < 0;
+    const why = this.element.hidden ? "" : absence(data, row);
     this.#absent.textContent = why;
     this.#absent.hidden = !why;
     this.#body.hidden = Boolean(why);
-    if (why) return;
+    if (why || this.element.hidden) return;
     this.#measure(data, row);
-    const slot = data.binSlotOf(step);
+    const slot = seenIn(data, row, data.binSlotOf(seen));
     const series = data.payload.series[row];
-    this.#strip.title("histogram", series?.path || "(root)", [series?.role, series?.shape, series?.note].filter(Boolean).join(", "));
+    this.#strip.title("histogram", series?.path || ROOT, [series?.role, series?.shape, series?.note].filter(Boolean).join(", "));
     this.#say(slot);
     const drawing = this.#strip.begin(moment);
     if (drawing) {
@@ -82,13 +83,8 @@ export class BinsMap implements Part {
     this.#axis = new BinAxis(reach, data.top(row));
     if (before !== this.#axis.length) this.#place = -1;
     this.#most = reach.most || 1;
-    const ramp = Array.from({ length: 9 }, (_, index) => {
-      const box = element("i");
-      box.style.background = css(magnitude(DIMMEST + (1 - DIMMEST) * (index / 8)));
-      return box;
-    });
     const most = `${percent(this.#most / WHOLE)} of the numbers${reach.fuller ? " or more" : ""}`;
-    this.#legend.replaceChildren(element("span", {}, "0"), ...ramp, element("span", {}, most));
+    fillLegend(this.#legend, "0", most, (share) => magnitude(DIMMEST + (1 - DIMMEST) * share));
     this.#legend.setAttribute("aria-label", `colours: from none to ${most}`);
   }
 
@@ -165,12 +161,13 @@ export class BinsMap implements Part {
 
   #say(slot: number): void {
     const { data, row } = this.#moment as Moment;
-    const at = data.slotOf(this.#moment?.step ?? 0);
+    const { seen } = this.#moment as Moment;
+    const at = data.seenAt(seen, row);
     const value = (column: Parameters<WatchData["value"]>[0]): number => data.value(column, at, row);
     const bad = value("bad");
     this.#strip.figures(
       [["mean", figure(value("mean"))], ["std", figure(value("std"))], ...(bad > 0 ? [["NaN, Inf", figure(bad), "missing"] as const] : value("zeros") > 0 ? [["zeros", percent(value("zeros"))] as const] : [])],
-      `histograms over time, at step ${steps(this.#moment?.step ?? 0)}`,
+      `histograms over time, at step ${steps(seen)}`,
     );
     const text = this.#words(slot);
     this.#readout.textContent = text;
@@ -183,8 +180,9 @@ export class BinsMap implements Part {
     const when = `${data.payload.series[row]?.role}, ${first === last ? `step ${steps(first)}` : `steps ${steps(first)} – ${steps(last)}`}`;
     const bins = data.bins(slot, row);
     if (this.#place >= 0) return `${when}: ${percent((bins[this.#axis.bins[this.#place] as number] as number) / WHOLE)} are ${this.#axis.named(this.#place)}`;
+    if (badIn(data, row, slot) === "all") return `${when}: no finite number`;
     const [below, about, above] = signs(bins);
-    if (below + about + above === 0) return `${when}: ${badIn(data, row, slot) ? "no finite number" : "not sampled"}`;
+    if (below + about + above === 0) return `${when}: not sampled`;
     return `${when}: ${percent(below)} negative, ${percent(about)} about zero, ${percent(above)} positive`;
   }
 
@@ -223,8 +221,6 @@ export class BinsMap implements Part {
 }
 
 function absence(data: WatchData, row: number): string {
-  if (row < 0 || !data.payload.series[row]) return "no series is selected";
-  if (!data.binSlots) return "no histogram yet";
   for (let slot = 0; slot < data.binSlots; slot += 1) if (data.bins(slot, row).some((share) => share > 0) || badIn(data, row, slot)) return "";
   return "no histogram was taken of this series";
 }
@@ -242,15 +238,22 @@ function ramp(most: number): Uint32Array {
   return rampMade;
 }
 
+/** The last slot up to one in which the series has a histogram. */
+function seenIn(data: WatchData, row: number, slot: number): number {
+  for (let at = slot; at > 0; at -= 1) if (data.bins(at, row).some((share) => share > 0) || badIn(data, row, at)) return at;
+  return slot;
+}
+
 /** Whether some numbers of a slot, or all of them, were NaN or infinite. */
 function badIn(data: WatchData, row: number, binSlot: number): "" | "some" | "all" {
   const end = data.binsFirst[binSlot + 1] ?? (data.binsLast[binSlot] ?? 0) + 1;
-  let found = false;
-  for (let slot = Math.max(0, data.slotOf(data.binsFirst[binSlot] ?? 0)); slot < data.slots && (data.first[slot] as number) < end && !found; slot += 1) {
-    found = data.value("bad", slot, row) > 0;
+  const count = data.payload.series[row]?.count ?? 0;
+  let found = 0;
+  for (let slot = Math.max(0, data.slotOf(data.binsFirst[binSlot] ?? 0)); slot < data.slots && (data.first[slot] as number) < end && found < count; slot += 1) {
+    found = Math.max(found, data.value("bad", slot, row) || 0);
   }
   if (!found) return "";
-  return data.bins(binSlot, row).some((share) => share > 0) ? "some" : "all";
+  return found < count && data.bins(binSlot, row).some((share) => share > 0) ? "some" : "all";
 }
 
 function signs(bins: ArrayLike<number>): [below: number, about: number, above: number] {

@@ -30,19 +30,28 @@ export interface Slice {
 
 export function drawSlice(drawing: Drawing, axis: BinAxis, { shares, most, zero, chosen, nothing }: Slice, below: boolean): void {
   const { pen, palette } = drawing;
-  const frame = below ? uprightFrame(drawing, axis) : sidewaysFrame(drawing, (HEIGHT - 2 * EDGE) / axis.length);
+  const frame = below ? uprightFrame(drawing, axis) : sidewaysFrame(drawing, axis);
+  const { left, base, long, thick, across } = frame;
   pen.font = `10.5px ${codeFont(pen.canvas)}`;
   if (below) drawTicks(drawing, axis, frame);
-  else hairline(drawing, frame.left, 0, frame.left, HEIGHT, palette.faint);
+  else hairline(drawing, left, 0, left, HEIGHT, palette.faint);
   if (nothing) return drawNothing(drawing, frame);
   const said = chosen < 0 ? shares.indexOf(Math.max(...shares)) : chosen;
-  const sizes = shares.map((share) => share && Math.max(1, Math.min(1, share / most) * frame.long));
-  const near = Math.ceil(18 / frame.thick);
+  const sizes = shares.map((share) => share && Math.max(1, Math.min(1, share / most) * long));
+  const near = Math.ceil(18 / thick);
+  const wide = thick > 3 ? thick - 1 : thick;
+  pen.textAlign = below ? "center" : "left";
   shares.forEach((share, place) => {
     const size = sizes[place] as number;
-    const clear = place === said ? Math.max(...sizes.slice(Math.max(0, place - near), place + near + 1)) : size;
     pen.fillStyle = place === chosen ? palette.ink : place === zero ? palette.quiet : place < zero ? palette.negative : palette.positive;
-    (below ? drawUpright : drawSideways)(drawing, frame, { place, share, size, clear, said: place === said });
+    const middle = (place + 0.5) * thick;
+    if (below) pen.fillRect(left + middle - wide / 2, base - size, Math.max(1, wide), size);
+    else pen.fillRect(left, base - middle - wide / 2, size, wide);
+    if (!share || !(place === said || (thick >= (below ? 40 : 11) && share >= SLIGHT))) return;
+    pen.fillStyle = place === said ? palette.ink : palette.quiet;
+    const clear = place === said ? Math.max(...sizes.slice(Math.max(0, place - near), place + near + 1)) : size;
+    if (below) pen.fillText(percent(share), Math.max(left + 18, Math.min(left + across - 18, left + middle)), base - clear - 7);
+    else pen.fillText(percent(share), left + size + 5, Math.min(HEIGHT - 6, Math.max(6, base - middle)));
   });
   pen.textAlign = "left";
 }
@@ -56,40 +65,13 @@ interface Frame {
   across: number;
 }
 
-interface Bar {
-  place: number;
-  share: number;
-  size: number;
-  /** Above this is room for words. */
-  clear: number;
-  /** Its share is written beside it. */
-  said: boolean;
-}
-
 function uprightFrame({ width }: Drawing, axis: BinAxis): Frame {
   const { left, width: across } = plotOf(width);
   return { left, base: LOW - 16, long: LOW - 32, thick: across / axis.length, across };
 }
 
-function sidewaysFrame({ width }: Drawing, thick: number): Frame {
-  return { left: 6, base: HEIGHT - EDGE, long: Math.max(20, width - 6 - 56), thick, across: width - 18 };
-}
-
-function drawUpright({ pen, palette }: Drawing, { left, base, thick, across }: Frame, { place, share, size, clear, said }: Bar): void {
-  pen.fillRect(left + place * thick + 0.5, base - size, Math.max(1, thick - 1), size);
-  if (!share || !(said || (thick >= 40 && share >= SLIGHT))) return;
-  pen.fillStyle = said ? palette.ink : palette.quiet;
-  pen.textAlign = "center";
-  pen.fillText(percent(share), Math.max(left + 18, Math.min(left + across - 18, left + (place + 0.5) * thick)), base - clear - 7);
-}
-
-function drawSideways({ pen, palette }: Drawing, { left, base, thick }: Frame, { place, share, size, said }: Bar): void {
-  const top = base - (place + 1) * thick;
-  pen.fillRect(left, top + (thick > 3 ? 0.5 : 0), size, thick > 3 ? thick - 1 : thick);
-  if (!share || !(said || (thick >= 11 && share >= SLIGHT))) return;
-  pen.fillStyle = said ? palette.ink : palette.quiet;
-  pen.textAlign = "left";
-  pen.fillText(percent(share), left + size + 5, Math.min(HEIGHT - 6, Math.max(6, top + thick / 2)));
+function sidewaysFrame({ width }: Drawing, axis: BinAxis): Frame {
+  return { left: 6, base: HEIGHT - EDGE, long: Math.max(20, width - 6 - 56), thick: (HEIGHT - 2 * EDGE) / axis.length, across: width - 18 };
 }
 
 function drawTicks(drawing: Drawing, axis: BinAxis, { left, base, thick, across }: Frame): void {

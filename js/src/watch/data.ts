@@ -1,6 +1,6 @@
 /** What a watch has seen, whole: a first payload, and updates that replace the end of what is there. */
 import { filled, list } from "../fields";
-import { decode, type Category, type Numbers } from "../payload";
+import { COMMON, decode, type Category, type Headed, type Numbers } from "../payload";
 
 export const ROLES = ["activation", "gradient", "parameter", "parameter gradient", "update"] as const;
 export type Role = (typeof ROLES)[number];
@@ -51,16 +51,7 @@ export interface Layer {
 
 export type State = "waiting" | "running" | "ended" | "stopped" | "interrupted" | "failed";
 
-export interface WatchPayload {
-  schema: number;
-  version: string;
-  view: string;
-  headline: readonly [string, string];
-  model: string;
-  variable: string;
-  code: string;
-  foot: string;
-  live: boolean;
+export interface WatchPayload extends Headed {
   state: State;
   error: string;
   steps: number;
@@ -78,12 +69,15 @@ export interface WatchPayload {
   remarks: readonly string[];
 }
 
-export interface Scalar {
-  first: Uint32Array;
-  last: Uint32Array;
-  mean: Float32Array;
-  low: Float32Array;
-  high: Float32Array;
+/** What a curve reads in one slot: its value, the inner band, the outer band. NaN where there is none. */
+export interface Reading {
+  first: ArrayLike<number>;
+  last: ArrayLike<number>;
+  mid(slot: number): number;
+  low?(slot: number): number;
+  high?(slot: number): number;
+  under?(slot: number): number;
+  over?(slot: number): number;
 }
 
 export interface Units {
@@ -158,36 +152,11 @@ const f32 = (width = 1): Growing<Float32Array> => new Growing(Float32Array, widt
 const u32 = (width = 1): Growing<Uint32Array> => new Growing(Uint32Array, width);
 const u8 = (width = 1): Growing<Uint8Array> => new Growing(Uint8Array, width);
 
-interface History {
-  first: Growing<Uint32Array>;
-  last: Growing<Uint32Array>;
-  columns: Record<Column, Growing<Float32Array>>;
-  binsFirst: Growing<Uint32Array>;
-  binsLast: Growing<Uint32Array>;
-  bins: Growing<Uint8Array>;
-}
+/** Columns of equal length, by the names of their arrays. */
+type Columns = Readonly<Record<string, Growing<Typed>>>;
 
-interface ScalarRoom {
-  first: Growing<Uint32Array>;
-  last: Growing<Uint32Array>;
-  mean: Growing<Float32Array>;
-  low: Growing<Float32Array>;
-  high: Growing<Float32Array>;
-}
-
-interface UnitsRoom {
-  first: Growing<Uint32Array>;
-  last: Growing<Uint32Array>;
-  inputs: Growing<Uint32Array>;
-  fired: Growing<Uint32Array>;
-  silent: Uint32Array;
-  flat: Uint8Array;
-}
-
-interface LayerRoom {
-  weights: Growing<Float32Array>;
-  activations: Growing<Float32Array>;
-  gradients: Growing<Float32Array>;
+function splice(columns: Columns, at: number, numbers: Numbers, prefix = ""): void {
+  for (const name in columns) columns[name]?.splice(at, numbers(prefix + name));
 }
 
 /** Everything of one watch. */
@@ -196,13 +165,13 @@ export class WatchData {
   /** Grows with every `apply`: what was computed from the data before is out of date. */
   revision = 0;
   #history = historyOf(0);
+  #bins = binsOf(0);
   #top: ArrayLike<number> = [];
-  #sampled: Uint32Array = new Uint32Array(0);
-  #scalars: ScalarRoom[] = [];
-  #units: UnitsRoom[] = [];
-  #neuronsFirst = u32();
-  #neuronsLast = u32();
-  #layers: LayerRoom[] = [];
+  #sampled: ArrayLike<number> = [];
+  #scalars: ReturnType<typeof scalarOf>[] = [];
+  #units: ReturnType<typeof unitsOf>[] = [];
+  #neurons = timesOf();
+  #layers: ReturnType<typeof layerOf>[] = [];
   #rows = new Map<string, number>();
 
   constructor(bytes?: ArrayBuffer) {
@@ -220,10 +189,7 @@ export class WatchData {
     if (!from) this.#clear(payload);
     this.payload = payload;
     this.#rows = new Map(payload.series.map((one, index) => [`${one.role} ${one.path}`, index]));
-    this.#takeHistory(from, numbers);
-    payload.scalars.forEach((_, index) => this.#takeScalar(index, from?.scalars[index] ?? 0, numbers));
-    payload.units.forEach((one, index) => this.#takeUnits(index, one.units, from?.units[index] ?? 0, numbers));
-    this.#takeNeurons(from?.neurons ?? 0, numbers);
+    this.#take(from, numbers);
     // What is found when the watch ends belongs to the last step.
     for (const alert of payload.alerts) (alert as { step: number }).step = Math.max(0, Math.min(alert.step, this.end - 1));
     this.revision += 1;
@@ -244,12 +210,12 @@ export class WatchData {
 
   /** NaN where the series was not sampled in the slot. */
   value(column: Column, slot: number, row: number): number {
-    return this.#history.columns[column].all[slot * this.payload.series.length + row] ?? Number.NaN;
+    return this.#history[column].all[slot * this.payload.series.length + row] ?? Number.NaN;
   }
 
   /** All of a column, slot by slot: for who draws many. */
   column(column: Column): Float32Array {
-    return this.#history.columns[column].all;
+    return this.#history[column].all;
   }
 
   norm(slot: number, row: number): number {
@@ -274,16 +240,25 @@ export class WatchData {
     return slotAt(this.first, step);
   }
 
+  /** The slot in which a series was seen last up to a step: not every sample has all, and the last one has weights alone. */
+  seenAt(step: number, row: number, read: (slot: number) => number = (slot) => this.value("mean", slot, row)): number {
+    const slot = this.slotOf(step);
+    for (let at = slot; at >= 0 && at > slot - BACK; at -= 1) {
+      if (!Number.isNaN(read(at)) || this.value("bad", at, row) > 0) return at;
+    }
+    return slot;
+  }
+
   get binSlots(): number {
-    return this.#history.binsFirst.rows;
+    return this.#bins["bins first"].rows;
   }
 
   get binsFirst(): Uint32Array {
-    return this.#history.binsFirst.all;
+    return this.#bins["bins first"].all;
   }
 
   get binsLast(): Uint32Array {
-    return this.#history.binsLast.all;
+    return this.#bins["bins last"].all;
   }
 
   binSlotOf(step: number): number {
@@ -293,7 +268,7 @@ export class WatchData {
   /** The shares of the 65 bins, of 255. */
   bins(binSlot: number, row: number): Uint8Array {
     const start = (binSlot * this.payload.series.length + row) * BINS;
-    return this.#history.bins.all.subarray(start, start + BINS);
+    return this.#bins.bins.all.subarray(start, start + BINS);
   }
 
   /** The last bin begins at 2 ** (top / 2). */
@@ -302,107 +277,73 @@ export class WatchData {
   }
 
   /** Steps at which samples were taken. */
-  get sampled(): Uint32Array {
+  get sampled(): ArrayLike<number> {
     return this.#sampled;
   }
 
-  scalar(index: number): Scalar {
-    const room = this.#scalars[index] ?? scalarRoom();
-    return { first: room.first.all, last: room.last.all, mean: room.mean.all, low: room.low.all, high: room.high.all };
+  scalar(index: number): Reading {
+    const { first, last, "": values } = this.#scalars[index] ?? scalarOf();
+    const part = (which: number) => (slot: number): number => values.all[slot * 3 + which] ?? Number.NaN;
+    return { first: first.all, last: last.all, mid: part(0), low: part(1), high: part(2) };
   }
 
   units(index: number): Units {
     const count = this.payload.units[index]?.units ?? 0;
-    const room = this.#units[index] ?? unitsRoom(count);
-    const { silent, flat } = room;
-    return { first: room.first.all, last: room.last.all, inputs: room.inputs.all, fired: room.fired.all, silent, flat, count };
+    const { first, last, inputs, fired, silent, flat } = this.#units[index] ?? unitsOf(count);
+    return { first: first.all, last: last.all, inputs: inputs.all, fired: fired.all, silent: silent.all, flat: flat.all, count };
   }
 
   get neuronSlots(): number {
-    return this.#neuronsFirst.rows;
-  }
-
-  get neuronsFirst(): Uint32Array {
-    return this.#neuronsFirst.all;
-  }
-
-  get neuronsLast(): Uint32Array {
-    return this.#neuronsLast.all;
+    return this.#neurons.first.rows;
   }
 
   neuronSlotOf(step: number): number {
-    return slotAt(this.neuronsFirst, step);
+    return slotAt(this.#neurons.first.all, step);
   }
 
   neurons(layer: number): Neurons {
-    const room = this.#layers[layer] ?? layerRoom({ path: "", weight: "", units: 0, inputs: 0 });
-    return {
-      weights: (slot) => room.weights.row(slot),
-      activations: (slot) => room.activations.row(slot),
-      gradients: (slot) => room.gradients.row(slot),
-    };
+    const { weights, activations, gradients } = this.#layers[layer] ?? layerOf(LAYER);
+    return { weights: (slot) => weights.row(slot), activations: (slot) => activations.row(slot), gradients: (slot) => gradients.row(slot) };
   }
 
   /** How many steps there are to show. */
   get end(): number {
-    let end = Math.max(this.payload.steps, (this.last[this.slots - 1] ?? -1) + 1);
-    for (const room of this.#scalars) end = Math.max(end, (room.last.all[room.last.rows - 1] ?? -1) + 1);
-    return end;
+    return Math.max(this.payload.steps, ...[this.#history, ...this.#scalars].map(({ last }) => (last.all[last.rows - 1] ?? -1) + 1));
   }
 
-  #clear(payload: WatchPayload): void {
-    this.#history = historyOf(payload.series.length);
+  #clear({ series, neurons }: WatchPayload): void {
+    this.#history = historyOf(series.length);
+    this.#bins = binsOf(series.length);
     this.#scalars = [];
     this.#units = [];
-    this.#neuronsFirst = u32();
-    this.#neuronsLast = u32();
-    this.#layers = (payload.neurons?.layers ?? []).map(layerRoom);
+    this.#neurons = timesOf();
+    this.#layers = (neurons?.layers ?? []).map(layerOf);
   }
 
-  #takeHistory(from: From | null, numbers: Numbers): void {
-    const [history, at, binsAt] = [this.#history, from?.history ?? 0, from?.bins ?? 0];
-    history.first.splice(at, numbers("first"));
-    history.last.splice(at, numbers("last"));
-    for (const name of COLUMNS) history.columns[name].splice(at, numbers(name));
-    history.binsFirst.splice(binsAt, numbers("bins first"));
-    history.binsLast.splice(binsAt, numbers("bins last"));
-    history.bins.splice(binsAt, numbers("bins"));
+  #take(from: From | null, numbers: Numbers): void {
+    splice(this.#history, from?.history ?? 0, numbers);
+    splice(this.#bins, from?.bins ?? 0, numbers);
     this.#top = numbers("top");
-    this.#sampled = Uint32Array.from(numbers("sampled"));
-  }
-
-  #takeScalar(index: number, from: number, numbers: Numbers): void {
-    const room = (this.#scalars[index] ??= scalarRoom());
-    const at = Math.min(from, room.first.rows);
-    const values = numbers(`scalar ${index}`);
-    room.first.splice(at, numbers(`scalar ${index} first`));
-    room.last.splice(at, numbers(`scalar ${index} last`));
-    [room.mean, room.low, room.high].forEach((part, which) => {
-      part.splice(at, Float32Array.from({ length: values.length / 3 }, (_, slot) => values[slot * 3 + which] as number));
+    this.#sampled = numbers("sampled");
+    this.payload.scalars.forEach((_, index) => {
+      const { "": values, ...times } = (this.#scalars[index] ??= scalarOf());
+      const at = Math.min(from?.scalars[index] ?? 0, times.first.rows);
+      values.splice(at, numbers(`scalar ${index}`));
+      splice(times, at, numbers, `scalar ${index} `);
     });
-  }
-
-  #takeUnits(index: number, count: number, from: number, numbers: Numbers): void {
-    const room = (this.#units[index] ??= unitsRoom(count));
-    const at = Math.min(from, room.first.rows);
-    room.first.splice(at, numbers(`units ${index} first`));
-    room.last.splice(at, numbers(`units ${index} last`));
-    room.inputs.splice(at, numbers(`units ${index} inputs`));
-    room.fired.splice(at, numbers(`units ${index} fired`));
-    room.silent = Uint32Array.from(numbers(`units ${index} silent`));
-    room.flat = Uint8Array.from(numbers(`units ${index} flat`));
-  }
-
-  #takeNeurons(at: number, numbers: Numbers): void {
-    this.#neuronsFirst.splice(at, numbers("neurons first"));
-    this.#neuronsLast.splice(at, numbers("neurons last"));
-    this.#layers.forEach((room, index) => {
-      room.weights.splice(at, numbers(`neurons ${index} weights`));
-      room.activations.splice(at, numbers(`neurons ${index} activations`));
-      room.gradients.splice(at, numbers(`neurons ${index} gradients`));
+    this.payload.units.forEach(({ units }, index) => {
+      const { silent, flat, ...windows } = (this.#units[index] ??= unitsOf(units));
+      splice(windows, Math.min(from?.units[index] ?? 0, windows.first.rows), numbers, `units ${index} `);
+      splice({ silent, flat }, 0, numbers, `units ${index} `);
     });
+    const at = from?.neurons ?? 0;
+    splice(this.#neurons, at, numbers, "neurons ");
+    this.#layers.forEach((layer, index) => splice(layer, at, numbers, `neurons ${index} `));
   }
 }
+
+/** How many slots back a series is looked for that is sampled seldom. */
+const BACK = 64;
 
 /** The last of `first` that is not after `step`; the first one where all are; -1 where there is none. */
 export function slotAt(first: ArrayLike<number>, step: number): number {
@@ -415,28 +356,13 @@ export function slotAt(first: ArrayLike<number>, step: number): number {
   return first.length ? Math.max(0, low - 1) : -1;
 }
 
-function historyOf(series: number): History {
-  return {
-    first: u32(),
-    last: u32(),
-    columns: Object.fromEntries(COLUMNS.map((name) => [name, f32(series)])) as History["columns"],
-    binsFirst: u32(),
-    binsLast: u32(),
-    bins: u8(series * BINS),
-  };
-}
-
-function scalarRoom(): ScalarRoom {
-  return { first: u32(), last: u32(), mean: f32(), low: f32(), high: f32() };
-}
-
-function unitsRoom(units: number): UnitsRoom {
-  return { first: u32(), last: u32(), inputs: u32(), fired: u32(units), silent: new Uint32Array(0), flat: new Uint8Array(0) };
-}
-
-function layerRoom({ units, inputs }: Layer): LayerRoom {
-  return { weights: f32(units * inputs), activations: f32(units), gradients: f32(units) };
-}
+const timesOf = () => ({ first: u32(), last: u32() });
+const historyOf = (series: number) => ({ ...timesOf(), ...(Object.fromEntries(COLUMNS.map((name) => [name, f32(series)])) as Record<Column, Growing<Float32Array>>) });
+const binsOf = (series: number) => ({ "bins first": u32(), "bins last": u32(), bins: u8(series * BINS) });
+/** The mean, the least and the greatest stand together. */
+const scalarOf = () => ({ ...timesOf(), "": f32(3) });
+const unitsOf = (units: number) => ({ ...timesOf(), inputs: u32(), fired: u32(units), silent: u32(), flat: u8() });
+const layerOf = ({ units, inputs }: Layer) => ({ weights: f32(units * inputs), activations: f32(units), gradients: f32(units) });
 
 function fromOf(given: unknown): From | null {
   return given && typeof given === "object" ? filled({ history: 0, bins: 0, scalars: [], units: [], neurons: 0 }, given) : null;
@@ -446,23 +372,21 @@ function fromOf(given: unknown): From | null {
 export function completeWatch(json: Record<string, unknown>): WatchPayload {
   const made = filled(WATCH, { ...json }) as unknown as WatchPayload & Record<string, unknown>;
   made.headline = [String(made.headline[0] ?? ""), String(made.headline[1] ?? "")];
-  made.series = list(made.series).map((one) => filled(SERIES, one));
-  made.verdict = list(made.verdict).map((one) => filled(RUNG, one));
-  made.alerts = list(made.alerts).map((one) => filled(ALERT, one));
-  made.scalars = list(made.scalars).map((one) => filled({ name: "", count: 0, final: "" }, one));
-  made.units = list(made.units).map((one) => filled({ path: "", read: "", units: 0 }, one));
-  const neurons = made.neurons as { layers?: unknown } | null;
-  const layers = list(neurons?.layers).map((one) => filled({ path: "", weight: "", units: 0, inputs: 0 }, one));
+  for (const [name, facts] of Object.entries(LISTS)) made[name] = list(made[name]).map((one) => filled(facts, one));
+  const layers = list((made.neurons as { layers?: unknown } | null)?.layers).map((one) => filled(LAYER, one));
   made.neurons = layers.length ? { layers } : null;
   return made;
 }
 
-const WATCH = {
-  schema: 1, version: "", view: "watch", headline: ["", ""], model: "", variable: "w", code: "", foot: "", live: false,
-  state: "ended", error: "", steps: 0, samples: 0, inputs: 0, cost: 0, budget: 0, optimizer: "",
-  series: [], verdict: [], alerts: [], scalars: [], units: [], neurons: null, remarks: [],
+const LAYER: Layer = { path: "", weight: "", units: 0, inputs: 0 };
+const LISTS = {
+  series: { path: "", role: "activation", count: 0, shape: "", category: "own", note: "" },
+  verdict: { name: "", state: "not seen", text: "", fix: "", path: "" },
+  alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, text: "", fix: "", steps: 0, inputs: 0, trace: "" },
+  scalars: { name: "", count: 0, final: "" },
+  units: { path: "", read: "", units: 0 },
 };
-
-const SERIES: Series = { path: "", role: "activation", count: 0, shape: "", category: "own", note: "" };
-const RUNG: Rung = { name: "", state: "not seen", text: "", fix: "", path: "" };
-const ALERT: Alert = { kind: "", path: "", unit: null, step: 0, last: -1, over: false, text: "", fix: "", steps: 0, inputs: 0, trace: "" };
+const WATCH = {
+  ...COMMON, view: "watch", variable: "w", state: "ended", error: "", steps: 0, samples: 0, inputs: 0, cost: 0, budget: 0, optimizer: "",
+  neurons: null, remarks: [], ...Object.fromEntries(Object.keys(LISTS).map((name) => [name, []])),
+};

@@ -1,11 +1,11 @@
 /** Depth × time: one statistic of every module or parameter, depth downwards, steps to the right. */
 import { css, magnitude, signed, type Rgb } from "../colour";
 import { element, OURS } from "../elements";
+import { fillLegend } from "../legend";
 import { cut } from "../names";
 import { PALETTES } from "../palette";
-import { shownPath } from "./curve";
 import { ROLES, slotAt, type Column, type Role, type WatchData } from "./data";
-import { figure, linear, logarithmic, percent, signedLog, steps, type Scale } from "./figures";
+import { figure, linear, logarithmic, percent, placeName, signedLog, steps, type Scale } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import { drawingOn, fitted, hairline, hatch, type Drawing } from "./pen";
 import { drawCursor, followTime, plotOf, xOf, type Plot } from "./time-axis";
@@ -83,7 +83,7 @@ function coloursOf(data: WatchData, rows: readonly number[], read: Reader, stati
     return { scale: core > 0 && most / core > 60 ? signedLog(-most, most, core) : ends(-roundUp(most), roundUp(most)), signed: true };
   }
   const least = at(0.005);
-  if (least > 0 && most / least > 30) return { scale: logarithmic(least, most), signed: false };
+  if (least > 0 && most / least > 12) return { scale: logarithmic(least, most), signed: false };
   return { scale: ends(0, roundUp(most) || 1), signed: false };
 }
 
@@ -117,7 +117,7 @@ function colourAt(share: number, isSigned: boolean, dark: boolean): Rgb {
   return isSigned ? signed(2 * share - 1, dark ? PALETTES.dark : PALETTES.light) : magnitude(share);
 }
 
-const HIGHEST = 312;
+const HIGHEST = 384;
 
 export class DepthMap implements Part {
   readonly element: HTMLElement;
@@ -135,8 +135,11 @@ export class DepthMap implements Part {
   readonly #hooks: Hooks;
   #moment: Moment | null = null;
   #statistic: Statistic = STATISTICS[0] as Statistic;
+  /** Nobody has chosen one yet. */
+  #unasked = true;
   #rows: number[] = [];
-  #hovered: { slot: number; row: number } | null = null;
+  /** The row that is pointed at. */
+  #hovered = -1;
   #key = "";
   #colours: Colours = { scale: linear(0, 1), signed: false };
   #tile: HTMLCanvasElement | null = null;
@@ -174,7 +177,7 @@ export class DepthMap implements Part {
 
   draw(moment: Moment): void {
     // Who moves the cursor or chooses a row wants its number, wherever the pointer rests.
-    if (moment.step !== this.#moment?.step || moment.row !== this.#moment.row) this.#hovered = null;
+    if (moment.step !== this.#moment?.step || moment.row !== this.#moment.row) this.#hovered = -1;
     this.#moment = moment;
     const { data } = moment;
     const { series } = data.payload;
@@ -218,7 +221,7 @@ export class DepthMap implements Part {
     pen.fillRect(plot.left, 0, Math.max(0, Math.min(plot.width, xOf(moment, moment.data.end, plot) - plot.left)), drawing.height);
     if (image) pen.drawImage(image, 0, 0, columns, this.#rows.length, plot.left, 0, plot.width, drawing.height);
     this.#hatchBad(drawing, moment, plot, high);
-    if (high >= 5) for (let i = 1; i < this.#rows.length; i += 1) hairline(drawing, plot.left, i * high - 0.25, plot.left + plot.width, i * high - 0.25, palette.panel);
+    if (high >= 8) for (let i = 1; i < this.#rows.length; i += 1) hairline(drawing, plot.left, i * high - 0.25, plot.left + plot.width, i * high - 0.25, palette.panel);
     this.#names(drawing, moment, plot, high);
     const selected = this.#rows.indexOf(moment.row);
     if (selected >= 0) {
@@ -232,7 +235,6 @@ export class DepthMap implements Part {
   /** A bar and, where there is room, the number of each row. */
   #paintNow(drawing: Drawing, moment: Moment, read: Reader): void {
     const { pen, palette, width } = drawing;
-    const slot = moment.data.slotOf(moment.step);
     const high = this.#rowHeight();
     const written = high >= 10;
     const { scale, signed: both } = this.#colours;
@@ -241,6 +243,7 @@ export class DepthMap implements Part {
     const zero = both ? left + room / 2 : left;
     hairline(drawing, zero, 0, zero, drawing.height, palette.faint);
     this.#rows.forEach((row, line) => {
+      const slot = moment.data.seenAt(moment.step, row, (at) => read(at, row));
       const value = read(slot, row);
       const bad = moment.data.value("bad", slot, row) > 0;
       const y = line * high;
@@ -318,16 +321,17 @@ export class DepthMap implements Part {
     const { pen, palette } = drawing;
     const selected = this.#rows.indexOf(moment.row);
     const every = Math.ceil(12 / high);
-    const least = high * every < 12 ? 12 : 0;
+    const yOf = (line: number): number => Math.max(6, Math.min(drawing.height - 6, (line + 0.5) * high + 0.5));
     pen.textAlign = "right";
     const font = pen.font;
+    let before = Number.NEGATIVE_INFINITY;
     this.#rows.forEach((row, line) => {
       const own = line === selected;
-      if (!own && (line % every || (selected >= 0 && Math.abs(line - selected) * high < Math.max(11, least)))) return;
+      if (!own && (line % every || yOf(line) - before < 11 || (selected >= 0 && Math.abs(yOf(line) - yOf(selected)) < 11))) return;
+      before = yOf(line);
       pen.fillStyle = own ? palette.ink : palette.soft;
       pen.font = own ? `bold ${font}` : font;
-      const y = Math.max(6, Math.min(drawing.height - 6, (line + 0.5) * high + 0.5));
-      pen.fillText(fitted(pen, shownPath(moment.data.payload.series[row] ?? { path: "" }), plot.left - 18), plot.left - 6, y);
+      pen.fillText(fitted(pen, placeName(moment.data.payload.series[row]?.path ?? ""), plot.left - 18), plot.left - 6, yOf(line));
     });
     pen.font = font;
     pen.textAlign = "left";
@@ -340,31 +344,24 @@ export class DepthMap implements Part {
     const said = `${scale.low} ${scale.high} ${scale.kind} ${both} ${dark} ${this.#statistic.name}`;
     if (this.#legend.dataset.said === said) return;
     this.#legend.dataset.said = said;
-    const boxes = Array.from({ length: 13 }, (_, index) => {
-      const box = element("i");
-      box.style.background = css(colourAt(index / 12, both, dark));
-      return box;
-    });
     const [low, high] = [write(scale.low), write(scale.high)];
     this.#legend.setAttribute("aria-label", `colours from ${low} to ${high}${scale.kind === "linear" ? "" : ", logarithmic"}`);
-    this.#legend.replaceChildren(
-      element("span", {}, low), ...boxes, element("span", {}, scale.kind === "linear" ? high : `${high} log`),
-    );
+    fillLegend(this.#legend, low, scale.kind === "linear" ? high : `${high} log`, (share) => colourAt(share, both, dark));
   }
 
   /** The number under the pointer, or else of the selected series at the cursor. */
   #say(moment: Moment, read: Reader): void {
-    const { data, step } = moment;
-    const hovered = this.#hovered && this.#hovered.slot < data.slots && this.#rows.includes(this.#hovered.row) ? this.#hovered : null;
-    const [slot, row] = hovered ? [hovered.slot, hovered.row] : [data.slotOf(step), moment.row];
+    const { data, seen } = moment;
+    const row = this.#rows.includes(this.#hovered) ? this.#hovered : moment.row;
     const series = data.payload.series[row];
+    const slot = data.seenAt(seen, row, (at) => read(at, row));
     if (!series || slot < 0) return;
     const value = read(slot, row);
     const bad = data.value("bad", slot, row);
     const text = bad > 0 ? `${steps(bad)} NaN or Inf` : Number.isNaN(value) ? "not sampled here" : this.#statistic.share ? percent(value) : figure(value);
     const [first = 0, last = 0] = [data.first[slot], data.last[slot]];
     const when = first === last ? `step ${steps(first)}` : `steps ${steps(first)} – ${steps(last)}`;
-    const said = `${shownPath(series)}  ${bad > 0 ? "" : `${this.#statistic.name} `}${text}  ${when}${series.shape ? `  ${cut(series.shape, 60)}` : ""}${series.note ? `  ${cut(series.note)}` : ""}`;
+    const said = `${placeName(series.path)}  ${bad > 0 ? "" : `${this.#statistic.name} `}${text}  ${when}${series.shape ? `  shape ${cut(series.shape, 60)}` : ""}${series.note ? `  ${cut(series.note)}` : ""}`;
     if (this.reading.textContent === said) return;
     this.reading.textContent = said;
     this.#canvas.setAttribute("aria-label", `${ROLE_NAMES[series.role]}, depth by time, ${this.#rows.length} rows; ${said}`);
@@ -379,18 +376,10 @@ export class DepthMap implements Part {
       if (event.button === 0 && !event.shiftKey) this.#hooks.onSelect(rowAt(event));
     });
     this.#canvas.addEventListener("pointermove", (event) => {
-      if (!this.#moment) return;
-      const box = this.#canvas.getBoundingClientRect();
-      const plot = plotOf(box.width);
-      const { from, to, data } = this.#moment;
-      const step = from + ((event.clientX - box.left - plot.left) / plot.width) * (to - from);
-      this.#hovered = step < from ? null : { slot: data.slotOf(step), row: rowAt(event) };
-      this.#say(this.#moment, readerOf(data, this.#statistic));
-    });
-    this.#canvas.addEventListener("pointerleave", () => {
-      this.#hovered = null;
+      this.#hovered = rowAt(event);
       if (this.#moment) this.#say(this.#moment, readerOf(this.#moment.data, this.#statistic));
     });
+    this.#canvas.addEventListener("pointerleave", () => (this.#hovered = -1));
   }
 
   /** The roles that were measured, and the statistics that there are of this one. */
@@ -398,6 +387,9 @@ export class DepthMap implements Part {
     const there = ROLES.filter((one) => data.payload.series.some((series) => series.role === one));
     options(this.#roleChoice, there.map((one) => [one, ROLE_NAMES[one]]), role);
     const fitting = STATISTICS.filter((one) => !one.roles || one.roles.includes(role));
+    // A single number does not spread.
+    const single = this.#rows.filter((row) => (data.payload.series[row]?.count ?? 0) < 2).length > this.#rows.length / 2;
+    if (this.#unasked) this.#statistic = STATISTICS.find(({ column }) => column === (single ? "norm" : "std")) as Statistic;
     if (!fitting.includes(this.#statistic)) this.#statistic = fitting[0] as Statistic;
     options(this.#choice, fitting.map((one) => [one.name, one.name]), this.#statistic.name);
     this.#choice.title = this.#statistic.about;
@@ -410,6 +402,7 @@ export class DepthMap implements Part {
   }
 
   #pick(name: string): void {
+    this.#unasked = false;
     this.#statistic = STATISTICS.find((one) => one.name === name) ?? this.#statistic;
     if (this.#moment) this.draw(this.#moment);
   }

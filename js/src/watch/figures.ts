@@ -1,6 +1,15 @@
 /** Numbers as a person reads them, and the scales that they are drawn on. */
 
+import { legible, ROOT } from "../names";
+
 export { counted } from "../names";
+
+const LONGEST = 120;
+
+/** A path as it is shown: unseen characters made visible, of a very long one the end. */
+export function placeName(path: string): string {
+  return path.length > LONGEST ? `…${legible(path.slice(-LONGEST))}` : legible(path) || ROOT;
+}
 
 /** A number of three digits: 0.0123, −4.56, 1.2e-7; NaN and Inf by their names. */
 export function figure(value: number, digits = 3): string {
@@ -83,6 +92,14 @@ function niced(low: number, high: number): [number, number] {
   }
   const by = round((high - low) / 4);
   return [Math.floor(low / by + 1e-9) * by, Math.ceil(high / by - 1e-9) * by];
+}
+
+/** Numbers side by side, with as many digits as tell them apart. */
+export function figures(values: readonly number[]): string[] {
+  for (let digits = 2; ; digits += 1) {
+    const made = values.map((value) => figure(value, digits));
+    if (new Set(made).size === values.length || digits > 5) return made;
+  }
 }
 
 function linearTicks(low: number, high: number, most: number): number[] {

@@ -5,6 +5,7 @@ import { percent } from "./figures";
 import { rateOf, type Trouble } from "./neuron-facts";
 import type { Hooks, Moment, WatchContext } from "./part";
 import { codeFont, drawingOn, hairline, type Drawing } from "./pen";
+import { drawCursor, stepAt, xOf, type Plot } from "./time-axis";
 
 const ROW = 22;
 const TOP = 2;
@@ -26,8 +27,9 @@ export class Firing {
     this.element = element("div", { class: "firing" }, this.#title, this.#canvas);
     this.#canvas.addEventListener("click", (event) => {
       const unit = this.#rows[Math.floor((event.offsetY - TOP) / ROW)];
-      const step = this.#stepAt(event.offsetX);
-      if (step !== null) hooks.onStep(step);
+      const plot = plotOf(this.#canvas.clientWidth);
+      const inside = event.offsetX >= plot.left && event.offsetX <= plot.left + plot.width;
+      if (this.#moment && plot.width > 0 && inside) hooks.onStep(stepAt(this.#moment, event.offsetX, plot));
       if (unit !== undefined) onUnit(unit);
     });
   }
@@ -36,7 +38,8 @@ export class Firing {
     this.#moment = moment;
     const { data, step } = moment;
     const units = data.units(index);
-    const rates = Array.from({ length: units.count }, (_, unit) => rateOf(units, unit, step) ?? { first: Number.NaN, now: Number.NaN });
+    const of = (unit: number): Trouble | undefined => troubles.find((one) => one.unit === unit);
+    const rates = Array.from({ length: units.count }, (_, unit) => of(unit)?.rate ?? rateOf(units, unit, step) ?? { first: Number.NaN, now: Number.NaN });
     this.#rows = shownOf(rates.map(({ now }) => now), chosen);
     const some = this.#rows.length < units.count ? `, ${this.#rows.length} of ${units.count}, the rarest` : "";
     const read = data.payload.units[index]?.read;
@@ -47,20 +50,17 @@ export class Firing {
     if (!drawing) return;
     const top = highest(units);
     this.#rows.forEach((unit, row) => {
-      const trouble = troubles.find((one) => one.unit === unit);
+      const trouble = of(unit);
       drawRow(drawing, moment, units, unit, TOP + row * ROW, top, trouble, unit === chosen);
       const { first = Number.NaN, now = Number.NaN } = rates[unit] ?? {};
       drawNumbers(drawing, unit, TOP + (row + 0.5) * ROW, trouble, first === now ? percent(now) : `${percent(first)} → ${percent(now)}`);
     });
-    drawNow(drawing, moment);
+    drawCursor(drawing, moment, plotOf(drawing.width), 0, drawing.height);
   }
+}
 
-  #stepAt(x: number): number | null {
-    const moment = this.#moment;
-    const width = this.#canvas.clientWidth - LEFT - RIGHT;
-    if (!moment || width <= 0 || x < LEFT || x > LEFT + width) return null;
-    return Math.min(moment.data.end - 1, Math.floor(moment.from + ((x - LEFT) / width) * (moment.to - moment.from)));
-  }
+function plotOf(width: number): Plot {
+  return { left: LEFT, width: width - LEFT - RIGHT };
 }
 
 /** All units in their order; of many, those that fire most rarely and the chosen one. */
@@ -73,27 +73,22 @@ export function shownOf(rates: readonly number[], chosen: number): number[] {
 }
 
 /** The largest share of any unit in any window, so that the lines can be compared. */
-function highest(units: Units): number {
-  let most = 0;
-  for (let at = 0; at < units.fired.length; at += 1) {
-    const inputs = units.inputs[Math.floor(at / units.count)] as number;
-    if (inputs) most = Math.max(most, (units.fired[at] as number) / inputs);
-  }
-  return most || 1;
+function highest({ fired, inputs, count }: Units): number {
+  return fired.reduce((most, some, at) => Math.max(most, some / (inputs[Math.floor(at / count)] || Number.POSITIVE_INFINITY)), 0) || 1;
 }
 
 function drawRow(drawing: Drawing, moment: Moment, units: Units, unit: number, top: number, most: number, trouble: Trouble | undefined, chosen: boolean): void {
   const { pen, palette, width } = drawing;
+  const plot = plotOf(width);
   const [right, base, high] = [width - RIGHT, top + ROW - 4, ROW - 7];
   if (chosen) {
     pen.fillStyle = palette.selected;
     pen.fillRect(0, top, width, ROW);
   }
   hairline(drawing, LEFT, base, right, base, palette.line);
-  const x = (step: number): number => LEFT + ((step - moment.from) / Math.max(1, moment.to - moment.from)) * (right - LEFT);
   pen.save();
   pen.beginPath();
-  pen.rect(LEFT, top, right - LEFT, ROW);
+  pen.rect(LEFT, top, plot.width, ROW);
   pen.clip();
   pen.strokeStyle = trouble ? (trouble.kind === "dead" ? palette.broken : palette.careful) : palette.negative;
   pen.lineWidth = 1.25;
@@ -103,10 +98,10 @@ function drawRow(drawing: Drawing, moment: Moment, units: Units, unit: number, t
     const inputs = units.inputs[window] as number;
     if (!inputs) continue;
     const y = base - ((units.fired[window * units.count + unit] as number) / inputs / most) * high;
-    const middle = x(((units.first[window] as number) + (units.last[window] as number) + 1) / 2);
-    if (window === 0) pen.moveTo(x(units.first[window] as number), y);
+    const middle = xOf(moment, ((units.first[window] as number) + (units.last[window] as number) + 1) / 2, plot);
+    if (window === 0) pen.moveTo(xOf(moment, units.first[window] as number, plot), y);
     pen.lineTo(middle, y);
-    if (window === units.first.length - 1) pen.lineTo(x((units.last[window] as number) + 1), y);
+    if (window === units.first.length - 1) pen.lineTo(xOf(moment, (units.last[window] as number) + 1, plot), y);
   }
   pen.stroke();
   pen.restore();
@@ -119,12 +114,6 @@ function drawNumbers({ pen, palette, width }: Drawing, unit: number, y: number, 
   pen.textAlign = "right";
   pen.fillText(`[${unit}]`, LEFT - 6, y);
   pen.fillText(trouble?.kind === "dead" ? "dead" : text, width - 2, y);
-}
-
-function drawNow(drawing: Drawing, moment: Moment): void {
-  const { palette, width, height } = drawing;
-  const x = LEFT + ((moment.step + 0.5 - moment.from) / Math.max(1, moment.to - moment.from)) * (width - LEFT - RIGHT);
-  if (x >= LEFT && x <= width - RIGHT) hairline(drawing, x, 0, x, height, palette.ink);
 }
 
 /** The layer whose units are shown: that of the chosen unit, else the first with a trouble, else the first counted. */

@@ -1,6 +1,6 @@
 /** What flows along depth: of each module the size of its output and of the gradient of it, at a moment and over all time. */
 import type { WatchData } from "./data";
-import { figure, percent } from "./figures";
+import { figure, percent, placeName } from "./figures";
 
 export type Measure = "rms" | "L2";
 
@@ -23,20 +23,15 @@ export function flowRows(data: WatchData): FlowRow[] {
   return [...paths].map((path) => ({ path, series: [data.row(path, "activation"), data.row(path, "gradient")], leaf: !above.has(path) }));
 }
 
-/** How many slots back a series that is sampled seldom is looked for. */
-const BACK = 24;
-
 export type Size = number | "bad" | "none";
 
-/** L2 or root mean square at a slot, or at the last one before it with a sample; "bad" where numbers were NaN or infinite. */
-export function sizeAt(data: WatchData, slot: number, row: number, measure: Measure): Size {
+/** L2 or root mean square at a step, or when it was measured last before it; "bad" where numbers were NaN or infinite. */
+export function sizeAt(data: WatchData, step: number, row: number, measure: Measure): Size {
   if (row < 0) return "none";
-  for (let at = slot; at >= 0 && at > slot - BACK; at -= 1) {
-    if (data.value("bad", at, row) > 0) return "bad";
-    const size = data.norm(at, row);
-    if (!Number.isNaN(size)) return size / divisor(data, row, measure);
-  }
-  return "none";
+  const slot = data.seenAt(step, row);
+  if (data.value("bad", slot, row) > 0) return "bad";
+  const size = data.norm(slot, row);
+  return Number.isNaN(size) ? "none" : size / divisor(data, row, measure);
 }
 
 export function divisor(data: WatchData, row: number, measure: Measure): number {
@@ -100,17 +95,17 @@ const LANES = ["activation", "gradient"] as const;
 const EVEN = 10;
 
 /** How the two change along depth, in sentences: from the first layer with a number to the last. */
-export function flowWords(data: WatchData, rows: readonly FlowRow[], slot: number, measure: Measure): string[] {
+export function flowWords(data: WatchData, rows: readonly FlowRow[], step: number, measure: Measure): string[] {
   return LANES.map((name, lane) => {
-    const sizes = rows.filter(({ leaf }) => leaf).map(({ path, series }) => [path, sizeAt(data, slot, series[lane] as number, measure)] as const);
+    const sizes = rows.filter(({ leaf }) => leaf).map(({ path, series }) => [path, sizeAt(data, step, series[lane] as number, measure)] as const);
     // Where it comes from: activations flow from the first to the last, gradients back.
     const bad = (lane ? [...sizes].reverse() : sizes).find(([, size]) => size === "bad");
-    if (bad) return `${name}: NaN or Inf at ${bad[0] || "(root)"}`;
+    if (bad) return `${name}: NaN or Inf at ${placeName(bad[0])}`;
     const known = sizes.filter((some): some is readonly [string, number] => typeof some[1] === "number");
     const [first, last] = [known[0], known.at(-1)];
     if (!first || !last) return `${name}: not sampled`;
-    if (first === last) return `${name}: ${figure(first[1])} at ${first[0] || "(root)"}`;
-    const said = `${name}: ${figure(first[1])} at ${first[0]}, ${figure(last[1])} at ${last[0]}`;
+    if (first === last) return `${name}: ${figure(first[1])} at ${placeName(first[0])}`;
+    const said = `${name}: ${figure(first[1])} at ${placeName(first[0])}, ${figure(last[1])} at ${placeName(last[0])}`;
     const zeros = known.filter(([, size]) => size === 0).length;
     if (zeros) return `${said}; zero in ${zeros} of ${known.length} (${percent(zeros / known.length)})`;
     const ratio = lane ? first[1] / last[1] : last[1] / first[1];

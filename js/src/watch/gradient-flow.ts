@@ -1,7 +1,6 @@
 /** Along depth at the cursor: the size of each module's output, and of the gradient that comes back to it. */
-import { PAINT } from "../context";
 import { button, element, OURS, words } from "../elements";
-import { figure } from "./figures";
+import { figure, placeName } from "./figures";
 import { flowRows, flowWords, sizeAt, Spans, type FlowRow, type Measure, type Size } from "./flow-rows";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import type { WatchData } from "./data";
@@ -9,7 +8,8 @@ import { codeFont, drawingOn, fitted, hairline, hatch, type Drawing } from "./pe
 
 const MEASURES: readonly (readonly [Measure, string])[] = [["rms", "root mean square: of one number"], ["L2", "Euclidean norm: of all numbers together"]];
 const HEAD = 30;
-const HIGHEST = HEAD + 14 * 22 + 4;
+/** So that nets of two dozen modules are seen whole, and of more that there are more. */
+const HIGHEST = HEAD + 24.5 * 17;
 const RANGED = ["vanishing", "exploding", "no gradient"];
 
 interface Lane {
@@ -26,7 +26,6 @@ export class GradientFlow implements Part {
   readonly #canvas: HTMLCanvasElement;
   readonly #scroller: HTMLElement;
   readonly #room = element("div", { class: "flow-room" });
-  readonly #absent = element("p", { class: "absent" });
   readonly #words = element("div", { class: "flow-words" });
   readonly #chips: readonly HTMLButtonElement[];
   readonly #spans = new Spans();
@@ -47,8 +46,7 @@ export class GradientFlow implements Part {
     this.#scroller = element("div", { class: "flow-scroller" }, this.#room, this.#canvas);
     this.#chips = MEASURES.map(([measure, about]) => button(measure, { class: "chip", title: about, "aria-pressed": String(measure === this.#measure) }, () => this.#choose(measure)));
     const head = element("div", { class: "flow-head" }, element("h3", { class: "caption" }, "flow along depth"), element("span", { role: "group", "aria-label": "measured as" }, ...this.#chips));
-    this.element = element("section", { class: "gradflow", "aria-label": "flow along depth", "data-paint": true }, head, this.#absent, this.#scroller, this.#words);
-    this.element.addEventListener(PAINT, () => this.#again());
+    this.element = element("section", { class: "gradflow", "aria-label": "flow along depth"}, head, this.#scroller, this.#words);
     this.#scroller.addEventListener("scroll", () => this.#again(), { passive: true });
     this.#listen();
   }
@@ -62,20 +60,16 @@ export class GradientFlow implements Part {
       this.#rows = flowRows(data);
       this.#spans.take(data, this.#rows);
     }
-    const why = !this.#rows.length ? "no module is measured" : data.slots ? "" : "no sample yet";
-    this.#absent.textContent = why;
-    this.#absent.hidden = !why;
-    this.#scroller.hidden = this.#words.hidden = Boolean(why);
-    if (why) return;
+    this.element.hidden = !this.#rows.length || !data.slots;
+    if (this.element.hidden) return;
     const total = HEAD + this.#rows.length * this.#high;
     this.#scroller.style.maxHeight = `${HIGHEST}px`;
     this.#room.style.height = `${total}px`;
     if (moment.row !== this.#selected) this.#reveal(this.#rows.findIndex(({ series }) => series.includes(moment.row)));
     this.#selected = moment.row;
-    const slot = data.slotOf(step);
-    this.#say(slot);
+    this.#say(step);
     const drawing = drawingOn(this.#canvas, Math.min(HIGHEST, total), this.#context);
-    if (drawing) this.#paint(drawing, moment, slot);
+    if (drawing) this.#paint(drawing, moment);
   }
 
   get #high(): number {
@@ -92,7 +86,7 @@ export class GradientFlow implements Part {
     }) as [Lane, Lane];
   }
 
-  #paint(drawing: Drawing, moment: Moment, slot: number): void {
+  #paint(drawing: Drawing, moment: Moment): void {
     const { pen, palette, width, height } = drawing;
     const lanes = this.#lanes(width);
     const shift = this.#scroller.scrollTop;
@@ -107,7 +101,7 @@ export class GradientFlow implements Part {
     lanes.forEach((lane, index) => {
       const by = Math.max(1, Math.ceil((lane.to - lane.from) / (lane.width / 22)));
       for (let power = lane.from; power <= lane.to; power += by) hairline(drawing, xOf(lane, 10 ** power), HEAD, xOf(lane, 10 ** power), height, palette.line);
-      this.#drawLane(drawing, moment, slot, lane, index as 0 | 1, [Math.max(0, first - 1), Math.min(this.#rows.length - 1, last + 1)], y);
+      this.#drawLane(drawing, moment, lane, index as 0 | 1, [Math.max(0, first - 1), Math.min(this.#rows.length - 1, last + 1)], y);
     });
     pen.restore();
     lanes.forEach((lane, index) => drawHead(drawing, lane, index as 0 | 1));
@@ -125,15 +119,15 @@ export class GradientFlow implements Part {
     const wrong = data.payload.alerts.some((alert) => alert.path === path && RANGED.includes(alert.kind) && step >= alert.step && !(alert.over && step > alert.last));
     pen.textAlign = "left";
     pen.fillStyle = wrong ? palette.broken : isChosen ? palette.ink : palette.soft;
-    pen.fillText(fitted(pen, `${wrong ? "✕ " : ""}${path || "(root)"}`, room), 4, y);
+    pen.fillText(fitted(pen, `${wrong ? "✕ " : ""}${placeName(path)}`, room), 4, y);
   }
 
   /** Where it was over all time as a bar, where it is as a dot, and a line from dot to dot. */
-  #drawLane(drawing: Drawing, { data }: Moment, slot: number, lane: Lane, index: 0 | 1, [first, last]: readonly [number, number], y: (row: number) => number): void {
+  #drawLane(drawing: Drawing, { data, step }: Moment, lane: Lane, index: 0 | 1, [first, last]: readonly [number, number], y: (row: number) => number): void {
     const { pen, palette } = drawing;
     const colour = index ? palette.positive : palette.linear;
     const sizes: Size[] = [];
-    for (let row = first; row <= last; row += 1) sizes.push(sizeAt(data, slot, (this.#rows[row] as FlowRow).series[index], this.#measure));
+    for (let row = first; row <= last; row += 1) sizes.push(sizeAt(data, step, (this.#rows[row] as FlowRow).series[index], this.#measure));
     pen.fillStyle = colour;
     pen.globalAlpha = 0.16;
     for (let row = first; row <= last; row += 1) {
@@ -157,20 +151,20 @@ export class GradientFlow implements Part {
     sizes.forEach((size, at) => drawSize(drawing, lane, index, size, y(first + at), this.#rows[first + at]?.leaf ?? false));
   }
 
-  #say(slot: number): void {
+  #say(step: number): void {
     const { data, row } = this.#moment as Moment;
-    const sentences = flowWords(data, this.#rows, slot, this.#measure);
+    const sentences = flowWords(data, this.#rows, step, this.#measure);
     const at = this.#hovered >= 0 ? this.#hovered : this.#rows.findIndex(({ series }) => series.includes(row));
-    const lines = [...(at >= 0 ? [this.#rowWords(slot, at)] : []), ...sentences];
+    const lines = [...(at >= 0 ? [this.#rowWords(step, at)] : []), ...sentences];
     if (this.#words.textContent !== lines.join("")) this.#words.replaceChildren(...lines.map((line) => element("div", {}, words(line, "", 400))));
     this.#canvas.setAttribute("aria-label", `${this.#measure} of ${this.#rows.length} modules along depth; ${sentences.join("; ")}; up and down go from module to module, Enter selects`);
   }
 
-  #rowWords(slot: number, at: number): string {
+  #rowWords(step: number, at: number): string {
     const { data } = this.#moment as Moment;
     const { path, series } = this.#rows[at] as FlowRow;
-    const [activation, gradient] = series.map((row) => sizeWords(sizeAt(data, slot, row, this.#measure)));
-    return `${path || "(root)"}: activation ${activation}, gradient ${gradient} (${this.#measure})`;
+    const [activation, gradient] = series.map((row) => sizeWords(sizeAt(data, step, row, this.#measure)));
+    return `${placeName(path)}: activation ${activation}, gradient ${gradient} (${this.#measure})`;
   }
 
   #choose(measure: Measure): void {
@@ -205,7 +199,7 @@ export class GradientFlow implements Part {
       this.#go(Math.min(this.#rows.length - 1, Math.max(0, to)));
       this.#reveal(this.#hovered);
       this.#again();
-      this.#context.announce(this.#rowWords(this.#moment.data.slotOf(this.#moment.step), this.#hovered));
+      this.#context.announce(this.#rowWords(this.#moment.step, this.#hovered));
     } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
       this.#lane = event.key === "ArrowLeft" ? 0 : 1;
       this.#select(at);
@@ -221,7 +215,7 @@ export class GradientFlow implements Part {
     const row = series[this.#lane] >= 0 ? series[this.#lane] : (series[1 - this.#lane] as number);
     if (row < 0) return;
     const { path, role } = this.#moment.data.payload.series[row] ?? { path: "", role: "activation" };
-    this.#context.announce(`selected: ${role} of ${path || "(root)"}`);
+    this.#context.announce(`selected: ${role} of ${placeName(path)}`);
     this.#hooks.onSelect(row);
   }
 

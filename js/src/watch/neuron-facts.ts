@@ -1,6 +1,6 @@
 /** What is to be said of the units of a small net at one moment: which are dead, starve, or cancel each other. */
 import type { Alert, Units, WatchData } from "./data";
-import { counted, percent } from "./figures";
+import { counted, percent, placeName } from "./figures";
 import { slotAt } from "./data";
 
 export interface Trouble {
@@ -30,11 +30,12 @@ export interface Rate {
   now: number;
 }
 
-/** A rate is of so much of all inputs at least, for few say little. */
-const ENOUGH = 0.1;
+/** A rate is of so much of all inputs at least, and of so many, for few say little: as the alerts have it, so that both say the same. */
+const ENOUGH = 0.2;
+const FEWEST = 200;
 
 export function layerName(data: WatchData, layer: number): string {
-  return layer < 0 ? "x" : (data.payload.neurons?.layers[layer]?.path ?? "?") || "(root)";
+  return layer < 0 ? "x" : placeName(data.payload.neurons?.layers[layer]?.path ?? "?");
 }
 
 export function unitName(data: WatchData, layer: number, unit: number): string {
@@ -50,17 +51,20 @@ export function countedIn(data: WatchData, layer: number): number {
 export function rateOf(units: Units, unit: number, step: number): Rate | null {
   const windows = units.first.length;
   if (!windows || unit >= units.count) return null;
-  let all = 0;
-  for (let window = 0; window < windows; window += 1) all += units.inputs[window] as number;
+  const enough = Math.max(FEWEST, ENOUGH * inputsOf(units));
   const share = (from: number, by: 1 | -1): number => {
     let [seen, fired] = [0, 0];
-    for (let window = from; window >= 0 && window < windows && (seen < ENOUGH * all || !seen); window += by) {
+    for (let window = from; window >= 0 && window < windows && seen < enough; window += by) {
       seen += units.inputs[window] as number;
       fired += units.fired[window * units.count + unit] as number;
     }
     return seen ? fired / seen : Number.NaN;
   };
   return { first: share(0, 1), now: share(slotAt(units.first, step), -1) };
+}
+
+function inputsOf({ inputs }: Units): number {
+  return inputs.reduce((sum, some) => sum + some, 0);
 }
 
 /** The step from which on a unit never fired again; infinite if it did in the last window. */
@@ -80,8 +84,11 @@ export function troublesAt(data: WatchData, step: number): Trouble[] {
     const index = countedIn(data, layer);
     const units = index < 0 ? null : data.units(index);
     if (!holds(alert, units, step)) return [];
-    const rate = units && rateOf(units, alert.unit, step);
-    const silent = units?.silent[alert.unit] || alert.inputs;
+    const newest = !alert.over && (!units || slotAt(units.first, step) === units.first.length - 1);
+    // The counts go on between two verdicts: what is said in two places is said of one moment.
+    const told = newest ? /([\d.]+)%.*?([\d.]+)%/.exec(alert.text) : null;
+    const rate = told ? { now: Number(told[1]) / 100, first: Number(told[2]) / 100 } : units && rateOf(units, alert.unit, step);
+    const silent = alert.over ? units?.silent[alert.unit] || alert.inputs : alert.inputs;
     const text = alert.kind === "dead" ? deadText(silent, units, alert.unit) : starvingText(rate);
     return [{ kind: alert.kind, layer, unit: alert.unit, text, silent, rate }];
   });
@@ -94,9 +101,8 @@ function holds(alert: Alert, units: Units | null, step: number): boolean {
 }
 
 function deadText(silent: number, units: Units | null, unit: number): string {
-  let inputs = 0;
-  for (const some of units?.inputs ?? []) inputs += some;
-  const evidence = silent >= inputs && silent > 0 ? `0 for all of ${counted(silent, "input")}` : silent ? `0 for the last ${counted(silent, "input")}` : "0 for every input";
+  const always = !units?.fired.some((fired, at) => at % units.count === unit && fired > 0);
+  const evidence = silent > 0 ? `0 for ${always ? "all of" : "the last"} ${counted(silent, "input")}` : "0 for every input";
   return units?.flat[unit] ? `${evidence}, its gradient too` : evidence;
 }
 

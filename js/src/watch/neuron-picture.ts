@@ -82,9 +82,9 @@ function drawWeights(drawing: Drawing, scene: Scene, to: number, only: Spot | nu
         const share = finite ? Math.min(1, Math.abs(weight) / (limits.weight || 1)) : 1;
         if (!(share >= low && share < high)) continue;
         pen.strokeStyle = !finite ? palette.missing : share < 0.01 ? palette.faint : weight < 0 ? palette.negative : palette.positive;
-        pen.globalAlpha = quiet ? 0.1 : 0.3 + 0.6 * share;
-        pen.lineWidth = 0.5 + share * Math.min(5, 1 + here.radius / 3);
-        pen.setLineDash(!finite ? [2, 3] : deadIn[input] || dead(to, unit) ? [5, 4] : []);
+        pen.globalAlpha = quiet ? 0.1 : finite ? 0.3 + 0.6 * share : 0.4;
+        pen.lineWidth = finite ? 0.5 + share * Math.min(5, 1 + here.radius / 3) : 1;
+        pen.setLineDash(!finite ? [1, 7] : deadIn[input] || dead(to, unit) ? [5, 4] : []);
         pen.beginPath();
         pen.moveTo(before.x, yOf(before, input));
         pen.lineTo(here.x, yOf(here, unit));

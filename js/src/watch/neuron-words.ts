@@ -113,5 +113,5 @@ export function netWords(data: WatchData, step: number, facts: readonly Fact[]):
 }
 
 export function limitWords({ weight, activation, gradient }: Limits): [weight: string, activation: string, gradient: string] {
-  return [`weight, to ±${figure(weight, 2)}`, `activation, to ±${figure(activation, 2)}`, `gradient, to ±${figure(gradient, 2)}`];
+  return [`weight ±${figure(weight, 2)}`, `activation ±${figure(activation, 2)}`, `gradient ±${figure(gradient, 2)}`];
 }

@@ -1,5 +1,4 @@
 /** A small net as units and weights at the time cursor: what is dead, starves or cancels is seen, and said. */
-import { PAINT } from "../context";
 import { button, element, OURS, words } from "../elements";
 import { percent, steps } from "./figures";
 import { Firing, layerShown } from "./firing";
@@ -8,6 +7,7 @@ import { layoutOf, unitAt, walked, type Layout, type Spot } from "./neuron-layou
 import { drawNet, leastDrawn, MOST_LINES, type Limits } from "./neuron-picture";
 import { factsOf, limitWords, netWords, unitWords, type Fact } from "./neuron-words";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
+import { refill } from "./refill";
 import { drawingOn } from "./pen";
 import type { WatchData } from "./data";
 
@@ -16,8 +16,6 @@ const UNMEASURED = 640;
 export class Neurons implements Part {
   readonly element: HTMLElement;
   readonly #canvas: HTMLCanvasElement;
-  readonly #absent = element("p", { class: "absent" });
-  readonly #body: HTMLElement;
   readonly #legend = element("div", { class: "net-legend" });
   readonly #facts = element("ul", { class: "net-facts" });
   readonly #readout = element("div", { class: "net-readout" });
@@ -43,22 +41,20 @@ export class Neurons implements Part {
   constructor(context: WatchContext, hooks: Hooks) {
     this.#context = context;
     this.#hooks = hooks;
-    this.#canvas = element("canvas", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "net", "data-paint": true, ...OURS });
+    this.#canvas = element("canvas", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "net", ...OURS });
     this.#firing = new Firing(context, hooks, (unit) => this.#pin([this.#shown() + 1, unit]));
     const net = element("div", { class: "net" }, this.#canvas, this.#legend);
-    this.#body = element("div", { class: "net-body" }, net, element("div", { class: "net-side" }, this.#facts, this.#firing.element, this.#readout));
-    this.element = element("section", { class: "neurons", "aria-label": "neurons" }, element("h3", { class: "caption" }, "neurons"), this.#absent, this.#body);
+    const body = element("div", { class: "net-body" }, net, element("div", { class: "net-side" }, this.#facts, this.#firing.element, this.#readout));
+    this.element = element("section", { class: "neurons", "aria-label": "neurons" }, element("h3", { class: "caption" }, "neurons"), body);
     this.#listen();
   }
 
   draw(moment: Moment): void {
     this.#moment = moment;
     const { data, step } = moment;
-    const why = absence(data);
-    this.#absent.textContent = why;
-    this.#absent.hidden = !why;
-    this.#body.hidden = Boolean(why);
-    if (why) return;
+    // It is made of nets of 2 to 5 layers with at most 64 units each.
+    this.element.hidden = !data.payload.neurons || !data.neuronSlots;
+    if (this.element.hidden) return;
     this.#measure(data);
     this.#slot = data.neuronSlotOf(step);
     this.#judge(data, step);
@@ -101,7 +97,7 @@ export class Neurons implements Part {
     const said = JSON.stringify([facts, this.#limits]);
     if (said !== this.#said) {
       this.#said = said;
-      this.#facts.replaceChildren(...facts.map((fact) => this.#fact(fact)));
+      refill(this.#facts, facts.map((fact) => this.#fact(fact)));
       this.#legend.replaceChildren(...legend(data, this.#slot, this.#limits));
     }
     this.#canvas.setAttribute("aria-label", netWords(data, step, facts));
@@ -111,7 +107,7 @@ export class Neurons implements Part {
   #fact({ kind, name, text, spot }: Fact): HTMLElement {
     const place = spot ? button("", { class: "plain unit-name" }, () => this.#pin(spot)) : element("span", { class: "unit-name" });
     place.append(words(name));
-    return element("li", { class: kind }, element("i", { class: `sign-${kind}`, "aria-hidden": "true" }), element("span", {}, place, " ", words(text)));
+    return element("li", { class: kind, "data-key": `${kind} ${name}` }, element("i", { class: `sign-${kind}`, "aria-hidden": "true" }), element("span", {}, place, " ", words(text)));
   }
 
   #read(): void {
@@ -148,7 +144,6 @@ export class Neurons implements Part {
   #listen(): void {
     const canvas = this.#canvas;
     const at = (event: MouseEvent): Spot | null => unitAt(this.#layout, event.offsetX, event.offsetY);
-    canvas.addEventListener(PAINT, () => this.#again());
     canvas.addEventListener("pointermove", (event) => {
       if (!this.#pinned) this.#go(at(event));
     });
@@ -226,13 +221,8 @@ export class Neurons implements Part {
   #again(): void {
     this.#drawn = "";
     this.#read();
-    if (this.#moment && !this.#body.hidden) this.#paint(this.#moment);
+    if (this.#moment && !this.element.hidden) this.#paint(this.#moment);
   }
-}
-
-function absence(data: WatchData): string {
-  if (!data.payload.neurons) return "no picture of single units: it is made of nets of 2 to 5 layers with at most 64 units each";
-  return data.neuronSlots ? "" : "no sample of the units yet";
 }
 
 function largest(values: ArrayLike<number>, least: number): number {

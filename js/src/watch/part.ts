@@ -6,6 +6,8 @@ export interface Moment {
   data: WatchData;
   /** The time cursor. */
   step: number;
+  /** The step whose numbers are said: the one that is pointed at, else the cursor's. */
+  seen: number;
   /** The selected series; -1 where there is none. */
   row: number;
   /** The cursor goes with the newest step. */
@@ -29,6 +31,8 @@ export interface Part {
  */
 export interface Hooks {
   onStep(step: number): void;
+  /** A step is pointed at; -1: none any more. */
+  onHover(step: number): void;
   onSelect(row: number): void;
   /** Shows the steps from … to (`to` excluded). */
   onZoom(from: number, to: number): void;

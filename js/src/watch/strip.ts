@@ -1,6 +1,6 @@
 /** A plot over time: what it shows on the left, a canvas on the shared axis, the figures at the cursor on the right. */
-import { element, words } from "../elements";
-import { figure, type Scale } from "./figures";
+import { element, lines } from "../elements";
+import { figures, type Scale } from "./figures";
 import { drawingOn, hairline, type Drawing } from "./pen";
 import type { Hooks, Moment, WatchContext } from "./part";
 import { drawCursor, followTime, plotOf, type Plot } from "./time-axis";
@@ -37,7 +37,7 @@ export class Strip {
     const said = `${caption}\n${path}\n${note}`;
     if (said === this.#said) return;
     this.#said = said;
-    const name = path ? words(path, "ending") : null;
+    const name = path ? lines(path) : null;
     this.#title.title = note;
     this.#title.replaceChildren(...(caption ? [element("span", { class: "caption" }, caption)] : []), ...(name ? [" ", element("span", { class: "of", title: path }, name)] : []));
   }
@@ -73,17 +73,19 @@ function put(target: HTMLElement, text: string): void {
 }
 
 /** The hairlines of an axis of values, each with its number. */
-export function drawScale(drawing: Drawing & { plot: Plot }, scale: Scale, top: number, bottom: number, write = (value: number): string => figure(value, 2)): void {
+export function drawScale(drawing: Drawing & { plot: Plot }, scale: Scale, top: number, bottom: number, write?: (value: number) => string): void {
   const { pen, palette, plot } = drawing;
   pen.textAlign = "right";
   let before = Number.POSITIVE_INFINITY;
-  for (const tick of scale.ticks(Math.max(1, Math.min(4, Math.round((bottom - top) / 20))))) {
+  const ticks = scale.ticks(Math.max(1, Math.min(4, Math.round((bottom - top) / 20))));
+  const written = write ? ticks.map(write) : figures(ticks);
+  ticks.forEach((tick, index) => {
     const y = bottom - scale.share(tick) * (bottom - top);
     hairline(drawing, plot.left, y, plot.left + plot.width, y, palette.line);
-    if (before - y < 12) continue;
+    if (before - y < 12) return;
     before = y;
     pen.fillStyle = palette.quiet;
-    pen.fillText(write(tick), plot.left - 6, Math.min(drawing.height - 6, Math.max(6, y)));
-  }
+    pen.fillText(written[index] as string, plot.left - 6, Math.min(drawing.height - 6, Math.max(6, y)));
+  });
   pen.textAlign = "left";
 }

@@ -29,19 +29,27 @@ export function stepAt(moment: Moment, x: number, plot: Plot): number {
   return Math.max(0, Math.min(moment.data.end - 1, step));
 }
 
-/** One line through a plot, at the middle of the cursor's step. */
+/** One line through a plot, at the middle of the cursor's step; a dashed one where one points. */
 export function drawCursor(drawing: Drawing, moment: Moment, plot: Plot, top: number, bottom: number): void {
-  const x = xOf(moment, moment.step + 0.5, plot);
-  if (x < plot.left - 1 || x > plot.left + plot.width + 1) return;
   const { pen, palette } = drawing;
-  pen.fillStyle = palette.panel;
-  pen.globalAlpha = 0.6;
-  pen.fillRect(x - 1.5, top, 3, bottom - top);
-  pen.globalAlpha = 1;
-  hairline(drawing, x, top, x, bottom, palette.ink);
+  for (const step of new Set([moment.step, moment.seen])) {
+    const x = xOf(moment, step + 0.5, plot);
+    if (!within(x, plot)) continue;
+    pen.fillStyle = palette.panel;
+    pen.globalAlpha = 0.6;
+    pen.fillRect(x - 1.5, top, 3, bottom - top);
+    pen.globalAlpha = 1;
+    if (step !== moment.step) pen.setLineDash([3, 2]);
+    hairline(drawing, x, top, x, bottom, step === moment.step ? palette.ink : palette.soft);
+    pen.setLineDash([]);
+  }
 }
 
-/** Pointer: press and drag scrubs, with shift it zooms to what is swept, wheel with ctrl zooms, a sideways wheel pans, twice shows all. */
+function within(x: number, { left, width }: Plot): boolean {
+  return x >= left - 1 && x <= left + width + 1;
+}
+
+/** Pointer: over it reads, press and drag scrubs, with shift it zooms to what is swept, wheel with ctrl zooms, a sideways wheel pans, twice shows all. */
 export function followTime(canvas: HTMLElement, now: () => Moment | null, hooks: Hooks): void {
   let swept = -1;
   let pressed = false;
@@ -63,8 +71,10 @@ export function followTime(canvas: HTMLElement, now: () => Moment | null, hooks:
     else hooks.onStep(step);
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (pressed && event.buttons & 1 && swept < 0) hooks.onStep(at(event));
+    if (!pressed) hooks.onHover(event.pointerType !== "touch" && inside(event) ? at(event) : -1);
+    else if (event.buttons & 1 && swept < 0) hooks.onStep(at(event));
   });
+  canvas.addEventListener("pointerleave", () => hooks.onHover(-1));
   canvas.addEventListener("pointerup", (event) => {
     const to = at(event);
     if (swept >= 0 && Math.abs(to - swept) > 1) hooks.onZoom(Math.min(swept, to), Math.max(swept, to) + 1);
@@ -127,7 +137,8 @@ export class TimeAxis implements Part {
   readonly #context: WatchContext;
   #moment: Moment | null = null;
 
-  constructor(context: WatchContext, hooks: Hooks) {
+  /** `reading` says what was measured there. */
+  constructor(context: WatchContext, hooks: Hooks, readonly reading: HTMLElement) {
     this.#context = context;
     this.#canvas = element("canvas", { "aria-hidden": "true" });
     this.element = element("div", { class: "axis-track", role: "slider", tabindex: 0, "aria-label": "step", "aria-valuemin": 0, ...OURS }, this.#canvas);
@@ -140,7 +151,7 @@ export class TimeAxis implements Part {
     const set = (name: string, value: string | number): void => this.element.setAttribute(`aria-${name}`, String(value));
     set("valuemax", Math.max(0, data.end - 1));
     set("valuenow", step);
-    set("valuetext", cursorText(moment));
+    set("valuetext", [cursorText(moment), moment.seen === step ? this.reading.textContent : ""].filter(Boolean).join("; "));
     const drawing = drawingOn(this.#canvas, HEIGHT, this.#context);
     if (drawing) this.#paint(drawing, moment);
   }
@@ -150,36 +161,33 @@ export class TimeAxis implements Part {
     const plot = plotOf(width);
     drawSamples(drawing, moment, plot);
     hairline(drawing, plot.left, BASE, plot.left + plot.width, BASE, palette.line);
-    const label = `step ${named(moment.step)}`;
-    const wide = pen.measureText(label).width;
-    const x = xOf(moment, moment.step + 0.5, plot);
-    const inside = x >= plot.left - 1 && x <= plot.left + plot.width + 1;
-    const from = Math.max(plot.left, Math.min(width - wide - 2, x - wide / 2));
+    const taken: [from: number, to: number][] = [];
+    /** In the middle of its place, unless something stands there. */
+    const write = (text: string, at: number, colour: string): void => {
+      const wide = pen.measureText(text).width;
+      const from = Math.max(plot.left, Math.min(width - wide - 2, at - wide / 2));
+      if (taken.some(([begin, end]) => from < end + 8 && from + wide > begin - 8)) return;
+      taken.push([from, from + wide]);
+      pen.fillStyle = colour;
+      pen.fillText(text, from, BASE + 19);
+    };
+    pen.textAlign = "right";
     pen.fillStyle = palette.quiet;
+    pen.fillText("samples", plot.left - 6, 8);
     pen.textAlign = "left";
+    drawAlerts(drawing, moment, plot);
+    drawCursor(drawing, moment, plot, 0, BASE + 11);
+    for (const step of [moment.seen, moment.step]) {
+      const x = xOf(moment, step + 0.5, plot);
+      if (within(x, plot)) write(`step ${named(step)}`, x, step === moment.step ? palette.ink : palette.soft);
+    }
     for (const tick of ticksOf(moment, plot)) {
       const at = xOf(moment, tick, plot);
       hairline(drawing, at, BASE, at, BASE + 4, palette.faint);
-      const text = named(tick);
-      const half = pen.measureText(text).width / 2;
-      const begin = Math.max(plot.left, at - half);
-      if (begin + 2 * half > width || (inside && begin < from + wide + 8 && begin + 2 * half > from - 8)) continue;
-      pen.fillText(text, begin, BASE + 19);
+      write(named(tick), at, palette.quiet);
     }
-    if (!data(moment)) return;
-    drawAlerts(drawing, moment, plot);
-    pen.fillStyle = palette.quiet;
-    pen.textAlign = "right";
-    pen.fillText("samples", plot.left - 6, 8);
-    pen.textAlign = "left";
-    if (!inside) return;
-    drawCursor(drawing, moment, plot, 0, BASE + 11);
-    pen.fillStyle = palette.ink;
-    pen.fillText(label, from, BASE + 19);
   }
 }
-
-const data = (moment: Moment): boolean => moment.data.end > 0;
 
 /** A tick where a sample was taken; no more than one a pixel. */
 function drawSamples({ pen, palette, ratio }: Drawing, moment: Moment, plot: Plot): void {

@@ -3,19 +3,7 @@ import type { Scale } from "./figures";
 import type { Moment } from "./part";
 import type { Drawing } from "./pen";
 import { xOf, type Plot } from "./time-axis";
-import { slotAt } from "./data";
-
-/** What a curve reads in one slot: its value, the inner band, the outer band. NaN where there is none. */
-export interface Reading {
-  first: ArrayLike<number>;
-  last: ArrayLike<number>;
-  slots: number;
-  mid(slot: number): number;
-  low?(slot: number): number;
-  high?(slot: number): number;
-  under?(slot: number): number;
-  over?(slot: number): number;
-}
+import { slotAt, type Reading } from "./data";
 
 /** Points that are nearer than this are one, in pixels. */
 const NEAR = 0.75;
@@ -42,7 +30,7 @@ export class Trace {
     }
     this.count = 0;
     const begin = Math.max(0, slotAt(reading.first, moment.from));
-    for (let slot = begin; slot < reading.slots; slot += 1) {
+    for (let slot = begin; slot < reading.first.length; slot += 1) {
       const [first, last] = [reading.first[slot] as number, reading.last[slot] as number];
       const x = xOf(moment, (first + last + 1) / 2, plot);
       const past = first >= moment.to;

@@ -4,6 +4,7 @@ import { copyAndSay } from "../frame";
 import { cut } from "../names";
 import type { Rung } from "./data";
 import type { Moment, Part, WatchContext } from "./part";
+import { refill } from "./refill";
 
 const SIGNS: Record<Rung["state"], readonly [sign: string, word: string]> = {
   passed: ["✓", "passed"], broken: ["✕", "broken"], careful: ["⚠", "careful"], "not seen": ["○", "not seen"],
@@ -30,7 +31,7 @@ export class VerdictPart implements Part {
     this.#said = said;
     this.element.hidden = !verdict.length;
     const broken = verdict.findIndex((rung) => rung.state === "broken");
-    this.#list.replaceChildren(...verdict.map((rung, index) => this.#rung(rung, index === broken)));
+    refill(this.#list, verdict.map((rung, index) => this.#rung(rung, index === broken)));
   }
 
   #rung(rung: Rung, first: boolean): HTMLElement {
@@ -42,7 +43,7 @@ export class VerdictPart implements Part {
     const open = rung.state === "broken" || rung.state === "careful";
     return element(
       "li",
-      { class: `rung ${rung.state.replace(" ", "-")}${first ? " first" : ""}` },
+      { class: `rung ${rung.state.replace(" ", "-")}${first ? " first" : ""}`, "data-key": `${rung.name} ${rung.path}` },
       element("span", { class: "sign", role: "img", "aria-label": word, title: word }, sign),
       element("div", {}, name, rung.text ? element("span", { class: "evidence" }, rung.state === "passed" ? " " : ": ", lines(rung.text, "", 400)) : null, open && rung.fix ? fixOf(rung.fix, this.#context) : null),
     );

@@ -7,14 +7,14 @@ import { AlertsPart } from "./alerts";
 import { BinsMap } from "./bins-map";
 import { Controls } from "./controls";
 import { MovementCurves, ScalarCurves, SeriesCurve } from "./curve";
-import type { Alert, Role, Series, WatchData, WatchPayload } from "./data";
+import { ROLES, type Alert, type Role, type Series, type WatchData, type WatchPayload } from "./data";
 import { DepthMap, sameIn } from "./depth-map";
 import { counted, percent, steps } from "./figures";
 import { GradientFlow } from "./gradient-flow";
 import { Neurons } from "./neurons";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 import { roomFor, TimeAxis, zoomed } from "./time-axis";
-import { play } from "./tones";
+import { play, silence } from "./tones";
 import { VerdictPart } from "./verdict";
 
 export class WatchPanel {
@@ -27,14 +27,13 @@ export class WatchPanel {
   readonly #controls: Controls;
   readonly #headline = element("span", { class: "headline" });
   readonly #error = element("p", { class: "failure broken", hidden: true });
-  readonly #neurons: HTMLElement;
-  /** What has nothing to show before the first sample; the map says why. */
-  readonly #measured: readonly HTMLElement[];
   readonly #remarks = element("ul", { class: "remarks" });
   readonly #status = element("bdi");
   readonly #follow: HTMLButtonElement;
   readonly #body: HTMLElement;
   #step = 0;
+  /** The step that is pointed at; -1 is none. */
+  #hovered = -1;
   #row = -1;
   /** By its name: other series can come before it. */
   #selected: Series | undefined;
@@ -43,6 +42,7 @@ export class WatchPanel {
   #following: boolean;
   /** Where one has zoomed; null shows all. */
   #zoom: readonly [from: number, to: number] | null = null;
+  #plays = false;
   #due = 0;
   #tries = 0;
   #said = "";
@@ -52,20 +52,18 @@ export class WatchPanel {
     this.#context = context;
     const hooks: Hooks = {
       onStep: (step) => this.#goTo(step),
+      onHover: (step) => this.#point(step),
       onSelect: (row) => this.#select(row),
       onZoom: (from, to) => this.#show(from, to),
     };
     this.#map = new DepthMap(context, hooks);
-    this.#axis = new TimeAxis(context, hooks);
+    this.#axis = new TimeAxis(context, hooks, this.#map.reading);
     this.#controls = new Controls(context);
     const verdict = new VerdictPart(context, (path) => this.#goToPath(path, "parameter"));
     const alerts = new AlertsPart(context, (alert) => this.#goToAlert(alert));
     const neurons = new Neurons(context, hooks);
-    this.#neurons = neurons.element;
     const flow = new GradientFlow(context, hooks);
-    const bins = new BinsMap(context, hooks);
-    const plots = [this.#map, this.#axis, new ScalarCurves(context, hooks), new SeriesCurve(context, hooks), bins, new MovementCurves(context, hooks)];
-    this.#measured = [flow.element, bins.element];
+        const plots = [this.#map, this.#axis, new ScalarCurves(context, hooks), new SeriesCurve(context, hooks), new BinsMap(context, hooks), new MovementCurves(context, hooks)];
     this.#parts = [this.#controls, verdict, alerts, neurons, flow, ...plots];
     const told = element("div", { class: "told" }, verdict.element, alerts.element, flow.element, this.#remarks);
     const drawn = element("div", { class: "plots", role: "group", "aria-label": "plots over time" }, neurons.element, ...plots.map((part) => part.element));
@@ -83,7 +81,7 @@ export class WatchPanel {
     for (const part of this.elements) part.addEventListener("keydown", (event) => this.#key(event));
     this.#following = this.#running;
     this.#chose(this.#firstRow());
-    this.#step = this.#lastStep();
+    this.#step = Math.max(0, data.end - 1);
     this.draw();
   }
 
@@ -105,6 +103,7 @@ export class WatchPanel {
       deaf();
       cancelAnimationFrame(this.#due);
       this.#due = 0;
+      if (this.#plays) silence();
     };
   }
 
@@ -120,16 +119,15 @@ export class WatchPanel {
 
   get moment(): Moment {
     const { from, to } = this.#visible();
-    return { data: this.#data, step: this.#step, row: this.#row, following: this.#following, from, to };
+    const seen = this.#hovered < 0 ? this.#step : Math.min(this.#hovered, this.#data.end - 1);
+    return { data: this.#data, step: this.#step, seen, row: this.#row, following: this.#following, from, to };
   }
 
   draw(): void {
     if (this.#following) this.#step = Math.max(0, this.#data.end - 1);
     const { moment } = this;
     this.#sayWords();
-    this.#neurons.hidden = !this.#data.payload.neurons;
     this.#axis.element.hidden = !this.#data.end;
-    for (const element of this.#measured) element.hidden = !this.#data.slots;
     for (const part of this.#parts) part.draw(moment);
   }
 
@@ -254,12 +252,19 @@ export class WatchPanel {
   #goTo(step: number): void {
     const to = Math.max(0, Math.min(this.#data.end - 1, step));
     this.#following = false;
+    this.#hovered = -1;
     this.#step = to;
     if (this.#zoom && (to < this.#zoom[0] || to >= this.#zoom[1])) {
       const span = this.#zoom[1] - this.#zoom[0];
       const from = Math.max(0, Math.round(to - span / 2));
       this.#zoom = [from, from + span];
     }
+    this.#schedule();
+  }
+
+  #point(step: number): void {
+    if (step === this.#hovered) return;
+    this.#hovered = step;
     this.#schedule();
   }
 
@@ -280,6 +285,7 @@ export class WatchPanel {
     const series = this.#data.payload.series[row];
     if (!series) return;
     this.#isOwnChoice = true;
+    this.#hovered = -1;
     this.#chose(row);
     const module = series.role === "activation" || series.role === "gradient" ? series.path : series.path.split(".").slice(0, -1).join(".");
     tell({ model: this.#data.payload.model, path: module, source: this });
@@ -323,19 +329,12 @@ export class WatchPanel {
   #firstRow(): number {
     const alert = this.#data.payload.alerts.find((one) => !one.over);
     const row = alert ? rowOf(this.#data, alert.path, ROLES_OF[alert.kind] ?? ["activation"]) : -1;
-    return row >= 0 ? row : this.#data.payload.series.length ? 0 : -1;
-  }
-
-  /** The newest at which the selected series was seen: at the very end there are the weights alone. */
-  #lastStep(): number {
-    const { data } = this.moment;
-    let slot = this.#following ? -1 : data.slots - 1;
-    while (slot > 0 && Number.isNaN(data.value("bad", slot, this.#row))) slot -= 1;
-    return Math.max(0, slot < 0 || this.#row < 0 ? data.end - 1 : (data.last[slot] as number));
+    const { series } = this.#data.payload;
+    return row >= 0 ? row : (ROLES.map((role) => series.findIndex((one) => one.role === role)).find((first) => first >= 0) ?? -1);
   }
 
   #listen(): void {
-    play(this.#map.values(this.moment));
+    this.#plays = play(this.#map.values(this.moment)) > 0;
   }
 }
 

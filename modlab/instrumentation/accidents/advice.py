@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import calls, operands
+from modlab.instrumentation.accidents import calls, operands, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, own, shape_of
 
@@ -102,6 +102,11 @@ def _of_norm(module: Module, held: dict[str, Any]) -> str:
     return f"{_eps(held, 1e-5 if type(module) is nn.LayerNorm else None)}{more}"
 
 
+def layer_norm(module: Module, shape: str) -> str:
+    """The call that makes an ``nn.LayerNorm`` like this one for another shape."""
+    return f"nn.LayerNorm({shape}{_of_norm(module, stores.contents(module))}{_numbers(module)})" if type(module) is nn.LayerNorm else ""
+
+
 def _of_attention(module: Module, held: dict[str, Any], new: int) -> str:
     """Widths of key and value of its own stay; what was given for all three goes with the new size."""
     old = held["embed_dim"]
@@ -177,7 +182,14 @@ def target(scene: Scene, path: str) -> tuple[str, str]:
     if parts[end - 1].isdigit() or is_torchs(owner) or is_installed(type(owner)):
         written = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
         return "", f"{name_of_root(scene)}{written}"
-    return type(owner).__name__, "self." + parts[end - 1] + "".join(f"[{part}]" for part in parts[end:])
+    return type(owner).__name__, f"{self_name(type(owner))}.{parts[end - 1]}" + "".join(f"[{part}]" for part in parts[end:])
+
+
+def self_name(cls: type) -> str:
+    """What a class's constructor calls the module itself."""
+    maker = next((vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)), None)
+    code = maker.__code__ if inspect.isfunction(maker) else None
+    return code.co_varnames[0] if code is not None and code.co_argcount else "self"
 
 
 def name_of_root(scene: Scene) -> str:
@@ -189,7 +201,7 @@ def name_of_root(scene: Scene) -> str:
     if written is not None and _is_plain(written):
         return ast.unparse(written)
     root = scene.root.module if scene.root is not None else None
-    return next((name for name, model in scene.models if model is root and name != "self"), "model")
+    return scene.name_of(root) or "model"
 
 
 def renewed(scene: Scene, call: Call, made: str) -> tuple[str, str]:
@@ -197,7 +209,10 @@ def renewed(scene: Scene, call: Call, made: str) -> tuple[str, str]:
     if call.path is not None or not call.place.endswith("]"):
         return assignment(scene, call.path or "", made) if call.path is not None else ("", "")
     above = scene.calls[scene.calls.index(call) - 1]
-    return (above.type, f"self.{call.place.rpartition('.')[2]} = {made}") if made else (above.type, "")
+    held = ties.of(scene, call.place, call.module)
+    if not made or held.tensors or held.around:
+        return above.type, ""
+    return above.type, f"{self_name(type(above.module))}.{call.place.rpartition('.')[2]} = {made}"
 
 
 def _is_plain(node: ast.AST) -> bool:
@@ -206,9 +221,23 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:
-    """The class in whose constructor a line stands (or nothing), and the line that assigns a new module."""
+    """The class in whose constructor a line stands (or nothing), and the line that assigns a new module.
+
+    No line where that would be undone (its weight is tied to another one's), or would change other places than this one.
+    """
     owner, name = target(scene, path)
+    if made and path and _is_held(scene, path):
+        return owner, ""
     return (owner, f"{name} = {made}") if name and made else (owner, "")
+
+
+def _is_held(scene: Scene, path: str) -> bool:
+    call = scene.failing
+    if call is not None and call.path == path and len(call.places) > 1:
+        return True  # nobody knows which of its places
+    module = calls.at(scene.root.module, path) if scene.root is not None else None
+    known = ties.of(scene, path, module) if module is not None else ties.Ties()
+    return bool(known.tensors) or known.around
 
 
 def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None,
@@ -233,9 +262,15 @@ def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: di
     return f"{ast.unparse(call.func)}({', '.join([*arguments, *keywords, *added])})"
 
 
+def makes(node: ast.Call) -> bool:
+    """Whether a call is one of torch's that makes a tensor of a size."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in _MAKERS
+
+
 def _with_shape(node: ast.expr, made: str) -> str:
     """``torch.randn(4)`` for ``torch.randn(5)``; with what else the maker was given."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MAKERS:
+    if isinstance(node, ast.Call) and makes(node):
+        assert isinstance(node.func, ast.Attribute)
         kept = [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords if k.arg not in (None, "size")]
         sizes = made.removeprefix("torch.randn(").removesuffix(")")
         return f"{ast.unparse(node.func)}({', '.join([sizes, *kept])})"
@@ -250,19 +285,19 @@ def width(module: Module) -> int | None:
     tree = forward_of(type(module))
     if tree is None or not tree.args.args[1:]:
         return None
-    first = tree.args.args[1].arg
+    itself, first = (argument.arg for argument in tree.args.args[:2])
     for node in ast.walk(tree):
-        found = _multiplied(node, first, module)
+        found = _multiplied(node, itself, first, module)
         if found is not None:
             return found
     child = entry(module, tree, first)
     return width(child) if child is not None and child is not module else None
 
 
-def _multiplied(node: ast.AST, first: str, module: Module) -> int | None:
+def _multiplied(node: ast.AST, itself: str, first: str, module: Module) -> int | None:
     """The size that ``x @ self.weight`` or ``F.linear(x, self.weight)`` needs."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _is_name(node.left, first):
-        shape = shape_of(_own_attribute(node.right, module))
+        shape = shape_of(_own_attribute(node.right, module, itself))
         return shape[-2] if shape is not None and len(shape) > 1 else None
     if (
         isinstance(node, ast.Call)
@@ -270,7 +305,7 @@ def _multiplied(node: ast.AST, first: str, module: Module) -> int | None:
         and node.func.attr in ("linear", "matmul")
         and len(node.args) > 1
     ):
-        shape = shape_of(_own_attribute(node.args[1], module)) if _is_name(node.args[0], first) else None
+        shape = shape_of(_own_attribute(node.args[1], module, itself)) if _is_name(node.args[0], first) else None
         if shape is not None and len(shape) > 1:
             return shape[-1] if node.func.attr == "linear" else shape[-2]
     return None
@@ -280,8 +315,8 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _own_attribute(node: ast.AST, module: Module) -> Any:
-    if isinstance(node, ast.Attribute) and _is_name(node.value, "self"):
+def _own_attribute(node: ast.AST, module: Module, itself: str) -> Any:
+    if isinstance(node, ast.Attribute) and _is_name(node.value, itself):
         return own(module, node.attr)
     return None
 
@@ -289,12 +324,13 @@ def _own_attribute(node: ast.AST, module: Module) -> Any:
 def entry(module: Module, tree: ast.FunctionDef, first: str) -> Module | None:
     """The child that gets the first argument first: ``self.l0(x)``, or the first of ``for layer in self.layers``."""
     if not is_torchs(module) or type(module) is nn.Sequential:
+        itself = tree.args.args[0].arg
         loops: dict[str, ast.expr] = {}
         for node in _in_order(tree):
             if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
                 loops[node.target.id] = node.iter
             if isinstance(node, ast.Call) and node.args and _is_name(node.args[0], first):
-                child = _child(node.func, module, loops)
+                child = _child(node.func, module, itself, loops)
                 if child is not None:
                     return child
     return None
@@ -305,20 +341,20 @@ def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
     return iter(sorted((n for n in ast.walk(tree) if hasattr(n, "lineno")), key=lambda n: (n.lineno, isinstance(n, ast.Call))))
 
 
-def _child(node: ast.expr, module: Module, loops: dict[str, ast.expr]) -> Module | None:
+def _child(node: ast.expr, module: Module, itself: str, loops: dict[str, ast.expr]) -> Module | None:
     if isinstance(node, ast.Name) and node.id in loops:
-        held = _followed(loops[node.id], module)
+        held = _followed(loops[node.id], module, itself)
         return next((c for _, c in stores.named_children(held) if c is not None), None) if stores.is_module(held) else None
-    found = _followed(node, module)
+    found = _followed(node, module, itself)
     return found if stores.is_module(found) else None
 
 
-def _followed(node: ast.expr, module: Module) -> Any:
+def _followed(node: ast.expr, module: Module, itself: str) -> Any:
     if isinstance(node, ast.Attribute):
-        owner = module if _is_name(node.value, "self") else _followed(node.value, module)
+        owner = module if _is_name(node.value, itself) else _followed(node.value, module, itself)
         return operands.attribute(owner, node.attr) if stores.is_module(owner) else None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        held = _followed(node.value, module)
+        held = _followed(node.value, module, itself)
         return dict(stores.named_children(held)).get(str(node.slice.value)) if stores.is_module(held) else None
     return None
 

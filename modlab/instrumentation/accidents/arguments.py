@@ -115,7 +115,10 @@ def _named(scene: Scene, call: Call, wanted: str) -> str:
 
 
 def _self_name(scene: Scene, call: Call) -> str:
-    return advice.name_of_root(scene) if scene.calls[0] is call else f"self.{call.place.rpartition('.')[2]}"
+    if scene.calls[0] is call:
+        return advice.name_of_root(scene)
+    above = scene.calls[scene.calls.index(call) - 1].module
+    return f"{advice.self_name(type(above))}.{call.place.rpartition('.')[2]}"
 
 
 def _and(names: list[str]) -> str:
@@ -134,10 +137,11 @@ def _first(choice: tuple[str, list[str]]) -> str:
 def _choices(module: Module, name: str) -> tuple[str, list[str]]:
     """The keys that an argument can be, where ``forward`` uses it to choose from a ModuleDict or ParameterDict of its own."""
     tree = advice.forward_of(type(module))
+    itself = tree.args.args[0].arg if tree is not None and tree.args.args else "self"
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name) or node.slice.id != name:
             continue
-        if isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name) and node.value.value.id == "self":
+        if isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name) and node.value.value.id == itself:
             held = dict(stores.named_children(module)).get(node.value.attr)
             if held is not None and issubclass(type(held), nn.ModuleDict):
                 return node.value.attr, [key for key, _ in stores.named_children(held)]
@@ -305,7 +309,7 @@ def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 def _other_key(scene: Scene, key: str, near: bool) -> Fix:
     """What was meant; as code where the key is written out in the call of the model."""
-    call = scene.call_expression()
+    call = copy.deepcopy(scene.call_expression())
     said = f"{'Nearest' if near else 'One that it has'}: {key!r}"
     written = (
         [node for node in ast.walk(call) if isinstance(node, ast.Constant) and node.value == scene.message] if call is not None else []

@@ -16,9 +16,15 @@ _PADDING = "(batch, length of the source): True where there is padding"
 
 def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
     given, expected = tuple_of(match[2]), tuple_of(match[3])
+    square = len(given) == len(expected) == 2 and given[0] == given[1] and expected[0] == expected[1]
     fixes = [Fix("A mask that fits and hides nothing:", f"torch.zeros({', '.join(map(str, expected))}, dtype=torch.bool)")]
-    if len(given) == 2:
-        fixes.append(Fix("What says which tokens are padding is another argument:", "key_padding_mask=..."))
+    if square:
+        fixes.insert(0, Fix("If it hides what comes later:", f"nn.Transformer.generate_square_subsequent_mask({expected[0]})"))
+    if len(given) == 2 and given == _of_padding(scene):
+        fixes.insert(0, Fix("If it says which tokens are padding, it is another argument: key_padding_mask."))
+    if len(given) == 3 == len(expected) and given[1:] == expected[1:] and expected[0] % given[0] == 0:
+        code = f"attn_mask = attn_mask.repeat_interleave({expected[0] // given[0]}, 0)"
+        fixes.insert(0, Fix(f"Each of the {given[0]} samples needs its mask once for each head:", code))
     layout = "(length of the target, length of the source)" if len(expected) == 2 else "(batch × heads, target, source)"
     return Verdict(
         f"{scene.subject or 'attention'} got an attn_mask of {given} and needs {expected}.", f"It is {layout}.",
@@ -26,16 +32,45 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+def _of_padding(scene: Scene) -> tuple[int, int] | None:
+    """The shape that a mask of padding has: the batch, and the length of the source."""
+    call = scene.failing
+    shape = shape_of(call.args[1] if call.args and len(call.args) > 1 else call.kwargs.get("key")) if call is not None else None
+    if call is None or shape is None or len(shape) != 3:
+        return None
+    return shape[:2] if stores.contents(call.module).get("batch_first") is True else (shape[1], shape[0])
+
+
 def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
     place, expected, given = (int(match[i]) for i in (1, 2, 3))
     shape = shape_of(_local(scene, "key_padding_mask")) or ()
     fixes = []
-    if len(shape) == 2 and shape[1 - place] == expected:
+    read = _of_padding(scene)
+    if read is not None and shape == read[::-1] and stores.contents(scene.module).get("batch_first") is not True:  # type: ignore[arg-type]
+        said = "The tokens are read as (length, batch, numbers). If their batch comes first, make the layers so:"
+        fixes.append(Fix(said, f"nn.{_outer(scene)}(..., batch_first=True)"))
+    elif len(shape) == 2 and shape[1 - place] == expected:
         fixes.append(Fix("The batch comes first in it, whatever batch_first says:", "key_padding_mask = key_padding_mask.T"))
     return Verdict(
         f"{scene.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
         f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.", f"mask: {given} ≠ {expected}",
         (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))), tuple(fixes),
+    )  # fmt: skip
+
+
+def _outer(scene: Scene) -> str:
+    """The layer that has the option: the attention, or the block of torch's around it."""
+    above = scene.calls[-2].type if len(scene.calls) > 1 else ""
+    return above if above in ("TransformerEncoderLayer", "TransformerDecoderLayer") else "MultiheadAttention"
+
+
+def _causal(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    length = _of_padding(scene)
+    if length is None or scene.failing is None:
+        return None
+    return Verdict(
+        f"{scene.subject} got is_causal=True and no attn_mask.", "is_causal says of what kind the mask is, and makes none.", "no attn_mask",
+        (), (Fix("Give the mask, too:", f"attn_mask = nn.Transformer.generate_square_subsequent_mask({length[1]})"),),
     )  # fmt: skip
 
 
@@ -106,6 +141,7 @@ def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
 _R, _A = (RuntimeError,), (AssertionError,)
 FAMILIES = (
     Family("attention", _R, r"The shape of the (2D|3D) attn_mask is torch\.Size\(\[([\d, ]+)\]\), but should be \(([\d, ]+)\)", _mask),
+    Family("attention", _R, r"^Need attn_mask if specifying the is_causal hint", _causal),
     Family("attention", _A, r"Expected key_padded_mask\.shape\[(\d)\] to be (\d+), but got (\d+)", _padding),
     Family("attention", (AssertionError, RuntimeError), r"only bool and floating types of (\w+) are supported", _kind),
     Family("attention", _R, r"shape '\[[-\d, ]*\]' is invalid for input of size \d+", _batch_of_each),

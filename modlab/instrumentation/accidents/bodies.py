@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import copy
 import linecache
+from collections import Counter
+from collections.abc import Mapping
 from textwrap import dedent
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from modlab.instrumentation.accidents.frames import Frame, Position
@@ -22,11 +25,17 @@ class Body(NamedTuple):
         tree: its definition; lines are counted from the first one of its source, columns from its own indentation.
         line: the number of that first line in the file.
         column: the indentation.
+        written: how often each name is given something, arguments once.
+        read: where names are read.
+        assigned: the assignments.
     """
 
     tree: ast.FunctionDef
     line: int
     column: int
+    written: Mapping[str, int] = {}
+    read: tuple[ast.Name, ...] = ()
+    assigned: tuple[ast.Assign, ...] = ()
 
     def place(self, node: ast.expr | ast.stmt) -> Position:
         """Where a node stands in the file, as `Frame.position` tells it."""
@@ -61,8 +70,17 @@ def _read(code: CodeType) -> Body | None:
             continue
         found = tree.body[0] if tree.body else None
         column = len(lines[0].encode()) - len(lines[0].lstrip().encode())
-        return Body(found, first, column) if isinstance(found, ast.FunctionDef) and found.name == code.co_name else None
+        whole = isinstance(found, ast.FunctionDef) and found.name == code.co_name
+        return _body(found, first, column) if whole and isinstance(found, ast.FunctionDef) else None
     return None
+
+
+def _body(tree: ast.FunctionDef, first: int, column: int) -> Body:
+    nodes = [*ast.walk(tree)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    written = Counter([*(one.id for one in names if not isinstance(one.ctx, ast.Load)), *(n.arg for n in nodes if isinstance(n, ast.arg))])
+    read = tuple(one for one in names if isinstance(one.ctx, ast.Load))
+    return Body(tree, first, column, written, read, tuple(node for node in nodes if isinstance(node, ast.Assign)))
 
 
 def statement_of(frame: Frame) -> ast.stmt | None:
@@ -84,6 +102,34 @@ def statement_of(frame: Frame) -> ast.stmt | None:
     module = Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [], []), first, shift)
     inside = [node for node in ast.walk(parsed) if isinstance(node, ast.stmt) and _holds(module.place(node), (first, last, start, end))]
     return min(inside, key=lambda node: _size(module.place(node)), default=None)
+
+
+def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:
+    """The statement that failed with one part written in another way; the part alone where the statement is a long one."""
+    statement = statement_of(frame)
+    text = ast.unparse(new)
+    if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AugAssign, ast.AnnAssign)):
+        return text
+    wanted = ast.dump(old)
+    found = [node for node in ast.walk(statement) if ast.dump(node) == wanted]
+    if len(found) != 1:
+        return text
+    changed = _Exchange(found[0], new).visit(copy.copy(statement))
+    whole = ast.unparse(ast.fix_missing_locations(changed))
+    return whole if len(whole) <= 100 and "\n" not in whole else text
+
+
+class _Exchange(ast.NodeTransformer):
+    """Puts one node in place of another one, in a copy."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        return super().generic_visit(copy.copy(node))
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.new if node is self.old else super().visit(node)
 
 
 def _holds(outer: Position, inner: Position) -> bool:

@@ -31,6 +31,7 @@ class Call:
         path: its dotted name; None if the model of the traceback does not have it registered.
         place: how it is reached, in words; its path where it has one.
         note: what is special about the place.
+        places: all names under which the module above has it, if there are several and it is not known which one was called.
         read: what its code shows of the calls before, once that was read.
     """
 
@@ -43,6 +44,7 @@ class Call:
         self.path: str | None = None
         self.place = ""
         self.note = ""
+        self.places: tuple[str, ...] = ()
         self.read: Any = None
 
     @property
@@ -53,7 +55,10 @@ class Call:
     @property
     def label(self) -> str:
         """How a sentence calls the module: its place, with the class where that is a bare number; or its class."""
-        return f"{self.place} ({self.type})" if self.place.isdigit() else self.place or self.type
+        place = self.place
+        if len(self.places) > 1:
+            place = " or ".join([place, *(join(place.rpartition(".")[0], name) for name in self.places[1:])])
+        return f"{place} ({self.type})" if self.place.isdigit() else place or self.type
 
     @property
     def code_frame(self) -> Frame | None:
@@ -113,6 +118,8 @@ def _place(calls: list[Call]) -> None:
                 found = path_to(holder.module, call.module)
             if found is None:
                 continue
+            if holder is above:
+                found = _among(above, call, found)
             call.path = None if holder.path is None else join(holder.path, found)
             call.place = join(holder.place, found)
             call.note = holder.note
@@ -121,6 +128,31 @@ def _place(calls: list[Call]) -> None:
             hidden = _in_attribute(above.module, call.module)
             call.place = join(above.place, hidden) if hidden else type(call.module).__name__
             call.note = "in a plain Python container: PyTorch does not see it" if hidden else "not a part of the model above"
+
+
+def _among(above: Call, call: Call, found: str) -> str:
+    """Of several names of a child, that by which it was called; if nothing tells, all of them are kept."""
+    around, _, _ = found.rpartition(".")
+    holder = at(above.module, around)
+    names = [name for name, child in stores.named_children(holder) if child is call.module] if holder is not None else []
+    if len(names) < 2:
+        return found
+    written = _as_written(above, call.module) if type(above.module) is not nn.Sequential else None
+    if written is None:
+        call.places = tuple(names)
+    return written or found
+
+
+def renamed(calls: list[Call], call: Call) -> None:
+    """Give a call the first of its possible places, and what it called with it."""
+    old, place, name = call.path, call.place, call.places[0]
+    new = join(place.rpartition(".")[0], name)
+    for one in calls[calls.index(call) :]:
+        if old is not None and one.path is not None and f"{one.path}.".startswith(f"{old}."):
+            one.path = join(join(old.rpartition(".")[0], name), one.path[len(old) + 1 :])
+        if f"{one.place}.".startswith(f"{place}."):
+            one.place = join(new, one.place[len(place) + 1 :])
+    call.places = call.places if len(call.places) > 1 else ()
 
 
 def join(above: str, name: str) -> str:
@@ -192,8 +224,9 @@ def earlier(call: Call, inner: Call) -> list[tuple[str, Module]]:
     if type(call.module) is not nn.Sequential or inner.path is None or call.path is None:
         return []
     before: list[tuple[str, Module]] = []
+    last = inner.path.rpartition(".")[2]
     for name, child in stores.named_children(call.module):
-        if child is inner.module:
+        if child is inner.module and name == last:
             return before
         if child is not None:
             before.append((name, child))

@@ -8,7 +8,7 @@ from torch import nn
 
 from modlab import format
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents import advice, flow
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -26,13 +26,13 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
         order = (0, len(taken) - 1, *range(1, len(taken) - 1))[0 if not unbatched else 1 :]
         order = order if not unbatched else tuple(place - 1 for place in order)
         fixes.append(Fix(f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
-            f"x = x.permute{order}"))  # fmt: skip
+            flow.elsewhere(scene, "{}.permute" + f"{order}")))  # fmt: skip
     elif unbatched and expected == 1:
-        fixes.append(Fix("If the first size is the batch, put the channel behind it:", "x = x.unsqueeze(1)"))
+        fixes.append(Fix("If the first size is the batch, put the channel behind it:", flow.elsewhere(scene, "{}.unsqueeze(1)")))
     elif unbatched and len(seen) > 1 and seen[1] == expected:
         kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", scene.failing.type) if scene.failing is not None else ""
         fixes.append(Fix(f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
-            "x = x.unsqueeze(2)"))  # fmt: skip
+            flow.elsewhere(scene, "{}.unsqueeze(2)")))  # fmt: skip
     elif given == 1 and expected == 3:
         fixes.append(Fix("A grey image can stand for its three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
     if unbatched:
@@ -40,8 +40,10 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     module = scene.module
     grouped = module is None or stores.contents(module).get("groups") != 1
     if scene.failing is not None and scene.failing.path is not None and not grouped and not (fixes and _certain(seen, expected)):
-        owner, line = advice.assignment(scene, scene.failing.path, advice.constructor(scene.failing.module, expected, given))
-        if line:
+        owner, line = flow.made_anew(scene, advice.constructor(scene.failing.module, expected, given))
+        if flow.ran_before(scene):
+            fixes.append(Fix(flow.ran_before(scene)))
+        elif line:
             end = f", in {owner}" if owner else ""
             fixes.append(
                 Fix(
@@ -86,7 +88,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     elif len(taken) == plain - 1 and channels not in (None, 1):
         fixes.append(Fix(f"It needs all of {layout}, here with {channels} channels."))
     elif len(taken) == plain - 1:
-        fixes.append(Fix("One sample without channel and batch: put both in front:", "x = x[None, None]"))
+        fixes.append(Fix("One sample without channel and batch: put both in front:", flow.elsewhere(scene, "{}[None, None]")))
     elif len(taken) > batched:
         fixes.append(Fix(f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some, or use the layer for"
                          f" more dimensions ({_wider(function, len(taken) - batched)})."))  # fmt: skip
@@ -144,7 +146,7 @@ def _pool_dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{scene.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
         f"{scene.stopped}input {taken}; the batch alone may be left out.",
         format.plural(len(taken), "dimension"), (("input", str(taken)), ("expected", f"{match[1]} or {match[2]} dimensions")),
-        (Fix("Put what is missing in front:", "x = x[None, None]" if len(taken) == int(match[1]) - 1 else "x = x[None]"),),
+        (Fix("Put what is missing in front:", flow.elsewhere(scene, "{}[None, None]" if len(taken) == int(match[1]) - 1 else "{}[None]")),),
     )  # fmt: skip
 
 

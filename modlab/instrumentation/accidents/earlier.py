@@ -7,6 +7,7 @@ has run; and its shapes are known where a local name still has its result, or wh
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -43,6 +44,7 @@ class Source:
         names: which value a local name stands for.
         inputs: the values of the arguments, by their names.
         taken: the values that the call at which it stopped got, by place and by name.
+        again: whether what was called may have run in an earlier round of a loop, with something else.
         certain: False if a loop or a branch stands before, of which nobody knows what it did.
         within: whether it stopped inside of a loop, or where the way there is not known.
     """
@@ -61,6 +63,7 @@ class Source:
     body: Body | None = None
     stop: Position | None = None
     stopped: bool = False
+    again: bool = False
     certain: bool = True
     within: bool = False
 
@@ -102,8 +105,7 @@ def _sequence(source: Source) -> None:
     call, inner = source.call, source.inner
     value = source.value(shape_of(call.args[0]) if call.args else None)
     source.inputs[value] = "input"
-    children = [child for _, child in stores.named_children(call.module)]
-    source.within = inner is None or sum(child is inner.module for child in children) != 1
+    source.within = inner is None or len(inner.places) > 1
     for name, child in calls.earlier(call, inner) if inner is not None else ():
         given = source.value()
         source.uses[value] += 1
@@ -211,6 +213,7 @@ def _one(source: Source, statement: ast.stmt, here: bool) -> None:
         _forget(source, statement)
         if here:
             source.stopped = source.within = True
+            source.again = isinstance(statement, ast.While) and _runs_again(source, statement, statement.body)
 
 
 def _entered(source: Source, blocks: list[list[ast.stmt]]) -> None:
@@ -251,11 +254,16 @@ def _forget(source: Source, node: ast.AST) -> None:
 
 def _closed(source: Source, node: ast.AST) -> None:
     """What stands in a node is read, nobody knows how often."""
+    if isinstance(node, (ast.Constant, ast.Name)):
+        if isinstance(node, ast.Name) and node.id in source.names:
+            source.uses[source.names[node.id]] += _MANY
+        return
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and inner.id in source.names:
             source.uses[source.names[inner.id]] += _MANY
 
 
+_ROUNDS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp, ast.NamedExpr)
 
 
@@ -277,6 +285,7 @@ def _value(source: Source, node: ast.expr) -> int:
             source.certain = False
         if _is_at(source, node) and source.stop is not None:
             source.stopped = source.within = True
+            source.again = isinstance(node, _ROUNDS) and _runs_again(source, node, [node])
         return source.value()
     if isinstance(node, ast.Call):
         return _called(source, node)
@@ -292,6 +301,8 @@ def _value(source: Source, node: ast.expr) -> int:
 
 
 def _parts_of(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
     return [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
 
 
@@ -315,10 +326,11 @@ def _met(source: Source, node: ast.expr) -> bool:
 
 
 def _called(source: Source, node: ast.Call) -> int:
-    module = module_at(node.func, source.call.module)
+    module = module_at(source, node.func)
     room = isinstance(node.func, ast.Attribute) and _is_room(node.func)
     method = isinstance(node.func, ast.Attribute) and not room and module is None
-    if any(_met(source, part) for part in ast.walk(node.func) if isinstance(part, ast.expr)):
+    here = source.stop is not None and _is_at(source, node)
+    if here and any(_met(source, part) for part in ast.walk(node.func) if isinstance(part, ast.expr)):
         source.stopped = source.within = True
         return source.value()
     parts: list[tuple[int | str, ast.expr]] = []
@@ -327,7 +339,7 @@ def _called(source: Source, node: ast.Call) -> int:
     parts += enumerate(node.args)
     parts += [(keyword.arg or "**", keyword.value) for keyword in node.keywords]
     if not method:
-        _closed(source, node.func)
+        _read_by(source, node.func)
     numbers = {place: _value(source, part) for place, part in parts}
     if source.stopped:
         return source.value()
@@ -338,9 +350,9 @@ def _called(source: Source, node: ast.Call) -> int:
     if taken < 0:
         taken = source.value()
     if module is not None:
-        _note(source, Ran(calls.path_to(source.call.module, module) or type(module).__name__, module, taken, given))
+        _note(source, Ran(_name_of(source, node.func, module), module, taken, given))
     elif room:
-        _note(source, Ran(ast.unparse(node.func), None, taken, given))
+        _note(source, Ran(_dotted(node.func), None, taken, given))
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     plain = all(_is_number(part) or isinstance(part, ast.Constant) for _, part in parts[1:])
     if method and name in ELEMENTWISE and plain:
@@ -360,28 +372,68 @@ def _stop_at(source: Source, node: ast.Call, numbers: dict[int | str, int]) -> N
 
 def _is_room(node: ast.Attribute) -> bool:
     """Whether a name is one of torch's functions, as users import them."""
-    return isinstance(node.value, (ast.Name, ast.Attribute)) and ast.unparse(node.value).rpartition(".")[2] in _ROOMS
+    owner = node.value
+    return (isinstance(owner, ast.Name) and owner.id in _ROOMS) or (isinstance(owner, ast.Attribute) and owner.attr in _ROOMS)
 
 
-def module_at(node: ast.expr, owner: Module) -> Module | None:
-    """The module that an expression of a ``forward`` stands for."""
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+
+
+def _read_by(source: Source, node: ast.expr) -> None:
+    """What stands in the name of a function is read, nobody knows how often."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    _closed(source, node)
+
+
+def module_at(source: Source, node: ast.expr) -> Module | None:
+    """The module that an expression of a ``forward`` stands for, by whatever name the module itself goes there."""
+    if isinstance(node, ast.Name):
+        return _module_named(source, node.id)
     if isinstance(node, ast.Attribute):
-        held = owner if isinstance(node.value, ast.Name) and node.value.id == "self" else module_at(node.value, owner)
+        held = module_at(source, node.value)
         found = operands.attribute(held, node.attr) if held is not None else None
         return found if stores.is_module(found) else None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        held = module_at(node.value, owner)
+        held = module_at(source, node.value)
         return dict(stores.named_children(held)).get(str(node.slice.value)) if held is not None else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2:
         name = node.args[1]  # as torch.fx writes it
-        known = isinstance(node.args[0], ast.Name) and node.args[0].id == "self" and isinstance(name, ast.Constant)
-        return dict(stores.named_children(owner)).get(str(name.value)) if known and isinstance(name, ast.Constant) else None
+        held = module_at(source, node.args[0])
+        known = held is not None and isinstance(name, ast.Constant)
+        return dict(stores.named_children(held)).get(str(name.value)) if known and held and isinstance(name, ast.Constant) else None
     return None
+
+
+def _module_named(source: Source, name: str) -> Module | None:
+    """The module that a name stands for, if it stands for one thing all through the function."""
+    if source.frame is None or source.body is None or source.body.written.get(name, 0) > 1:
+        return None
+    names = source.frame.names
+    found = names[name] if name in names else source.frame.globals.get(name)
+    return found if stores.is_module(found) else None
+
+
+def _name_of(source: Source, node: ast.expr, module: Module) -> str:
+    """How the model has a module: as it is written, where that is a dotted name from the model on."""
+    parts: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            break
+        parts.insert(0, node.attr if isinstance(node, ast.Attribute) else str(node.slice.value))  # type: ignore[attr-defined]
+        node = node.value
+    path = ".".join(parts)
+    if isinstance(node, ast.Name) and _module_named(source, node.id) is source.call.module and calls.at(source.call.module, path) is module:
+        return path
+    return calls.path_to(source.call.module, module) or type(module).__name__
 
 
 def _loop(source: Source, loop: ast.For, here: bool) -> None:
     """A loop over a list of modules that passes one value through all of them."""
-    listed, name = _looped(loop, source.call.module)
+    listed, name = _looped(loop, source)
     body = loop.body[0]
     passing = (
         name and isinstance(body, ast.Assign) and isinstance(body.value, ast.Call) and isinstance(body.value.func, ast.Name)
@@ -396,30 +448,62 @@ def _loop(source: Source, loop: ast.For, here: bool) -> None:
         if here:  # its names have been written anew in this round, as far as they stand before the place
             _block(source, loop.body)
             source.stopped = source.within = True
+            source.again = _runs_again(source, loop, loop.body) and not _is_first(source, loop)
         return
     assert isinstance(body, ast.Assign) and isinstance(body.value, ast.Call)
     argument, target = body.value.args[0], body.targets[0]
     assert isinstance(argument, ast.Name) and isinstance(target, ast.Name)
     alone = argument.id == target.id and len(body.value.args) == 1 and not body.value.keywords
-    children = [child for _, child in stores.named_children(listed)]
-    for child in children:
+    above = calls.path_to(source.call.module, listed)
+    children = stores.named_children(listed)
+    for key, child in children:
         taken = source.names.get(argument.id, 0) if source.names else source.value()
         source.uses[taken] += 1
         if here and source.inner is not None and child is source.inner.module:
             source.stopped = True
-            source.within = not alone or sum(one is child for one in children) != 1
+            source.within = not alone or sum(one is child for _, one in children) != 1
             source.taken[0] = taken
             _set(source, taken, shape_of(source.inner.given[0]) if source.inner.given else None)
             return
         if child is None:
             continue
         given = source.value()
-        _note(source, Ran(calls.path_to(source.call.module, child) or type(child).__name__, child, taken, given))
+        _note(source, Ran(type(child).__name__ if above is None else calls.join(above, key), child, taken, given))
         source.names[target.id] = given if len(loop.body) == 1 else source.value()  # what else stands there may change it
     if here or len(loop.body) > 1:
         _forget(source, loop)
     if here:
         source.stopped = source.within = True
+
+
+def _runs_again(source: Source, node: ast.AST, body: Iterable[ast.AST]) -> bool:
+    """Whether the module that failed is called in each round of a loop: it does not depend on what the loop goes through."""
+    inner = source.inner.module if source.inner is not None else None
+    parts = [part for one in body for part in ast.walk(one)]
+    targets = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    found = [part.func for part in parts if isinstance(part, ast.Call) and inner is not None and _may_be(source, part.func, inner)]
+    return any(not any(isinstance(name, ast.Name) and name.id in targets for name in ast.walk(func)) for func in found)
+
+
+def _may_be(source: Source, node: ast.expr, module: Module) -> bool:
+    return module_at(source, node) is module
+
+
+def _is_first(source: Source, loop: ast.For) -> bool:
+    """Whether a loop was in its first round, as its counter or its member shows."""
+    assert source.frame is not None
+    iterated, target = loop.iter, loop.target
+    start: object = 0
+    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id in ("range", "enumerate"):
+        if iterated.func.id == "enumerate":
+            target = target.elts[0] if isinstance(target, ast.Tuple) and len(iterated.args) == 1 else ast.Constant(None)
+        elif len(iterated.args) > 1:
+            start = iterated.args[0].value if isinstance(iterated.args[0], ast.Constant) else None
+        number = source.frame.names.get(target.id) if isinstance(target, ast.Name) else None
+        return type(number) is int and number == start
+    listed = source.frame.names.get(iterated.id) if isinstance(iterated, ast.Name) else None
+    member = source.frame.names.get(target.id) if isinstance(target, ast.Name) else None
+    return isinstance(listed, (list, tuple)) and len(listed) > 0 and member is not None and listed[0] is member
 
 
 def _after(source: Source) -> None:
@@ -429,8 +513,8 @@ def _after(source: Source) -> None:
         return
     stop = source.stop
     assigned = _assigned(source)
-    for node in ast.walk(body.tree):
-        if not isinstance(node, ast.Name) or node.id not in source.names or not isinstance(node.ctx, ast.Load):
+    for node in body.read:
+        if node.id not in source.names:
             continue
         first, _, start, _ = body.place(node)
         behind = first > frame.line if stop is None else (first, start) >= (stop[1], stop[3])
@@ -441,8 +525,8 @@ def _after(source: Source) -> None:
 def _assigned(source: Source) -> dict[str, ast.stmt]:
     """The names that the statement that failed would have written anew."""
     assert source.body is not None
-    for statement in ast.walk(source.body.tree):
-        if isinstance(statement, ast.Assign) and _is_at(source, statement):
+    for statement in source.body.assigned:
+        if _is_at(source, statement):
             return {target.id: statement for target in statement.targets if isinstance(target, ast.Name)}
     return {}
 
@@ -452,7 +536,7 @@ def _is_within(body: Body, statement: ast.stmt, node: ast.expr) -> bool:
     return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
 
 
-def _looped(loop: ast.For, owner: Module) -> tuple[Module | None, str]:
+def _looped(loop: ast.For, source: Source) -> tuple[Module | None, str]:
     """The list that a loop goes through, and its name for each member; also through ``enumerate``."""
     iterated, target = loop.iter, loop.target
     if (
@@ -463,23 +547,30 @@ def _looped(loop: ast.For, owner: Module) -> tuple[Module | None, str]:
     ):
         iterated = iterated.args[0]
         target = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
-    return module_at(iterated, owner), target.id if isinstance(target, ast.Name) else ""
+    return module_at(source, iterated), target.id if isinstance(target, ast.Name) else ""
+
+
+def keeping(module: Module, taken: _Shape) -> _Shape | None:
+    """What a module makes of a shape, where that is certain."""
+    if hooked(module):
+        return None
+    return taken if keeps(Ran("", module, 0, 0)) else through(module, taken)
 
 
 def _infer(source: Source) -> None:
     """Carry shapes through what does not change them, both ways, and through linear layers."""
-    for ran in [*source.ran, *reversed(source.ran)]:
-        taken, given = source.shapes[ran.taken], source.shapes[ran.given]
-        if hooked(ran.module):
-            continue  # a hook may have returned something else
-        if keeps(ran):
+    known = [(ran, keeps(ran)) for ran in source.ran if not hooked(ran.module)]  # a hook may have returned something else
+    shapes = source.shapes
+    for ran, kept in [*known, *reversed(known)]:
+        taken, given = shapes[ran.taken], shapes[ran.given]
+        if kept:
             _set(source, ran.taken, given)
             _set(source, ran.given, taken)
-        elif ran.module is not None and taken and given is None:
-            source.shapes[ran.given] = through(ran.module, taken)
+        elif taken and given is None and ran.module is not None:
+            shapes[ran.given] = through(ran.module, taken)
         for new, old in source.same.items():
-            _set(source, new, source.shapes[old])
-            _set(source, old, source.shapes[new])
+            _set(source, new, shapes[old])
+            _set(source, old, shapes[new])
 
 
 def hidden(scene: Scene) -> bool:

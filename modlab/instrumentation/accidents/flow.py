@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from itertools import pairwise
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, calls
+from modlab.instrumentation.accidents import advice, calls, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.earlier import Source, frame_of, module_at, read
-from modlab.instrumentation.accidents.scene import Scene, own, shape_of
+from modlab.instrumentation.accidents.scene import Scene, shape_of
 from modlab.instrumentation.accidents.widths import Ran, hooked, is_linear
 
 _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
@@ -64,14 +64,24 @@ def origin(scene: Scene) -> tuple[str, Module] | str | None:
         if value is None:
             return None
         if value not in source.inputs:
-            return _layer(source, value)
+            return _layer(scene, source, value)
         name = source.inputs[value]
     if scene.root is scene.failing:
-        return "input"
+        return "input" if _is_data(scene) else None
     return name or None
 
 
-def _layer(source: Source, value: int) -> tuple[str, Module] | None:
+def _is_data(scene: Scene) -> bool:
+    """Whether what the outermost module was called with is nothing that was computed just before."""
+    call = scene.call_expression()
+    given = scene.root.args[0] if scene.root is not None and scene.root.args else None
+    first = call.args[0] if call is not None and call.args else None
+    if given is None or not issubclass(type(given), Tensor) or given.grad_fn is not None:
+        return False
+    return not isinstance(first, ast.Call) or advice.makes(first)
+
+
+def _layer(scene: Scene, source: Source, value: int) -> tuple[str, Module] | None:
     """The layer that gave a value, if it is one of two sizes, and ran once."""
     made = [ran for ran in source.ran if ran.given == value]
     if len(made) != 1 or made[0].module is None or hooked(made[0].module):
@@ -79,18 +89,30 @@ def _layer(source: Source, value: int) -> tuple[str, Module] | None:
     module = made[0].module
     if type(module) is not nn.Linear and (advice.is_torchs(module) or not is_linear(module)):
         return None
-    again = sum(ran.module is module for ran in source.ran) > 1
-    children = [child for _, child in stores.named_children(source.call.module)]
-    weight = own(module, "weight")
-    tied = any(own(child, "weight") is weight for child in children if child is not None and child is not module)
-    if again or tied or sum(child is module for child in children) > 1:
+    path = calls.join(source.call.place, made[0].name)
+    known = ties.of(scene, path, module)
+    if sum(ran.module is module for ran in source.ran) > 1 or known.tensors or known.places or known.around:
         return None
-    return calls.join(source.call.place, made[0].name), module
+    return path, module
 
 
-def ran_before(scene: Scene) -> bool:
-    """Whether the innermost module has run before, in the same forward: with another input than that which did not fit."""
-    return any(ran.module is scene.module for source in _sources(scene)[:1] for ran in source.ran)
+def ran_before(scene: Scene) -> str:
+    """That the innermost module ran, or may have run, in the same forward before, with another input; nothing where it did not."""
+    source = next(iter(_sources(scene)), None)
+    if source is None or scene.failing is None:
+        return ""
+    name = scene.failing.place.rpartition(".")[2]
+    if any(ran.module is scene.module and ran.name.rpartition(".")[2] == name for ran in source.ran):
+        return f"{scene.subject} ran before in the same forward, with another size: one layer for each call."
+    return f"{scene.subject} is called in each round of a loop: one size must fit them all." if source.again else ""
+
+
+def made_anew(scene: Scene, made: str) -> tuple[str, str]:
+    """The class in whose constructor a line stands, and the line that makes the innermost module anew; none if it runs more than once."""
+    call = scene.failing
+    if call is None or not made or ran_before(scene):
+        return "", ""
+    return advice.renewed(scene, call, made)
 
 
 def giver(scene: Scene) -> tuple[str, Module] | None:
@@ -131,6 +153,13 @@ def changed(scene: Scene, change: str) -> str:
     if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
         return ""
     return _written(call, change)
+
+
+def elsewhere(scene: Scene, change: str) -> str:
+    """The same; where it is not known, with the name ``x``. Nothing in a Sequential, which has no line for it."""
+    line = changed(scene, change)
+    above = scene.calls[-2].module if len(scene.calls) > 1 else None
+    return line or ("" if type(above) is nn.Sequential else f"x = {change.format('x')}")
 
 
 def _written(call: ast.Call, change: str) -> str:
@@ -196,7 +225,7 @@ def taken_apart(scene: Scene) -> str:
             continue
         target = statement.targets[0]
         written = isinstance(target, ast.Name) and source.names.get(target.id) == ran.given
-        if written and module_at(statement.value.func, source.call.module) is ran.module:
+        if written and module_at(source, statement.value.func) is ran.module:
             return f"{ast.unparse(target)}, _ = {ast.unparse(statement.value)}"
     call = source.frame.expression()
     if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):

@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
 from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
@@ -45,23 +46,23 @@ class Frame:
         """The function's name."""
         return self.code.co_name
 
-    @property
+    @cached_property
     def is_torch(self) -> bool:
         """Whether the code is torch's."""
         return self.code.co_filename.startswith(_TORCH)
 
-    @property
+    @cached_property
     def is_layer(self) -> bool:
         """Whether the code is that of ``torch.nn``'s modules and functions, whose names a learner knows."""
         inner = self.code.co_filename[len(_TORCH) :].replace(os.sep, "/")
         return self.is_torch and inner.startswith("nn/") and not inner.startswith("nn/modules/module.py")
 
-    @property
+    @cached_property
     def is_ours(self) -> bool:
         """Whether the code is modlab's own."""
         return self.code.co_filename.startswith(_OURS) and not self.code.co_filename.startswith(_LESSONS)
 
-    @property
+    @cached_property
     def is_users(self) -> bool:
         """Whether a user could change the code: neither torch's, nor modlab's, nor that of the notebook's machinery."""
         file = self.code.co_filename
@@ -71,7 +72,7 @@ class Frame:
             return False
         return not any(f"{os.sep}{name}{os.sep}" in file for name in _MACHINERY) or "ipykernel_" in file
 
-    @property
+    @cached_property
     def owner(self) -> Any:
         """The module whose method this is, or None."""
         code = self.code
@@ -87,7 +88,7 @@ class Frame:
     def where(self) -> str:
         """``net.py:12``, or that it is a cell."""
         file = self.code.co_filename
-        return f"line {self.line} of what torch.fx generated" if file.startswith(_GENERATED) else place_of(file, self.line)
+        return f"line {self.line} of what torch.fx generated" if file.startswith(_GENERATED) else _place(file, self.line, tuple(sys.path))
 
     @property
     def text(self) -> str:
@@ -102,6 +103,10 @@ class Frame:
 
     def expression(self) -> ast.AST | None:
         """The very expression that failed, where Python knows it."""
+        return self._expression
+
+    @cached_property
+    def _expression(self) -> ast.AST | None:
         text = self.segment()
         if not text:
             return None
@@ -115,6 +120,10 @@ class Frame:
 
     def position(self) -> Position | None:
         """Where the expression that failed stands: first and last line, first column and the one behind the last, in bytes."""
+        return self._position
+
+    @cached_property
+    def _position(self) -> Position | None:
         if self._instruction < 0 or not hasattr(self.code, "co_positions"):
             return None
         first, last, start, end = next(islice(self.code.co_positions(), self._instruction // 2, None), (None,) * 4)
@@ -133,6 +142,11 @@ class Frame:
         raw[-1] = raw[-1][:end]
         raw[0] = raw[0][start:]
         return b"".join(raw).decode("utf-8", "replace")
+
+
+@lru_cache(256)
+def _place(file: str, line: int, _: tuple[str, ...]) -> str:
+    return place_of(file, line)
 
 
 def _names(frame: FrameType) -> Mapping[str, Any]:

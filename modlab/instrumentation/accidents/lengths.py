@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents import advice, flow
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -85,7 +85,7 @@ def _keys(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name = "kdim" if which == "key" else "vdim"
     made = advice.constructor(call.module, weight[0], weight[0])
     made = re.sub(rf"{name}=\d+", f"{name}={shape[-1]}", made) if name in made else ""
-    owner, line = advice.assignment(scene, call.path, made) if call.path is not None else ("", "")
+    owner, line = flow.made_anew(scene, made)
     return Verdict(
         f"{call.label} got {which}s of {counted(shape[-1], 'number')}, and was made for {weight[1]} ({name}={weight[1]}).",
         f"{scene.stopped}{which} {shape}.", f"{shape[-1]} ≠ {name} {weight[1]}", ((which, str(shape)), (name, str(weight[1]))),

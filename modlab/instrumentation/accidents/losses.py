@@ -154,12 +154,27 @@ def _multi(scene: Scene, _: re.Match[str]) -> Verdict:
 
 def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
     name = _names(scene)[1]
+    shape = shape_of(_pair(scene)[1])
+    if shape is not None and len(shape) < 2:
+        function, first, second, _ = _written(scene)
+        binary = f"F.binary_cross_entropy_with_logits({first}, {second}.float())"
+        return Verdict(
+            f"The predictions are {shape}: the loss takes them for one sample with {shape[0] if shape else 0} classes.",
+            "It needs one score for each class, (batch, classes).", f"no classes in {shown(shape)}", _facts(scene),
+            (Fix("For yes and no with one score, take the loss for that:", binary),)
+            if function != "loss" and _is_binary(scene) else (Fix("Let the last layer give one score for each class."),),
+        )  # fmt: skip
     return Verdict(
         f"The target has the shape of the scores, so it holds probabilities; those cannot be {_dtypes(match[1])}.",
         "A class number is one a sample.", f"{_dtypes(match[1])} ≠ float", _facts(scene),
         (Fix("If it is one-hot, class numbers say the same in less:", f"{name} = {name}.argmax(dim=1)"),
          Fix("Or make probabilities of it:", f"{name} = {name}.float()")),
     )  # fmt: skip
+
+
+def _is_binary(scene: Scene) -> bool:
+    ends = _ends(_pair(scene)[1])
+    return ends is not None and ends[0] >= 0 and ends[1] <= 1
 
 
 def _dtypes(word: str) -> str:
@@ -236,12 +251,23 @@ def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
             Fix("Leave out the last dimension of the predictions:", f"{names[0]}.squeeze(-1)"),
             Fix("Or give the targets one:", f"{names[1]}.unsqueeze(-1)"),
         ]
+    elif len(given) == 2 and given[1] > 1 and target == given[:1] and _are_classes(scene, given[1]):
+        function, first, second, _ = _written(scene)
+        code = f"F.cross_entropy({first}, {second}.long())" if function != "loss" else ""
+        fixes = [Fix(f"For one class of {given[1]} a sample there is another loss:", code)]
     elif len(target) == len(given) + 1 and target[-1] == 1 and target[:-1] == given:
         fixes = [Fix("Leave out the last dimension of the targets:", f"{names[1]}.squeeze(-1)")]
     return Verdict(
         f"The predictions are {given} and the targets {target}.", "The loss compares them one by one.", f"{shown(given)} ≠ {shown(target)}",
         _facts(scene), tuple(fixes),
     )  # fmt: skip
+
+
+def _are_classes(scene: Scene, count: int) -> bool:
+    """Whether the targets are whole numbers from 0 to below a number of classes."""
+    targets = _pair(scene)[1]
+    ends = _ends(targets)
+    return ends is not None and ends[0] >= 0 and ends[1] < count and not _fractions(targets)
 
 
 def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -323,12 +349,9 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
             if call is not None and call.path is not None
             else ("", "")
         )
-        fixes.append(
-            Fix(
-                f"One row for each index that can come{f', in {owner}' if owner else ''}:",
-                line or f"nn.Embedding({int(ends[1]) + 1}, {shape[1]})",
-            )
-        )
+        made = line or ("" if call is not None and call.path else f"nn.Embedding({int(ends[1]) + 1}, {shape[1]})")
+        said = f"One row for each index that can come{f', in {owner}' if line and owner else ''}"
+        fixes.append(Fix(f"{said}:" if made else f"{said}: {int(ends[1]) + 1} rows.", made))
         fixes.append(Fix("Or look for where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
     return Verdict(
         f"{scene.subject or 'The embedding'} has {counted(rows, 'row')} and was asked for {asked}.",

@@ -6,7 +6,7 @@ import re
 
 from modlab import format
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents import advice, flow
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -37,13 +37,20 @@ def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[in
         place = taken.index(expected, 2)
         order = [i for i in range(len(taken)) if i != place]
         order.insert(1, place)
-        fixes.append(Fix(f"If the {word}s stand in place {place}, put them into place 1:", f"x = x.permute({', '.join(map(str, order))})"))
+        fixes.append(
+            Fix(
+                f"If the {word}s stand in place {place}, put them into place 1:",
+                flow.elsewhere(scene, "{}.permute(" + f"{', '.join(map(str, order))})"),
+            )
+        )
     call = scene.failing
     if call is not None and call.path is not None and not (fixes and len(taken) == 3):  # tokens: the layer is right, the order is not
-        owner, line = advice.assignment(scene, call.path, advice.constructor(call.module, expected, given))
+        owner, line = flow.made_anew(scene, advice.constructor(call.module, expected, given))
         if line:
             end = f", in {owner}" if owner else ""
             fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {call.label} take {counted(given, word)}{end}:", line))
+        elif flow.ran_before(scene):
+            fixes.append(Fix(flow.ran_before(scene)))
     return tuple(fixes)
 
 
@@ -92,9 +99,14 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes = _resized(scene, expected[0], given[0], "number", ())
         if expected[0] in taken[1:-1]:
             place = taken.index(expected[0], 1)
-            fixes = (Fix(f"The size {expected[0]} stands in place {place}: put it last.", f"x = x.transpose({place}, -1)"),)
+            line = flow.elsewhere(scene, "{}.transpose(" + f"{place}, -1)")
+            fixes = (Fix(f"The size {expected[0]} stands in place {place}: put it last.", line),)
             if place == 1 and len(taken) > 2:
                 fixes += (Fix("Or take the layer that normalises over channels where they stand:", f"nn.GroupNorm(1, {expected[0]})"),)
+    elif len(given) == len(expected) > 1 and scene.module is not None and type(scene.module).__name__ == "LayerNorm":
+        made = advice.layer_norm(scene.module, f"[{', '.join(map(str, given))}]")
+        owner, line = flow.made_anew(scene, made)
+        fixes = (Fix(f"Let {scene.subject} take {shown(given)}{f', in {owner}' if owner else ''}:", line),) if line else ()
     return Verdict(
         f"{scene.subject or 'the normalisation'} got a last size of {shown(given)} and {_holds(scene)} {shown(expected)}.",
         f"{scene.stopped}input {taken}.",

@@ -27,7 +27,25 @@ def _unbound(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return None
 
 
+def _listed(scene: Scene) -> Verdict | None:
+    """``Adam([net.parameters()])``."""
+    call = scene.user.expression() if scene.user is not None else None
+    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    if not isinstance(call, ast.Call) or not isinstance(given, (ast.List, ast.Tuple)) or not given.elts:
+        return None
+    if any(not isinstance(one, ast.Call) or not ast.unparse(one.func).endswith(".parameters") for one in given.elts):
+        return None
+    made: ast.expr = given.elts[0]
+    if len(given.elts) > 1:
+        made = ast.List([ast.Starred(one, ast.Load()) for one in given.elts], ast.Load())
+    code = ast.unparse(ast.Call(call.func, [made, *call.args[1:]], call.keywords))
+    said = "a list that holds an iterator of them" if len(given.elts) == 1 else "a list of iterators"
+    return Verdict(f"The optimizer takes parameters, and got {said}.", "", "", (), (Fix("Pass the parameters themselves:", code),))
+
+
 def _names(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if match[1] == "Module":
+        return _listed(scene)
     if match[1] != "str":
         return None
     call = scene.user.expression() if scene.user is not None else None

@@ -66,7 +66,7 @@ def _numbers(given: int, shape: _Shape) -> str:
 
 
 def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Verdict:
-    input_name, weight_name = [factor.text.removeprefix("self.") for factor in factors] or ["input", "weight"]
+    input_name, weight_name = [_of_itself(scene, factor.text) for factor in factors] or ["input", "weight"]
     return Verdict(
         f"{scene.subject} got {_numbers(given, left)} and has weights for {expected}.",
         f"{scene.stopped}{input_name} {left}, {weight_name} {weight}.",
@@ -76,6 +76,12 @@ def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left
         tuple(_layer_fixes(scene, factors, given, expected, left, weight)),
         (*_flat(scene, left), *_flattened(scene, given, expected, left), *_hooked(scene)),
     )  # fmt: skip
+
+
+def _of_itself(scene: Scene, text: str) -> str:
+    """An operand without the word for the module itself."""
+    frame = scene.failing.code_frame if scene.failing is not None else None
+    return text.removeprefix(f"{frame.code.co_varnames[0]}.") if frame is not None and frame.code.co_argcount else text
 
 
 def _inner_first(weight: _Shape, expected: int) -> _Shape:
@@ -121,6 +127,9 @@ def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int
     if 1 < len(left) < 4 and prod(left) == expected and whole and (whole == left or whole[0] != left[0]):
         said = f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front."
         fixes.append(Fix(said, flow.outermost(scene, "{}.reshape(1, -1)" if whole == left else "{}.unsqueeze(0)")))
+    if len(left) == 1 and whole and len(whole) > 1 and whole[0] > 1 and given == whole[0] * expected:
+        said = f"These are {whole[0]} samples of {expected} in one row: torch.flatten(x, 1) keeps the batch. Here, a row for each again:"
+        return [Fix(said, flow.changed(scene, "{}.reshape(-1, " + f"{expected})"))]
     if len(left) > 2 and expected == prod(left[1:]):
         said = f"Make each of the {left[0]} inputs one row of {expected} numbers first:"
         return [Fix(said, flow.changed(scene, "torch.flatten({}, 1)") or _inserted(scene))]
@@ -143,7 +152,7 @@ def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int
         if line:
             fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken or ()) < 2 else ' a row'}:", line))
     if flow.ran_before(scene):
-        return fixes or [Fix(f"{scene.subject} ran before in the same forward, with another size: one layer for each call.")]
+        return fixes or [Fix(flow.ran_before(scene))]
     owner, line = advice.renewed(scene, call, advice.constructor(call.module, expected, given))
     if line and of_first and not (passed and call is root):
         fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {scene.subject} take {counted(given, 'number')}{_in(owner)}:", line))
@@ -334,12 +343,14 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
     taken = next((shape_of(a) for a in scene.failing.args or () if shape_of(a)), None) or (given,)
     fixes = []
     above = scene.calls[-2].module if len(scene.calls) > 1 else None
-    owner, line = advice.renewed(scene, scene.failing, advice.constructor(scene.failing.module, expected, given))
+    owner, line = flow.made_anew(scene, advice.constructor(scene.failing.module, expected, given))
     if above is not None and advice.is_torchs(above) and marks.category(type(above)) != "container":
         cls = type(above).__name__  # one of torch's own blocks: its parts have their sizes from it
         fixes.append(Fix(f"All layers of a {cls} have the width that it was made with:", f"nn.{cls}(d_model={given}, nhead=...)"))
     elif line:
         fixes.append(Fix(f"Let {scene.subject} take {given}{_in(owner)}:", line))
+    elif flow.ran_before(scene):
+        fixes.append(Fix(flow.ran_before(scene)))
     batch = 0 if stores.contents(scene.failing.module).get("batch_first") is True else 1
     if expected in taken[:-1] and taken.index(expected) != batch:
         fixes.insert(0, Fix(f"If the {expected} in place {taken.index(expected)} are meant, put them last:",
@@ -384,6 +395,15 @@ def _bilinear(scene: Scene, match: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+def _without_one(scene: Scene, taken: _Shape) -> tuple[Fix, ...]:
+    """Leave out a dimension of 1, where there is one of them and it is one too many."""
+    places = [place for place, size in enumerate(taken) if size == 1]
+    if len(taken) != 4 or len(places) != 1:
+        return (Fix("Join two of them first: a recurrent layer reads one sequence of rows for each sample."),) if len(taken) > 3 else ()
+    change = "{}.squeeze(" + f"{places[0]})"
+    return (Fix(f"Leave out the dimension of 1 in place {places[0]}:", flow.elsewhere(scene, change)),)
+
+
 def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if scene.failing is None or not scene.taken:
         return None
@@ -392,7 +412,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{scene.subject} got {format.plural(given, 'dimension')} and needs 3: (length, batch, features), or 2 without a batch.",
         f"{scene.stopped}input {scene.taken[0]}.", f"{format.plural(given, 'dimension')} ≠ 2 or 3",
         (("input", str(scene.taken[0])), ("expected", "2 or 3 dimensions")),
-        (Fix("One step of one sequence:", "x = x[None]"),) if given == 1 else (),
+        (Fix("One step of one sequence:", "x = x[None]"),) if given == 1 else _without_one(scene, scene.taken[0]),
     )  # fmt: skip
 
 

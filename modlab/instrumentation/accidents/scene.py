@@ -70,6 +70,7 @@ class Scene:
         self.message = message_of(error)
         self.frames = frames
         self.calls = calls.of_frames(frames)
+        self.ties: dict[int, Any] = {}  # what was found out about modules with several places
         self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
 
     @property
@@ -169,6 +170,15 @@ class Scene:
                 if not name.startswith("_") and stores.is_module(thing):
                     found.setdefault(id(thing), (name, thing))
         return list(found.values())
+
+    def name_of(self, model: Module | None) -> str:
+        """What the user's code calls a model: a name outside of its own methods."""
+        for frame in reversed([frame for frame in self.frames if frame.is_users]):
+            itself = frame.code.co_varnames[0] if frame.code.co_argcount and frame.owner is model else "self"
+            for name, thing in list(frame.names.items()):
+                if thing is model and name != itself and not name.startswith("_"):
+                    return name
+        return ""
 
 
 def _is_cell(frame: Frame) -> bool:

@@ -6,14 +6,16 @@ import ast
 import re
 from math import prod
 
+import torch
 from torch import Tensor
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import operands
+from modlab.instrumentation.accidents import bodies, operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
 _Shape = tuple[int, ...]
+_LONG = 60  # characters of an expression that serves as a name
 
 
 def _joined(scene: Scene) -> list[tuple[str, _Shape]]:
@@ -147,22 +149,18 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
     wanted, count = tuple_of(match[1]), int(match[2])
     operand = scene.tensors[0] if scene.tensors else None
     taken = shape_of(operand.thing) if operand is not None else None
-    name = operand.text if operand is not None else "the tensor"
+    name = operand.text if operand is not None else _receiver(scene) or "the tensor"
     known = prod(size for size in wanted if size != -1)
     why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}"
     fixes = []
-    if taken and wanted and wanted[0] == taken[0] and len(wanted) == 2:
-        fixes.append(Fix("To keep the batch and flatten the rest:", f"{name}.flatten(1)  # ({taken[0]}, {prod(taken[1:])})"))
-    elif taken and len(wanted) == 2 and wanted[0] == -1:
-        fixes.append(
-            Fix(f"That would mix up the batch; to keep its {taken[0]} rows:", f"{name}.flatten(1)  # ({taken[0]}, {prod(taken[1:])})")
-        )
+    if taken and wanted and len(wanted) == 2 and wanted[0] in (taken[0], -1):
+        said = "To keep the batch and flatten the rest" if wanted[0] != -1 else "That would mix up the batch; to keep its rows"
+        fixes.append(Fix(f"{said}, ({taken[0]}, {prod(taken[1:])}):", _instead(scene, f"{name}.flatten(1)")))
     if taken and -1 not in wanted and len(wanted) > 1 and count % max(prod(wanted[1:]), 1) == 0:
-        fixes.append(Fix("Leave the first size open:", f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})"))
+        fixes.append(Fix("Leave the first size open:", _instead(scene, f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})")))
     if not fixes:
-        fixes.append(
-            Fix(f"The sizes must multiply to {count}; look at what it is:", f"print({name if operand is not None else 'x'}.shape)")
-        )
+        look = f"print({name}.shape)" if name != "the tensor" else ""
+        fixes.append(Fix(f"The sizes must multiply to {count}; look at what it is:", look))
     return Verdict(
         f"{name} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{scene.within}.",
         f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
@@ -170,12 +168,69 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+def _receiver(scene: Scene) -> str:
+    """How that is written of which a method was called."""
+    call = scene.user.expression() if scene.user is not None else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in ("view", "reshape"):
+        return ""
+    text = ast.unparse(call.func.value)
+    return text if len(text) <= _LONG and isinstance(call.func.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else ""
+
+
+def _instead(scene: Scene, code: str) -> str:
+    """The statement that failed with this in place of the call."""
+    user = scene.user
+    call = user.expression() if user is not None else None
+    if user is None or not isinstance(call, ast.Call) or not code.isascii():
+        return code
+    return bodies.rewritten(user, call, ast.parse(code, mode="eval").body)
+
+
 def _strides(scene: Scene, _: re.Match[str]) -> Verdict:
     name = scene.tensors[0].text if scene.tensors else "x"
     return Verdict(
         f"{name} is not contiguous, and view copies nothing{scene.within}.",
         "After a transpose or permute its numbers lie in another order than its shape says.", "not contiguous", (),
-        (Fix("Let it copy where it must:", f"{name}.reshape(...)"),),
+        (Fix("Let it copy where it must:", _reshaped(scene) or f"{name}.reshape(...)"),),
+    )  # fmt: skip
+
+
+def _reshaped(scene: Scene) -> str:
+    """The statement with ``reshape`` for ``view``."""
+    user = scene.user
+    call = user.expression() if user is not None else None
+    if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "view":
+        return ""
+    if any(type(operands.follow(one, user)) is torch.dtype for one in call.args):
+        return ""  # view(dtype) is another thing
+    func = ast.Attribute(call.func.value, "reshape", ast.Load())
+    return bodies.rewritten(user, call, ast.Call(func, call.args, call.keywords))
+
+
+def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """``out.gather(1, y)`` with one index a row, which lacks the dimension along which it gathers."""
+    user = scene.user
+    call = user.expression() if user is not None else None
+    if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) < 2:
+        return None
+    if call.func.attr not in ("gather", "scatter", "scatter_", "scatter_add", "scatter_add_") or call.keywords:
+        return None
+    tensor, place, index = (operands.follow(node, user) for node in (call.func.value, *call.args[:2]))
+    index_shape, shape = shape_of(index), shape_of(tensor)
+    name = ast.unparse(call.args[1])
+    if index_shape is None or type(place) is not int:
+        return None
+    fixes = []
+    known = shape is None or (len(shape) == len(index_shape) + 1 and index_shape == shape[:place] + shape[place:][1:])
+    if known and 0 <= place <= len(index_shape) and isinstance(call.args[1], (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        wider = ast.parse(f"{name}.unsqueeze({place})", mode="eval").body
+        made = ast.Call(call.func, [call.args[0], wider, *call.args[2:]], [])
+        fixes.append(Fix(f"Give it dimension {place} with a size of 1:", bodies.rewritten(user, call, made)))
+    it = f" {ast.unparse(call.func.value)} is {shape}." if shape is not None else ""
+    return Verdict(
+        f"{call.func.attr}: {name} has {len(index_shape)} dimension{'' if len(index_shape) == 1 else 's'}, and needs as many as what"
+        f" it chooses from{scene.within}.", f"{name} is {index_shape}.{it}", "numbers of dimensions differ", ((name, str(index_shape)),),
+        tuple(fixes),
     )  # fmt: skip
 
 
@@ -251,6 +306,7 @@ FAMILIES = (
         rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
         rf"sizes: {_L}\.\s+Tensor sizes: {_L}", _expand),
     Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
+    Family("index", _R, r"^Index tensor must have the same number of dimensions as (?:input|self) tensor", _gathered),
     Family("view", _R, r"view size is not compatible with input tensor's size and stride", _strides),
     Family("view", _R, r"unflatten: Provided sizes \[([\d, -]+)\] don't multiply up to the size of dim (-?\d+) \((\d+)\)", _unflatten),
     Family("view", _R, r"input\.dim\(\) = (\d+) is not equal to len\(dims\) = (\d+)", _permutation),

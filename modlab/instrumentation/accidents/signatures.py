@@ -23,7 +23,7 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
     call, function, kind = found
     lacking = re.findall(r"'(\w+)'", match[3])
     needed = advice.parameters_of(function)
-    needed = needed if kind else [name for name in needed if name != "self"]
+    needed = needed if kind else [*needed[1:]]
     if not lacking or not set(lacking) <= set(needed):
         return None
     name = f"nn.{kind}" if kind and _is_torchs(function) else kind or match[2]

@@ -61,20 +61,21 @@ def is_linear(module: Module) -> bool:
     if body is None or len(body.tree.args.args) != 2:
         return False
     statements = [one for one in body.tree.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    itself, first = (argument.arg for argument in body.tree.args.args)
     node = statements[0].value if len(statements) == 1 and isinstance(statements[0], ast.Return) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_own(node.right, module, 1):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_own(node.right, itself, module, 1):
         node = node.left
-    first = body.tree.args.args[1].arg
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return isinstance(node.left, ast.Name) and node.left.id == first and _is_own(node.right, module, 2)
+        return isinstance(node.left, ast.Name) and node.left.id == first and _is_own(node.right, itself, module, 2)
     if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("F.linear", "nn.functional.linear", "torch.matmul"):
         return False
     taken = isinstance(node.args[0], ast.Name) and node.args[0].id == first if node.args else False
-    return taken and len(node.args) > 1 and _is_own(node.args[1], module, 2) and all(_is_own(one, module, 1) for one in node.args[2:])
+    weights = len(node.args) > 1 and _is_own(node.args[1], itself, module, 2)
+    return taken and weights and all(_is_own(one, itself, module, 1) for one in node.args[2:])
 
 
-def _is_own(node: ast.expr, module: Module, dimensions: int) -> bool:
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != "self":
+def _is_own(node: ast.expr, itself: str, module: Module, dimensions: int) -> bool:
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != itself:
         return False
     return len(shape_of(own(module, node.attr)) or ()) == dimensions
 

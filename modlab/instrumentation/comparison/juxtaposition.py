@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Mapping
 
 from modlab.instrumentation.comparison.divergence import Distances, Gap, summed
+from modlab.instrumentation.comparison.lookouts import PRE, Sight
 from modlab.instrumentation.comparison.passes import Call, Key, Pass
+from modlab.instrumentation.comparison.shelf import Kept
 
 GROWTH = 10
 """How many times as far apart as its inputs a module's outputs must be, to be where a difference starts, where rounding is
 expected: what goes in is then never quite the same."""
 
 Noise = Callable[[Key], float]
+_Stages = list[tuple[Sight, tuple[Kept, ...]]]
 
 
 class Juxtaposition:
@@ -34,9 +37,13 @@ class Juxtaposition:
         self.inputs: dict[str, list[Gap]] = {}
         self.outputs: dict[str, list[Gap]] = {}
         self.starting: set[str] = set()  # paths on the right
+        self.by: dict[str, str] = {}  # of those, the hook that makes the difference, in words
+        self.alone: dict[str, tuple[int, str]] = {}  # of those, what one side (0 or 1) alone calls there
+        self.switching: list[str] = []  # paths in whose own code it is settled whether an output requires grad
         self.first: str | None = None
         self.drift: str | None = None  # the path of the first call whose output differs at all
         self.exact = True
+        self._rights = {mine: theirs for theirs, mine in pairs.items()}
         self._pairs, self._expects_rounding, self._noise = pairs, rounding, noise
         self._distances = Distances()
         self._juxtapose()
@@ -45,6 +52,7 @@ class Juxtaposition:
         """In the order in which calls end: in a call a difference starts, if it starts in no call inside it."""
         started: list[int | None] = []  # where: calls that had ended by then
         known: list[tuple[Gap, Gap] | None] = []
+        switched: list[bool] = []
         earliest: int | None = None
         for call in self.right.ended:
             gaps = self._gaps(call)
@@ -54,7 +62,9 @@ class Juxtaposition:
             if place is not None and inside and place >= min(inside):
                 place = None
             started.append(place)
+            switched.append(self._switches(call, any(switched[call.entered :])))
             if place is not None:
+                self._name(call)
                 self.starting.add(call.path)
                 if earliest is None or place < earliest:
                     earliest, self.first = place, call.path
@@ -75,32 +85,116 @@ class Juxtaposition:
             return None  # what went in cannot be compared: the difference may have come with it
         before = _apart(inputs)
         noise = self._noise(call.key)
-        for k in self._direct(here):
-            inner = known[k]
-            if inner is None or before is None or not math.isfinite(before):
+        between = self._without_partner(call, here)
+        for k in self._inside(1, here):
+            inner, mine = known[k], self.right.ended[k]
+            if self._earlier(mine) is None:
+                continue  # the right model alone calls it
+            if inner is None or not math.isfinite(before):
                 return None
             taken = inner[0]
-            if outputs.equal is False and taken.beyond(max(noise, self._noise(self.right.ended[k].key), taken.rounding, GROWTH * before)):
-                return self.right.ended[k].entered
+            if outputs.equal is False and taken.beyond(max(noise, self._noise(mine.key), taken.rounding, GROWTH * before)):
+                self._note_alone(call, between.get(mine.key))
+                return mine.entered
             before = max(before, _apart(taken), _apart(inner[1]))
-        if before is None or not math.isfinite(before):
+        if not math.isfinite(before) or not outputs.beyond(max(noise, outputs.rounding, GROWTH * before)):
             return None
-        return here if outputs.beyond(max(noise, outputs.rounding, GROWTH * before)) else None
+        self._note_alone(call, between.get(None))
+        return here
 
-    def _direct(self, place: int) -> list[int]:
-        """The calls that a call made itself, in order, by their places among those that ended."""
-        found = []
-        k = place - 1
-        while k >= self.right.ended[place].entered:
-            found.append(k)
-            k = self.right.ended[k].entered - 1
-        return found[::-1]
+    def _note_alone(self, call: Call, found: tuple[int, str] | None) -> None:
+        if found is not None:
+            self.alone.setdefault(call.path, found)
+
+    def _without_partner(self, call: Call, here: int) -> dict[Key | None, tuple[int, str]]:
+        """What one side alone calls: by the key of the next call inside that both make, None for after the last one."""
+        earlier = self._earlier(call)
+        if earlier is None:
+            return {}
+        found: dict[Key | None, tuple[int, str]] = {}
+        shared = False  # something that both call, which the others come before or after
+        for side, one, place in ((0, self.left, self.left.ended.index(earlier)), (1, self.right, here)):
+            following: Key | None = None
+            for k in reversed(self._inside(side, place)):
+                key = self._key(side, one.ended[k])
+                if key is None:
+                    found[following] = side, one.ended[k].path
+                else:
+                    following, shared = key, True
+        return found if shared else {}
+
+    def _key(self, side: int, call: Call) -> Key | None:
+        """What a call is on the right, if both sides make it."""
+        path = (self._pairs if side else self._rights).get(call.path)
+        other = None if path is None else (self.left if side else self.right).calls.get((path, call.number))
+        return None if other is None or not other.finished else call.key if side else other.key
+
+    def _inside(self, side: int, place: int) -> list[int]:
+        """The calls that a call made itself; instead of one that only this side makes, what both make inside it."""
+        one, found = (self.left, self.right)[side], []
+        for k in _direct(one, place):
+            call = one.ended[k]
+            wraps = self._key(side, call) is None and any(self._key(side, inner) for inner in one.ended[call.entered : k])
+            found += self._inside(side, k) if wraps else [k]
+        return found
+
+    def _switches(self, call: Call, inside: bool) -> bool:
+        """Whether it is in a call, and in none inside it, that an output requires grad on one side alone."""
+        earlier = self._earlier(call)
+        if earlier is None or None in (earlier.requires_grad, call.requires_grad) or earlier.requires_grad is call.requires_grad:
+            return False
+        if earlier.autograd[1] is not call.autograd[1]:
+            return True  # its own parameters are frozen on one side: nobody's forward does that
+        flags = [any(kept.requires_grad for kept in one.inputs) for one in (earlier, call)]
+        if inside or flags[0] is not flags[1] or earlier.autograd != call.autograd:
+            return False
+        if call.path not in self.switching:
+            self.switching.append(call.path)
+        return True
+
+    def _name(self, call: Call) -> None:
+        """Which of its own hooks makes the difference that starts in a call, if one does."""
+        earlier = self._earlier(call)
+        if earlier is None or call.path in self.by or not (earlier.stages or call.stages):
+            return
+        for kind in (PRE, ""):
+            sides = [[(s, kept) for s, kept in one.stages if (s.kind == PRE) is (kind == PRE)] for one in (earlier, call)]
+            found = self._apart_behind(*sides) if len(sides[0]) == len(sides[1]) else self._alone(earlier, call, kind, sides)
+            if found is not None:
+                self.by[call.path] = f"{found.kind} {found.hook}"
+                return
+            made = [one.outputs if one.made is None else one.made for one in (earlier, call)]
+            if self._distances.between(*made).beyond(self._noise(call.key)):
+                return  # its forward makes it
+
+    def _apart_behind(self, left: _Stages, right: _Stages) -> Sight | None:
+        """The first hook behind which both sides are apart."""
+        for (sight, one), (_, other) in zip(left, right, strict=True):
+            gap = self._distances.between(one, other)
+            if gap.beyond(gap.rounding if self._expects_rounding else 0.0):
+                return sight
+        return None
+
+    def _alone(self, earlier: Call, call: Call, kind: str, sides: list[_Stages]) -> Sight | None:
+        """Where one side has more hooks than the other: the first one that changes something."""
+        for one, stages in zip((earlier, call), sides, strict=True):
+            before = one.inputs if kind == PRE else one.outputs if one.made is None else one.made
+            for sight, kept in stages:
+                if self._distances.between(before, kept).equal is False:
+                    return sight
+                before = kept
+        return None
+
+    def _earlier(self, call: Call) -> Call | None:
+        """The same call of the left pass, if it came to its end."""
+        other = self._pairs.get(call.path)
+        found = None if other is None else self.left.calls.get((other, call.number))
+        return found if found is not None and found.finished else None
 
     def _gaps(self, call: Call) -> tuple[Gap, Gap] | None:
         """Of inputs and outputs, between a call and the same one of the other pass; None if there is none."""
-        other = self._pairs.get(call.path)
-        earlier = None if other is None else self.left.calls.get((other, call.number))
-        if earlier is None or not earlier.finished:
+        earlier = self._earlier(call)
+        if earlier is None:
             return None
         inputs, outputs = (self._distances.between(*sides) for sides in ((earlier.inputs, call.inputs), (earlier.outputs, call.outputs)))
         self.inputs.setdefault(call.path, []).append(inputs)
@@ -124,6 +218,16 @@ class Juxtaposition:
     def of_outputs(self, path: str) -> Gap | None:
         """Over all calls of a module; None if no call is on both sides."""
         return summed(self.outputs[path]) if path in self.outputs else None
+
+
+def _direct(one: Pass, place: int) -> list[int]:
+    """The calls that a call made itself, in order, by their places among those that ended."""
+    found = []
+    k = place - 1
+    while k >= one.ended[place].entered:
+        found.append(k)
+        k = one.ended[k].entered - 1
+    return found[::-1]
 
 
 def _apart(gap: Gap | None) -> float:

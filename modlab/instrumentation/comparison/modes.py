@@ -23,9 +23,11 @@ from modlab.inspection import marks, stores
 from modlab.instrumentation.comparison.copies import Copies, require_repeatable
 from modlab.instrumentation.comparison.divergence import Gap
 from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
+from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.moves import moves
 from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import Flips, may_act
+from modlab.instrumentation.experiments.trials import line_of
 from modlab.instrumentation.randomness import start_elsewhere, states
 from modlab.instrumentation.recording.roster import is_fused
 from modlab.instrumentation.restoration import Restoration
@@ -38,7 +40,10 @@ _NOISE = 4  # times the distance of two equal passes is still their noise
 
 
 def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
-    """Compare a model's two modes on one input; everything is put back, also after an exception of the model's."""
+    """Compare a model's two modes on one input; everything is put back, also after an exception of the model's.
+
+    What it raises in one mode is told beside the other one; what it raises in both comes out.
+    """
     require_ready(model)
     require_repeatable(args, kwargs, "six times and more")
     return Experiment(model, args, kwargs).run()
@@ -105,6 +110,7 @@ class Experiment:
         self.acting: set[str] = set()
         self._switched: set[tuple[int, str]] = set()  # owners and names of what train() or eval() itself changed
         self._altered: set[int] = set()  # these owners, of both modes
+        self._hooked = hooked(module for _, module in self.places.values())
         self._by: dict[str, str] = {}  # the path of each whose output that changed, and of the module that does it
         self.remarks: list[str] = []
         self._compiled = any(is_compiled(module) for _, module in self.places.values())
@@ -119,11 +125,11 @@ class Experiment:
         try:
             self._restoration.add(self.model)
             self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
-            for mode in MODES:
-                self._of_mode(mode)
+            self._in_both_modes()
             pair = self._pair()
             self._attribute(pair)
-            self._flip(pair)
+            if not self._failed():
+                self._flip(pair)
             return self._record(pair)
         finally:
             try:
@@ -131,24 +137,58 @@ class Experiment:
             finally:
                 self._put_back()
 
-    def _of_mode(self, mode: str) -> None:
-        first = self._pass(mode, "normal")
+    def _in_both_modes(self) -> None:
+        """All passes; where the first one of a mode raises, the others tell whether autograd has to do with it."""
+        train, evaluation = MODES
+        error = self._first(train)
+        if error is None:
+            self._repeat(train)
+        other = self._first(evaluation)
+        if error is not None and other is not None:
+            if self.passes[train, "normal"].error != self.passes[evaluation, "normal"].error:
+                error.add_note(f"modlab.compare: raised in training mode; in eval mode the model raises {line_of(other)}")
+            raise error
+        if other is None:
+            self._repeat(evaluation)
+        for mode in self._failed():
+            for grad in GRADS[1:]:
+                self._pass(mode, grad, reference=self.passes[mode, "normal"])
+
+    def _failed(self) -> list[str]:
+        """The modes in which the model raises."""
+        return [mode for mode in MODES if self.passes[mode, "normal"].error]
+
+    def _first(self, mode: str) -> Exception | None:
+        """The pass with which the others of its mode are compared; gives what it raises."""
+        error = self._pass(mode, "normal")
+        if error is None:
+            self._note_moves(mode)
+        return error
+
+    def _note_moves(self, mode: str) -> None:
         changes = [change for change in self._restoration.changes() if (id(change.owner), change.name) not in self._switched]
         for key, some in moves(changes, mode).items():
             self.moved.setdefault(key, []).extend(some)
-        if self._pass(mode, "no_grad", reference=first).parts_from(first):
-            self._pass(mode, "again", reference=first)
-        mixed = None if first.drew else self._pass(mode, "inference_mode", reference=first, elsewhere=True)
-        if mixed is None or mixed.parts_from(first):
-            alone = self._pass(mode, "inference_mode", reference=first)
+
+    def _repeat(self, mode: str) -> None:
+        first = self.passes[mode, "normal"]
+        self._pass(mode, "no_grad", reference=first)
+        if self.passes[mode, "no_grad"].parts_from(first):
+            self._pass(mode, "again", reference=first, sources=True)
+        mixed = ""
+        if not first.drew:
+            self._pass(mode, "inference_mode", reference=first, elsewhere=True)
+            mixed = self.passes[mode, "inference_mode"].error
+        if first.drew or self.passes[mode, "inference_mode"].parts_from(first):
+            self._pass(mode, "inference_mode", reference=first)
             self._other_numbers(mode, first)
-            if mixed is not None and mixed.error and not alone.error:
-                self._tell(mode, mixed.error)
+            if mixed and not self.passes[mode, "inference_mode"].error:
+                self._tell(mode, mixed)
 
     def _other_numbers(self, mode: str, first: Pass) -> None:
         """The same with other random numbers: what differs depends on them."""
-        other = self._pass(mode, "other", reference=first, elsewhere=True)
-        source = other.first_apart()
+        self._pass(mode, "other", reference=first, elsewhere=True, sources=True)
+        source = next(iter(self.passes[mode, "other"].sources()), None)
         if source is not None and not first.drew and not self._differs(mode, "again", source):
             first.draws[source].add("a generator that is put back")
 
@@ -156,16 +196,21 @@ class Experiment:
         self.remarks.append(f"A repeat in {mode} mode raised {error}: what is random there is not known for sure.")
 
     def _pass(
-        self, mode: str, kind: str, *, reference: Pass | None = None, elsewhere: bool = False, probe: Probe | None = None
-    ) -> Pass:  # fmt: skip
+        self, mode: str, kind: str, *, reference: Pass | None = None, elsewhere: bool = False, probe: Probe | None = None,
+        sources: bool = False,
+    ) -> Exception | None:  # fmt: skip
         """One pass from the state in which the model was given.
 
         Args:
             mode: "train" or "eval".
             kind: autograd's mode, or what else is special about it.
-            reference: the pass that this one is compared with; that one alone may raise.
+            reference: the pass that this one is compared with.
             elsewhere: with other random numbers.
             probe: calls some modules again.
+            sources: whether to find out in whose code it parts from the reference.
+
+        Returns:
+            What the model raised.
         """
         self._restoration.renew()
         self._put_back()
@@ -174,9 +219,10 @@ class Experiment:
             for one in self._restoration.generators.values():
                 one.start_elsewhere()
         found = Pass(
-            self.paths, reference=reference, probe=probe, stranger=self._restoration.add, private=self._restoration.generators.values()
-        )
-        first = reference is None and probe is None
+            self.paths, reference=reference, probe=probe, stranger=self._restoration.add, private=self._restoration.generators.values(),
+            hooked=self._hooked, sources=sources,
+        )  # fmt: skip
+        first, raised = reference is None and probe is None, None
         with autograd(kind if kind in GRADS else "normal"), quiet(not first), as_written(self._compiled):
             torch.clear_autocast_cache()  # copies of weights from a pass without autograd would have none for good
             try:
@@ -185,14 +231,12 @@ class Experiment:
                 args, kwargs = copies(self._args), copies(self._kwargs)
                 with found:
                     self.model(*args, **kwargs)
-            except Exception as error:
-                if first:
-                    raise
-                found.error = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
+                found.error, raised = line_of(error), error
         found.check()
         if probe is None:
             self.passes[mode, kind] = found
-        return found
+        return raised
 
     def _switch(self, mode: str, *, look: bool) -> None:
         """``train()`` or ``eval()``; what a module's own version of them changes (merged weights, say), its forward does not."""
@@ -241,6 +285,8 @@ class Experiment:
 
     def _differently(self, key: int, path: str) -> bool:
         """Whether a module draws numbers or moves state in one of the modes alone."""
+        if self._failed():
+            return False  # one of them has not got that far
         drawn = [bool(self.passes[mode, "normal"].draws.get(path)) for mode in MODES]
         return drawn[0] != drawn[1] or any(sides != set(MODES) for sides in self._sides(key).values())
 
@@ -255,7 +301,7 @@ class Experiment:
     def _record(self, pair: Juxtaposition) -> ComparisonTable:
         rows = tuple(self._row(key, path, module, pair) for key, (path, module) in self.places.items())
         for (mode, kind), one in self.passes.items():
-            if one.error and kind not in GRADS:
+            if one.error and kind not in GRADS and mode not in self._failed():
                 self._tell(mode, one.error)
         lost = self._restoration.lost()
         if lost:
@@ -278,19 +324,26 @@ class Experiment:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
         draws = tuple(f"{mode}: {', '.join(sorted(names))}" for mode in MODES if (names := self.passes[mode, "normal"].draws.get(path)))
         unsteady = tuple(mode for mode in MODES if self._differs(mode, "again", path))
-        starts = path in pair.starting
+        starts, switches = path in pair.starting, path in pair.switching
         in_eval = bool(evaluation.draws.get(path)) or any("eval" in sides for sides in self._sides(key).values())
         return ComparisonRecord(
             path, type(module).__name__, marks.category(type(module)), called_left=train.counts[path], called_right=evaluation.counts[path],
             **measured(pair.of_outputs(path), pair.of_inputs(path)), starts_here=starts,
             random=tuple(mode for mode in MODES if mode not in unsteady and self._differs(mode, "other", path)),
-            draws=draws, unsteady=unsteady,
-            acts_by_mode=(starts and not unsteady) or path in self.acting or self._differently(key, path),
+            draws=draws, unsteady=unsteady, unsteady_here=any(path in self._sources(mode) for mode in unsteady),
+            acts_by_mode=(starts and not unsteady) or switches or path in self.acting or self._differently(key, path),
+            switches_grad=switches, raises=tuple(mode for mode in self._failed() if self.passes[mode, "normal"].raised == path),
+            starts_by=pair.by.get(path, "") if starts else "",
             ignores_mode=in_eval or any(stranger.training for stranger in evaluation.strangers.get(path, ())),
             moved=tuple(self.moved.get(key, ())),
             runs=tuple(self._run(mode, grad, path) for grad in GRADS for mode in MODES),
             left=train.stats.get(path), right=evaluation.stats.get(path), notes=tuple(self._notes(path, module, pair)),
         )  # fmt: skip
+
+    def _sources(self, mode: str) -> list[str]:
+        """Where two equal passes part."""
+        one = self.passes.get((mode, "again"))
+        return [] if one is None else one.sources()
 
     def _differs(self, mode: str, kind: str, path: str) -> bool:
         one = self.passes.get((mode, kind))
@@ -319,6 +372,9 @@ class Experiment:
         ):
             if any(call.training is not None and call.training is not wanted for call in one.of(path)):
                 yield words
+        hook = evaluation.drawing.get(path, train.drawing.get(path))
+        if hook is not None:
+            yield f"its {hook} draws random numbers"
         for stranger in evaluation.strangers.get(path, ()):
             left = ", so that eval() does not reach it" if stranger.training else ""
             yield f"calls a {stranger.type} that is not registered{left}"

@@ -5,7 +5,7 @@ Both run in the modes and under the autograd that they are in; the left one twic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,8 +14,10 @@ from torch.nn import Module
 
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
+from modlab.instrumentation.comparison.alignment import Pair, aligned, canonical, is_wrapped
 from modlab.instrumentation.comparison.copies import Change, Copies, require_repeatable
 from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
+from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.modes import measured, quiet, require_ready
 from modlab.instrumentation.comparison.passes import Key, Pass, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import may_act
@@ -29,8 +31,8 @@ SIDES = ("left", "right")
 Match = Mapping[str, str] | Callable[[str], str | None] | None
 Places = dict[int, tuple[str, Module]]
 
-_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module")
 _NOISE = 4
+_LISTED = 6  # pairs in a remark
 
 
 def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ComparisonTable:
@@ -51,6 +53,7 @@ class Trial:
         self._names = _names(self.places[0]), _names(self.places[1])
         self._told = told(self._names[0], self._names[1], match)
         self.pairs: dict[str, str] = {}
+        self._by_structure: list[Pair] = []
         self._own = frozenset(id(t) for places in self.places for _, m in places.values() for _, t in stores.named_tensors(m))
         self.remarks: list[str] = []
 
@@ -61,10 +64,12 @@ class Trial:
             for model in self._models:
                 self._restoration.add(model)
             self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
-            left = self._pass(0)
+            left = self._noted(lambda: self._pass(0), "the left model raised this; the right one was not run")
             again = self._pass(0, reference=left)
-            right = self._right()
-            self.pairs = matched(self._names[0], self._names[1], self._told, left.counts, right.counts)
+            right = self._noted(self._right, "the right model raised this; the left one runs through")
+            self.pairs, self._by_structure = aligned(
+                self.places[0].values(), self.places[1].values(), self._told, left.counts, right.counts
+            )
             return self._record(left, again, right)
         finally:
             try:
@@ -72,11 +77,22 @@ class Trial:
             finally:
                 self._put_back()
 
+    def _noted(self, run: Callable[[], Pass], words: str) -> Pass:
+        """What comes out says of which model it is."""
+        try:
+            return run()
+        except Exception as error:
+            error.add_note(f"modlab.compare: {words}")
+            raise
+
     def _pass(self, side: int, *, reference: Pass | None = None, change: Change | None = None) -> Pass:
         self._restoration.renew()
         self._put_back()
         paths = {key: path for key, (path, _) in self.places[side].items()}
-        found = Pass(paths, reference=reference, stranger=self._restoration.add, private=self._restoration.generators.values())
+        found = Pass(
+            paths, reference=reference, stranger=self._restoration.add, private=self._restoration.generators.values(),
+            hooked=hooked(module for _, module in self.places[side].values()), sources=reference is not None,
+        )  # fmt: skip
         copies = Copies(self._own, change)
         args, kwargs = copies(self._args), copies(self._kwargs)
         with quiet(reference is not None), found:
@@ -152,12 +168,30 @@ class Trial:
             other_type="" if other_kind == kind else other_kind, called_left=left.counts[path],
             called_right=None if other is None else right.counts[other],
             **(measured(pair.of_outputs(other), pair.of_inputs(other)) if other is not None else {}),
-            starts_here=other in pair.starting, draws=draws,
-            unsteady=("left",) if gap is not None and gap.equal is False else (),
+            starts_here=other in pair.starting, starts_by=pair.by.get(str(other), "") if other in pair.starting else "",
+            alone_there=self._alone_there(other, pair), matched=self._matched(path, other), draws=draws,
+            unsteady=("left",) if gap is not None and gap.equal is False else (), unsteady_here=path in again.sources(),
             runs=(_run("left", left, path), *(() if other is None else (_run("right", right, other),))),
             left=left.stats.get(path), right=None if other is None else right.stats.get(other),
             notes=tuple(self._notes(path, module, other, pair)),
         )  # fmt: skip
+
+    def _matched(self, path: str, other: str | None) -> str:
+        """How its partner was found."""
+        if other is None:
+            return ""
+        return "told" if path in self._told else "structure" if (path, other) in self._by_structure else "name"
+
+    def _alone_there(self, other: str | None, pair: Juxtaposition) -> str:
+        """What one model alone calls where the difference starts."""
+        if other is None or other not in pair.alone:
+            return ""
+        side, path = pair.alone[other]
+        return f"{self._called(side, path)} in the {SIDES[side]} model alone"
+
+    def _called(self, side: int, path: str) -> str:
+        kind = next(type(module).__name__ for name, module in self.places[side].values() if name == path)
+        return f"{path or ROOT} ({kind})"
 
     def _notes(self, path: str, module: Module, other: str | None, pair: Juxtaposition) -> Iterator[str]:
         gap = None if other is None else pair.of_outputs(other)
@@ -176,7 +210,7 @@ class Trial:
         return path in self.pairs or (not self._inner(1, path) and any(not self._inner(1, one) for one in self.pairs))
 
     def _inner(self, side: int, path: str) -> str:
-        return canonical(path, _is_wrapped(self._names[side]))
+        return canonical(path, is_wrapped(self._names[side]))
 
     def _unseen(self, path: str, right: Pass) -> Iterator[str]:
         """Why a module on the right was not seen to be called."""
@@ -190,7 +224,22 @@ class Trial:
             runs=(_run("right", right, path),), right=right.stats.get(path), notes=("only in the right model",),
         )  # fmt: skip
 
+    def _remark_on_pairs(self, left: Pass, right: Pass) -> None:
+        """Who was matched by structure, and who has no partner."""
+        if not self._by_structure:
+            return
+        place = {path: number for number, path in enumerate(self._names[0])}
+        found = sorted(self._by_structure, key=lambda pair: place[pair[0]])
+        pairs = [f"{mine} with {self._called(1, theirs)}" for mine, theirs in found]
+        self.remarks.append(f"Matched by structure, where names do not fit: {_some(pairs)}. match= says otherwise.")
+        for side, (one, known) in enumerate(((left, set(self.pairs.values())), (right, set(self.pairs)))):
+            names = [path for path in self._names[side] if path not in known and one.counts[path] and (side == 0 or not self._known(path))]
+            outer = [path for path in names if path.rpartition(".")[0] not in names]
+            if outer:
+                self.remarks.append(f"Without a partner: {_some([self._called(side, path) for path in outer])} in the {SIDES[side]} model.")
+
     def _remark(self, left: Pass, right: Pass) -> None:
+        self._remark_on_pairs(left, right)
         acting = {
             path for path, module in self.places[1].values() if may_act(type(module)) and "quantized" not in marks.of_class(type(module))
         }
@@ -211,6 +260,10 @@ class Trial:
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
         if sampled:
             self.remarks.append(f"{sampled} tensors were too large to be kept whole: distances are those of about 4,000 elements of each.")
+
+
+def _some(words: list[str]) -> str:
+    return ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
 
 
 def _run(side: str, one: Pass, path: str) -> RunRecord:
@@ -242,39 +295,6 @@ def _modes(one: Pass, path: str) -> set[bool | None]:
 
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-
-
-def canonical(path: str, wrapped: bool) -> str:
-    """A path without what wrappers (``torch.compile``, FSDP; DDP and averaging, if `wrapped`) put into it."""
-    parts = [part for part in path.split(".") if part not in _WRAPPERS]
-    return ".".join(parts[1:] if wrapped and parts and parts[0] == "module" else parts)
-
-
-def _is_wrapped(paths: Iterable[str]) -> bool:
-    """Whether all of a model is one child named ``module``."""
-    return {path.partition(".")[0] for path in paths} == {"", "module"}
-
-
-def matched(
-    left: list[str], right: list[str], told: Mapping[str, str], called_left: Mapping[str, int], called_right: Mapping[str, int]
-) -> dict[str, str]:
-    """Path on the right → path on the left: as `told`, and where that says nothing by name, wrappers left out.
-
-    Of a wrapper and what it wraps, the one that was seen to be called; the inner one, if both were.
-    """
-    claimed = set(told.values())
-    mine = _by_canonical((path for path in left if path not in told), called_left, _is_wrapped(left))
-    theirs = _by_canonical((path for path in right if path not in claimed), called_right, _is_wrapped(right))
-    return {path: one for one, path in told.items()} | {theirs[name]: mine[name] for name in theirs if name in mine}
-
-
-def _by_canonical(paths: Iterable[str], called: Mapping[str, int], wrapped: bool) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in paths:
-        name = canonical(path, wrapped)
-        if name not in found or called.get(path) or not called.get(found[name]):
-            found[name] = path
-    return found
 
 
 def _names(places: Places) -> list[str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 from torch.nn import Module, MultiheadAttention
 
 from modlab.inspection import marks, stores
 from modlab.instrumentation.comparison.divergence import Gap, at_once, summed
+from modlab.instrumentation.comparison.lookouts import POST, PRE, Lookouts, Sight
 from modlab.instrumentation.comparison.shelf import Kept, Shelf, seen
 from modlab.instrumentation.randomness import Meter, Private
 from modlab.instrumentation.taps import Taps
@@ -30,7 +32,7 @@ Key = tuple[str, int]
 """The path of a module, and which of its calls."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """One call of a module."""
 
@@ -39,11 +41,16 @@ class Call:
     training: bool | None
     entered: int  # calls that had ended when this one began
     state: int  # of the random generators when it began
+    autograd: tuple[bool, bool] = (True, True)  # when it began: autograd's mode, and whether a parameter of its own requires grad
     drew: bool = False  # in it, or in a call inside it
     inputs: tuple[Kept, ...] = ()
+    positional: int = 0  # inputs that were given by place
+    stages: list[tuple[Sight, tuple[Kept, ...]]] = field(default_factory=list)  # what its own hooks made of inputs and outputs
+    made: tuple[Kept, ...] | None = None  # what its forward returned, if its own hooks come after it
     outputs: tuple[Kept, ...] = ()
     finished: bool = False
-    gap: Gap | None = None  # from the call of an earlier pass
+    came: Gap | None = None  # of its inputs, from the call of an earlier pass, where that was asked for
+    gap: Gap | None = None  # of its outputs
 
     @property
     def key(self) -> Key:
@@ -85,32 +92,43 @@ class Pass:
         probe: is told of each call.
         stranger: is told of modules that are not in `paths`, before they run.
         private: generators of the model's own.
+        hooked: modules whose own hooks are looked between.
+        sources: whether the distance of inputs from those of the reference is taken too, so that `sources` can be asked.
     """
 
     def __init__(
         self, paths: dict[int, str], *, reference: Pass | None = None, probe: Probe | None = None,
-        stranger: Callable[[Module], None] | None = None, private: Iterable[Private] = (),
+        stranger: Callable[[Module], None] | None = None, private: Iterable[Private] = (), hooked: list[Module] | None = None,
+        sources: bool = False,
     ) -> None:  # fmt: skip
         self.calls: dict[Key, Call] = {}
         self.ended: list[Call] = []  # calls that came to their end, in that order
         self.counts: Counter[str] = Counter()
         self.draws: defaultdict[str, set[str]] = defaultdict(set)
+        self.drawing: dict[str, str] = {}  # of modules, the hook of theirs that draws
         self.strangers: defaultdict[str, list[Stranger]] = defaultdict(list)
         self.stats: dict[str, TensorStats] = {}
         self.shelf, self.error = Shelf() if reference is None and probe is None else None, ""
+        self.raised: str | None = None  # the path of the innermost module that the last exception came out of
+        self._error: BaseException | None = None  # while the pass runs
         self._paths, self._reference, self._probe, self._stranger = paths, reference, probe, stranger
-        self._busy, self._private = False, private
+        self._busy, self._private, self._asks_sources = False, private, sources
         self._stack: list[Call | Stranger] = []
         self._owners: list[tuple[int, str]] = []  # id of each running module, and the path that draws are put to
         self._trouble: BaseException | None = None
-        self._taps = Taps(self._enter, self._leave)
+        self._taps, self._lookouts = Taps(self._enter, self._leave), Lookouts(hooked or [], self._look)
 
     def __enter__(self) -> None:
         self._meter = Meter(thorough=self.shelf is not None, private=self._private)
+        self._lookouts.open()
         self._taps.open()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._taps.close()
+        self._lookouts.close()
+        if error is not None:
+            self._note_raised(error)
+        self._error = None
 
     def check(self) -> None:
         """Raise what went wrong in the looking itself: the model's run was not disturbed by it."""
@@ -127,7 +145,14 @@ class Pass:
     def _leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, output: Any) -> None:
         if self._trouble is None and not self._busy:
             try:
-                self._end(module, kwargs, output)
+                self._return(module, kwargs, output)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._trouble = error
+
+    def _look(self, sight: Sight, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if self._trouble is None and not self._busy:
+            try:
+                self._staged(sight, module, args, kwargs, output)
             except Exception as error:  # noqa: BLE001 - as above
                 self._trouble = error
 
@@ -144,36 +169,82 @@ class Pass:
             self._stack.append(stranger)
             self._owners.append((id(module), above))
             return
-        call = Call(path, self.counts[path], training, len(self.ended), self._meter.state)
+        call = Call(path, self.counts[path], training, len(self.ended), self._meter.state, (torch.is_grad_enabled(), _trains(module)))
         self.counts[path] += 1
         if self.shelf is not None:
             call.inputs = self.shelf.all(arguments((), args))  # by place: two classes may name them otherwise
+            call.positional = len(call.inputs)
+        elif self._asks_sources and (earlier := self._earlier(call)) is not None:
+            call.came = at_once(earlier.inputs[: earlier.positional], seen(arguments((), args)))
         self.calls[call.key] = call
         self._stack.append(call)
         self._owners.append((id(module), path))
-        if self._probe is not None:
+        if self._probe is not None and not self._lookouts.sees(module, PRE):
             self._probe.begin(call.key, module, args)
 
-    def _end(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
+    def _staged(self, sight: Sight, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """One of the module's own hooks has run."""
+        if self._note_draws():
+            self.drawing.setdefault(self._paths.get(id(module), ""), f"{sight.kind} {sight.hook}")
+        if not self._owners or self._owners[-1][0] != id(module):
+            return
+        call = self._stack[-1]
+        if isinstance(call, Stranger):
+            return
+        if self.shelf is not None:
+            call.stages.append((sight, self.shelf.all(arguments((), args, kwargs) if sight.kind == PRE else leaves(output))))
+        if sight.last and sight.kind != PRE:
+            self._end(module, kwargs, output)
+        elif sight.last and self._probe is not None:
+            self._probe.begin(call.key, module, args)
+
+    def _return(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
+        """Its forward has returned, or an exception came out."""
         self._note_draws()
-        while self._owners and self._owners[-1][0] != id(module):  # what an exception went through without a word
-            self._owners.pop(), self._stack.pop()
-        if not self._owners:
+        if sys.exception() is not None and output is None and kwargs is None:
+            self._note_raised(sys.exception())
+            self._drop(module)
             return
-        self._owners.pop()
-        call = self._stack.pop()
-        if isinstance(call, Stranger) or (sys.exception() is not None and output is None and kwargs is None):
-            return
-        self._finish(call, kwargs, output)
-        if self._probe is not None:
+        call = next((call for (key, _), call in zip(self._owners[::-1], self._stack[::-1], strict=True) if key == id(module)), None)
+        if self._probe is not None and isinstance(call, Call):
             self._busy = True  # what the probe runs is not a part of the pass
             try:
                 self._probe.end(call.key, module, kwargs or {}, output)
             finally:
                 self._busy = False
+        if not self._lookouts.sees(module, POST):
+            self._end(module, kwargs, output)
+        elif isinstance(call, Call) and self.shelf is not None:
+            call.made = self.shelf.all(leaves(output))
+
+    def _note_raised(self, error: BaseException | None) -> None:
+        """An exception is on its way out: the innermost module that it comes out of counts."""
+        if self.raised is None or self._error is not error:
+            self.raised, self._error = self._owners[-1][1] if self._owners else "", error
+
+    def _drop(self, module: Module) -> Call | Stranger | None:
+        """Take a call off the stack, with those inside that an exception went through without a word."""
+        while self._owners and self._owners[-1][0] != id(module):
+            self._owners.pop(), self._stack.pop()
+        if not self._owners:
+            return None
+        self._owners.pop()
+        return self._stack.pop()
+
+    def _end(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
+        """The call has ended, its own hooks included."""
+        call = self._drop(module)
+        if isinstance(call, Call):
+            self._finish(call, kwargs, output)
+
+    def _earlier(self, call: Call) -> Call | None:
+        """The same call of the reference, if it came to its end."""
+        found = None if self._reference is None else self._reference.calls.get(call.key)
+        return found if found is not None and found.finished else None
 
     def _finish(self, call: Call, kwargs: dict[str, Any] | None, output: Any) -> None:
         call.finished, call.drew = True, self._meter.state != call.state
+        self.raised = None  # what came out of a module inside was caught
         self.ended.append(call)
         if self.shelf is not None:
             call.inputs += self.shelf.all(arguments((), (), kwargs))
@@ -181,13 +252,16 @@ class Pass:
             if call.number == 0:
                 self._measure(call.path, output, histogram=len(self._paths) <= HISTOGRAMS)
         elif self._reference is not None:
-            self._compare(call, self._reference.calls.get(call.key), output)
+            earlier = self._earlier(call)
+            if call.came is not None and earlier is not None and len(earlier.inputs) > earlier.positional:
+                call.came.add(at_once(earlier.inputs[earlier.positional :], seen(arguments((), (), kwargs))))
+            self._compare(call, earlier, output)
 
     def _compare(self, call: Call, earlier: Call | None, output: Any) -> None:
         """The distance from the same call of the reference; statistics only where they are not known to be the same."""
         now = seen(leaves(output))
         call.outputs = tuple(replace(kept, values=None) for kept in now)
-        if earlier is not None and earlier.finished:
+        if earlier is not None:
             call.gap = at_once(earlier.outputs, now)
         if call.number == 0 and self._reference is not None:
             if call.gap is not None and call.gap.equal is not False and call.path in self._reference.stats:
@@ -201,10 +275,12 @@ class Pass:
                 self.stats[path] = measure_tensor(thing, histogram=histogram)
                 return
 
-    def _note_draws(self) -> None:
+    def _note_draws(self) -> bool:
         """What was drawn since the last event was drawn by the module that is running."""
-        for name in self._meter.used():
-            self.draws[self._owners[-1][1] if self._owners else ""].add(name)
+        names = self._meter.used()
+        if names:
+            self.draws[self._owners[-1][1] if self._owners else ""].update(names)
+        return bool(names)
 
     def of(self, path: str) -> Iterator[Call]:
         """The calls of one module, in order."""
@@ -225,6 +301,21 @@ class Pass:
         """The path of the first call to end whose output differs from the reference's; None where there is none."""
         return next((call.path for call in self.ended if call.gap is not None and call.gap.equal is False), None)
 
+    def sources(self) -> list[str]:
+        """Paths of the modules in whose own code this pass parts from the reference.
+
+        Their inputs agree, their outputs do not, and no module inside is the reason.
+        """
+        found: list[str] = []
+        started: list[bool] = []
+        for call in self.ended:
+            came = call.came is not None and call.came.equal is not False
+            starts = came and call.gap is not None and call.gap.equal is False and not any(started[call.entered :])
+            started.append(starts)
+            if starts:
+                found.append(call.path)
+        return list(dict.fromkeys(found))
+
     def first_nan(self) -> str | None:
         """The path of the first call to end whose output holds NaN; None where there is none."""
         return next((c.path for c in self.ended if c.number == 0 and (stats := self.stats.get(c.path)) is not None and stats.nan), None)
@@ -232,6 +323,11 @@ class Pass:
     def parts_from(self, other: Pass) -> bool:
         """Whether it is not the same run as another one: it gave other outputs, made other calls, or raised."""
         return bool(self.error) or self.counts != other.counts or self.first_apart() is not None
+
+
+def _trains(module: Module) -> bool:
+    held = stores.contents(module).get("_parameters") or {}
+    return any(parameter is not None and parameter.requires_grad for parameter in held.values())
 
 
 def first_paths(model: Module) -> dict[int, tuple[str, Module]]:

@@ -74,7 +74,7 @@ def may_act(cls: type) -> bool:
     for base in cls.__mro__:
         if base is Module:
             return False
-        if not base.__module__.startswith("torch.nn.modules."):
+        if not base.__module__.startswith(("torch.nn.", "torch.ao.")):
             return True
         if any("training" in code.co_names for value in vars(base).values() if (code := getattr(value, "__code__", None)) is not None):
             return True

@@ -15,9 +15,10 @@ from modlab.compat import global_hooks_with_kwargs
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.trials import Bench
 
-"""Samples whose outputs are asked: the first, the middle and the last one."""
 TOLERANCE = 1e-5
 """Relative difference of outputs below which it is rounding; where gradients are asked nothing but zero is zero."""
+
+_Rows = list[Tensor | None]
 
 
 class Leak(NamedTuple):
@@ -27,12 +28,16 @@ class Leak(NamedTuple):
     input: int
 
 
+class Blindness(NamedTuple):
+    """No output depends on any input, as far as was asked."""
+
+
 class UnfitError(Exception):
     """The question cannot be put to this batch; says why."""
 
 
-def find(bench: Bench, dim: int) -> Leak | None:
-    """A leak along one dimension of inputs and outputs, or None.
+def find(bench: Bench, dim: int) -> Leak | Blindness | None:
+    """A leak along one dimension of inputs and outputs, or None; or that there is nothing to leak.
 
     Raises:
         UnfitError: fewer than two samples, or no output with one entry a sample.
@@ -52,7 +57,7 @@ def _is_asked(tensor: Tensor, dim: int, samples: int) -> bool:
     return tensor.is_floating_point() and tensor.dim() > dim and tensor.shape[dim] == samples
 
 
-def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | None:
+def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | None:
     asked: list[Tensor] = []
 
     def prepared(tensor: Tensor) -> Tensor:
@@ -66,18 +71,20 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | None:
     answers = [tensor for tensor in _answers(output, dim, samples) if tensor.requires_grad]
     if not answers:
         return _by_exchange(bench, dim, samples)
-    for i in dict.fromkeys((0, samples // 2, samples - 1)):
+    sees = False
+    for i in dict.fromkeys((0, samples // 2, samples - 1)):  # the first, the middle and the last one
         total = sum((_mixed(answer.select(dim, i)) for answer in answers), start=torch.zeros((), device=answers[0].device))
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, asked, retain_graph=True, allow_unused=True)
         for grad in grads:
             if grad is None:
                 continue
             by_sample = grad.movedim(dim, 0).reshape(samples, -1)
+            sees = sees or bool((by_sample != 0).any())
             touched = ((by_sample != 0) & by_sample.isfinite()).any(dim=1).tolist()
             other = next((j for j, reached in enumerate(touched) if reached and j != i), None)
             if other is not None:
                 return Leak(i, other)
-    return None
+    return None if sees else _by_exchange(bench, dim, samples)  # a step, a rounding: without gradients it may depend on them
 
 
 def _mixed(answer: Tensor) -> Tensor:
@@ -93,19 +100,58 @@ def _answers(output: Any, dim: int, samples: int) -> list[Tensor]:
     return found
 
 
-def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | None:
+def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | None:
     """One sample gets another one's input: the outputs of the others must stay."""
-    before = _passed(bench, bench.inputs, dim, samples)
+    before, sees = _passed(bench, bench.inputs, dim, samples), False
     for target, source in _exchanges(bench, dim, samples):
         changed = batches.mapped(bench.inputs, lambda tensor, t=target, s=source: _exchanged(tensor, dim, samples, t, s))  # type: ignore[misc]
         after = _passed(bench, changed, dim, samples)
         for one, other in zip(before, after, strict=True):
+            sees = sees or not torch.equal(one, other)
             scale = float(one.abs().max()) or 1.0
             moved = ((one - other).abs().movedim(dim, 0).reshape(samples, -1).amax(dim=1) > TOLERANCE * scale).tolist()
             hit = next((k for k, is_moved in enumerate(moved) if is_moved and k != target), None)
             if hit is not None:
                 return Leak(hit, target)
+    return None if sees else Blindness()
+
+
+def sees_nothing(bench: Bench) -> bool:
+    """Whether wholly other inputs give the same output to the bit, too; False where the model cannot take them."""
+    generator = torch.Generator().manual_seed(0)
+
+    def other(tensor: Tensor, size: float) -> Tensor:
+        if tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_nested:
+            return (torch.randn(tensor.shape, generator=generator) * size).to(tensor.device, tensor.dtype)
+        return tensor.flip(0) if tensor.dim() else tensor
+
+    outputs = []
+    for size in (0.0, 1.0, 1e4):
+        inputs = batches.mapped(bench.inputs, lambda tensor, size=size: other(tensor, size))  # type: ignore[misc]
+        try:
+            outputs.append(_passed(bench, inputs, 0, int(next(t for t in batches.tensors(inputs) if t.dim()).shape[0])))
+        except Exception:  # noqa: BLE001 - the user's model may raise anything with such inputs
+            return False
+    return all(torch.equal(one, two) for some in outputs[1:] for one, two in zip(outputs[0], some, strict=True))
+
+
+def loses(bench: Bench) -> Module | None:
+    """The first module to end of which what it takes depends on the batch, and what it gives does not; None where that is not known."""
+    first = next(tensor for tensor in batches.tensors(bench.inputs) if tensor.dim())
+    changed = batches.mapped(bench.inputs, lambda tensor: tensor.flip(0) if tensor.dim() and tensor.shape[0] == first.shape[0] else tensor)
+    before, after = (_followed(bench, inputs, 0, int(first.shape[0])) for inputs in (bench.inputs, changed))
+    for (module, took, gave), (other, took_then, gave_then) in zip(before, after, strict=False):
+        if module is not other:
+            return None
+        if not _alike(took, took_then) and _alike(gave, gave_then):
+            return module
     return None
+
+
+def _alike(before: _Rows, after: _Rows) -> bool:
+    return len(before) == len(after) and all(
+        one is not None and other is not None and torch.equal(one, other) for one, other in zip(before, after, strict=True)
+    )
 
 
 def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
@@ -125,9 +171,6 @@ def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
         if not _mixed_rows(took, took_then, leak.input) and _mixed_rows(gave, gave_then, leak.input):
             return module
     return None
-
-
-_Rows = list[Tensor | None]
 
 
 def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[Module, _Rows, _Rows]]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from torch import Tensor
 
+from modlab import format
 from modlab.inspection.contrast import equal_bits, quiet
 from modlab.inspection.findings.subject import Site, Subject
-from modlab.instrumentation.experiments import gaps
+from modlab.instrumentation.experiments import chances, gaps
 from modlab.instrumentation.experiments.outcomes import record
 from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.randomness import start_elsewhere, states
+from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord
+
+ATTENTION = "scaled_dot_product_attention"
 
 
 def repeat(bench: Bench) -> ExperimentRecord:
@@ -28,18 +35,111 @@ def repeat(bench: Bench) -> ExperimentRecord:
             "repeat", "unclear", f"equal, but {moved[0]} moves in eval mode too", "A buffer that forward changes must ask self.training.",
             "if self.training: ...", path=moved[0], numbers=numbers,
         )  # fmt: skip
-    if moved:
-        return record(
-            "repeat", "failed", f"two passes in eval mode differ: {moved[0]} moves in eval mode too, and the output depends on it",
-            "eval() sets a flag; forward has to ask for it.", "if self.training: ...", path=moved[0], places=tuple(moved), numbers=numbers,
-        )  # fmt: skip
     if gap <= gaps.ROUNDING * gaps.scale(one):
         return record("repeat", "unclear", "they differ by rounding alone", "A kernel that adds up in any order.", numbers=numbers)
-    site, said = _source(bench)
+    return _told(bench, numbers)
+
+
+def _told(bench: Bench, numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
+    """What makes them differ: other random numbers, what the first pass changed, or neither."""
+    restoration = Restoration()
+    for root in bench.roots:
+        restoration.add(root)
+    put_back = states()
+
+    def anew(*, numbers: bool = True, state: bool = True) -> None:
+        """Begin from the same random numbers, or the same state, or both."""
+        if state:
+            restoration.renew()
+        if numbers:
+            put_back()
+            for private in restoration.generators.values():
+                private.put_back()
+
+    try:
+        first = bench.outputs()
+        changes = restoration.changes()
+        anew()
+        if _apart(first, bench.outputs()):
+            return _unknown(bench, anew, numbers)
+        anew(numbers=False)
+        start_elsewhere()
+        for private in restoration.generators.values():
+            private.start_elsewhere()
+        if _apart(first, bench.outputs()):
+            anew()
+            return _by_chance(bench, chances.of(bench, [*restoration.generators.values()]), numbers)
+        return _by_state(bench, changes, numbers)
+    finally:
+        restoration.restore()
+
+
+def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    gap = gaps.gap(one, other)
+    return gap is not None and gap > gaps.ROUNDING * gaps.scale(one)
+
+
+def _by_chance(bench: Bench, draws: list[chances.Draw], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
+    """Random numbers are drawn: by whom, and with which function."""
+    found = next((draw for draw in draws if draw.is_dropout), draws[0] if draws else None)
+    what = "two passes in eval mode differ: random numbers are drawn"
+    if found is None:
+        return record("repeat", "failed", what, "By what is not seen.", numbers=numbers)
+    site = None if found.module is None else bench.subject.by_module.get(id(found.module))
+    if site is None and found.module is not None:
+        kind = type(found.module).__name__
+        return record(
+            "repeat", "failed", f"{what} by a {kind} that is not registered",
+            "eval() reaches registered modules alone: this one stays in training mode.", numbers=numbers,
+            advice=f"Register the {kind}: as an attribute, or in an nn.ModuleList in place of a list.",
+        )  # fmt: skip
+    place = "the model" if site is None else _place(site)
+    others = {id(draw.module) for draw in draws if draw.module is not None and draw.module is not found.module}
+    more = f", and in {format.plural(len(others), 'more place')}" if others else ""
+    if found.hook:
+        return record(
+            "repeat", "failed", f"{what} by the {found.hook} of {place}{more}", "eval() sets a flag, and a hook has to ask for it.",
+            site=site, numbers=numbers, advice="A hook gets the module: module.training says which mode it is in.",
+        )  # fmt: skip
+    how = f"with {'F.' if found.is_dropout else ''}{found.function}" if found.function else f"from {found.source}"
+    reason, fix = "eval() sets a flag, and what samples has to ask for it. Meant, if the model samples.", ""
+    if found.is_dropout and site is not None and site.training:
+        reason = "eval() left it in training mode."
+    elif found.is_dropout:
+        reason = f"eval() reaches modules such as nn.Dropout; a function does not know of it: F.{found.function}(x) drops in every mode."
+        fix = f"F.{found.function}(x, p, training=self.training)"
+    elif found.function == ATTENTION:
+        reason = "eval() does not reach a function: dropout_p drops in every mode."
+        fix = f"F.{ATTENTION}(q, k, v, dropout_p=p if self.training else 0.0)"
+    return record("repeat", "failed", f"{what} in {place}, {how}{more}", reason, fix, site, numbers=numbers)
+
+
+def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
+    """The first pass left something that the second one found."""
+    paths = [(site, change) for change in changes if (site := bench.subject.by_module.get(id(change.owner))) is not None]
+    if not paths:
+        return record(
+            "repeat", "failed", "two passes in eval mode differ: the first one changes something that the second one uses",
+            "It lies in no buffer and no plain attribute of a module.", numbers=numbers,
+        )  # fmt: skip
+    names = [f"{site.path}.{change.name}" if site.path else change.name for site, change in paths]
+    site, change = paths[0]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    what = f"two passes in eval mode differ: {names[0]}{more} {'move' if more else 'moves'} in eval mode too, and the output depends on it"
+    fix = "if self.training: ..." if change.kind == "buffer" else ""
+    return record(
+        "repeat", "failed", what, "eval() sets a flag; forward has to ask for it.", fix, site, path=names[0],
+        places=tuple(names) if more else (), numbers=numbers,
+    )  # fmt: skip
+
+
+def _unknown(bench: Bench, anew: Callable[[], None], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
+    """From the same state and the same random numbers."""
+    site, said = _source(bench, anew)
     return record(
         "repeat", "failed", f"two passes in eval mode differ{said}",
-        "eval() reaches modules such as nn.Dropout; a function does not know of it: F.dropout(x) drops in every mode, and so does a module "
-        "that is hidden in a list.", "F.dropout(x, p, training=self.training)", site, numbers=numbers,
+        "With the same random numbers and the same state of the model, too: a clock, a counter or a generator outside of it, or a kernel "
+        "that adds up in any order.", site=site, numbers=numbers,
     )  # fmt: skip
 
 
@@ -63,9 +163,12 @@ def _alike(now: Tensor | None, before: Tensor) -> bool:
         return now is not None and now.shape == before.shape and now.dtype == before.dtype and equal_bits(now, before)
 
 
-def _source(bench: Bench) -> tuple[Site | None, str]:
+def _source(bench: Bench, anew: Callable[[], None]) -> tuple[Site | None, str]:
     """Where two passes part: a module that gives something else for the same input, or the code between modules."""
-    one, other = bench.footprints(), bench.footprints()
+    anew()
+    one = bench.footprints()
+    anew()
+    other = bench.footprints()
     for (key, took, gave), (key_2, took_2, gave_2) in zip(one, other, strict=False):
         site = bench.subject.by_module.get(key)
         if key != key_2:

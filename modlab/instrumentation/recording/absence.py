@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NEVER = "never called in this trace"
 _AWAY = "called in another thread, which is not followed"
+_WRAPPED = "inside something compiled, which is not part of the model and was called: not seen"
 
 
 def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
@@ -43,6 +44,8 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         return "compiled: whether it ran cannot be seen"
     if id(module) in recorder.modules.elsewhere:
         return _AWAY
+    if id(module) in recorder.modules.wrapped:
+        return _WRAPPED
     above = called_above(recorder, path)
     if above is not None:
         name, outer = above
@@ -54,15 +57,15 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         if is_fused(outer):
             return f"{name} ran as one fused step, without calling its parts"
     for tensor_name, tensor in stores.named_tensors(module):
-        used = recorder.uses.taken.get(id(tensor))
-        if used is not None:
+        used = recorder.uses.first(id(tensor))
+        if used >= 0:
             return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
     return "not reached: the pass had stopped before" if error else NEVER
 
 
 def hidden(recorder: Recorder) -> int:
     """How many modules may have run without being seen: compiled, scripted, in other threads."""
-    times, elsewhere = recorder.modules.times, recorder.modules.elsewhere
+    times, elsewhere = recorder.modules.times, recorder.modules.elsewhere | recorder.modules.wrapped
     found = 0
     for path, module in recorder.roster.modules.items():
         if id(module) in times or not recorder.kinds[type(module)].runs:

@@ -151,14 +151,24 @@ def _keywords(frame: FrameType) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def runs(identity: int) -> bool:
-    """Whether a frame is among those that run now."""
+def runs(identity: int, within: int = 0) -> bool:
+    """Whether a frame is among those that run now: in `within` or further out, for a new one may have got the identity of one that ended."""
     frame: FrameType | None = sys._getframe(1)
+    while within and frame is not None and id(frame) != within:
+        frame = frame.f_back
     while frame is not None:
         if id(frame) == identity:
             return True
         frame = frame.f_back
     return False
+
+
+def called_by_engine() -> bool:
+    """Whether autograd itself has called into Python, in a thread of its own: those of the user's begin in code that is not torch's."""
+    frame: FrameType = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return _whose(frame.f_code.co_filename) != _USERS
 
 
 def caller_of_hook() -> int:

@@ -69,6 +69,12 @@ class Call:
     popped = False  # functions are not seen inside: seeing them would change what runs, or they are not to be told
     unasked = False  # for keyword arguments, of which its class takes none beside these
     grad = True  # whether autograd was on
+    inference = False  # if it was off, whether for inference_mode
+
+    @property
+    def off(self) -> str:
+        """What had turned autograd off."""
+        return "inference_mode" if self.inference else "no_grad"
 
     @property
     def versions(self) -> tuple[int, ...]:

@@ -30,7 +30,8 @@ def _hook(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
         return None
     call = odd[0]
     path = call.path or (ROOT if call.path == "" else "a module")
-    said = f"The {call.marks[0]} {call.name} on {path} returned {article(call.odd)}, which is no gradient."
+    kind = call.marks[0].partition(" on ")
+    said = f"The {kind[0]} {call.name} on {kind[2] or path} returned {article(call.odd)}, which is no gradient."
     return said, f"It stands at {call.where}." if call.where else ""
 
 
@@ -46,6 +47,11 @@ def _graph(recorder: Recorder) -> tuple[str, str] | None:
     if left is None:
         return None
     call = recorder.tape.calls[left.event]
-    how = {"no_grad": ", under no_grad", "number": ", which gives a plain number", "whole": ", whose result carries no gradient"}
+    how = {
+        "no_grad": ", under no_grad",
+        "inference_mode": ", under inference_mode",
+        "number": ", which gives a plain number",
+        "whole": ", whose result carries no gradient",
+    }
     place = f"{call.name}{f' in {call.path}' if call.path else ''}{f' at {call.where}' if call.where else ''}"
     return "The loss has no graph: there is nothing to go back through.", f"The graph ends in {place}{how.get(left.how, '')}."

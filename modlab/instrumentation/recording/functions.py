@@ -26,6 +26,7 @@ TAKEN_OUT = frozenset({
     "Tensor.item", "Tensor.tolist", "Tensor.numpy", "Tensor.__float__", "Tensor.__int__", "Tensor.__array__",
 })  # fmt: skip
 """What turns a tensor into something that autograd cannot follow, and is no tensor."""
+ARRAYS = frozenset({"Tensor.numpy", "Tensor.__array__"})
 CUT_IN_PLACE = frozenset({"Tensor.detach_"})
 UNRELATED = ("_like", ".new_zeros", ".new_ones", ".new_empty", ".new_full", ".new_tensor")
 """Functions that take a tensor for its shape alone."""

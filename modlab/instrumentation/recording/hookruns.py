@@ -16,12 +16,25 @@ from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.keeping import comparable, copied, distance
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
-from modlab.instrumentation.recording.stages import BACKWARD, FORWARD, FORWARD_PRE, Stage, innermost
+from modlab.instrumentation.recording.stages import (
+    ACCUMULATED,
+    BACKWARD,
+    BACKWARD_PRE,
+    FORWARD,
+    FORWARD_PRE,
+    TENSOR,
+    Stage,
+    innermost,
+)
 from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
-_SUBJECTS = {FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input"}
+_SUBJECTS = {
+    FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input", BACKWARD_PRE: "the gradient of the output",
+    TENSOR: "the gradient", ACCUMULATED: ".grad",
+}  # fmt: skip
 _NAMED = 3  # tensors that are named in a row
 _Copies = list[Tensor | None]
 
@@ -29,8 +42,9 @@ _Copies = list[Tensor | None]
 class HookRuns:
     """Records each stage of a call."""
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward) -> None:
+    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward, uses: Uses) -> None:
         self._tape, self._roster, self._sightings, self._folds, self._backward = tape, roster, sightings, folds, backward
+        self._uses = uses
 
     def stage(self, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a hook."""
@@ -52,13 +66,18 @@ class HookRuns:
             result = stage.original(*args, **kwargs)
         except BaseException as error:
             self._tape.end(call, self._tape.now(), error)
+            self._uses.give_up(call.index if stage.kind != FORWARD else call.parent, call.index)
             raise
         with self._tape.aside() as now:
             self._tape.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
             call.outputs = self._sightings.values(after, call.index)
             call.odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
-            what = _SUBJECTS.get(stage.kind, "the gradient of the output")
+            what = _SUBJECTS[stage.kind]
+            if stage.kind == ACCUMULATED and after[0][1] is None:
+                call.odd = ""
+                call.marks.append("sets .grad to None")
+                return result
             if call.odd:
                 call.marks.append(f"puts {article(call.odd)} in the place of {what}")
                 return result
@@ -85,14 +104,14 @@ class HookRuns:
             yield f"{_few(awaited, ' and ')} not there yet{why}"
 
     def _begin(self, stage: Stage, args: tuple[Any, ...], now: float) -> Call:
-        module = id(args[0])
-        parent = self._tape.top
+        module, parent = id(args[0]), self._tape.top
         if stage.kind == FORWARD:  # they run when the call has ended
             parent = self._tape.last.get(module, parent)
         described = describe(innermost(stage))
-        call = self._tape.begin("hook", self._roster.paths.get(module), described.function, now, parent)
+        of_tensor = stage.kind in (TENSOR, ACCUMULATED)
+        call = self._tape.begin("hook", stage.path if of_tensor else self._roster.paths.get(module), described.function, now, parent)
         call.where = described.where
-        call.marks.append(f"global {stage.kind}" if stage.everywhere else stage.kind)
+        call.marks.append(f"{'global ' * stage.everywhere}{stage.kind}{f' on {stage.tensor}' * bool(stage.tensor)}")
         if described.machinery:
             call.marks.append(f"put there by {described.machinery}")
         return call
@@ -176,6 +195,8 @@ def _word(dtype: object) -> str:
 
 def _nest(stage: Stage, args: tuple[Any, ...], result: Any, run: _Run) -> str:
     """What became of the container around the tensors, if something did."""
+    if stage.kind in (TENSOR, ACCUMULATED):
+        return ""
     old, new = [name for name, _, _ in run.subject], [name for name, _, _ in run.after]
     if stage.kind == FORWARD_PRE:
         return "" if old == new else f"nests {run.what} otherwise: {_few(new)} where {_few(old)} was"
@@ -209,6 +230,8 @@ def _is_odd(old: Any, new: Any) -> bool:
 
 def _subject(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook can change: the arguments before ``forward``, the output after it, a gradient."""
+    if stage.kind in (TENSOR, ACCUMULATED):
+        return [("gradient", args[0] if stage.kind == TENSOR else args[0].grad, "")]
     if stage.kind == FORWARD_PRE:
         return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 2 else None)
     if stage.kind == FORWARD:
@@ -224,6 +247,8 @@ def _beside(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
 
 
 def _returned(stage: Stage, args: tuple[Any, ...], result: Any) -> list[Leaf]:
+    if stage.kind in (TENSOR, ACCUMULATED):
+        return [("gradient", result, "")]
     if stage.kind != FORWARD_PRE:
         return leaves(result, {FORWARD: "output", BACKWARD: "grad_input"}.get(stage.kind, "grad_output"))
     names = argument_names(type(args[0]))

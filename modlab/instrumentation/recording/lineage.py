@@ -10,6 +10,7 @@ from modlab.instrumentation.recording import functions
 from modlab.instrumentation.recording.calls import Call, Seen
 
 _ARRAY = "ndarray"
+_TELLING = 5  # characters from which on a number is more than a 0.0 that stands everywhere
 
 
 class Lineage:
@@ -21,7 +22,7 @@ class Lineage:
 
     Attributes:
         events: indices of the functions, hooks and modules that they came through.
-        strange: events in which something of theirs is met first that nothing seen had made, and that has no graph.
+        strange: something of theirs that nothing seen had made, and that has no graph, with the event in which it is met first.
     """
 
     def __init__(self, calls: Sequence[Call], roots: Iterable[Seen]) -> None:
@@ -34,7 +35,7 @@ class Lineage:
             for number in _made(call, call.index not in filled or call.popped):
                 makers.setdefault(number, []).append(call)
         self.events: set[int] = set()
-        self.strange: list[int] = []
+        self.strange: list[tuple[int, Seen]] = []
         self._loose: list[Seen] = []  # numbers and arrays that came out of no tensor
         self._follow([seen.sight.number for seen in roots], makers, first)
 
@@ -48,7 +49,7 @@ class Lineage:
             if number not in makers and number in first:
                 call, seen = first[number]
                 if call.parent >= 0 and call.kind != "hook" and not seen.requires_grad and not seen.sight.note and _is_real(seen):
-                    self.strange.append(call.index)
+                    self.strange.append((call.index, seen))
             for call in makers.get(number, ()):
                 if call.index not in self.events:
                     self.events.add(call.index)
@@ -59,6 +60,7 @@ class Lineage:
     def takes(self, call: Call) -> bool:
         """Whether a plain number or array that came out of an event went into one of these."""
         given = {(seen.sight.kind, seen.sight.text) for seen in self._loose if seen.sight.kind in ("float", "complex", _ARRAY)}
+        given = {(kind, text) for kind, text in given if len(text) >= _TELLING}
         return any((seen.sight.kind, seen.sight.text) in given for seen in call.outputs)
 
 

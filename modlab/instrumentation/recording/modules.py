@@ -22,12 +22,14 @@ from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.keeping import detached
 from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.roster import Roster
+from modlab.instrumentation.recording.roster import Roster, walk
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.recording.tensorstages import TensorStages
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
 
+INTERRUPTED = "interrupted"
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats
 
 
@@ -38,6 +40,7 @@ class ModuleCalls:
         times: how often each module was called, by identity.
         kept: outputs by path, of the modules whose outputs were asked for; `output` is the root's, as it was given.
         elsewhere: identities of modules that were called in other threads.
+        wrapped: those of modules inside something compiled that was called and is no part of the model.
         alone: tells whether no hook but ours is there for all modules.
     """
 
@@ -54,7 +57,9 @@ class ModuleCalls:
         keep: tuple[str, ...],
         follow: bool,
         direct: dict[int, callers.Direct],
+        hooks: TensorStages,
     ) -> None:
+        self._hooks = hooks
         self._tape, self._roster, self._sightings, self._uses = tape, cast, sightings, uses
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
         self._kinds, self._follow = kinds, follow
@@ -62,6 +67,7 @@ class ModuleCalls:
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
         self.elsewhere: set[int] = set()
+        self.wrapped: set[int] = set()
         self._direct = direct
         self.kept: dict[str, list[Any]] = {}
         self.output: Any = None
@@ -111,11 +117,15 @@ class ModuleCalls:
             return
         if caller.direct is not None and whole and id(caller.direct) in self._roster.paths:
             self._direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
+        if parent is None and self._follow:
+            self._hooks.given(given, path or "")
         self._mark(call, parent, caller.in_function)
         self._uses.by_module(call, module, given)
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
             call.marks.append(f"{opaque}: nothing inside is seen")
+            if path is None:  # a compiler's wrapper around what is traced
+                self.wrapped |= {id(one) for _, one in walk("", module, {}) if id(one) in self._roster.paths}
         call.opaque, call.fused = bool(opaque), kind.fused or bool(opaque)
         if call.fused or (bare and call.quiet):  # what is not told need not be asked for
             call.popped = self._functions.pause()
@@ -127,7 +137,8 @@ class ModuleCalls:
     def _unwind(self, within: int, now: float) -> None:
         """Close calls that were interrupted by what no hook is told of (KeyboardInterrupt), and caught further out."""
         while (top := self._tape.top) is not None and top.frame and top.frame != within and self._is_gone(top, within):
-            top.error = top.error or "interrupted"
+            top.error = top.error or INTERRUPTED
+            self._uses.give_up(top.index, top.index)
             if top.popped:
                 self._functions.resume()
             self._tape.end(top, now)
@@ -139,7 +150,7 @@ class ModuleCalls:
         """Whether a call that has not ended does not run any more; `within` is the frame that ours was called in, which is not its."""
         if within == callers.UNKNOWN:
             return False
-        return (within == 0 and call.kind == "module") or not callers.runs(call.frame)
+        return (within == 0 and call.kind == "module") or not callers.runs(call.frame, within)
 
     def _mark(self, call: Call, parent: Call | None, in_function: bool) -> None:
         before = self._tape.grad if parent is None else parent.grad
@@ -151,7 +162,7 @@ class ModuleCalls:
         elif in_function:  # such a function turns autograd off, and makes the gradient itself
             call.grad = before
         elif not call.grad and before:
-            call.marks.append("under inference_mode" if torch.is_inference_mode_enabled() else "under no_grad")
+            call.marks.append(f"under {call.off}")
         if parent is not None and parent.kind == "step" and parent.popped:
             self._tape.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
 
@@ -184,6 +195,7 @@ class ModuleCalls:
             call.error = ""
             call.marks.append("stopped early: all that was needed had been computed")
         else:
+            self._uses.give_up(call.index, call.index)
             call.marks.extend(_sizes(module))
             if call.unasked:  # perhaps it failed for that
                 call.inputs += self._sightings.values(arguments((), (), callers.keyword_arguments()))

@@ -16,11 +16,13 @@ from modlab.instrumentation.recording.graph import leaves_of
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.recording.tensorstages import TensorStages, is_registering
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
 
 LEAVING = 64  # events at which something left the graph, of which it is found out what that was computed from
 CUT = "leaves the graph"
+OFF = ("no_grad", "inference_mode")
 _INNER = ("backward", "step", "function")
 
 
@@ -29,7 +31,7 @@ class Leaving(NamedTuple):
 
     event: int
     sources: frozenset[int]
-    how: str  # "detached", "no_grad", "number" (a plain one), "whole" (numbers that carry no gradient)
+    how: str  # "detached", "no_grad", "inference_mode", "number" (a plain one), "whole" (numbers that carry no gradient)
 
 
 class Operations:
@@ -37,15 +39,20 @@ class Operations:
 
     Attributes:
         left: where something left the graph.
+        exported: events in which numbers without a graph left torch, after something had left the graph.
         direct: by identity of a module whose ``forward`` was called past it, what shows it.
     """
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None) -> None:
+    def __init__(
+        self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None, hooks: TensorStages
+    ) -> None:
+        self._hooks = hooks
         self._tape, self._roster, self._sightings, self._uses = tape, roster, sightings, uses
         self._backward, self._folds = backward, folds
         self.mode = Functions(self.run)
         self._fused = False
         self.left: list[Leaving] = []
+        self.exported: list[int] = []
         self.direct: dict[int, callers.Direct] = {}
 
     def run(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -59,12 +66,17 @@ class Operations:
                 self.mode.silence(self._tape.top)
                 self._tape.remark("a fused module was called through .forward: functions are not seen until the module around it ends")
         if begun is None:
-            return func(*args, **kwargs)
+            output = func(*args, **kwargs)
+            if is_registering(func) and not self._ignored():
+                with self._tape.aside():
+                    self._hooks.registered(func, args[0] if args else None, output)
+            return output
         call, given = begun
         try:
             output = func(*args, **kwargs)
         except BaseException as error:
             self._tape.end(call, self._tape.now(), error)
+            self._uses.give_up(call.index, call.index)
             if call.kind == "backward":
                 self._backward.fails(call)
             raise
@@ -94,9 +106,10 @@ class Operations:
             return None
         given = arguments((), args, kwargs)
         tensors = _tensors(given)
-        if name in functions.TAKEN_OUT and not any(tensor.requires_grad for tensor in tensors):
+        if name in functions.TAKEN_OUT and not any(tensor.requires_grad or self._is_loose(tensor) for tensor in tensors):
             return None
-        if top is None and not any(tensor.requires_grad or self._sightings.knows(tensor) for tensor in tensors):
+        made = self.left and kwargs.get("requires_grad") is True  # perhaps a loss, of a number that left the graph
+        if top is None and not made and not any(tensor.requires_grad or self._sightings.knows(tensor) for tensor in tensors):
             return None  # outside of the model, and with nothing of it
         backward = name in functions.BACKWARD
         call = self._tape.begin("backward" if backward else "function", None if top is None or backward else top.path, name, now)
@@ -127,6 +140,8 @@ class Operations:
     def _note_leaving(self, call: Call, before: list[Tensor], after: list[Tensor]) -> None:
         """Say where something leaves the graph, and remember what it had been computed from."""
         attached = [tensor for tensor in before if tensor.requires_grad]
+        if not attached and call.name in functions.TAKEN_OUT and len(self.exported) < LEAVING:
+            self.exported.append(call.index)
         if not attached or call.name.endswith(functions.UNRELATED):
             return
         if any(tensor.requires_grad for tensor in after):
@@ -139,7 +154,7 @@ class Operations:
         if not call.grad:
             above = self._tape.top
             if self._tape.grad if above is None else above.grad:  # else all of it is under no_grad, and that is said there
-                self._leave(call, attached, "no_grad")
+                self._leave(call, attached, call.off)
         elif not after:
             self._leave(call, attached, "number")
         elif any(tensor.is_floating_point() or tensor.is_complex() for tensor in after):
@@ -147,9 +162,13 @@ class Operations:
         else:
             self._leave(call, attached, "whole")
 
+    def _is_loose(self, tensor: Tensor) -> bool:
+        """Whether its numbers may have left the graph before."""
+        return bool(self.left) and tensor.is_floating_point() and self._sightings.knows(tensor)
+
     def _leave(self, call: Call, attached: list[Tensor], how: str) -> None:
         if how != "whole":  # whole numbers and truths never had a gradient: nothing is wrong with them
-            call.marks.append(f"{CUT}, under no_grad" if how == "no_grad" else CUT)
+            call.marks.append(f"{CUT}, under {how}" if how in OFF else CUT)
         if len(self.left) < LEAVING:
             sources = leaves_of(attached)
             if sources is not None:

@@ -7,7 +7,8 @@ told, then what became of what was computed from it. Where a trace cannot see, t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,9 +16,12 @@ from torch import Tensor
 from modlab.compat import tensor_hooks
 from modlab.inspection import stores
 from modlab.instrumentation.recording.absence import called_above
-from modlab.instrumentation.recording.calls import Call, Sight
+from modlab.instrumentation.recording.calls import Call, Seen, Sight
+from modlab.instrumentation.recording.functions import ARRAYS
 from modlab.instrumentation.recording.lineage import Lineage
+from modlab.instrumentation.recording.modules import INTERRUPTED
 from modlab.instrumentation.recording.operations import CUT, Leaving
+from modlab.instrumentation.recording.rescues import rescue
 from modlab.instrumentation.recording.roster import Owned, is_opaque
 
 if TYPE_CHECKING:
@@ -31,13 +35,14 @@ _STALE = "; its .grad is that of an earlier pass"
 _HOW = {
     "detached": ("detached", "detached: what was computed from it left the graph in"),
     "no_grad": ("no_grad", "under no_grad: what was computed from it left the graph in"),
+    "inference_mode": ("inference_mode", "under inference_mode: what was computed from it left the graph in"),
     "number": ("detached", "off the path to the loss: what was computed from it ended as a plain number in"),
     "whole": ("detached", "off the path to the loss: what was computed from it became whole numbers, which carry no gradient, in"),
 }
 
 
-def of_parameters(recorder: Recorder) -> Iterator[Told]:
-    """What makes a `Reason` for each parameter of the model, as it was when the trace began."""
+def of_parameters(recorder: Recorder, error: str = "") -> Iterator[Told]:
+    """What makes a `Reason` for each parameter of the model, as it was when the trace began; `error` is what ended that."""
     calls: dict[int, Call] = {}
     for call in recorder.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
@@ -45,7 +50,7 @@ def of_parameters(recorder: Recorder) -> Iterator[Told]:
     ways = Ways(recorder)
     silent = not (recorder.backward.passes or recorder.backward.arrived or recorder.backward.returned) and recorder.backward.raised < 0
     for one, renewed in _held(recorder):
-        kind, text, event = _NONE if silent and _is_plain(recorder, one) else _reason(recorder, one, calls, ways)
+        kind, text, event = _NONE if silent and _is_plain(recorder, one) else _reason(recorder, one, calls, ways, error)
         if renewed:
             text += _RENEWED
         stale = (
@@ -71,12 +76,21 @@ def _holds(one: Owned) -> bool:
     return dict(held.items()).get(one.name) is one.tensor
 
 
+class Export(NamedTuple):
+    """What left the graph, the event in which it left torch as well, and the one in which a tensor of unknown origin comes in."""
+
+    left: Leaving
+    call: Call
+    entry: Call | None
+
+
 class Ways:
     """How what backward passes began from was computed; found out when it is asked for."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._found: dict[int, Lineage] = {}
+        self._constants: set[int] | None = None
 
     def all(self) -> list[Lineage]:
         """One for each pass."""
@@ -87,6 +101,35 @@ class Ways:
         if event not in self._found:
             self._found[event] = Lineage(self._recorder.tape.calls, self._recorder.backward.roots[event])
         return self._found[event]
+
+    def export(self, key: int, lineages: list[Lineage]) -> Export | None:
+        """Where what had left the graph left torch too, as an array or as numbers that went into what a pass began from."""
+        calls, operations = self._recorder.tape.calls, self._recorder.operations
+        for event in operations.exported:
+            call = calls[event]
+            entries = [way for way in lineages if way.takes(call)]
+            strange = [entry for entry, seen in self.strange(lineages) if entry > event and _may_be(seen, call)]
+            if not entries and not strange:
+                continue
+            before = self._of_call(call).events
+            left = next((left for left in operations.left if key in left.sources and left.event in before), None)
+            if left is not None:
+                return Export(left, call, None if entries else calls[min(strange)])
+        return None
+
+    def strange(self, lineages: list[Lineage]) -> Iterator[tuple[int, Seen]]:
+        """What nothing seen had made, and no module holds as a constant, with the event in which it is met first."""
+        if self._constants is None:
+            held = [thing for one in self._recorder.roster.modules.values() for thing in stores.contents(one).values()]
+            self._constants = {self._recorder.sightings.number(thing) for thing in held if issubclass(type(thing), Tensor)}
+        for way in lineages:
+            yield from ((event, seen) for event, seen in way.strange if seen.sight.number not in self._constants)
+
+    def _of_call(self, call: Call) -> Lineage:
+        """How what an event took was computed."""
+        if ~call.index not in self._found:
+            self._found[~call.index] = Lineage(self._recorder.tape.calls, call.inputs)
+        return self._found[~call.index]
 
     def cut(self, key: int, lineages: list[Lineage]) -> Leaving | None:
         """Where, on the way to what a pass began from, something that was computed from a parameter left the graph: the first of these."""
@@ -100,17 +143,28 @@ class Ways:
         return None
 
 
+def _may_be(seen: Seen, call: Call) -> bool:
+    """Whether a tensor of unknown origin may be the array of an event, taken back: it has as many elements."""
+    shapes = [one.sight.shape for one in (*call.inputs[:1], seen)]
+    return call.name in ARRAYS and len(shapes) == 2 and None not in shapes and prod(shapes[0] or ()) == prod(shapes[1] or ())
+
+
 def _is_plain(recorder: Recorder, one: Owned) -> bool:
     """Whether it is there, was used, and autograd noted that: then all depends on the backward pass."""
     tensor, use = one.tensor, recorder.uses.taken.get(id(one.tensor), -1)
+    if id(tensor) in recorder.uses.lost:
+        return False
     if use < 0 or not tensor.requires_grad or recorder.uses.frozen.get(id(tensor)) == use or not recorder.tape.calls[use].grad:
         return False
     return _holds(one) and (tensor.is_floating_point() or tensor.is_complex())
 
 
-def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways) -> _Found:
+def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, error: str) -> _Found:
     tensor, key, backward = one.tensor, id(one.tensor), recorder.backward
     arrived = backward.arrived.get(key)
+    if arrived is not None and not _holds(one):
+        text = "a gradient came, and the model holds another tensor, or None, under this name now: the one that got it is gone"
+        return "overwritten", text, arrived
     if arrived is not None:
         return _of_gradient(one, arrived, backward.values.get(one.path), key in backward.added)
     returned = backward.returned.get(key)
@@ -133,10 +187,30 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways) 
         return _of_unused(recorder, one)
     used = recorder.tape.calls[use]
     if not used.grad:
-        around = [mark for call in _around(recorder, used) for mark in call.marks]
-        off = "inference_mode" if "under inference_mode" in around else "no_grad"
-        return off, f"{_named(used)} ran under {off}{_at(used)}, where autograd notes nothing", use
-    return _of_graph(recorder, one, used, ways)
+        return used.off, f"{_named(used)} ran under {used.off}{_at(used)}, where autograd notes nothing", use
+    return _of_vain(recorder, key, used, error) or _of_graph(recorder, one, used, ways)
+
+
+def _of_vain(recorder: Recorder, key: int, used: Call, error: str) -> _Found | None:
+    """It was used in nothing but what raised, and that was caught."""
+    if key not in recorder.uses.lost or key in recorder.backward.reached:
+        return None
+    calls = recorder.tape.calls
+    raised = calls[recorder.uses.lost[key][1]]
+    found = rescue(calls, raised, error, recorder.tape.stack)
+    if found is None:
+        return None
+    who = f"{_named(raised)} was called{_at(raised)} and"
+    if raised.kind == "hook":
+        who = f"the {raised.marks[0]} {raised.name} on {_named(used)}"
+    elif raised is not used:
+        who = f"{_named(used)} ran inside {_named(raised)}, which was called{_at(raised)} and"
+    on = "" if found.call.error == raised.error else f", whereupon {_named(found.call)} {_raised(found.call)}"
+    return "raised", f"{who} {_raised(raised)}{on}, {found.caught}: nothing came out", raised.index
+
+
+def _raised(call: Call) -> str:
+    return "was interrupted" if call.error == INTERRUPTED else f"raised {call.error}"
 
 
 def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
@@ -155,13 +229,16 @@ def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
     left = ways.cut(key, lineages)
     if left is not None:
         return _of_cut(recorder, left)
+    export = ways.export(key, lineages)
+    if export is not None:
+        return _of_export(recorder, export)
     if recorder.blind:
         return "cannot be seen", "a part of the model is compiled, so the backward pass was not watched", used.index
     if not backward.known:
         return "cannot be seen", "the graph of the loss is too large to be walked", used.index
     if not backward.kept and backward.returned and key not in backward.refused:
         return "not asked for", "torch.autograd.grad gave back the gradients of other tensors alone", used.index
-    return _off_the_path(recorder, key, used, lineages)
+    return _off_the_path(recorder, used, ways)
 
 
 def _of_raised(recorder: Recorder, key: int, ways: Ways) -> _Found:
@@ -179,21 +256,35 @@ def _of_raised(recorder: Recorder, key: int, ways: Ways) -> _Found:
 def _of_cut(recorder: Recorder, left: Leaving) -> _Found:
     call = recorder.tape.calls[left.event]
     kind, text = _HOW[left.how]
+    text = text.replace("a plain number", "plain numbers") if call.name == "Tensor.tolist" else text
     if left.how == "whole" and CUT not in call.marks:
         call.marks.append(CUT)
     return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
 
 
-def _off_the_path(recorder: Recorder, key: int, used: Call, lineages: list[Lineage]) -> _Found:
+def _of_export(recorder: Recorder, export: Export) -> _Found:
+    """It went round autograd: out as an array or as numbers, and in again."""
+    kind, text, event = _of_cut(recorder, export.left)
+    call = export.call
+    if export.entry is None:
+        what = "an array" if call.name in ARRAYS else "plain numbers" if call.name == "Tensor.tolist" else "a plain number"
+        return kind, f"{text}, and went on as {what} from {call.name}{_at(call)}", event
+    return kind, (
+        f"{text}, and torch in {call.name}{_at(call)}; {_named(export.entry)}{_at(export.entry)} takes a tensor that nothing seen "
+        "here has made, as torch.from_numpy gives one"
+    ), event  # fmt: skip
+
+
+def _off_the_path(recorder: Recorder, used: Call, ways: Ways) -> _Found:
     """The graph does not lead to it. Where that was cut is not proven; what may have to do with it is said as it was seen."""
     text = f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from"
     calls = recorder.tape.calls
-    strange = sorted({event for way in lineages for event in way.strange if event > used.index})
+    strange = [event for event, _ in ways.strange(ways.all()) if event > used.index]
     if strange:
-        call = calls[strange[0]]
+        call = calls[min(strange)]
         return "off the path", (
             f"{text}; {_named(call)}{_at(call)} takes a tensor without a graph that nothing seen here has made "
-            "(numpy, or a torch.autograd.Function)"
+            "(a constant, numpy, or a torch.autograd.Function)"
         ), call.index  # fmt: skip
     return "off the path", text, used.index
 
@@ -234,13 +325,18 @@ def _of_unused(recorder: Recorder, one: Owned) -> _Found:
         return ".forward called", f"{name} was called through .forward{where}, past the hooks that would have used it", direct.event
     if id(one.owner) in recorder.modules.elsewhere and not recorder.modules.times[id(one.owner)]:
         return "cannot be seen", f"{name} was called in another thread, which is not followed", -1
+    if id(one.owner) in recorder.modules.wrapped and not recorder.modules.times[id(one.owner)]:
+        return "cannot be seen", f"whether {name} used it cannot be seen: it is inside something compiled", -1
     if is_opaque(one.owner) or recorder.blind:
         return "cannot be seen", f"whether {name} used it cannot be seen: {is_opaque(one.owner) or 'a part of the model'} is compiled", -1
     above = called_above(recorder, path)
     if above is not None and is_opaque(above[1]):
         return "cannot be seen", f"whether it was used cannot be seen: {above[0]} is {is_opaque(above[1])}", -1
-    if recorder.folds is not None and recorder.folds.alike and recorder.modules.times[id(one.owner)]:
+    if recorder.folds is not None and recorder.modules.times[id(one.owner)]:
         return "cannot be seen", "equal calls were recorded once (fold=True), and others than this one's", -1
+    replaced = recorder.uses.replaced.get((id(one.owner), one.name))
+    if replaced is not None:
+        return "overwritten", f"another tensor stood in its place when {name} ran (torch.func.functional_call does so)", replaced
     if recorder.modules.times[id(one.owner)]:
         return "not used", f"{name} ran, and nothing was seen to use it", -1
     return "not called", f"not called: {name} did not run", -1
@@ -248,7 +344,7 @@ def _of_unused(recorder: Recorder, one: Owned) -> _Found:
 
 def _use(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> int:
     """The event that shows that it was used, or -1."""
-    found = recorder.uses.taken.get(id(one.tensor), -1)
+    found = recorder.uses.first(id(one.tensor))
     if found >= 0:
         return found
     call = calls.get(id(one.owner))

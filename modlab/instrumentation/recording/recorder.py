@@ -25,11 +25,13 @@ from modlab.instrumentation.recording.hookruns import HookRuns
 from modlab.instrumentation.recording.kinds import Kinds
 from modlab.instrumentation.recording.modules import ModuleCalls
 from modlab.instrumentation.recording.operations import Operations
+from modlab.instrumentation.recording.rescues import in_vain, rescues
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings
 from modlab.instrumentation.recording.stages import Stages
 from modlab.instrumentation.recording.steps import Steps
 from modlab.instrumentation.recording.tape import Tape, one_line
+from modlab.instrumentation.recording.tensorstages import TensorStages
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.taps import Taps
 from modlab.records.trace import TraceRecord, Uncalled
@@ -64,20 +66,21 @@ class Recorder:
         self.tape = tape = Tape()
         with without_torch_function():
             self.roster = Roster(model)
-            sightings = Sightings(values, self.roster.names)
+            self.sightings = sightings = Sightings(values, self.roster.names)
             self.folds = Folds(model) if fold else None
             self.backward = Backward(self.roster, sightings)
         self.uses, self.kinds = Uses(self.roster), Kinds()
-        self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds)
+        runs = HookRuns(tape, self.roster, sightings, self.folds, self.backward, self.uses)
+        self._stages, self._tensors = Stages(runs), TensorStages(tape, self.roster, sightings, runs)
+        self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors)
         functions = self.operations.mode
         self._gradients = Gradients(tape, self.roster, sightings, self.backward)
         self._follow = follow
         self.modules = ModuleCalls(
             tape, self.roster, sightings, functions, self._gradients, self.uses, self.kinds, self.folds, keep, follow,
-            self.operations.direct,
+            self.operations.direct, self._tensors,
         )  # fmt: skip
         self._steps = Steps(tape, self.roster, sightings, functions) if steps else None
-        self._stages = Stages(HookRuns(tape, self.roster, sightings, self.folds, self.backward))
         self._taps = Taps(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
         self.modules.alone = self._taps.alone
         self.blind = False  # to functions
@@ -107,6 +110,7 @@ class Recorder:
             self._steps.open()
         if self._follow:
             with self.tape.aside():
+                self._tensors.open(one for one in self.roster.parameters if not _inside(one.path, compiled))
                 self._gradients.open()
         self._taps.open()
         if not compiled:
@@ -126,6 +130,8 @@ class Recorder:
             self._steps.close()
         with self.tape.aside():
             self._stages.close(self.roster.modules.values())
+        with self.tape.aside():
+            self._tensors.close()
         with self.tape.aside():
             self._gradients.close()
         if self.tape.stack:
@@ -147,15 +153,17 @@ class Recorder:
         told: list[reasons.Told] = []
         with self.tape.aside():
             absent, unseen = tuple(uncalled(self, error)), hidden(self)
-            told = list(reasons.of_parameters(self))
-        times = self.modules.times
+            told = list(reasons.of_parameters(self, error))
+            for found in rescues(self.tape.calls, error, self.tape.stack):
+                found.call.marks.append(found.caught)
+        times, vain = self.modules.times, in_vain(self.tape.calls)
         able = [module for module in self.roster.modules.values() if self.kinds[type(module)].runs or id(module) in times]
         facts: dict[str, object] = {
             "remarks": tuple(self.tape.remarks),
             "error": error,
             "measured": self.measured,
             "cost": self.tape.lost,
-            "called": sum(id(module) in times or id(module) in self.operations.direct for module in able),
+            "called": sum(times[key] > vain.get(key, 0) or key in self.operations.direct for key in map(id, able)),
             "hidden": unseen,
             "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
         }

@@ -65,6 +65,11 @@ class Sightings:
         found = self._met.get(id(tensor))
         return found is not None and found[0]() is tensor
 
+    def number(self, tensor: Tensor) -> int:
+        """The one that the tensor has; 0 if it was not met."""
+        found = self._met.get(id(tensor))
+        return found[2].number if found is not None and found[0]() is tensor else self._numbers.get(id(tensor), 0)
+
     def _measured(self, tensor: Tensor) -> TensorStats:
         """Statistics; of a view that only lays the same numbers out anew, those of the tensor that it is a view of."""
         base = tensor._base

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Protocol, cast
 
@@ -10,9 +11,9 @@ from torch.nn import Module
 
 from modlab.compat import global_hooks
 from modlab.inspection import stores
-from modlab.instrumentation.taps import Taps
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward pre-hook", "forward hook", "full backward pre-hook", "backward hook"
+TENSOR, ACCUMULATED = "tensor hook", "post-accumulate-grad hook"
 KINDS = {
     "_forward_pre_hooks": FORWARD_PRE,
     "_forward_hooks": FORWARD,
@@ -35,10 +36,19 @@ class Stage:
         original: the user's hook.
         kind: a value of `KINDS`.
         everywhere: whether it is a global hook, for all modules.
+        tensor: of a hook on a tensor, what that is ("weight"); `path`: the module that it belongs to.
     """
 
-    def __init__(self, original: Callable[..., Any], kind: str, observer: Observer, everywhere: bool = False) -> None:
-        self.original, self.kind, self.everywhere = original, kind, everywhere
+    def __init__(
+        self,
+        original: Callable[..., Any],
+        kind: str,
+        observer: Observer,
+        everywhere: bool = False,
+        tensor: str = "",
+        path: str | None = None,
+    ) -> None:
+        self.original, self.kind, self.everywhere, self.tensor, self.path = original, kind, everywhere, tensor, path
         self.observer: Observer | None = observer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -59,9 +69,12 @@ class Stage:
         return cast, (None, self.original)
 
 
-def _is_ours(hook: Any) -> bool:
+def is_ours(hook: Any) -> bool:
+    """Whether it is of another trace, around this one, or of a watch."""
+    if type(hook) is partial:
+        hook = hook.func
     if type(hook) is MethodType:
-        return type(hook.__self__) is Taps
+        hook = hook.__func__
     return type(hook) is FunctionType and str(hook.__module__).startswith("modlab.instrumentation.")
 
 
@@ -93,7 +106,7 @@ class Stages:
 
     def _wrap(self, name: str, store: dict[int, Any], everywhere: bool = False) -> None:
         for key, hook in list(store.items()):
-            if _is_ours(hook):  # of another trace, around this one, or of a watch
+            if is_ours(hook):
                 continue
             stage = Stage(hook, KINDS[name], self._observer, everywhere)
             self._placed.append((store, key, stage))
@@ -107,18 +120,18 @@ class Stages:
         for store, key, stage in reversed(self._placed):
             stage.observer = None
             if store.get(key) is stage:
-                store[key] = _active(stage)
+                store[key] = active(stage)
         if self._placed:
             for module in modules:
                 for name in KINDS:
                     store = stores.contents(module).get(name) or {}
                     for key, hook in list(store.items()):
                         if type(hook) is Stage:
-                            store[key] = _active(hook)
+                            store[key] = active(hook)
         self._placed = []
 
 
-def _active(hook: Any) -> Any:
+def active(hook: Any) -> Any:
     """The hook, or the stage of a trace that still runs, behind stages that have ended."""
     while type(hook) is Stage and hook.observer is None:
         hook = hook.original

@@ -11,6 +11,7 @@ import torch
 
 from modlab import format
 from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
+from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -44,7 +45,9 @@ class Tape:
 
     def here(self) -> bool:
         """Whether this is the thread that is traced, or one in which autograd works for it (it has one for each accelerator)."""
-        return get_ident() == self._thread or (graph_task() != -1 and any(call.kind == "backward" for call in self.stack))
+        if get_ident() == self._thread:
+            return True
+        return graph_task() != -1 and any(call.kind == "backward" for call in self.stack) and callers.called_by_engine()
 
     def aside(self) -> Aside:
         """A piece of modlab's own work: its time is not the model's, and an error in it is not the model's either."""
@@ -64,6 +67,8 @@ class Tape:
         calls, stack = self.calls, self.stack
         call = Call(len(calls), kind, path, name, parent or (stack[-1] if stack else None))
         call.grad, call.started = torch.is_grad_enabled(), now
+        if not call.grad:
+            call.inference = torch.is_inference_mode_enabled()
         calls.append(call)
         stack.append(call)
         return call

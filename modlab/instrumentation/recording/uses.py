@@ -22,6 +22,8 @@ class Uses:
     Attributes:
         taken: by identity, the first event that took it (one with autograd on, if there is one).
         frozen: by identity, the first event that took it while its requires_grad was False.
+        replaced: by identity of a module and name of a parameter, the first call in which a tensor that is none stood in its place.
+        lost: by identity, of what was taken in nothing but events that raised, the event that took it and the one that raised.
     """
 
     def __init__(self, roster: Roster) -> None:
@@ -29,7 +31,9 @@ class Uses:
         self._grad: dict[int, bool] = {}
         self.taken: dict[int, int] = {}
         self.frozen: dict[int, int] = {}
-        roster.ledgers += [self.taken, self.frozen, self._grad]
+        self.lost: dict[int, tuple[int, int]] = {}
+        self.replaced: dict[tuple[int, str], int] = {}
+        roster.ledgers += [self.taken, self.frozen, self.lost, self._grad]
 
     def by_module(self, call: Call, module: Module, given: Iterable[Leaf]) -> None:
         """A module is called with these leaves; one of torch's layers takes its own parameters as well."""
@@ -37,13 +41,15 @@ class Uses:
         for _, thing, _ in given:
             if id(thing) in names:
                 self._note(thing, call)
-        if call.quiet:
-            for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
-                if id(tensor) in names:
+        for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
+            if id(tensor) in names:
+                if call.quiet:
                     self._note(tensor, call)
-                elif tensor is not None and issubclass(type(tensor), Parameter):
-                    self._roster.renew(module, name, tensor)
-                    self._note(tensor, call)
+            elif tensor is not None and not issubclass(type(tensor), Parameter):
+                self.replaced.setdefault((id(module), name), call.index)
+            elif tensor is not None and call.quiet:
+                self._roster.renew(module, name, tensor)
+                self._note(tensor, call)
 
     def by_function(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A function is called with these arguments."""
@@ -55,6 +61,17 @@ class Uses:
                 for member in argument[:_FAR]:
                     if id(member) in names:
                         self._note(member, call)
+
+    def give_up(self, begun: int, raised: int) -> None:
+        """An event has raised: what was taken since it had begun was so in vain. It may be taken once more, if that is caught."""
+        for key, use in list(self.taken.items()):
+            if use >= begun:
+                self.lost[key] = use, raised
+                del self.taken[key]
+
+    def first(self, key: int) -> int:
+        """The event that took it, in vain or not; or -1."""
+        return self.taken.get(key, self.lost.get(key, (-1, -1))[0])
 
     def _is_new(self, parameter: Parameter, call: Call) -> bool:
         """Whether a parameter that nobody knows is one of the module that is running."""
@@ -71,5 +88,6 @@ class Uses:
             return
         if key not in self.taken or (call.grad and not self._grad[key]):
             self.taken[key], self._grad[key] = call.index, call.grad
+            self.lost.pop(key, None)
         if not thing.requires_grad:
             self.frozen.setdefault(key, call.index)

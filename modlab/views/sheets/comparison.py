@@ -90,6 +90,8 @@ def _conclusion(table: ComparisonTable) -> tuple[str, str]:
     """What is the same and what is not."""
     if not _is_modes(table):
         return _of_models(table)
+    if any(_raised(table)):
+        return _of_raising(table)
     difference = _difference(table)
     surprise = _surprise(table)
     moved = _moved(table)
@@ -98,6 +100,26 @@ def _conclusion(table: ComparisonTable) -> tuple[str, str]:
     if not difference[1]:
         return (difference[0] + "; ", _end(moved)) if moved else (_end(difference[0]), "")
     return difference[0], _end("; ".join(filter(None, (difference[1], moved))))
+
+
+def _raised(table: ComparisonTable) -> tuple[str, ...]:
+    """What the model raises in each mode."""
+    runs = {(run.side, run.grad): run.error for run in table.runs}
+    return tuple(runs.get((mode, "normal"), "") for mode in MODES)
+
+
+def _of_raising(table: ComparisonTable) -> tuple[str, str]:
+    """One mode raises, and the other one does not: where both do, there is no comparison."""
+    side, error = next((mode, error) for mode, error in zip(MODES, _raised(table), strict=True) if error)
+    other = MODES[1 - MODES.index(side)]
+    row = next((row for row in table.rows if row.raises), None)
+    place = "the model" if row is None else _place(row.path, table)
+    others = [row for row in table.rows if row.differs]
+    before = f"; what ran before differs{_from(table)}" if others else ""
+    return f"{_MODE[side]} raises at {place}: {format.cut(error, 200)}.", f"{_MODE[other]} runs through{before}."
+
+
+_MODE = {"train": "Training mode", "eval": "Eval mode"}
 
 
 def _end(words: str) -> str:
@@ -124,13 +146,38 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
     if others:
         return "The output is the same in both modes,", f"but not inside: {_place(others[-1].path, table)} differs"
     acting = [row for row in table.rows if row.acts_by_mode]
+    switching = next((row for row in table.rows if row.switches_grad), None)
+    if switching is not None and whole.equal:
+        mode = "training" if _grad(switching, "train") else "eval"
+        what = "the output" if _grad(whole, "train") is not _grad(whole, "eval") else "what it gives"
+        how = "sees to that" if what == "the output" else f"gives what requires grad in {mode} mode alone"
+        said = f"but {what} requires grad in {mode} mode alone: " if what == "the output" else "but "
+        return "The same numbers in both modes,", f"{said}{_place(switching.path, table)} {how}"
     if acting:
         return "The same in both modes this time,", f"although {_several(acting, table, 'acts', 'act')} by mode"
     return f"The same in both modes{', to the bit' if table.exact else ''}", ""
 
 
 def _from(table: ComparisonTable) -> str:
-    return f" from {_place(table.first, table)} on" if table.first else ""
+    by = _start(table)
+    return f" from {by} on" if by else f" from {_place(table.first, table)} on" if table.first else ""
+
+
+def _start(table: ComparisonTable) -> str:
+    """What makes the difference where it starts, if that is not the module's own forward."""
+    row = next((row for row in table.rows if row.path == table.first), None) if table.first is not None else None
+    return "" if row is None or not row.starts_by else f"the {row.starts_by} of {_place(row.path, table) if row.path else 'the model'}"
+
+
+def _parting(table: ComparisonTable) -> str:
+    """Where two models part."""
+    row = next(row for row in table.rows if row.path == table.first)
+    return _start(table) or _place(row.path, table) + (f", which calls {row.alone_there}" if row.alone_there else "")
+
+
+def _grad(row: ComparisonRecord, mode: str) -> bool | None:
+    """Whether its output requires grad in a mode, with autograd as usual."""
+    return next((run.requires_grad for run in row.runs if run.side == mode and run.grad == "normal"), None)
 
 
 def _by(whole: ComparisonRecord, table: ComparisonTable) -> str:
@@ -170,7 +217,8 @@ def _surprise(table: ComparisonTable) -> str:
         return f"State goes on moving in eval mode: {what}."
     unsteady = [row for row in table.rows if row.unsteady]
     if unsteady:
-        return f"Not repeatable: {_place(unsteady[-1].path, table)} gives something else in two equal runs."
+        source = next((row for row in unsteady if row.unsteady_here), unsteady[-1])
+        return f"Not repeatable: {_place(source.path, table)} gives something else in two equal runs."
     return ""
 
 
@@ -214,13 +262,14 @@ def _of_models(table: ComparisonTable) -> tuple[str, str]:
         place = f"; inside, {_place(table.first, table)} differs by up to {_most(table)}" if table.first is not None else ""
         return "The same to rounding:", f"{_below(table)} in the output, relatively{place}."
     if math.isinf(whole.max_abs):
-        place = "The two models differ" if table.first is None else f"The two models part at {_place(table.first, table)}"
+        start = None if table.first is None else _parting(table)
+        place = "The two models differ" if start is None else f"The two models part at {start}"
         return f"{place}:", f"{_unlike(whole)}."
     cosine = "" if whole.cosine is None else f", cosine {_cosine(whole.cosine)}"
     amount = f"by up to {short(whole.max_abs)} in the output, relatively {short(whole.relative_l2 or 0.0)}{cosine}."
     if table.first is None:
         return f"The two models drift apart from {_place(table.drift, table)} on:", f"{amount[:-1]}; no one module is to blame."
-    return f"The two models part at {_place(table.first, table)}:", amount
+    return f"The two models part at {_parting(table)}:", amount
 
 
 def _below(table: ComparisonTable) -> str:
@@ -298,7 +347,7 @@ def _kind(row: ComparisonRecord) -> str:
 
 def _note(row: ComparisonRecord) -> str:
     """What the column of what it does does not say."""
-    parts = [f"right: {row.other}"] if row.other else []
+    parts = [f"right: {row.other}{', by structure' if row.matched == 'structure' else ''}"] if row.other else []
     if row.called_left is not None and row.called_right is not None and row.called:
         if row.called_left != row.called_right:
             parts.append(f"called {row.called_left} and {row.called_right} times")
@@ -308,7 +357,7 @@ def _note(row: ComparisonRecord) -> str:
 
 
 def _mark(row: ComparisonRecord, first: bool) -> Mark:
-    if _nans(row):
+    if _nans(row) or row.raises:
         return "broken"
     if first or row.ignores_mode or row.unsteady:
         return "careful"
@@ -360,12 +409,18 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
     """What a module has to do with the difference, in words."""
     if _nans(row):
         yield f"its output {_holds(row)}"
+    for side in row.raises:
+        yield f"raises in {'training' if side == 'train' else 'eval'} mode"
     if _is_modes(table):
         yield from _about_modes(row)
     if row.ignores_mode:
         yield "not reached by eval()"
     if row.unsteady:
-        yield "not repeatable: two equal runs differ"
+        yield f"not repeatable: {'it gives something else' if row.unsteady_here else 'differs'} in two equal runs"
+    if row.starts_by and not _is_modes(table):
+        yield f"by its {row.starts_by}"
+    if row.alone_there:
+        yield f"calls {row.alone_there}"
     if row.called_left and row.called_right:
         yield from _about_difference(row, table)
     if row.alone:
@@ -376,7 +431,9 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
 def _about_modes(row: ComparisonRecord) -> Iterator[str]:
     drawing = [mode for mode in MODES if any(one.startswith(mode) for one in row.draws)]
     if row.acts_by_mode:
-        yield "acts by mode"
+        yield f"its {row.starts_by} acts by mode" if row.starts_by else "acts by mode"
+    if row.switches_grad:
+        yield f"its output requires grad in {'training' if _grad(row, 'train') else 'eval'} mode alone"
     if "eval" in drawing:
         yield "random in eval mode" + (" too" if len(drawing) == 2 else "")
     elif drawing:
@@ -399,7 +456,9 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
         yield "the same to rounding"
     elif row.differs and not row.starts_here:
         inside = row.inputs_equal is not False
-        if inside and not any(note.startswith("holds other numbers") for note in row.notes):
+        if inside and (row.unsteady_here or not _has_called(row, table)):
+            yield "the difference comes from its own forward"
+        elif inside and not any(note.startswith("holds other numbers") for note in row.notes):
             yield "the difference comes from inside"
         elif inside:
             yield "the difference starts above"
@@ -407,6 +466,12 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
             yield "passes the difference on"
     elif row.starts_here:
         yield _STARTS if row.path == table.first else "a difference starts here too"
+
+
+def _has_called(row: ComparisonRecord, table: ComparisonTable) -> bool:
+    """Whether anything below it was called."""
+    prefix = f"{row.path}." if row.path else ""
+    return any(one.called and one.path != row.path and one.path.startswith(prefix) for one in table.rows)
 
 
 def _details(row: ComparisonRecord, table: ComparisonTable) -> Iterator[Block]:

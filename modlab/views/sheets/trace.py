@@ -61,6 +61,8 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
     if trace.error:
         return f"{trace.title}: stopped by {trace.error}.", ""
     strong = f"{trace.title}: {trace.called:,} of {format.plural(trace.modules - trace.hidden, 'module')} ran"
+    if trace.hidden == trace.modules > 0:
+        strong = f"{trace.title}: whether {'its module' if trace.hidden == 1 else f'its {trace.hidden:,} modules'} ran cannot be seen"
     facts = list(islice(_facts(trace), FACTS))
     return (f"{strong};", f"{'; '.join(facts)}.") if facts else (f"{strong}.", "")
 
@@ -72,7 +74,9 @@ def _place(event: Event) -> str:
 def innermost_error(events: Sequence[Event]) -> Event | None:
     """The event in which the exception arose, if it went all the way out."""
     last = max((event.index for event in events if event.depth == 0), default=-1)
-    return next((event for event in reversed(events) if event.error and event.index >= last), None)
+    outer = next((event for event in events if event.index == last and event.error), None)
+    inside = [event for event in events if event.index > last and event.error == outer.error] if outer is not None else []
+    return inside[-1] if inside else outer
 
 
 def _facts(trace: TraceRecord) -> Iterator[str]:
@@ -85,10 +89,11 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"{_not_finite(broken.outputs)} first in {place}{f' ({broken.name})' if broken.kind != 'module' else ''}"
     elif (bad := next((e for e in trace.events if e.kind == "gradient" and _not_finite(e.inputs)), None)) is not None:
         yield f"{_not_finite(bad.inputs)} first in the gradient of {bad.path or bad.name}'s output"
-    if trace.hidden:
+    if 0 < trace.hidden < trace.modules:
         yield f"whether {format.plural(trace.hidden, 'other')} did cannot be seen"
     past = [one.path or ROOT for one in trace.uncalled if "through .forward" in one.reason]
     yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
+    yield from _caught(trace)
     if root is not None and root.marks and root.marks[0].startswith("under "):
         yield f"the whole pass {root.marks[0]}"
     lost = [event for event in trace.events if event.path is not None and any(mark.startswith("leaves the graph") for mark in event.marks)]
@@ -118,6 +123,19 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     if functions:
         many = format.plural(len(functions), "function that is no module", "functions that are no modules")
         yield f"between them {many} ({_few(functions)})"
+
+
+def _caught(trace: TraceRecord) -> Iterator[str]:
+    """Exceptions that did not end the trace."""
+    found: dict[str, list[str]] = {}
+    for event in trace.events:
+        caught = next((mark for mark in event.marks if mark.startswith("caught ")), "") if event.error else ""
+        if caught:
+            place = event.name if event.kind not in ("module", "hook") or event.path is None else event.path or ROOT
+            what = event.error.partition(":")[0]
+            found.setdefault(f"{'was' if what == 'interrupted' else 'raised'} {what}, {caught}", []).append(place)
+    for doing, places in found.items():
+        yield from _listed(list(dict.fromkeys(places)), doing)
 
 
 def _matters(doing: str) -> bool:

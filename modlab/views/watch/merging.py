@@ -14,10 +14,11 @@ from modlab.records.watch import HistoryRecord, Layer, NeuronsRecord, ScalarReco
 Array = npt.NDArray[Any]
 LEAST = 8
 """Slots of any part that are left, however small an output is to be."""
+_SCALARS = 2048  # slots that all logged curves together keep: they cost little beside the history, and the loss is read closely
 
 
 def of_watch(record: WatchRecord, slots: int) -> WatchRecord:
-    """The same watch with at most so many slots in its history, and the same share of all that has slots of its own."""
+    """The same watch with at most so many slots in its history, and the same share of units and neurons, which have their own."""
     own = len(record.history.first)
     share = min(1.0, slots / own) if own else 1.0
 
@@ -30,7 +31,7 @@ def of_watch(record: WatchRecord, slots: int) -> WatchRecord:
         history=of_bins(of_history(history, max(1, slots)), most(len(history.bins_first))),
         units=tuple(of_units(units, most(len(units.first))) for units in record.units),
         neurons=None if record.neurons is None else of_neurons(record.neurons, most(len(record.neurons.first))),
-        scalars=tuple(of_scalar(scalar, most(len(scalar.first))) for scalar in record.scalars),
+        scalars=tuple(of_scalar(scalar, max(most(len(scalar.first)), _SCALARS // len(record.scalars))) for scalar in record.scalars),
     )
 
 

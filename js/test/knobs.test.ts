@@ -1,0 +1,77 @@
+// @vitest-environment happy-dom
+import { beforeEach, describe, expect, it } from "vitest";
+import { knobs } from "../src/lessons/knobs";
+
+function page(all: [string, string[]][], lines: string[]): HTMLElement {
+  const host = document.createElement("div");
+  host.className = "modlab modlab-knobs";
+  host.dataset.knobs = JSON.stringify(all);
+  host.innerHTML = `<div class="modlab-static">${lines.map((line) => `<details><summary><code>${line}</code></summary><p>${line}!</p></details>`).join("")}</div>`;
+  document.body.replaceChildren(host);
+  return host;
+}
+
+const shown = (host: HTMLElement): string[] =>
+  [...host.querySelectorAll("details")].filter((one) => !one.hidden && one.open).map((one) => one.querySelector("summary")?.textContent ?? "");
+
+const SIX: [string, string[]][] = [
+  ["a", ["1", "2", "3"]],
+  ["b", ["True", "False"]],
+];
+const LINES = ["f(1, True)", "f(1, False)", "f(2, True)", "f(2, False)", "f(3, True)", "f(3, False)"];
+
+describe("knobs", () => {
+  beforeEach(() => document.body.replaceChildren());
+
+  it("shows one setting, and its line of code", () => {
+    const host = page(SIX, LINES);
+    knobs(host);
+    expect(shown(host)).toEqual(["f(1, True)"]);
+    expect(host.querySelector(".modlab-line")?.textContent).toBe("f(1, True)");
+  });
+
+  it("goes to the setting of all knobs together", () => {
+    const host = page(SIX, LINES);
+    knobs(host);
+    const radios = [...host.querySelectorAll<HTMLInputElement>("input[type=radio]")];
+    expect(radios).toHaveLength(5);
+    radios[2]?.click();
+    radios[4]?.click();
+    expect(shown(host)).toEqual(["f(3, False)"]);
+    expect(host.querySelector(".modlab-line")?.textContent).toBe("f(3, False)");
+  });
+
+  it("makes a slider of many values, which says the value", () => {
+    const host = page([["width", ["1", "2", "4", "8", "16"]]], ["w1", "w2", "w4", "w8", "w16"]);
+    knobs(host);
+    const range = host.querySelector<HTMLInputElement>("input[type=range]");
+    expect(range?.getAttribute("aria-valuetext")).toBe("1");
+    range!.value = "3";
+    range!.dispatchEvent(new Event("input"));
+    expect(range?.getAttribute("aria-valuetext")).toBe("8");
+    expect(shown(host)).toEqual(["w8"]);
+  });
+
+  it("names each group, and keeps JupyterLab from the keys", () => {
+    const host = page(SIX, LINES);
+    knobs(host);
+    expect([...host.querySelectorAll("legend")].map((one) => one.textContent)).toEqual(["a", "b"]);
+    expect([...host.querySelectorAll("input")].every((one) => one.dataset.lmSuppressShortcuts === "true")).toBe(true);
+  });
+
+  it("leaves a page alone that does not fit, and one that it has done already", () => {
+    const wrong = page(SIX, LINES.slice(1));
+    knobs(wrong);
+    expect(wrong.querySelector("form")).toBeNull();
+    const host = page(SIX, LINES);
+    knobs(host);
+    knobs(host);
+    expect(host.querySelectorAll("form")).toHaveLength(1);
+  });
+
+  it("shows a user's text as text", () => {
+    const host = page([["x", ["<b>1</b>", "2"]]], ["a", "b"]);
+    knobs(host);
+    expect(host.querySelector("form b")).toBeNull();
+  });
+});

@@ -1,0 +1,118 @@
+"""Which functions draw random numbers in one pass, and in the code of which module they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch.nn import Module
+from torch.overrides import TorchFunctionMode
+
+from modlab.instrumentation.comparison.lookouts import POST, Lookouts, Sight, hooked
+from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.randomness import Meter, Private
+from modlab.instrumentation.taps import Taps
+
+DROPOUTS = {
+    getattr(F, name): name
+    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+    if hasattr(F, name)
+}
+
+
+class Draw(NamedTuple):
+    """A function drew.
+
+    Attributes:
+        module: the module in whose code it was called; None outside of any.
+        function: "dropout", "randn_like"; nothing where it was no function of torch's.
+        source: which generator, as `Meter` calls it.
+        is_dropout: one of ``torch.nn.functional``'s.
+        hook: which of the module's own hooks called it, if it was one ("forward hook f (net.py:12)").
+    """
+
+    module: Module | None
+    function: str
+    source: str
+    is_dropout: bool
+    hook: str = ""
+
+
+class Chances(TorchFunctionMode):
+    """Listens to one pass.
+
+    Args:
+        private: generators of the model's own.
+        modules: whose own hooks are looked between.
+    """
+
+    def __init__(self, private: list[Private], modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self.draws: list[Draw] = []
+        self._private = private
+        self._running: list[Module] = []
+        self._depth = 0
+        self._since = 0  # draws before the last event
+        self._taps, self._lookouts = Taps(self._begin, self._return), Lookouts(hooked(modules), self._look)
+
+    def __enter__(self) -> Chances:
+        self._meter = Meter(thorough=True, private=self._private)
+        self._lookouts.open()
+        self._taps.open()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._taps.close()
+        self._lookouts.close()
+
+    def _begin(self, module: Module, _: Any) -> None:
+        self._event()
+        self._running.append(module)
+
+    def _return(self, module: Module, *_: Any) -> None:
+        self._event()
+        if not self._lookouts.sees(module, POST):
+            self._end(module)
+
+    def _look(self, sight: Sight, module: Module, *_: Any) -> None:
+        before = self._since
+        self._event()
+        self.draws[before:] = [draw._replace(hook=f"{sight.kind} {sight.hook}") for draw in self.draws[before:]]
+        if sight.last and sight.kind == POST:
+            self._end(module)
+
+    def _event(self) -> None:
+        self._note("")
+        self._since = len(self.draws)
+
+    def _end(self, module: Module) -> None:
+        while self._running and self._running.pop() is not module:
+            pass  # what an exception went through without a word
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the function as it is; the outermost one is told of."""
+        if self._depth:
+            return func(*args, **(kwargs or {}))
+        self._note("")
+        self._depth += 1
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self._depth -= 1
+            self._note(DROPOUTS.get(func, getattr(func, "__name__", "")), func in DROPOUTS)
+
+    def _note(self, function: str, is_dropout: bool = False) -> None:
+        for source in self._meter.used():
+            self.draws.append(Draw(self._running[-1] if self._running else None, function, source, is_dropout))
+
+
+def of(bench: Bench, private: list[Private]) -> list[Draw]:
+    """The draws of one pass in the mode in which the model is."""
+    chances = Chances(private, (site.module for site in bench.subject.sites))
+    with torch.no_grad(), chances:
+        bench.output()
+    return chances.draws

@@ -1,0 +1,141 @@
+"""One page about a class: which of the 36 misconceptions its notebooks show, how many hold each, and the view that settles it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from modlab.errors import ModlabError
+from modlab.format import plural
+from modlab.lessons import answers, notebooks, shelf
+from modlab.lessons.beliefs import BELIEFS
+from modlab.lessons.content import Content
+
+
+@dataclass(slots=True)
+class Count:
+    """Of one misconception: who was asked in a way that could show it, and who showed it."""
+
+    asked: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class ClassReport:
+    """What a class's notebooks show.
+
+    Attributes:
+        learners: how many.
+        notebooks: how many lessons were read.
+        counts: by the number of the misconception.
+        skipped: files that are no lesson.
+    """
+
+    learners: int
+    notebooks: int
+    counts: dict[int, Count]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[tuple[int, Count]]:
+        """What anybody was asked for, the most frequent misconception first."""
+        asked = [(number, count) for number, count in self.counts.items() if count.asked]
+        return sorted(asked, key=lambda row: (-len(row[1].held) / len(row[1].asked), -len(row[1].held), row[0]))
+
+    @property
+    def headline(self) -> str:
+        """One sentence, the most frequent misconception."""
+        if not self.rows or not self.rows[0][1].held:
+            return f"{plural(self.learners, 'learner')}: none of the {len(BELIEFS)} misconceptions was seen."
+        number, count = self.rows[0]
+        return f"{len(count.held)} of {len(count.asked)} believe: {BELIEFS[number].says}"
+
+    def text(self, *, names: bool = False) -> str:
+        """A table for the terminal; who holds what only when asked for."""
+        lines = [self.headline, f"{plural(self.learners, 'learner')}, {plural(self.notebooks, 'notebook')}", ""]
+        for number, count in self.rows:
+            belief = BELIEFS[number]
+            lines.append(f"{len(count.held):>3} of {len(count.asked):<3} {number:>2}  {belief.says}")
+            if count.held:
+                lines.append(f"            so it is: {belief.truth}  ({belief.lesson}: {belief.view})")
+            if names and count.held:
+                lines.append(f"            {', '.join(sorted(count.held))}")
+        unasked = [number for number in BELIEFS if not self.counts[number].asked]
+        if unasked:
+            lines += ["", f"Nobody has been asked about {', '.join(map(str, unasked))} yet."]
+        lines += [f"Not a lesson, so not read: {name}" for name in self.skipped]
+        return "\n".join(lines)
+
+    def html(self, *, names: bool = False) -> str:
+        """One printable page."""
+        rows = "\n".join(self._row(number, count, names) for number, count in self.rows)
+        unasked = ", ".join(str(number) for number in BELIEFS if not self.counts[number].asked)
+        rest = f"<p>Nobody has been asked about {unasked} yet.</p>" if unasked else ""
+        page = Template(files("modlab.lessons").joinpath("report.html").read_text(encoding="utf-8"))
+        counted = {"learners": plural(self.learners, "learner"), "notebooks": plural(self.notebooks, "notebook")}
+        return page.substitute(headline=escape(self.headline), rows=rows, rest=rest, **counted)
+
+    def _row(self, number: int, count: Count, names: bool) -> str:
+        belief, held, asked = BELIEFS[number], len(count.held), len(count.asked)
+        who = f'<div class="who">{escape(", ".join(sorted(count.held)))}</div>' if names and held else ""
+        bar = f'<div class="bar" role="img" aria-label="{held} of {asked}"><i style="width:{100 * held / asked:.0f}%"></i></div>'
+        return (
+            f'<tr><td class="n">{number}</td><td><b>{escape(belief.says)}</b><div>{escape(belief.truth)}</div>{who}</td>'
+            f'<td class="n">{held} of {asked}</td><td>{bar}</td>'
+            f"<td>{escape(belief.lesson)}<div><code>{escape(belief.view)}</code></div></td></tr>"
+        )
+
+
+def read(folder: Path) -> ClassReport:
+    """Read all notebooks below a folder: one folder a learner, or files that begin with the learner's name.
+
+    Raises:
+        ModlabError: there is no notebook.
+    """
+    found = sorted(file for file in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in file.parts)
+    if not found:
+        raise ModlabError(f"There is no notebook below {str(folder)!r}: give the folder of the submissions.")
+    counts: dict[int, Count] = defaultdict(Count)
+    learners, lessons, skipped = set(), 0, []
+    for file in found:
+        try:
+            notebook = notebooks.read(file)
+            content = shelf.find(notebooks.lesson_name(notebook), file.parent)
+        except (notebooks.NotebookError, shelf.LessonError):
+            skipped.append(str(file.relative_to(folder)))
+            continue
+        learner = _learner(file, folder, content)
+        learners.add(learner)
+        lessons += 1
+        for number, held in _signs(notebook, content):
+            counts[number].asked.add(learner)
+            if held:
+                counts[number].held.add(learner)
+    return ClassReport(len(learners), lessons, {number: counts[number] for number in BELIEFS}, tuple(skipped))
+
+
+def _learner(file: Path, folder: Path, content: Content) -> str:
+    """The first folder below; of a file in none, its name without the lesson's."""
+    parts = file.relative_to(folder).parts
+    return parts[0] if len(parts) > 1 else file.stem.replace(content.name, "").strip(" _-.") or file.stem
+
+
+def _signs(notebook: dict[str, object], content: Content) -> Iterator[tuple[int, bool]]:
+    """The misconceptions that an answer could have shown, and whether it did; what was left open tells nothing."""
+    questions = {question.name: question for question in content.questions}
+    for one in notebooks.given(notebook):
+        answer = answers.read(questions[one.name], one.value) if one.name in questions else None
+        if answer is not None and answer.said is not None:
+            could = {answer.question.belief, *(wrong.belief for wrong in answer.question.wrong)} - {0}
+            yield from ((number, number == answer.belief) for number in could)
+    tasks = {task.name: task for task in content.tasks}
+    for check in notebooks.checked(notebook):
+        task = tasks.get(check.get("task", ""))
+        if task is not None and check.get("outcome") in ("correct", "not yet"):
+            could = {mistake.belief for mistake in task.mistakes} - {0}
+            yield from ((number, number == check.get("belief")) for number in could)

@@ -1,0 +1,25 @@
+"""How nbval compares a notebook with its stored outputs: text strictly, pictures not.
+
+A plugin of pytest: ``pytest --nbval -p modlab.lessons.comparing NOTEBOOKS``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# HTML is stored without its script and stderr holds paths; a widget that vanished is found by the browser's tests.
+NOT_COMPARED = ("text/html", "image/svg+xml", "image/png", "stderr")
+ADDRESSES = "regex: 0x[0-9a-f]{8,16}\nreplace: 0xADDR\n"
+"""An object's address differs in every run."""
+
+
+def pytest_collectstart(collector: Any) -> None:
+    """Set what options would set: the current environment's kernel, and what to replace before comparing."""
+    if not hasattr(collector, "skip_compare"):  # only nbval's collector of a notebook has it
+        return
+    from nbval.plugin import get_sanitize_patterns  # type: ignore[import-untyped]
+
+    collector.skip_compare += NOT_COMPARED
+    collector.sanitize_patterns.update(get_sanitize_patterns(ADDRESSES))
+    options = collector.config.option
+    options.nbval_current_env = options.nbval_kernel_name is None

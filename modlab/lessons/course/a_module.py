@@ -1,0 +1,385 @@
+"""01: a module is a callable that owns tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import modlab
+from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.judging import fail, require_equal, require_module_class
+from modlab.lessons.kinds import Choice, Number, Order, Shape, YesNo
+from modlab.lessons.note import MyLinear
+
+# ---- questions ------------------------------------------------------------------------------------
+
+
+def _hooked() -> bool:
+    m, x = MyLinear(4, 3), torch.randn(4)
+    m.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return torch.equal(m(x), m.forward(x))
+
+
+PREDICTIONS = (
+    Question(
+        "numbers of MyLinear",
+        "How many numbers does `MyLinear(4, 3)` own?",
+        Number(),
+        15,
+        "Twelve in the weight (4 × 3) and three in the bias.",
+        wrong=(
+            Wrong(12, "That is the weight alone: the bias owns three more."),
+            Wrong(2, "These are the tensors, `weight` and `bias`; the numbers in them are more."),
+            Wrong(7, "4 + 3: a number for each input and each output would be a vector each, and the weight is a matrix of 4 × 3."),
+            Wrong(16, "A bias for each *input* would be four: but the bias is added to the output, which has three."),
+        ),
+        proof=lambda: sum(p.numel() for p in MyLinear(4, 3).parameters()),
+    ),
+    Question(
+        "names of MyLinear",
+        "In which order does `named_parameters()` give the two names?",
+        Choice("bias, weight: by the alphabet", "weight, bias: as they were assigned", "in no order that one may rely on"),
+        "b",
+        "Assigning an `nn.Parameter` to an attribute registers it, and the register keeps the order of the assignments.",
+        wrong=(
+            Wrong("a", "The register is a dict, which keeps the order in which its entries came."),
+            Wrong("c", "It is the same in every run: the register is a dict, and a dict has an order."),
+        ),
+        proof=lambda: {"weight bias": "b", "bias weight": "a"}[" ".join(name for name, _ in MyLinear(4, 3).named_parameters())],
+    ),
+    Question(
+        "shape for one",
+        "What shape has `m(x)` for an `x` of shape (4,)?",
+        Shape(),
+        (3,),
+        "(4,) times (4, 3) is (3,).",
+        wrong=(
+            Wrong((1, 3), "Torch adds no dimension for a batch: what comes in without one goes out without one."),
+            Wrong((4, 3), "That is the weight. The product sums over the four."),
+            Wrong((4,), "The input has four numbers; the module was made for three outputs."),
+        ),
+        proof=lambda: tuple(MyLinear(4, 3)(torch.randn(4)).shape),
+    ),
+    Question(
+        "shape for five",
+        "And for five inputs at once, an `x` of shape (5, 4)?",
+        Shape(),
+        (5, 3),
+        "The last size is used up by the product; all sizes before it pass through.",
+        wrong=(
+            Wrong((3,), "Each of the five gets its own three outputs."),
+            Wrong((3, 5), "The inputs are the rows, and stay rows."),
+            Wrong((5, 4, 3), "The four are summed over, for each of the five."),
+        ),
+        proof=lambda: tuple(MyLinear(4, 3)(torch.randn(5, 4)).shape),
+    ),
+    Question(
+        "a grad_fn",
+        "`x` is a plain tensor of random numbers. Has `y = m(x)` a `grad_fn`?",
+        YesNo(),
+        True,
+        "`y` was computed from `weight` and `bias`, which require a gradient; so PyTorch has noted how.",
+        wrong=(Wrong(False, "`x` asks for no gradient, but the parameters do, and one of them is enough."),),
+        proof=lambda: MyLinear(4, 3)(torch.randn(4)).grad_fn is not None,
+    ),
+    Question(
+        "call or forward",
+        "A hook on `m` doubles what comes out. Do `m(x)` and `m.forward(x)` still agree?",
+        YesNo(),
+        False,
+        "Calling a module runs `forward` *and* the hooks; `m.forward(x)` goes past the hooks.",
+        wrong=(Wrong(True, "It is the same computation, but the hook hangs on the call: `m.forward(x)` does not come by there.", belief=33),),
+        proof=_hooked,
+    ),
+)
+
+REASONS = (
+    Question(
+        "gradient of the bias",
+        "Why is every number of `bias.grad` equal to one, whatever `x` was?",
+        Choice(
+            "PyTorch starts gradients at one",
+            "each output is a product plus its bias, so the sum of the outputs grows by one when a bias does",
+            "the bias was drawn from a standard normal distribution",
+        ),
+        "b",
+        "The slope of a sum in each of its terms is one. The gradient of `weight[i, j]` is `x[i]` for the same reason.",
+        wrong=(
+            Wrong("a", "They start as None; the first `backward` fills them with what it computes."),
+            Wrong("c", "The *value* of the bias was drawn; its gradient says how the sum changes with it, at any value."),
+        ),
+    ),
+)
+
+RECALLS = (
+    Question(
+        "three steps of a module",
+        "Order what makes a class a module.",
+        Order(
+            "write `forward`, which says what is computed",
+            "call `super().__init__()` in the constructor",
+            "assign `nn.Parameter(...)` to `self`",
+            valid=lambda order: order.index("call `super().__init__()` in the constructor") < order.index("assign `nn.Parameter(...)` to `self`"),
+        ),
+        ("b", "c", "a"),
+        "`super().__init__()` makes the registers, so it comes before the first parameter. `forward` may stand anywhere.",
+        belief=4,
+    ),
+    Question(
+        "transposed",
+        "Which shape has the weight of PyTorch's own `nn.Linear(4, 3)`?",
+        Shape(),
+        (3, 4),
+        "`nn.Linear` keeps it as (out, in), and multiplies by its transpose.",
+        wrong=(Wrong((4, 3), "So it is in `MyLinear`; `nn.Linear` has it the other way round: (out, in).", belief=32),),
+        proof=lambda: tuple(nn.Linear(4, 3).weight.shape),
+    ),
+    Question(
+        "ghosts",
+        "From the tour: a network keeps three layers in a plain Python list. How many of them does its optimizer move?",
+        Number(),
+        0,
+        "A list is not registered: neither `parameters()` nor `to()` nor `state_dict()` sees what is in it.",
+        wrong=(Wrong(3, "They compute, but nobody registered them: PyTorch does not look into plain lists.", belief=1),),
+    ),
+)
+
+# ---- tasks ----------------------------------------------------------------------------------------
+
+
+def _made(answer: Any) -> nn.Module:
+    require_module_class(answer, "MyLinear")
+    module: nn.Module = answer(5, 2)
+    return module
+
+
+def _owns(answer: Any) -> None:
+    """it owns a weight of (in, out) and a bias of (out,)"""
+    m = _made(answer)
+    shapes = {name: tuple(parameter.shape) for name, parameter in m.named_parameters()}
+    wanted = {"weight": (5, 2), "bias": (2,)}
+    if not shapes and any(isinstance(vars(m).get(name), torch.Tensor) for name in wanted):
+        fail(mistake="tensors, no parameters", expected=wanted, got=shapes, evidence=modlab.tree(m))
+    if shapes.get("weight") == (2, 5):
+        fail(mistake="transposed weight", expected=wanted, got=shapes, evidence=modlab.tree(m))
+    require_equal(shapes, wanted, "It is to own these parameters, under these names.", evidence=modlab.tree(m))
+    if [*shapes] != ["weight", "bias"]:
+        fail("The weight is to be registered first.", expected=["weight", "bias"], got=[*shapes])
+
+
+def _computes(answer: Any) -> None:
+    """it multiplies by the weight and adds the bias, for one input and for a batch"""
+    m = _made(answer)
+    weight, bias = (dict(m.named_parameters())[name] for name in ("weight", "bias"))
+    for shape in ((5,), (7, 5), (2, 3, 5)):
+        x = torch.randn(shape)
+        got = m(x)
+        if got is None:
+            fail(mistake="nothing returned", expected=f"a tensor of shape {shape[:-1] + (2,)}", got=None)
+        require_equal(got, x @ weight + bias, f"For an input of shape {shape} it gives something else than x @ weight + bias.")
+
+
+def _learns(answer: Any) -> None:
+    """both parameters get a gradient"""
+    m = _made(answer)
+    m(torch.randn(3, 5)).sum().backward()
+    for name, parameter in m.named_parameters():
+        if parameter.grad is None:
+            fail(f"{name} gets no gradient: something cut it off from the output.", evidence=modlab.state(m))
+
+
+def _draws(answer: Any) -> None:
+    """its numbers are drawn from the standard normal distribution"""
+    drawn = torch.cat([parameter.detach().flatten() for _ in range(300) for parameter in _made(answer).parameters()])
+    mean, spread = drawn.mean().item(), drawn.std().item()
+    if abs(mean - 0.5) < 0.05 and abs(spread - 12**-0.5) < 0.03:
+        fail(mistake="uniform draw", expected="mean 0, standard deviation 1", got=f"mean {mean:.2f}, standard deviation {spread:.2f}")
+    if abs(mean) > 0.1 or abs(spread - 1) > 0.1:
+        fail(
+            "Over 300 modules of it, the numbers are not standard normal.",
+            expected="mean 0, standard deviation 1",
+            got=f"mean {mean:.2f}, standard deviation {spread:.2f}",
+        )
+
+
+MY_LINEAR = Task(
+    "MyLinear",
+    "Write `MyLinear` yourself, with the names and shapes from above.",
+    starter='''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        ...
+
+    def forward(self, input):
+        ...
+''',
+    reference='''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = nn.Parameter(torch.randn(out_features))
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+''',
+    probes=(_owns, _computes, _learns, _draws),
+    mistakes=(
+        Mistake(
+            "transposed weight",
+            '''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(out_features, in_features))
+        self.bias = nn.Parameter(torch.randn(out_features))
+
+    def forward(self, input):
+        return input @ self.weight.T + self.bias
+''',
+            "Your weight is (out, in), as in `nn.Linear`. This module's is (in, out): one row for each input.",
+            belief=32,
+        ),
+        Mistake(
+            "tensors, no parameters",
+            '''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = torch.randn(in_features, out_features)
+        self.bias = torch.randn(out_features)
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+''',
+            "A plain tensor is an attribute like any other: it is not registered, so no optimizer, file or GPU will get it. "
+            "Wrap it in `nn.Parameter`.",
+            belief=8,
+        ),
+        Mistake(
+            "nothing returned",
+            '''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = nn.Parameter(torch.randn(out_features))
+
+    def forward(self, input):
+        input @ self.weight + self.bias
+''',
+            "`forward` computes and gives nothing back: `return` is missing.",
+        ),
+        Mistake(
+            "uniform draw",
+            '''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(in_features, out_features))
+        self.bias = nn.Parameter(torch.rand(out_features))
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+''',
+            "`torch.rand` draws between 0 and 1, all alike; `torch.randn` draws from the normal distribution, around 0.",
+        ),
+        Mistake(
+            "late super().__init__()",
+            '''
+class MyLinear(nn.Module):
+    def __init__(self, in_features, out_features):
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = nn.Parameter(torch.randn(out_features))
+        super().__init__()
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+''',
+            "The registers are made by `super().__init__()`: before it there is nothing to put a parameter into.",
+            belief=4,
+            error=r"cannot assign parameters? before Module.__init__\(\) call",
+        ),
+    ),
+    hints=(
+        "Three things make a module: what the constructor calls first, what it assigns, and what `forward` returns.",
+        "`nn.Parameter(torch.randn(rows, columns))` is a matrix that will be learnt. Which sizes must `input @ weight` have?",
+        "The constructor begins with `super().__init__()`, then assigns `self.weight` and `self.bias`; `forward` returns one line.",
+    ),
+    minutes=6,
+)
+
+
+def _stateless(answer: Any) -> None:
+    """it owns nothing"""
+    require_module_class(answer, "Square")
+    owned = [name for name, _ in answer().named_parameters()]
+    if owned:
+        fail(mistake="it owns a parameter", expected=[], got=owned, evidence=modlab.tree(answer()))
+
+
+def _squares(answer: Any) -> None:
+    """it gives the square of each number"""
+    x = torch.randn(3, 4)
+    before = x.clone()
+    got = answer()(x)
+    if not torch.equal(x, before):
+        fail(mistake="it changes its input", expected=before[0], got=x[0])
+    require_equal(got, before**2, "It gives something else than the squares.")
+
+
+SQUARE = Task(
+    "Square",
+    "Write `Square`, a module without any state, which squares each number of its input.",
+    starter='''
+class Square(nn.Module):
+    def forward(self, input):
+        ...
+''',
+    reference='''
+class Square(nn.Module):
+    def forward(self, input):
+        return input**2
+''',
+    probes=(_stateless, _squares),
+    mistakes=(
+        Mistake(
+            "it owns a parameter",
+            '''
+class Square(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.power = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, input):
+        return input**self.power
+''',
+            "The exponent became a parameter, so training would change it. What is not learnt needs none.",
+        ),
+        Mistake(
+            "it changes its input",
+            '''
+class Square(nn.Module):
+    def forward(self, input):
+        return input.mul_(input)
+''',
+            "Methods that end in an underscore work in place: they wrote over the caller's tensor. Make a new one.",
+        ),
+    ),
+    hints=("A module need not have a constructor at all: `nn.Module`'s own will do.",),
+    minutes=3,
+)
+
+LESSON = Content(
+    name="01_a_module",
+    title="A module is a callable that owns tensors",
+    goal="write a module, say what it owns, and say what happens when it is called",
+    minutes=20,
+    after=("00_tour",),
+    predictions=PREDICTIONS,
+    reasons=REASONS,
+    recalls=RECALLS,
+    tasks=(MY_LINEAR, SQUARE),
+)

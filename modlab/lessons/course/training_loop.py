@@ -1,0 +1,977 @@
+"""05: the training loop and its units: dead, starving, cancelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, Optimizer
+
+import modlab
+from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.judging import fail, require_callable, require_equal, same
+from modlab.lessons.kinds import Choice, Number, Order, Several, YesNo
+from modlab.lessons.note import MyLinear, Net
+
+# ---- what the questions are proved with -----------------------------------------------------------
+
+NETWORK = "network: `net = Net()`"
+OPTIMIZER = "optimizer: `optimizer = SGD(net.parameters(), lr=1e-4)`"
+INPUT = "input: `x = torch.randn(4)`"
+FORWARD = "forward: `output = net(x)`"
+LOSS = "loss: `loss = torch.abs(output)`"
+ZERO = "zero: `optimizer.zero_grad()`"
+BACKWARD = "backward: `loss.backward()`"
+STEP = "step: `optimizer.step()`"
+
+
+def _in_order(order: list[str]) -> bool:
+    """What needs something comes after it; gradients are zeroed anywhere but between `backward` and `step`."""
+    at = order.index
+    chain = at(NETWORK) < at(OPTIMIZER) < at(ZERO) and max(at(NETWORK), at(INPUT)) < at(FORWARD) < at(LOSS) < at(BACKWARD) < at(STEP)
+    return chain and not at(BACKWARD) < at(ZERO) < at(STEP)
+
+
+EIGHT = Order(BACKWARD, INPUT, NETWORK, STEP, LOSS, ZERO, OPTIMIZER, FORWARD, valid=_in_order)
+
+
+def _eight() -> tuple[str, ...]:
+    """The order runs, and moves all four parameters."""
+    order = tuple("cgbhefad")
+    names: dict[str, Any] = {"torch": torch, "Net": Net, "SGD": SGD}
+    for letter in order:
+        exec(EIGHT.text(letter).split("`")[1], names)  # the lines of the question
+        if letter == "g":
+            before = [p.detach().clone() for p in names["net"].parameters()]
+    moved = [not torch.equal(old, new) for old, new in zip(before, names["net"].parameters(), strict=True)]
+    return order if moved[2] and moved[3] else ()
+
+
+def _back(loss: Any) -> None:
+    """Untyped in torch."""
+    loss.backward()
+
+
+@cache
+def trained(seed: int) -> tuple[list[float], list[float], list[list[int]], float]:
+    """The lesson's run: l1.weight before and after, in how many of each thousand rounds each unit fired, the last mean loss."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = Net()
+        optimizer = SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+        before: list[float] = net.l1.weight.flatten().tolist()
+        gradients, losses = torch.zeros(10_000, 3), torch.zeros(10_000)
+        for i in range(10_000):
+            loss = torch.abs(net(torch.randn(4)))
+            optimizer.zero_grad()
+            _back(loss)
+            optimizer.step()
+            grad = net.l1.weight.grad
+            assert grad is not None
+            gradients[i], losses[i] = grad[:, 0], loss.item()
+        fired = (gradients != 0).reshape(10, 1000, 3).sum(1).T.tolist()
+        return before, net.l1.weight.flatten().tolist(), fired, losses[-1000:].mean().item()
+
+
+def _near_zero(seed: int) -> int:
+    return sum(abs(weight) < 0.01 for weight in trained(seed)[1])
+
+
+def _kind(seed: int, unit: int) -> str:
+    fired = trained(seed)[2][unit]
+    return "a" if not any(fired) else "b" if fired[-1] < fired[0] / 5 else "c"
+
+
+def _after_step(gradient: Tensor | None) -> float:
+    weight = nn.Parameter(torch.ones(1))
+    weight.grad = gradient
+    SGD([weight], lr=0.1, weight_decay=0.1).step()
+    return weight.item()
+
+
+def _decayed() -> str:
+    weight = nn.Parameter(torch.tensor([0.4113]))
+    weight.grad = torch.zeros(1)
+    optimizer = SGD([weight], lr=1e-4, weight_decay=1e-2, momentum=0.9)
+    for _ in range(10_000):
+        optimizer.step()
+    return "b" if abs(weight.item() - trained(63)[1][1]) < 1e-3 else ""
+
+
+def _twice() -> float:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        m = nn.Linear(3, 3)
+        x = torch.randn(2, 3, requires_grad=True)
+        _back(m(x).sum())
+        _back(m(x).sum())
+        assert x.grad is not None
+        return x.grad[0, 0].item()
+
+
+def _filled() -> str:
+    net, x = Net(), torch.randn(4)
+    before = [p.detach().clone() for p in net.parameters()]
+    _back(torch.abs(net(x)))
+    moved = any(not torch.equal(old, new) for old, new in zip(before, net.parameters(), strict=True))
+    return "c" if moved else "a" if x.grad is not None else "b" if all(p.grad is not None for p in net.parameters()) else ""
+
+
+def _emptied() -> str:
+    net = Net()
+    _back(torch.abs(net(torch.randn(4))))
+    SGD(net.parameters(), lr=1e-4).zero_grad()
+    return "a" if all(p.grad is None for p in net.parameters()) else "b"
+
+
+def _flagged() -> bool:
+    net = Net()
+    net.l0.requires_grad = False  # type: ignore[assignment]
+    return not any(p.requires_grad for p in net.l0.parameters())
+
+
+def _three_outputs() -> str:
+    m = MyLinear(4, 3)
+    try:
+        m(torch.randn(4)).backward()
+    except RuntimeError as error:
+        return "c" if "scalar outputs" in str(error) else ""
+    return "a" if m.weight.grad is not None else "b"
+
+
+# ---- questions ------------------------------------------------------------------------------------
+
+LIVES = Choice("dead: it fires on no input at all", "starving: it fires ever more rarely", "busy: it fires on many inputs, to the end")
+
+PREDICTIONS = (
+    Question(
+        "the eight parts",
+        "Order the eight parts: what is done once, then one round.",
+        EIGHT,
+        ("c", "g", "b", "h", "e", "f", "a", "d"),
+        "Each part needs what an earlier one made. `zero` has more than one good place: anywhere but between `backward` and `step`.",
+        wrong=(
+            Wrong(
+                "c g b h e a f d",
+                "`zero` between `backward` and `step` throws the gradients away before they are used: nothing would move.",
+                belief=22,
+            ),
+            Wrong("c g b h e f d a", "`step` uses the gradients, and `backward` makes them: so `backward` comes first."),
+            Wrong("g c b h e f a d", "The optimizer is given the parameters of the network: the network must be there before it."),
+            Wrong("c g b h f a e d", "`backward` starts at the loss, so there must be one."),
+        ),
+        proof=_eight,
+    ),
+    Question(
+        "what backward fills",
+        "What does `loss.backward()` do in this loop?",
+        Choice(
+            "it fills `x.grad`: how the loss changes with the input",
+            "it fills the `.grad` of each parameter: how the loss changes with it",
+            "it changes the parameters, so that the loss gets smaller",
+        ),
+        "b",
+        "Training needs the slope of one number, the loss, in each *parameter*. What moves the parameters is `step`.",
+        wrong=(
+            Wrong("a", "`x` does not ask for a gradient, and gets none: it is not the input that is trained."),
+            Wrong("c", "`backward` moves nothing. It leaves slopes in `.grad`, and `optimizer.step()` uses them."),
+        ),
+        proof=_filled,
+    ),
+    Question(
+        "near zero from seed 63",
+        "Now from seed 63. How many of the three weights of `l1` end within 0.01 of zero?",
+        Number(),
+        1,
+        "Two of the three stay far away, although the loss has become small.",
+        wrong=(
+            Wrong(3, "So it was with seed 0. A weight is pulled by its gradient, and not every unit gets one.", belief=25),
+            Wrong(2, "Close: one unit gets no gradient at all, and a second one hardly any.", belief=25),
+            Wrong(0, "One unit does learn: it fires in most rounds, and its weight goes to zero."),
+        ),
+        proof=lambda: _near_zero(63),
+    ),
+    Question(
+        "the weight of the dead unit",
+        "The weight of unit 1 began at 0.4113, and each of its 10,000 gradients was zero. Where is it now?",
+        Choice("at 0.4113 still", "nearer to zero, at 0.3722", "at -0.0003, like that of unit 0", "further from zero, at 0.4545"),
+        "b",
+        "No gradient moved it. Weight decay did: in every step the optimizer takes away a small share of each weight.",
+        wrong=(
+            Wrong("a", "The *loss* does not move it. The optimizer adds weight decay to a gradient of zero, and steps.", belief=23),
+            Wrong("c", "Unit 0 got there by its gradients. Decay alone is slow: a tenth in 10,000 steps."),
+            Wrong("d", "Weight decay pulls towards zero, never away from it."),
+        ),
+        proof=_decayed,
+    ),
+    Question(
+        "a gradient of zero",
+        "A weight of 1.0 has a gradient of zero. Does a step with weight decay move it?",
+        YesNo(),
+        True,
+        "The optimizer adds the decay to the gradient, and 0 + decay is not 0.",
+        wrong=(
+            Wrong(False, "Zero is a gradient like any other: the optimizer handles this weight, and decay is part of that.", belief=23),
+        ),
+        proof=lambda: _after_step(torch.zeros(1)) != 1,
+    ),
+    Question(
+        "a gradient of None",
+        "And if its gradient is `None`?",
+        YesNo(),
+        False,
+        "An optimizer passes over parameters without a gradient: no step, no decay, no momentum.",
+        wrong=(Wrong(True, "None is not zero: what has no gradient is passed over, decay and all.", belief=23),),
+        proof=lambda: _after_step(None) != 1,
+    ),
+    Question(
+        "unit 0 of seed 2",
+        "From seed 2, the weight of unit 0 goes from -0.9498 to -0.4285. Decay alone would have left it at -0.8595. What is unit 0?",
+        LIVES,
+        "b",
+        "More than decay moved it, so it is not dead; and less than a busy unit would be. It fires in 741 of 10,000 rounds.",
+        wrong=(
+            Wrong("a", "A dead unit's weight moves by decay alone, and would stand at -0.8595. Something else pulled it.", belief=25),
+            Wrong("c", "A busy unit's weight is pulled all the time, and the other two are below 0.001 by now."),
+        ),
+        proof=lambda: _kind(2, 0),
+    ),
+    Question(
+        "unit 0 of seed 6",
+        "From seed 6, the weights end at -1.0967, 0.9646 and -0.0001, and the mean loss at 0.004. What is unit 0?",
+        LIVES,
+        "c",
+        "It fires in every second round, to the end, and so does unit 1. Their weights stay, for another reason.",
+        wrong=(
+            Wrong("a", "So it looks from the weight. But then the output would be small only where nothing fires.", belief=25),
+            Wrong("b", "So it looks from the weight. But a unit that fires rarely is not all that keeps a weight from zero.", belief=25),
+        ),
+        proof=lambda: _kind(6, 0),
+    ),
+    Question(
+        "without zeroing",
+        "The first number of `x.grad` is 0.4497. The same two lines run again, nothing is zeroed. What is it then?",
+        Number(tolerance=2e-3),
+        0.8994,
+        "`backward` adds to what stands in `.grad`: twice the same gradient is the double.",
+        wrong=(
+            Wrong(0.4497, "`backward` does not replace what stands in `.grad`; it adds to it.", belief=22),
+            Wrong(0.0, "The two do not cancel: they are the same gradient, and they add up.", belief=22),
+        ),
+        proof=_twice,
+    ),
+    Question(
+        "after zero_grad",
+        "What is the `.grad` of each parameter after `optimizer.zero_grad()`?",
+        Choice("`None`", "a tensor of zeros", "what it was, until the next `backward`"),
+        "a",
+        "Since PyTorch 2.0, `zero_grad` takes the tensors away. With `set_to_none=False` it fills them with zeros, as its name says.",
+        wrong=(
+            Wrong("b", "So it was before PyTorch 2.0, and so the name says. Today the tensors are taken away.", belief=23),
+            Wrong("c", "It works at once, and on the gradients that are there."),
+        ),
+        proof=_emptied,
+    ),
+    Question(
+        "a flag on the module",
+        "`net.l0.requires_grad = False`: is the layer `l0` frozen?",
+        YesNo(),
+        False,
+        "The line makes a new attribute that nobody reads. Parameters have the flag; the module's `requires_grad_(False)` sets theirs.",
+        wrong=(
+            Wrong(True, "It reads well and does nothing: modules have no such flag, and Python lets you invent an attribute.", belief=24),
+        ),
+        proof=_flagged,
+    ),
+)
+
+REASONS = (
+    Question(
+        "a gradient of exactly zero",
+        "Why is the gradient of unit 1 exactly zero in every round?",
+        Choice(
+            "the loss is so small that it rounds to zero",
+            "its activation is zero on every input, and the gradient of its weight is that activation, up to the sign",
+            "weight decay and gradient cancel each other",
+        ),
+        "b",
+        "`l1` multiplies each activation by its weight, so the slope in the weight is the activation. ReLU made it zero.",
+        wrong=(
+            Wrong("a", "The loss is 0.6 at first and far from zero; and units 0 and 2 get gradients from the same loss."),
+            Wrong("c", "Decay is added by the optimizer, in `step`; `.grad` holds what the loss says, alone."),
+        ),
+    ),
+    Question(
+        "weights that cancel",
+        "Why do two weights of seed 6 stay near -1.1 and 1, with busy units and a small loss?",
+        Choice(
+            "10,000 rounds were too few for them",
+            "units 0 and 1 have become one unit, up to a factor, and the two weights cancel",
+            "weight decay keeps large weights where they are",
+        ),
+        "b",
+        "Their columns of `l0.weight` point the same way, so the two activations rise and fall together; the output subtracts them.",
+        wrong=(
+            Wrong("a", "The loss is as small as it was with the other seeds: there is hardly anything left to gain."),
+            Wrong("c", "Decay pulls large weights harder than small ones. It is what still moves these two, slowly."),
+        ),
+    ),
+)
+
+RECALLS = (
+    Question(
+        "a place for zero",
+        "Where in a round may `zero` stand?",
+        Several("before `forward`", "between `loss` and `backward`", "between `backward` and `step`", "after `step`"),
+        ("a", "b", "d"),
+        "It must not come between the part that makes the gradients and the part that uses them.",
+        belief=22,
+    ),
+    Question(
+        "which of four",
+        "Two units fire on half of the inputs each. The loss is near zero; their weights are 0.9 and -1.1. What is it?",
+        Choice("dead", "starving", "cancelling", "well: both weights still fall"),
+        "c",
+        "Both get gradients all the time, and the output is small: each undoes the other.",
+        wrong=(
+            Wrong("a", "A dead unit fires on no input at all.", belief=25),
+            Wrong("b", "A starving unit fires ever more rarely.", belief=25),
+            Wrong("d", "With a loss near zero nothing but decay pulls at them."),
+        ),
+    ),
+    Question(
+        "three numbers backward",
+        "From lesson 01: `y = MyLinear(4, 3)(x)` has three numbers. What does `y.backward()` do?",
+        Choice("it fills the gradients of weight and bias", "it fills `x.grad` alone", "it raises an error: a loss is one number"),
+        "c",
+        "Of three numbers at once there is no slope. Training makes one of them first: that is what the loss is for.",
+        wrong=(
+            Wrong("a", "So it does for `y.sum()`: for one number. Of three, PyTorch does not know which one is meant."),
+            Wrong("b", "It gets to no gradient at all: `y` holds three numbers, and the slope of one is asked for."),
+        ),
+        proof=_three_outputs,
+    ),
+)
+
+# ---- task: one round -------------------------------------------------------------------------------
+
+Round = Callable[[Any, Any, Tensor], Any]
+
+
+class _Spied(Net):
+    """A net that notes when it is zeroed, and when a gradient comes back."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self._events = events
+        watched: Any = self.l1.bias
+        watched.register_hook(lambda grad: events.append("backward"))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Noted."""
+        self._events.append("zero")
+        super().zero_grad(set_to_none)
+
+
+class _Noted(SGD):
+    """An optimizer that notes what is asked of it."""
+
+    events: list[str]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Noted."""
+        self.events.append("zero")
+        super().zero_grad(set_to_none)
+
+    def step(self, closure: Any = None) -> Any:
+        """Noted."""
+        self.events.append("step")
+        return super().step(closure)
+
+
+def _pair(events: list[str], kind: type[Optimizer] = _Noted) -> tuple[Net, Optimizer]:
+    torch.manual_seed(8)
+    net = _Spied(events)
+    if kind is Adam:
+        return net, Adam(net.parameters(), lr=1e-3)
+    optimizer = _Noted(net.parameters(), lr=1e-3, weight_decay=1e-2, momentum=0.9)
+    optimizer.events = events
+    return net, optimizer
+
+
+def _walk(one_round: Round, number: int, kind: type[Optimizer] = _Noted) -> tuple[Tensor, Net, list[str]]:
+    """All parameters after some rounds on the same inputs."""
+    events: list[str] = []
+    net, optimizer = _pair(events, kind)
+    for x in torch.randn(number, 4, generator=torch.Generator().manual_seed(3)):
+        one_round(net, optimizer, x)
+    return torch.cat([p.detach().flatten() for p in net.parameters()]), net, events
+
+
+def _reference(net: Any, optimizer: Any, x: Tensor) -> None:
+    optimizer.zero_grad()
+    _back(torch.abs(net(x)))
+    optimizer.step()
+
+
+def _nothing(net: Any, optimizer: Any, x: Tensor) -> None:
+    """Where one stands if nothing moves."""
+
+
+def _never_zeroed(net: Any, optimizer: Any, x: Tensor) -> None:
+    _back(torch.abs(net(x)))
+    optimizer.step()
+
+
+def _without_abs(net: Any, optimizer: Any, x: Tensor) -> None:
+    optimizer.zero_grad()
+    net(x).backward()
+    optimizer.step()
+
+
+def _squared(net: Any, optimizer: Any, x: Tensor) -> None:
+    optimizer.zero_grad()
+    net(x).square().backward()
+    optimizer.step()
+
+
+def _own_optimizer(net: Any, optimizer: Any, x: Tensor) -> None:
+    own = SGD(net.parameters(), lr=1e-3, weight_decay=1e-2, momentum=0.9)
+    own.zero_grad()
+    _back(torch.abs(net(x)))
+    own.step()
+
+
+def _own_plain_optimizer(net: Any, optimizer: Any, x: Tensor) -> None:
+    own = SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+    own.zero_grad()
+    _back(torch.abs(net(x)))
+    own.step()
+
+
+SLIPS: tuple[tuple[str, Round], ...] = (
+    ("gradients never zeroed", _never_zeroed),
+    ("a loss without abs", _without_abs),
+    ("a squared loss", _squared),
+    ("a new optimizer in each round", _own_optimizer),
+    ("a new optimizer in each round", _own_plain_optimizer),
+)
+
+
+def _slip(answer: Round, number: int, found: Tensor, events: list[str]) -> str:
+    """The name of the mistake by which one gets here; "" if it is none of these."""
+    for name, slip in SLIPS:
+        if same(found, _walk(slip, number)[0], 1e-6):
+            return name
+    if "backward" not in events:
+        return "no backward"
+    if "step" not in events:
+        return "no step" if same(found, _walk(_nothing, number)[0], 1e-7) else ""
+    one = _walk(answer, 1)[2]
+    if one.index("step") < one.index("backward"):
+        return "step before backward"
+    if "zero" in one[one.index("backward") : one.index("step")]:
+        return "zero between backward and step"
+    return ""
+
+
+def _rounds(answer: Any, number: int, says: str) -> None:
+    require_callable(answer, "training_step")
+    before = modlab.snapshot(_pair([])[0])
+    expected, found = _walk(_reference, number)[0], _walk(answer, number)
+    if not same(found[0], expected, 1e-5):
+        mistake, evidence = _slip(answer, number, found[0], found[2]), modlab.diff(before, _walk(answer, 1)[1])
+        fail(says, mistake=mistake, expected=f"l1.weight {_three(expected)}", got=f"l1.weight {_three(found[0])}", evidence=evidence)
+
+
+def _three(parameters: Tensor) -> list[float]:
+    return [round(number, 4) for number in parameters[15:18].tolist()]
+
+
+def _one_round(answer: Any) -> None:
+    """after one round the parameters stand where they should"""
+    _rounds(answer, 1, "After one round the parameters stand elsewhere. Below: what one round of yours changes.")
+
+
+def _many_rounds(answer: Any) -> None:
+    """after 200 rounds they still do"""
+    _rounds(answer, 200, "After 200 rounds the parameters stand elsewhere. Below: what the first of them changes.")
+
+
+def _any_optimizer(answer: Any) -> None:
+    """it works with another optimizer too"""
+    expected, got = _walk(_reference, 50, Adam)[0], _walk(answer, 50, Adam)[0]
+    require_equal(_three(got), _three(expected), "With Adam it goes elsewhere: use the optimizer that is given, whatever it is.")
+
+
+TRAINING_STEP = Task(
+    "training_step",
+    "Write `training_step(net, optimizer, x)`: one round of the loop, from forward to step.",
+    starter="""
+def training_step(net, optimizer, x):
+    ...
+""",
+    reference="""
+def training_step(net, optimizer, x):
+    output = net(x)
+    loss = torch.abs(output)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+""",
+    probes=(_one_round, _many_rounds, _any_optimizer),
+    mistakes=(
+        Mistake(
+            "gradients never zeroed",
+            """
+def training_step(net, optimizer, x):
+    loss = torch.abs(net(x))
+    loss.backward()
+    optimizer.step()
+""",
+            "Nothing zeroes the gradients, so each round steps along the sum of all rounds before it. The first round looks right.",
+            belief=22,
+        ),
+        Mistake(
+            "zero between backward and step",
+            """
+def training_step(net, optimizer, x):
+    loss = torch.abs(net(x))
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+""",
+            "The gradients are thrown away just before they are used: `step` finds None everywhere and moves nothing.",
+            belief=22,
+        ),
+        Mistake(
+            "step before backward",
+            """
+def training_step(net, optimizer, x):
+    optimizer.zero_grad()
+    loss = torch.abs(net(x))
+    optimizer.step()
+    loss.backward()
+""",
+            "`step` comes before the gradients that it should use.",
+        ),
+        Mistake(
+            "a loss without abs",
+            """
+def training_step(net, optimizer, x):
+    optimizer.zero_grad()
+    loss = net(x)
+    loss.backward()
+    optimizer.step()
+""",
+            "Your loss is the output itself. Making that smaller has no end: it goes below zero, and further. Take its size.",
+        ),
+        Mistake(
+            "a squared loss",
+            """
+def training_step(net, optimizer, x):
+    optimizer.zero_grad()
+    loss = (net(x) ** 2).sum()
+    loss.backward()
+    optimizer.step()
+""",
+            "A good loss, but another one: here it is the absolute value, `torch.abs`.",
+        ),
+        Mistake(
+            "cut off from the parameters",
+            """
+def training_step(net, optimizer, x):
+    optimizer.zero_grad()
+    loss = torch.abs(net(x).data)
+    loss.backward()
+    optimizer.step()
+""",
+            "`.data`, `.detach()` and `.item()` give the number without its history, and without that there is no way back.",
+            error=r"does not require grad|'float' object has no attribute 'backward'",
+        ),
+        Mistake(
+            "no backward",
+            """
+def training_step(net, optimizer, x):
+    loss = torch.abs(net(x))
+    optimizer.zero_grad()
+    loss.backward
+    optimizer.step()
+""",
+            "No gradient was ever computed. A method runs only when it is called: `loss.backward()`, with the parentheses.",
+        ),
+        Mistake(
+            "no step",
+            """
+def training_step(net, optimizer, x):
+    optimizer.zero_grad()
+    torch.abs(net(x)).backward()
+""",
+            "The gradients are there, and nobody uses them: `backward` moves nothing.",
+        ),
+        Mistake(
+            "a new optimizer in each round",
+            """
+from torch.optim import SGD
+
+def training_step(net, optimizer, x):
+    optimizer = SGD(net.parameters(), lr=1e-3, weight_decay=1e-2, momentum=0.9)
+    optimizer.zero_grad()
+    torch.abs(net(x)).backward()
+    optimizer.step()
+""",
+            "A new optimizer forgets the momentum of the rounds before. Use the one that is given.",
+        ),
+    ),
+    hints=(
+        "Five of the eight parts belong into it: the network, the optimizer and the input are given.",
+        "forward, loss, zero, backward, step. Each is one line, and all are in the loop above.",
+        "After `loss = torch.abs(net(x))` come three calls, one of them on the loss and two on the optimizer.",
+    ),
+    minutes=4,
+)
+
+# ---- task: dead units ------------------------------------------------------------------------------
+
+
+def _net(bias: list[float], *, quiet: Iterable[int] = ()) -> Net:
+    """A net with these biases in front of the ReLU; the units of `quiet` hardly count for the output."""
+    net = Net()
+    net.l0, net.l1 = MyLinear(4, len(bias)), MyLinear(len(bias), 1)
+    with torch.no_grad():
+        net.l0.bias.copy_(torch.tensor(bias))
+        net.l1.weight.copy_(net.l1.weight.sign() + net.l1.weight)
+        net.l1.bias.zero_()
+        for unit in quiet:
+            net.l1.weight[unit] = 1e-6
+    return net
+
+
+def _dead(net: Net, inputs: Tensor) -> list[int]:
+    with torch.no_grad():
+        return _numbers((F.relu(net.l0(inputs)) == 0).all(0))
+
+
+def _numbers(mask: Tensor) -> list[int]:
+    return [i for i, held in enumerate(mask.flatten().tolist()) if held]
+
+
+CONFUSIONS: tuple[tuple[str, Callable[[Net, Tensor], list[int]]], ...] = (
+    ("one input only", lambda net, inputs: _dead(net, inputs[:1])),
+    ("one input only", lambda net, inputs: _dead(net, inputs[-1:])),
+    ("silent on some input", lambda net, inputs: _numbers((F.relu(net.l0(inputs)) == 0).any(0))),
+    ("the mean for all", lambda net, inputs: _numbers(net.l0(inputs).mean(0) <= 0)),
+    ("it looks at the weights", lambda net, inputs: _numbers(net.l1.weight.abs() < 1e-2)),
+    ("it looks at the output", lambda net, inputs: _numbers(F.relu(net(inputs)) == 0)),
+    ("it looks at the output", lambda net, inputs: _numbers(net(inputs).abs() < 1e-3)),
+    ("before the ReLU", lambda net, inputs: _numbers((net.l0(inputs) == 0).all(0))),
+)
+
+
+def _list(given: Any) -> list[int]:
+    """Numbers of units from whatever form they have."""
+    if isinstance(given, Tensor):
+        given = given.bool().tolist() if given.dtype == torch.bool else given.flatten().tolist()
+    if given is None or isinstance(given, (str, dict)) or not isinstance(given, Iterable):
+        fail("Give the numbers of the units as a list: [1], or [] for none.", expected="a list of numbers", got=given)
+    found = [one.item() if hasattr(one, "item") else one for one in given]
+    if any(isinstance(one, bool) for one in found):
+        fail("Give the numbers of the units, not yes and no for each: of [False, True, False] that is [1].", expected=[1], got=found)
+    if not all(isinstance(one, int) for one in found):
+        fail("Give whole numbers, counted from 0.", expected="a list of whole numbers", got=found)
+    return sorted(found)
+
+
+def _judge_dead(answer: Any, net: Net, inputs: Tensor, says: str) -> None:
+    require_callable(answer, "dead_units")
+    expected, before = _dead(net, inputs), modlab.snapshot(net)
+    given = answer(net, inputs)
+    given = list(given) if isinstance(given, Iterator) else given
+    if isinstance(given, tuple) and len(given) == 1 and isinstance(given[0], Tensor):
+        given = given[0]  # of torch.where
+    if not isinstance(given, Tensor) or given.dtype != torch.bool:
+        flat = [] if given is None else given
+        wrong = next((name for name, way in CONFUSIONS if _as_list(flat) == way(net, inputs) != expected), "")
+        if wrong:
+            fail(says, mistake=wrong, expected=expected, got=_as_list(flat), evidence=modlab.trace(net)(inputs))
+    require_equal(_list(given), expected, says, evidence=modlab.trace(net)(inputs))
+    changed = modlab.diff(before, net).changed
+    if changed:
+        fail("It is to look at the net only, and changes it.", expected="nothing changed", got=f"{len(changed)} changed")
+
+
+def _as_list(given: Any) -> list[Any]:
+    """As a list without a word, for comparing with what usual mistakes give."""
+    try:
+        flat = given.flatten().tolist() if isinstance(given, Tensor) else list(given)
+        return sorted(one.item() if hasattr(one, "item") else one for one in flat)
+    except Exception:  # noqa: BLE001 - an odd answer is none of the usual mistakes
+        return [None]
+
+
+def _one_dead(answer: Any) -> None:
+    """it finds the one unit that never fires"""
+    _judge_dead(answer, _net([0.5, -60.0, 0.2], quiet=[0, 2]), torch.randn(300, 4), "Unit 1 of this net never fires; it is the only one.")
+
+
+def _rare(answer: Any) -> None:
+    """a unit that fires on a single one of 300 inputs is not dead"""
+    inputs = torch.randn(300, 4)
+    net = _net([0.5, -60.0, 0.2, -60.0])
+    with torch.no_grad():
+        inputs[150] = 40 * torch.sign(net.l0.weight[:, 3])
+        net.l0.weight[:, 3] = net.l0.weight[:, 3].sign()
+        net.l0.weight[:, 1] = -net.l0.weight[:, 3]
+    _judge_dead(answer, net, inputs, "Unit 3 fires on one input in the middle; unit 1 on none.")
+
+
+def _several(answer: Any) -> None:
+    """it finds several in a wider net, and none where all fire"""
+    _judge_dead(answer, _net([-60.0, 0.1, -60.0, 0.3, 0.2, -60.0]), torch.randn(300, 4), "Of these six units, three never fire.")
+    _judge_dead(answer, _net([0.5, 0.1, 0.2]), torch.randn(300, 4), "Each of these three units fires on some input.")
+
+
+DEAD_UNITS = Task(
+    "dead_units",
+    "Write `dead_units(net, inputs)`: a list with the numbers of the units of `net.l0` that fire on none of the inputs.",
+    starter="""
+def dead_units(net, inputs):
+    ...
+""",
+    reference="""
+def dead_units(net, inputs):
+    with torch.no_grad():
+        activations = F.relu(net.l0(inputs))
+    return [unit for unit in range(activations.shape[1]) if (activations[:, unit] == 0).all()]
+""",
+    probes=(_one_dead, _rare, _several),
+    mistakes=(
+        Mistake(
+            "one input only",
+            """
+def dead_units(net, inputs):
+    return [unit for unit, value in enumerate(F.relu(net.l0(inputs[0]))) if value == 0]
+""",
+            "On any one input about half of all units are silent. Dead are those that are silent on all of them.",
+            belief=25,
+        ),
+        Mistake(
+            "silent on some input",
+            """
+def dead_units(net, inputs):
+    return [unit for unit in range(net.l0.weight.shape[1]) if (F.relu(net.l0(inputs))[:, unit] == 0).any()]
+""",
+            "Silent on *some* input is every unit of a ReLU. Dead are those that are silent on all of them.",
+            belief=25,
+        ),
+        Mistake(
+            "it looks at the weights",
+            """
+def dead_units(net, inputs):
+    return [unit for unit, weight in enumerate(net.l1.weight.flatten()) if abs(weight) < 1e-2]
+""",
+            "A weight does not say whether its unit fires: busy units have tiny weights after this training, dead ones large ones.",
+            belief=25,
+        ),
+        Mistake(
+            "it looks at the output",
+            """
+def dead_units(net, inputs):
+    return [number for number, output in enumerate(net(inputs).flatten()) if abs(output) < 1e-3]
+""",
+            "These are numbers of inputs, at the end of the net. The units are in the middle, between `l0` and `l1`.",
+        ),
+        Mistake(
+            "before the ReLU",
+            """
+def dead_units(net, inputs):
+    return [unit for unit, silent in enumerate((net.l0(inputs) == 0).all(0)) if silent]
+""",
+            "Before the ReLU a silent unit is *below* zero; ReLU makes it zero. Ask after the ReLU, or ask for `<= 0`.",
+        ),
+        Mistake(
+            "the mean for all",
+            """
+def dead_units(net, inputs):
+    return [unit for unit, mean in enumerate(net.l0(inputs).mean(0)) if mean <= 0]
+""",
+            "A mean below zero leaves room for inputs on which the unit fires: it is quiet, perhaps starving, and not dead.",
+            belief=25,
+        ),
+    ),
+    hints=(
+        "What a unit gives is what comes out of the ReLU, between `net.l0` and `net.l1`.",
+        "`F.relu(net.l0(inputs))` has a row for each input and a column for each unit.",
+        "A unit is dead if its column holds nothing but zeros: `(column == 0).all()`.",
+    ),
+    minutes=6,
+)
+
+# ---- task: freeze ----------------------------------------------------------------------------------
+
+
+def _begun() -> tuple[Net, Optimizer]:
+    """A net in the middle of its training: with gradients, and with momentum."""
+    torch.manual_seed(8)
+    net = Net()
+    optimizer = SGD(net.parameters(), lr=1e-2, weight_decay=1e-2, momentum=0.9)
+    for x in torch.randn(3, 4):
+        _reference(net, optimizer, x)
+    return net, optimizer
+
+
+def _frozen(answer: Any) -> tuple[Net, Optimizer]:
+    require_callable(answer, "freeze")
+    net, optimizer = _begun()
+    answer(net.l0)
+    return net, optimizer
+
+
+def _untrained(answer: Any) -> None:
+    """no parameter of the module asks for a gradient any more"""
+    net, _ = _frozen(answer)
+    names = [name for name, _ in net.l0.named_parameters()]
+    if names != ["weight", "bias"]:
+        fail(mistake="parameters taken away", expected=["weight", "bias"], got=names, evidence=modlab.state(net))
+    left = [name for name, parameter in net.l0.named_parameters() if parameter.requires_grad]
+    mistake = ""
+    if len(left) == 2:
+        flagged = vars(net.l0).get("requires_grad") is False
+        cleared = all(parameter.grad is None for parameter in net.l0.parameters())
+        mistake = "a flag on the module" if flagged else "eval instead of freeze" if not net.l0.training else ""
+        mistake = mistake or ("the gradient cleared once" if cleared else "")
+    elif left:
+        mistake = "one parameter forgotten"
+    if left:
+        fail("These parameters are still trained.", mistake=mistake, expected=[], got=left, evidence=modlab.state(net))
+
+
+def _left_alone(answer: Any) -> None:
+    """the optimizer, which has a gradient and momentum from before, leaves it alone"""
+    net, optimizer = _frozen(answer)
+    before, snapshot = [p.detach().clone() for p in net.l0.parameters()], modlab.snapshot(net)
+    optimizer.step()
+    for x in torch.randn(5, 4):
+        optimizer.zero_grad(set_to_none=False)
+        _back(torch.abs(net(x)))
+        optimizer.step()
+    moved = [name for (name, now), old in zip(net.l0.named_parameters(), before, strict=True) if not torch.equal(now, old)]
+    if moved and not {id(p) for p in net.l0.parameters()} <= {id(p) for group in optimizer.param_groups for p in group["params"]}:
+        fail("The module has new parameters, on the memory of the old ones, which the optimizer still moves. Keep the old ones.")
+    if moved:
+        old = any(parameter.grad is not None for parameter in net.l0.parameters())
+        evidence = modlab.diff(snapshot, net)
+        fail("It moved.", mistake="an old gradient left" if old else "", expected="no change", got=moved, evidence=evidence)
+
+
+def _rest(answer: Any) -> None:
+    """values stay, and the rest of the net goes on training"""
+    begun, _ = _begun()
+    net, optimizer = _frozen(answer)
+    for name, parameter in net.l0.named_parameters():
+        require_equal(parameter, begun.l0.get_parameter(name), f"{name} has other values than before: freezing keeps them.")
+    before = net.l1.weight.detach().clone()
+    for x in torch.randn(20, 4):
+        _reference(net, optimizer, x)
+    if torch.equal(before, net.l1.weight):
+        fail("l1 was not to be frozen, and does not move any more.", evidence=modlab.state(net))
+
+
+FREEZE = Task(
+    "freeze",
+    "Write `freeze(module)`: from then on no step moves the module's parameters, even of an optimizer that was at work before.",
+    starter="""
+def freeze(module):
+    ...
+""",
+    reference="""
+def freeze(module):
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+        parameter.grad = None
+""",
+    probes=(_untrained, _left_alone, _rest),
+    mistakes=(
+        Mistake(
+            "a flag on the module",
+            """
+def freeze(module):
+    module.requires_grad = False
+""",
+            "That is a new attribute on the module, which nobody reads: its parameters are trained as before.",
+            belief=24,
+        ),
+        Mistake(
+            "an old gradient left",
+            """
+def freeze(module):
+    module.requires_grad_(False)
+""",
+            "No new gradient comes, but the old one still stands in `.grad`. An optimizer that finds one there goes on: "
+            "with decay and momentum, and even if it is zeros.",
+            belief=24,
+        ),
+        Mistake(
+            "eval instead of freeze",
+            """
+def freeze(module):
+    module.eval()
+""",
+            "`eval()` switches what layers like dropout do. It stops neither gradients nor optimizer; more of that in the next lesson.",
+            belief=18,
+        ),
+        Mistake(
+            "the gradient cleared once",
+            """
+def freeze(module):
+    module.zero_grad()
+""",
+            "The gradients are gone until the next `backward` makes new ones: the parameters still ask for them.",
+            belief=24,
+        ),
+        Mistake(
+            "one parameter forgotten",
+            """
+def freeze(module):
+    module.weight.requires_grad_(False)
+    module.weight.grad = None
+""",
+            "A module may own more than a weight: go through all of `module.parameters()`.",
+            belief=24,
+        ),
+        Mistake(
+            "parameters taken away",
+            """
+def freeze(module):
+    weight, bias = module.weight.detach(), module.bias.detach()
+    del module.weight, module.bias
+    module.weight, module.bias = weight, bias
+""",
+            "The module has lost its parameters: plain tensors are neither saved nor moved. Keep them, and switch their flag.",
+            belief=8,
+        ),
+    ),
+    hints=(
+        "What is trained is said by each parameter, not by the module.",
+        "Two things must go: the wish for new gradients, and the gradient that is there already.",
+        "For each parameter: `requires_grad_(False)`, and `.grad = None`.",
+    ),
+    minutes=5,
+)
+
+LESSON = Content(
+    name="05_training_loop",
+    title="The training loop and the dead unit",
+    goal="name the eight parts of a training loop, and tell units that learn from dead, starving and cancelling ones",
+    minutes=35,
+    after=("04_reaching_every_tensor",),
+    predictions=PREDICTIONS,
+    reasons=REASONS,
+    recalls=RECALLS,
+    tasks=(TRAINING_STEP, DEAD_UNITS, FREEZE),
+)

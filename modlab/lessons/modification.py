@@ -1,0 +1,120 @@
+"""Turn a knob, see what changes: one line of code with a blank in it, run for each of some values, and shown side by side."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from modlab.errors import ModlabError
+from modlab.lessons.cards import style as card_style
+from modlab.views.html import BEGIN, END, static_file
+from modlab.views.html import text as escaped
+
+MOST = 36
+"""Settings that are run at most: each is a view in the notebook."""
+
+
+class KnobError(ModlabError, ValueError):
+    """A line of code and its knobs do not fit together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One position of all knobs.
+
+    Attributes:
+        code: the line that it stands for.
+        values: of the knobs, in their order.
+        text, html: the faces of what the line gives.
+    """
+
+    code: str
+    values: tuple[Any, ...]
+    text: str
+    html: str
+
+
+class Modification:
+    """All settings of the knobs; the page shows one at a time, text and print all of them."""
+
+    def __init__(self, knobs: dict[str, tuple[Any, ...]], settings: tuple[Setting, ...]) -> None:
+        self.knobs, self.settings = knobs, settings
+
+    def html(self) -> str:
+        """Folded one below the other, the first open; a script shows one at a time, with a slider or switches for each knob."""
+        parts = "\n".join(
+            f"<details{' open' if i == 0 else ''}><summary><code>{escaped(one.code)}</code></summary>{one.html}</details>"
+            for i, one in enumerate(self.settings)
+        )
+        knobs = escape(json.dumps([[name, [repr(value) for value in values]] for name, values in self.knobs.items()]))
+        return (
+            f'<div class="modlab modlab-knobs mathjax_ignore tex2jax_ignore" data-modlab="modify" data-knobs="{knobs}">\n'
+            f'<style>{static_file("static.css").strip()}{card_style()}</style>\n<div class="modlab-static">{parts}</div>\n'
+            f"{BEGIN}<script>{static_file('knobs.js').strip()}</script>{END}\n</div>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"{one.code}\n{_indented(one.text)}" for one in self.settings)
+
+
+def modify(code: str, knobs: dict[str, Iterable[Any]], names: dict[str, Any]) -> Modification:
+    """Run a line of code for each setting of its knobs.
+
+    Args:
+        code: with the knobs' names in braces: ``modlab.tree(DynamicNet({layers}))``; several lines are run one after
+            the other, and the last one is shown.
+        knobs: the values of each.
+        names: the variables that the line may use; what it assigns stays in a copy.
+
+    Raises:
+        KnobError: a knob is not in the line, or there are too many settings.
+    """
+    values = {name: tuple(choices) for name, choices in knobs.items()}
+    missing = [name for name in values if f"{{{name}}}" not in code]
+    if missing or not values:
+        raise KnobError(
+            f"The line {code!r} has no blank for {missing or 'any knob'}: write it in braces, as {{{(missing or ['width'])[0]}}}."
+        )
+    number = len(list(itertools.product(*values.values())))
+    if not 1 <= number <= MOST:
+        raise KnobError(f"These knobs have {number} settings together, and 1 to {MOST} can be shown: give each fewer values.")
+    settings = []
+    for chosen in itertools.product(*values.values()):
+        line = code
+        for name, value in zip(values, chosen, strict=True):
+            line = line.replace(f"{{{name}}}", repr(value))
+        result = _value(line, dict(names))
+        settings.append(Setting(line, chosen, repr(result), _html(result)))
+    return Modification(values, tuple(settings))
+
+
+def _value(code: str, names: dict[str, Any]) -> Any:
+    """Run all lines, and give the value of the last."""
+    import ast
+
+    tree = ast.parse(code)
+    last = tree.body.pop()
+    if not isinstance(last, ast.Expr):
+        raise KnobError(f"The last line of {code!r} is shown, so it must be an expression.")
+    exec(compile(tree, "<knobs>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<knobs>", "eval"), names)
+
+
+def _html(result: Any) -> str:
+    if hasattr(result, "html"):
+        try:
+            return str(result.html(bundle=False))
+        except TypeError:
+            return str(result.html())
+    return f"<pre>{escape(repr(result))}</pre>"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines())

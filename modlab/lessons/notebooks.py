@@ -1,0 +1,119 @@
+"""What stands in a notebook: its cells, and the answers that a learner gave in them. Nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from modlab.errors import ModlabError
+from modlab.lessons.judgement import MIME
+
+LESSON = "lesson"
+"""What a notebook calls its lesson; `trace.why(...)` asks somebody else."""
+ASKING = ("predict", "why", "recall")
+
+
+class NotebookError(ModlabError, ValueError):
+    """A file that is no notebook."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One line of a learner's that answers a question.
+
+    Attributes:
+        cell: number of the cell, from 0.
+        kind: the method: predict, why or recall.
+        name: of the question.
+        value: what stands there; Ellipsis where it is still open.
+    """
+
+    cell: int
+    kind: str
+    name: str
+    value: Any
+
+
+def read(file: Path) -> dict[str, Any]:
+    """A notebook's JSON.
+
+    Raises:
+        NotebookError: it is none.
+    """
+    try:
+        notebook = json.loads(file.read_text(encoding="utf-8"))
+        assert isinstance(notebook["cells"], list)
+        for cell in notebook["cells"]:
+            assert cell["cell_type"] in ("code", "markdown", "raw")
+            source(cell)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise NotebookError(f"{file.name} is no notebook: {error or 'it has no list of cells'}.") from error
+    return dict(notebook)
+
+
+def source(cell: dict[str, Any]) -> str:
+    """A cell's text."""
+    return "".join(cell["source"])
+
+
+def lesson_name(notebook: dict[str, Any]) -> str:
+    """The lesson that a notebook opens with ``Lesson("...")``; "" where it is none."""
+    for _, call in _calls(notebook):
+        if isinstance(call.func, ast.Name) and call.func.id == "Lesson" and call.args:
+            name = _value(call.args[0])
+            return name if isinstance(name, str) else ""
+    return ""
+
+
+def given(notebook: dict[str, Any]) -> list[Given]:
+    """The answers to questions, in the order of the cells; a cell that is no Python is passed over."""
+    found = []
+    for number, call in _calls(notebook):
+        method = _asked(call)
+        if method in ASKING and call.args:
+            name = _value(call.args[0])
+            answer = _value(call.args[1]) if len(call.args) > 1 else ...
+            if isinstance(name, str):
+                found.append(Given(number, method, name, answer))
+    return found
+
+
+def checked(notebook: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the checks said when the notebook was last run, as its outputs keep it."""
+    return [
+        output["data"][MIME]
+        for cell in notebook["cells"]
+        for output in cell.get("outputs", [])
+        if isinstance(output.get("data", {}).get(MIME), dict)
+    ]
+
+
+def _calls(notebook: dict[str, Any]) -> Iterator[tuple[int, ast.Call]]:
+    for number, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] != "code":
+            continue
+        try:
+            tree = ast.parse(source(cell))
+        except SyntaxError:
+            continue  # a magic, or something half written
+        yield from ((number, node) for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _asked(call: ast.Call) -> str:
+    """The method of the lesson that is called; "" where it is another's."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=name), attr=method) if name == LESSON:
+            return method
+    return ""
+
+
+def _value(node: ast.expr) -> Any:
+    """A literal; a bare name stands for its text, anything else for what was written."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return node.id if isinstance(node, ast.Name) else ast.unparse(node)

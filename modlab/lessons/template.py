@@ -1,0 +1,109 @@
+"""A teacher's own lesson, to start from: a notebook and the file of its questions and tasks, which already work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from modlab.errors import ModlabError
+
+CONTENT = '''"""The questions and the task of {name}.ipynb. `python -m modlab lessons check {name}.ipynb` tries them."""
+
+import torch
+from torch import nn
+
+import modlab
+from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
+from modlab.lessons.judging import fail, require_equal, require_module_class
+from modlab.lessons.kinds import Number
+
+NUMBERS = Question(
+    "numbers of a layer",    # by this name the notebook asks it
+    "How many numbers does `nn.Linear(3, 2)` own?",    # word by word as in the notebook
+    Number(),    # or Name, Choice, Several, Order, Shape, YesNo
+    8,
+    "Six in the weight and two in the bias.",
+    wrong=(Wrong(6, "That is the weight alone: there is a bias, too."),),
+    proof=lambda: sum(p.numel() for p in nn.Linear(3, 2).parameters()),
+)
+
+
+def doubles(answer):
+    """it doubles each number"""    # the learner reads this line
+    require_module_class(answer, "Double")
+    x = torch.randn(3)
+    got = answer()(x)
+    if torch.equal(got, x + 2):
+        fail(mistake="adds two", expected=2 * x, got=got, evidence=modlab.trace(answer())(x))
+    require_equal(got, 2 * x, "It gives something else than twice its input.")
+
+
+DOUBLE = Task(
+    "Double",
+    "Write `Double`, a module that doubles its input.",
+    starter="""
+class Double(nn.Module):
+    def forward(self, input):
+        ...
+""",
+    reference="""
+class Double(nn.Module):
+    def forward(self, input):
+        return 2 * input
+""",
+    probes=(doubles,),
+    mistakes=(
+        Mistake(
+            "adds two",
+            """
+class Double(nn.Module):
+    def forward(self, input):
+        return input + 2
+""",
+            "It adds two: that is the same for 2 only.",
+        ),
+    ),
+    hints=("What is twice 3?",),
+)
+
+LESSON = Content("{name}", "{title}", "say what one can do after it", 10, predictions=(NUMBERS,), tasks=(DOUBLE,))
+'''
+
+CELLS = (
+    ("markdown", "# {title}\n\nTen minutes. Say here what one can do after it."),
+    ("code", 'import torch\nfrom torch import nn\n\nimport modlab\nfrom modlab.lessons import Lesson\n\nlesson = Lesson("{name}")'),
+    ("markdown", "**Predict.** How many numbers does `nn.Linear(3, 2)` own?"),
+    ("code", 'lesson.predict("numbers of a layer", ...)'),
+    ("code", 'lesson.see(modlab.tree(nn.Linear(3, 2)), "numbers of a layer")'),
+    ("markdown", "## Make\n\nWrite `Double`, a module that doubles its input."),
+    ("code", 'class Double(nn.Module):\n    def forward(self, input):\n        ...\n\n\nlesson.check("Double", Double)'),
+)
+
+
+def create(name: str, folder: Path) -> tuple[Path, Path]:
+    """Write ``NAME.ipynb`` and ``NAME.py``; what is there already is never overwritten.
+
+    Raises:
+        ModlabError: the name cannot be a Python file's, or one of the files is there.
+    """
+    if not name.isidentifier():
+        raise ModlabError(f"{name!r} cannot name a lesson of your own: take letters, digits and underscores, as in my_first_lesson.")
+    notebook, content = folder / f"{name}.ipynb", folder / f"{name}.py"
+    for file in (notebook, content):
+        if file.exists():
+            raise ModlabError(f"{file.name} is there already, and stays as it is: take another name, or another folder.")
+    title = name.replace("_", " ").capitalize()
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = [_cell(number, kind, text.replace("{name}", name).replace("{title}", title)) for number, (kind, text) in enumerate(CELLS)]
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
+    notebook.write_text(
+        json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n", encoding="utf-8"
+    )
+    content.write_text(CONTENT.replace("{name}", name).replace("{title}", title), encoding="utf-8")
+    return notebook, content
+
+
+def _cell(number: int, kind: str, text: str) -> dict[str, Any]:
+    cell = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": text.splitlines(keepends=True)}
+    return cell | ({"execution_count": None, "outputs": []} if kind == "code" else {})

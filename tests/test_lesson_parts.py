@@ -1,0 +1,387 @@
+"""The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, knobs."""
+
+import json
+import random
+import re
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+import modlab
+from modlab.errors import ModlabError
+from modlab.lessons import Lesson, answers, carrying, notebooks, shelf
+from modlab.lessons.cards import Card, CardRecord
+from modlab.lessons.content import Mistake, Question, Task, Wrong
+from modlab.lessons.custody import custody
+from modlab.lessons.expectation import Expectation, ExpectationError
+from modlab.lessons.features import available
+from modlab.lessons.judging import evaluate, fail, judge, require_equal, untouched
+from modlab.lessons.kinds import Choice, Name, Number, Order, Several, Shape, UnreadableError, YesNo
+from modlab.lessons.modification import KnobError
+
+# ---- kinds ----------------------------------------------------------------------------------------
+
+LETTERS = Choice("first", "second", "third")
+PARTS = Order("loss", "forward", "backward", valid=lambda order: order.index("forward") < order.index("loss"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "read"),
+    [
+        (Number(), 3, 3),
+        (Number(), 3.0, 3),
+        (Number(), "1,234", 1234),
+        (Number(), torch.tensor(2.5), 2.5),
+        (YesNo(), "Yes", True),
+        (YesNo(), "n", False),
+        (YesNo(), True, True),
+        (Name(), " l1.weight ", "l1.weight"),
+        (Name(), nn.ReLU, "ReLU"),
+        (Shape(), (5, 3), (5, 3)),
+        (Shape(), [5, 3], (5, 3)),
+        (Shape(), torch.Size([5, 3]), (5, 3)),
+        (Shape(), "(5, 3)", (5, 3)),
+        (Shape(), 4, (4,)),
+        (Shape(), (), ()),
+        (LETTERS, "B", "b"),
+        (LETTERS, "second", "b"),
+        (Several("p", "q", "r"), "c a", ("a", "c")),
+        (Several("p", "q", "r"), "ca", ("a", "c")),
+        (Several("p", "q", "r"), ["r", "p"], ("a", "c")),
+        (Several("p", "q", "r"), [], ()),
+        (PARTS, "b, a, c", ("b", "a", "c")),
+        (PARTS, "bac", ("b", "a", "c")),
+        (PARTS, ["forward", "loss", "backward"], ("b", "a", "c")),
+    ],
+)
+def test_an_answer_is_read_in_any_sensible_form(kind, given, read):
+    assert kind.read(given) == read
+    assert kind.same(kind.read(given), read)
+    assert isinstance(kind.write(read), str)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (Number(), "three"),
+        (Number(), True),
+        (Number(), torch.zeros(2)),
+        (Number(), None),
+        (YesNo(), "perhaps"),
+        (YesNo(), 1),
+        (Name(), 3),
+        (Shape(), "wide"),
+        (Shape(), (1.5, 2)),
+        (Shape(), 2.0),
+        (LETTERS, "d"),
+        (LETTERS, 1),
+        (Several("p", "q"), "a a"),
+        (Several("p", "q"), 3),
+        (PARTS, "b a"),
+        (PARTS, "b a x"),
+    ],
+)
+def test_what_is_no_answer_is_said_and_never_raises(kind, given):
+    with pytest.raises(UnreadableError):
+        kind.read(given)
+    question = Question("q", "Which?", kind, kind.read("a") if kind.options and type(kind) is Choice else None, "Because.")
+    said = answers.read(question, given)
+    assert said.said is None
+    card = answers.asked(said, "predict")
+    assert "Which?" in card.strong
+
+
+def test_every_valid_order_is_right():
+    question = Question("q", "Order.", PARTS, ("b", "a", "c"), "Because.")
+    assert answers.read(question, "b a c").right and answers.read(question, "c b a").right and answers.read(question, "b c a").right
+    assert answers.read(question, "a b c").right is False
+
+
+def test_numbers_are_compared_as_far_as_one_says_them():
+    assert Number().right(0.3333, 1 / 3) and not Number().right(0.33, 1 / 3)
+    assert not Number().right(10_541, 10_540)
+    assert Number(tolerance=0.1).right(0.35, 1 / 3)
+
+
+QUESTION = Question("q", "How many?", Number(), 2, "Because.", wrong=(Wrong(3, "You counted the root.", belief=28),))
+
+
+def test_a_usual_wrong_answer_gets_its_own_words():
+    said = answers.read(QUESTION, 3)
+    assert said.belief == 28
+    card = answers.settled(said, "see")
+    assert (card.mark, card.strong) == ("broken", "You said 3; it is 2.")
+    assert card.prose == ("You counted the root.", "Because.")
+    assert answers.settled(answers.read(QUESTION, 7), "see").prose == ("Because.",)
+    assert answers.settled(answers.read(QUESTION, 2), "see").mark == "fine"
+    assert answers.settled(answers.read(QUESTION, ...), "see").mark == "open"
+
+
+def test_before_the_answer_is_known_nothing_gives_it_away():
+    for given in (..., 2, 3, "x"):
+        card = answers.asked(answers.read(QUESTION, given), "predict")
+        told = " ".join((card.strong, card.rest, *card.prose, card.foot))
+        assert "Because" not in told and ("2" in told) == (given == 2)
+
+
+# ---- cards ----------------------------------------------------------------------------------------
+
+
+def test_a_card_says_the_same_in_text_and_html_and_escapes_what_it_is_given():
+    steps, pairs = (("fine", "<i>step"),), (("got", "<x>\n\u202ey"),)
+    card = Card(CardRecord("check", "<b>", "Not yet.", "a `code` word", "broken", steps, pairs, ("Why.",), "x = 1"))
+    text, html = repr(card), card.html()
+    for word in ("Not yet.", "code", "step", "Why.", "x = 1"):
+        assert word in text and word in html
+    assert "<b>" not in html.replace("<strong>", "") and "<i>step" not in html and "\u202e" not in html and "<code>code</code>" in html
+    assert all(sign in text and sign in html for sign in "✕✓"), "colour is never the only sign"
+    assert card.html() == card.html() and "<script" not in html
+
+
+# ---- checks ---------------------------------------------------------------------------------------
+
+
+def _doubles(answer):
+    """it doubles"""
+    got = answer(torch.ones(2))
+    if isinstance(got, torch.Tensor) and torch.equal(got, torch.full((2,), 3.0)):
+        fail(mistake="adds", expected=2, got=3)
+    require_equal(got, torch.full((2,), 2.0), "It does not double.")
+
+
+def _keeps(answer):
+    """it draws what it is given"""
+    assert torch.rand(1).item() == torch.manual_seed(1).initial_seed() or True
+    require_equal(answer(torch.zeros(1)), torch.zeros(1), "It does not keep zero.")
+
+
+TASK = Task(
+    "double",
+    "Double it.",
+    starter="def double(x):\n    ...",
+    reference="def double(x):\n    return 2 * x",
+    probes=(_doubles, _keeps),
+    mistakes=(
+        Mistake("adds", "def double(x):\n    return x + 2", "It adds."),
+        Mistake("typo", "", "A typo.", error="name 'y' is not defined"),
+    ),
+    hints=("One.", "Two."),
+)
+
+
+def made(source, task=TASK):
+    return evaluate(source, task.expression)
+
+
+def test_a_check_has_three_outcomes():
+    assert judge(TASK, ...).outcome == "not attempted"
+    assert judge(TASK, made(TASK.starter)).outcome == "not attempted"
+    assert judge(TASK, made(TASK.reference)).outcome == "correct" and judge(TASK, made(TASK.reference)).score == 1
+    verdict = judge(TASK, made("def double(x):\n    return x + 2"))
+    assert (verdict.outcome, verdict.mistake, verdict.expected, verdict.got) == ("not yet", "adds", "2", "3")
+    half = judge(TASK, made("def double(x):\n    return x + 1"))
+    assert (half.outcome, half.score, half.steps) == ("not yet", 0.5, (("it doubles", True), ("it draws what it is given", False)))
+
+
+def test_a_starter_in_another_spelling_is_still_untouched():
+    assert untouched(made("def double(x):\n    '''mine'''\n    ...  # later"), TASK)
+    assert not untouched(made("def double(x):\n    return None or ..."), TASK)
+
+
+def test_an_error_in_the_learners_code_names_its_own_line(tmp_path):
+    source = "def double(x):\n    z = 1\n    return y * z"
+    verdict = judge(TASK, made(source))
+    assert (verdict.mistake, verdict.says[0]) == ("typo", "A typo.")
+    assert "NameError" in verdict.says[1]
+
+
+def test_a_judgement_grades_and_helps():
+    lesson = Lesson("01_a_module")
+    assert not lesson.check("Square")
+    done = lesson.check("Square", type("Square", (nn.Module,), {"forward": lambda self, x: x**2}))
+    assert done and done.score == 1 and done.outcome == "correct"
+    bundle = done._repr_mimebundle_()
+    kept = bundle["application/vnd.modlab.answer+json"]
+    assert json.loads(json.dumps(kept)) == kept and kept["outcome"] == "correct"
+    assert "Correct" in bundle["text/plain"] and "Correct" in bundle["text/html"]
+
+
+def test_hints_come_one_by_one_and_the_solution_last():
+    lesson = Lesson("01_a_module")
+    assert "Not yet" in repr(lesson.solution("MyLinear"))
+    assert [repr(lesson.hint("MyLinear")).split(":")[1].strip()[:6] for _ in range(4)] == ["1 of 3", "2 of 3", "3 of 3", "3 of 3"]
+    assert "return input @ self.weight" in repr(lesson.solution("MyLinear"))
+    again = Lesson("01_a_module")
+    again.check("MyLinear", nn.Linear)
+    assert "return input @ self.weight" in repr(again.solution("MyLinear")), "an attempt is enough"
+    assert "1 of 3" in repr(again.check("MyLinear", nn.Linear).hint()) and "3 of 3" in repr(again.hint("MyLinear", 99))
+
+
+@pytest.mark.parametrize(
+    ("leave", "word"),
+    [
+        (lambda: torch.nn.modules.module.register_module_forward_pre_hook(lambda *_: None), "hook for all modules"),
+        (lambda: register_optimizer_step_post_hook(lambda *_: None), "hook for all optimizers"),
+        (lambda: torch.set_grad_enabled(False), "grad mode"),
+        (lambda: torch.set_default_dtype(torch.float64), "default dtype"),
+        (lambda: torch.set_default_device("meta"), "default device"),
+        (lambda: torch.use_deterministic_algorithms(True), "deterministic"),
+        (lambda: setattr(nn.Module, "__call__", lambda self: 3), "nn.Module.__call__"),
+        (lambda: setattr(nn.Module, "forward_twice", 1), "nn.Module.forward_twice"),
+    ],
+)
+def test_what_is_left_on_is_put_back_and_told(leave, word):
+    call = nn.Module.__call__
+    with custody() as left:
+        leave()
+    assert len(left) == 1 and word in left[0]
+    assert nn.Module.__call__ is call and not hasattr(nn.Module, "forward_twice")
+    assert torch.is_grad_enabled() and torch.get_default_dtype() is torch.float32
+    assert torch.ones(1).device.type == "cpu" and not torch.are_deterministic_algorithms_enabled()
+    assert nn.Linear(1, 1)(torch.ones(1)).shape == (1,)
+
+
+def test_random_numbers_and_a_given_module_are_as_they_were():
+    torch.manual_seed(5)
+    random.seed(5)
+    expected = torch.rand(2), random.random()
+    torch.manual_seed(5)
+    random.seed(5)
+    model = nn.BatchNorm1d(2)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with custody(model) as left:
+        torch.rand(7), random.random()
+        model(torch.randn(8, 2))
+        model.eval()
+        model.register_forward_hook(lambda *_: None)
+        with torch.no_grad():
+            model.weight.zero_()
+    assert left == [] and model.training and not model._forward_hooks
+    assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
+    assert torch.equal(torch.rand(2), expected[0]) and random.random() == expected[1]
+
+
+def test_custody_also_holds_when_something_is_raised():
+    with pytest.raises(ZeroDivisionError), custody() as left:
+        torch.set_grad_enabled(False)
+        warnings.simplefilter("ignore")
+        raise ZeroDivisionError
+    assert torch.is_grad_enabled() and left
+
+
+# ---- errors that are meant ------------------------------------------------------------------------
+
+
+def test_an_expected_error_is_shown(capsys):
+    lesson = Lesson("01_a_module")
+    with lesson.expect(TypeError, match="act") as raised:
+        raise TypeError("missing: act")
+    assert raised.message == "missing: act" and "missing: act" in capsys.readouterr().out
+    assert not [value for value in vars(raised).values() if isinstance(value, BaseException)], "it holds on to no frame"
+
+
+def test_an_expected_error_that_does_not_come_fails():
+    with pytest.raises(ExpectationError, match="nothing was raised"), Expectation(TypeError):
+        pass
+    with pytest.raises(ExpectationError, match="says 'other'"), Expectation(TypeError, "act"):
+        raise TypeError("other")
+    with pytest.raises(ValueError, match="mine"), Expectation(TypeError):
+        raise ValueError("mine")
+    with pytest.raises(ModlabError, match="class of errors"):
+        Expectation("TypeError")
+
+
+# ---- knobs ----------------------------------------------------------------------------------------
+
+
+def test_each_setting_shows_its_line_and_what_it_gives():
+    width = 3
+    turned = Lesson("01_a_module").modify("y = {a} + width\ny * {b}", a=[1, 2], b=[1.0, -1.0])
+    assert width == 3
+    assert [(one.code.splitlines()[-1], one.text) for one in turned.settings] == [
+        ("y * 1.0", "4.0"), ("y * -1.0", "-4.0"), ("y * 1.0", "5.0"), ("y * -1.0", "-5.0"),
+    ]  # fmt: skip
+    html = turned.html()
+    assert html.count("<details") == 4 and "data-knobs" in html
+    assert all(one.text in repr(turned) for one in turned.settings)
+    assert "<script" not in re.sub(r"<!--modlab:live-->.*?<!--/modlab:live-->", "", html, flags=re.DOTALL)
+
+
+def test_knobs_that_do_not_fit_are_said():
+    lesson = Lesson("01_a_module")
+    with pytest.raises(KnobError, match="no blank"):
+        lesson.modify("1 + 1", a=[1])
+    with pytest.raises(KnobError, match="settings together"):
+        lesson.modify("{a}", a=range(100))
+    with pytest.raises(KnobError, match="expression"):
+        lesson.modify("x = {a}", a=[1])
+
+
+# ---- seeing, recalling ----------------------------------------------------------------------------
+
+
+def test_a_view_carries_what_was_predicted_of_it():
+    lesson = Lesson("01_a_module")
+    lesson.predict("numbers of MyLinear", 12)
+    model = nn.Linear(4, 3)
+    seen = lesson.see(modlab.tree(model), "numbers of MyLinear")
+    assert "You said 12; it is 15." in repr(seen) and "You said 12; it is 15." in seen.html()
+    assert str(modlab.tree(model)) in repr(seen) and seen.view.total_parameters == 15
+    assert "7" in repr(lesson.see(7)) and "7" in lesson.see(7).html()
+
+
+def test_missed_answers_come_back_from_the_learners_own_notebooks(tmp_path):
+    lesson = Lesson("01_a_module")
+    assert "no answers yet" in repr(lesson.missed(tmp_path))
+    wrong, right = 'lesson.predict("call or forward", True)', 'lesson.predict("a grad_fn", "yes")'
+    cells = ['lesson = Lesson("01_a_module")', wrong, right, "half written ("]
+    file = tmp_path / "01_a_module.ipynb"
+    file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells], "metadata": {}}))
+    (tmp_path / "other.ipynb").write_text("[]")
+    again = " ".join(repr(lesson.missed(tmp_path)).split())
+    assert "1 answer of 2" in again and "Do `m(x)` and `m.forward(x)` still agree?" in again and "You said yes" in again
+    file.write_text(file.read_text().replace("True", "False"))
+    assert "None of 2 answers was wrong" in repr(lesson.missed(tmp_path))
+
+
+def test_the_answers_of_a_notebook_are_read_without_running_it():
+    cells = [
+        'lesson.predict("a", ...)', 'lesson.predict("b", (2, 3)); 1 / 0', "lesson.recall('c', yes)", 'trace.why("l0.weight")',
+        "%load_ext modlab", 'lesson.why("d", 1 + x)',
+    ]  # fmt: skip
+    found = notebooks.given({"cells": [{"cell_type": "code", "source": [cell]} for cell in cells]})
+    assert [(one.cell, one.kind, one.name, one.value) for one in found] == [
+        (0, "predict", "a", ...), (1, "predict", "b", (2, 3)), (2, "recall", "c", "yes"), (5, "why", "d", "1 + x"),
+    ]  # fmt: skip
+
+
+def test_answers_are_carried_into_a_new_edition():
+    def book(*cells):
+        return {"cells": [{"cell_type": "code", "source": [cell]} for cell in cells], "metadata": {}}
+
+    mine, left = 'lesson.predict("a", "x, (y)")', 'lesson.predict("open", ...)'
+    old = book(mine, 'f = 3\nlesson.check("t", f)', 'lesson.predict("gone", 1)', left)
+    new = book("import torch", 'lesson.predict("a", ...)', left, 'f = ...\nlesson.check("t", f)', 'lesson.check("u", g)')
+    carried = ["".join(cell["source"]) for cell in carrying.carry(old, new)["cells"]]
+    assert carried == ["import torch", mine, left, 'f = 3\nlesson.check("t", f)', 'lesson.check("u", g)']
+
+
+def test_names_that_do_not_exist_are_answered_with_the_nearest():
+    lesson = Lesson("01_a_module")
+    with pytest.raises(shelf.LessonError, match="Nearest: 'a grad_fn'"):
+        lesson.predict("grad_fn", 1)
+    with pytest.raises(shelf.LessonError, match="no task 'Mylinear'"):
+        lesson.check("Mylinear", 1)
+
+
+def test_features_are_asked_by_name(capsys):
+    assert available("torch.nn.functional.relu") and available("torch")
+    assert not available("torch.no_such.thing") and not available("no_package")
+    lesson = Lesson("01_a_module")
+    assert lesson.has("torch.jit") and not lesson.has("torch.never")
+    assert "no torch.never" in capsys.readouterr().out
+    task = Task("t", "Do.", "t = ...", "t = 1", (), needs="torch.never")
+    assert judge(task, 1).outcome == "not possible"

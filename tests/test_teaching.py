@@ -1,0 +1,238 @@
+"""What a teacher does with the course: copies that are renewed without loss, checks, reports, own lessons."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from modlab.__main__ import main
+from modlab.errors import ModlabError
+from modlab.lessons import classroom, copies, notebooks, shelf, template, validation
+from modlab.lessons.beliefs import BELIEFS
+from modlab.lessons.judgement import MIME
+from tests import courses
+
+A_MODULE = "01_a_module"
+
+
+def notebook(*cells, **metadata):
+    made = []
+    for number, cell in enumerate(cells):
+        kind = "markdown" if cell.startswith(("#", "*", "!", "<")) else "code"
+        more = {"outputs": [], "execution_count": None} if kind == "code" else {}
+        made.append({"cell_type": kind, "id": f"c{number}", "metadata": {}, "source": cell.splitlines(keepends=True)} | more)
+    return {"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def save(content, file):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
+def lesson_with(answers):
+    """The notebook of lesson 01 with some answers put in, as a learner saves it."""
+    content = courses.notebook_of(shelf.find(A_MODULE))
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            source = notebooks.source(cell)
+            for name, value in answers.items():
+                source = source.replace(f'("{name}", ...)', f'("{name}", {value!r})')
+            cell["source"] = source.splitlines(keepends=True)
+    return content
+
+
+# ---- copies ---------------------------------------------------------------------------------------
+
+
+def test_the_learners_copy_holds_no_answer(tmp_path):
+    copies.copy(tmp_path, courses.NOTEBOOKS)
+    for lesson in shelf.lessons():
+        copied = notebooks.read(tmp_path / f"{lesson.name}.ipynb")
+        assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in copied["cells"])
+        assert all(one.value is ... for one in notebooks.given(copied))
+        text = "\n".join(map(notebooks.source, copied["cells"]))
+        for task in lesson.tasks:
+            assert task.reference.strip() not in text.rpartition(f'lesson.check("{task.name}"')[0].rpartition("## Make")[2]
+
+
+def test_a_copy_is_renewed_without_loss(tmp_path):
+    course, theirs = tmp_path / "course", tmp_path / "theirs"
+    old = notebook("# Title", 'lesson.predict("a", ...)', 'x = ...\nlesson.check("t", x)', "1 + 1")
+    for name in ("untouched", "worked", "same"):
+        save(old, course / f"{name}.ipynb")
+    assert len(copies.copy(theirs, course).made) == 3
+    work = notebooks.read(theirs / "worked.ipynb")
+    work["cells"][1]["source"] = ['lesson.predict("a", 7)']
+    work["cells"][2]["source"] = ["x = 3  # mine\n", 'lesson.check("t", x)']
+    save(work, theirs / "worked.ipynb")
+    before = (theirs / "worked.ipynb").read_bytes()
+
+    new = notebook("# Title", "* A new sentence", 'lesson.predict("a", ...)', 'x = ...\nlesson.check("t", x)', "2 + 2")
+    for name in ("untouched", "worked"):
+        save(new, course / f"{name}.ipynb")
+    copied = copies.copy(theirs, course)
+    assert [file.name for file in copied.renewed] == ["untouched.ipynb"]
+    assert sorted(file.name for file in copied.kept) == ["same.ipynb", "worked.ipynb"]
+    assert [file.name for file in copied.beside] == ["worked.new.ipynb"]
+    assert (theirs / "worked.ipynb").read_bytes() == before
+    sources = [notebooks.source(cell) for cell in notebooks.read(theirs / "worked.new.ipynb")["cells"]]
+    assert sources == ["# Title", "* A new sentence", 'lesson.predict("a", 7)', 'x = 3  # mine\nlesson.check("t", x)', "2 + 2"]
+    assert [notebooks.source(cell) for cell in notebooks.read(theirs / "untouched.ipynb")["cells"]] == [
+        notebooks.source(cell) for cell in new["cells"]
+    ]
+    assert copies.copy(theirs, course).renewed == []    # a second time nothing is left to do
+
+
+def test_a_copy_never_overwrites_what_it_does_not_know(tmp_path):
+    course, theirs = tmp_path / "course", tmp_path / "theirs"
+    save(notebook("1"), course / "a.ipynb")
+    theirs.mkdir()
+    (theirs / "a.ipynb").write_text("no notebook at all")
+    assert [file.name for file in copies.copy(theirs, course).kept] == ["a.ipynb"]
+    assert (theirs / "a.ipynb").read_text() == "no notebook at all"
+    (theirs / "a.ipynb").write_text(json.dumps(notebook("2")))    # of unknown origin: it has no mark
+    assert [file.name for file in copies.copy(theirs, course).kept] == ["a.ipynb"]
+    assert notebooks.source(notebooks.read(theirs / "a.ipynb")["cells"][0]) == "2"
+
+
+# ---- check ----------------------------------------------------------------------------------------
+
+
+def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
+    content = notebook(
+        "# Title\n\n### jumps",
+        "1 + 1",
+        'raise ValueError("on purpose")',
+        "![](picture.png)",
+        '<img src="x.png">',
+        "object()",
+        'lesson.predict("a", 3)',
+    )
+    content["cells"][1]["outputs"] = [{"output_type": "execute_result", "execution_count": 1, "data": {"text/plain": "3"}, "metadata": {}}]
+    content["cells"][1]["execution_count"] = 1
+    address = {"output_type": "execute_result", "execution_count": 3, "data": {"text/plain": "<object at 0x7f0011223344>"}, "metadata": {}}
+    content["cells"][5]["outputs"] = [address]
+    content["cells"][5]["execution_count"] = 3
+    (report,) = validation.check(save(content, tmp_path / "broken.ipynb"))
+    found = {(problem.cell, word) for problem in report.problems for word in WORDS if word in problem.says}
+    assert found >= {
+        (1, "heading"), (2, "another"), (3, "ValueError: on purpose"), (4, "alt text"), (5, "alt text"), (6, "address"), (7, "answer"),
+    }  # fmt: skip
+    assert not report.passed and "cell 3" in str(report)
+
+
+WORDS = ("heading", "another", "ValueError: on purpose", "alt text", "address", "answer")
+
+
+def test_a_good_notebook_passes_and_what_is_no_notebook_is_said(tmp_path, capsys):
+    content = notebook("# Title", "1 + 1")
+    content["cells"][1]["outputs"] = [{"output_type": "execute_result", "execution_count": 1, "data": {"text/plain": "2"}, "metadata": {}}]
+    content["cells"][1]["execution_count"] = 1
+    save(content, tmp_path / "good.ipynb")
+    assert main(["lessons", "check", str(tmp_path)]) == 0
+    (tmp_path / "text.ipynb").write_text("hello")
+    assert main(["lessons", "check", str(tmp_path)]) == 1
+    assert "text.ipynb is no notebook" in capsys.readouterr().out
+    assert main(["lessons", "check", str(tmp_path / "missing")]) == 1
+    assert "There is no notebook at" in capsys.readouterr().err
+
+
+# ---- report ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def submissions(tmp_path):
+    """Thirty learners: the first twelve take m.forward(x) for m(x), the next five leave it open; seven transpose the weight."""
+    draw = random.Random(7)
+    for number in range(30):
+        said = {} if 12 <= number < 17 else {"call or forward": number < 12}
+        said["numbers of MyLinear"] = draw.choice([12, 15, 2])
+        content = lesson_with(said)
+        kept = {"schema": 1, "lesson": A_MODULE, "task": "MyLinear", "score": 0.5}
+        kept |= {"outcome": "not yet", "mistake": "transposed weight", "belief": 32} if number < 7 else {"outcome": "correct", "belief": 0}
+        content["cells"][-5]["outputs"] = [{"output_type": "execute_result", "data": {MIME: kept, "text/plain": ""}, "metadata": {}}]
+        save(content, tmp_path / "class" / f"learner{number:02}" / f"{A_MODULE}.ipynb")
+    (tmp_path / "class" / "learner00" / "scratch.ipynb").write_text(json.dumps(notebook("1")))
+    return tmp_path / "class"
+
+
+def test_a_report_counts_who_holds_what_of_who_was_asked(submissions):
+    report = classroom.read(submissions)
+    assert (report.learners, report.notebooks) == (30, 30)
+    assert (len(report.counts[33].held), len(report.counts[33].asked)) == (12, 25)
+    assert (len(report.counts[32].held), len(report.counts[32].asked)) == (7, 30)
+    assert report.skipped == ("learner00/scratch.ipynb",)
+    assert report.headline.startswith("12 of 25 believe")
+    assert "learner" not in report.html().replace("30 learners", "") and "learner03" in report.html(names=True)
+    assert "learner0" not in report.text().replace("learner00/scratch", "")
+
+
+def test_the_report_is_one_page(submissions, tmp_path, capsys):
+    assert main(["lessons", "report", str(submissions), "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<tr>") == 1 + sum(bool(count.asked) for count in classroom.read(submissions).counts.values())
+    assert "12 of 25" in page and "12 of 25" in capsys.readouterr().out
+    with pytest.raises(ModlabError, match="There is no notebook"):
+        classroom.read(tmp_path / "nobody")
+
+
+def test_every_misconception_can_be_shown_by_some_lesson():
+    shown = set()
+    for lesson in shelf.lessons():
+        shown |= {thing.belief for question in lesson.questions for thing in (question, *question.wrong)}
+        shown |= {mistake.belief for task in lesson.tasks for mistake in task.mistakes}
+    assert set(BELIEFS) == set(range(1, 37))
+    assert set(BELIEFS) - shown == set()
+
+
+def test_every_belief_names_a_lesson_of_the_course():
+    names = {lesson.name for lesson in shelf.lessons()}
+    assert {belief.lesson for belief in BELIEFS.values()} <= names
+
+
+# ---- a lesson of one's own ------------------------------------------------------------------------
+
+
+def test_a_new_lesson_works_as_it_is_and_is_never_overwritten(tmp_path, monkeypatch):
+    made, content = template.create("my_lesson", tmp_path)
+    (report,) = validation.check(made)
+    assert report.passed, str(report)
+    written = content.read_text()
+    with pytest.raises(ModlabError, match="is there already"):
+        template.create("my_lesson", tmp_path)
+    assert content.read_text() == written
+    with pytest.raises(ModlabError, match="cannot name a lesson"):
+        template.create("my lesson", tmp_path)
+
+
+def test_a_check_finds_a_wrong_answer_in_an_own_lesson(tmp_path):
+    made, content = template.create("my_lesson", tmp_path)
+    content.write_text(content.read_text().replace("    8,\n", "    9,\n").replace('mistake="adds two", ', ""))
+    (report,) = validation.check(made)
+    told = "\n".join(problem.says for problem in report.problems)
+    assert "its answer is 9, and its proof gives 8" in told
+    assert "the mistake 'adds two' comes out as not yet" in told
+
+
+def test_a_copy_takes_the_content_of_own_lessons_along(tmp_path):
+    template.create("my_lesson", tmp_path / "mine")
+    copies.copy(tmp_path / "class", tmp_path / "mine")
+    assert sorted(file.name for file in (tmp_path / "class").iterdir()) == ["my_lesson.ipynb", "my_lesson.py"]
+
+
+def test_the_list_names_all_lessons(capsys):
+    assert main(["lessons", "list"]) == 0
+    text = capsys.readouterr().out
+    assert all(lesson.name in text and lesson.goal in text for lesson in shelf.lessons())
+
+
+def test_a_lesson_of_another_name_is_said(tmp_path: Path):
+    with pytest.raises(shelf.LessonError, match="Nearest: 01_a_module"):
+        shelf.find("01_module")
+    (tmp_path / "empty.py").write_text("x = 1")
+    with pytest.raises(shelf.LessonError, match="holds no lesson"):
+        shelf.find("empty", tmp_path)
+    shutil.rmtree(tmp_path)
