@@ -71,7 +71,8 @@ class Program:
             place = next(i for i, line in enumerate(lines) if line.strip().startswith("def forward"))
             indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
             return [*lines[:place], indent + code[0].removesuffix(" ..."), *lines[place + 1 :]]
-        if re.match(r"\w+\.", code[0]) and ", in " in fix.prose and (" = nn." in code[0] or " = MyLinear" in code[0]):    # at the end of the constructor
+        made = " = nn." in code[0] or " = MyLinear" in code[0]
+        if made and re.match(r"\w+\.", code[0]) and ", in " in fix.prose:    # at the end of the constructor
             owner = lines.index(f"class {fix.prose.rpartition(', in ')[2].rstrip(':')}(nn.Module):")
             end = next(i for i in range(owner, len(lines)) if lines[i].strip().startswith("def forward"))
             return lines[:end] + [" " * 8 + line for line in code] + lines[end:]

@@ -37,7 +37,7 @@ PLACES = {
         s(torch.randn(2, 5))
     """, 'product',
         '0 (Linear) got rows of 5 numbers and has weights for 4.',
-        ['s(torch.randn(2, 4))', 's[0] = nn.Linear(5, 4)']),
+        ['s(torch.randn(2, 4))']),
     'seq twice bn': ("""
         bn = nn.BatchNorm1d(4)
         s = nn.Sequential(nn.Linear(4, 4), bn, nn.Linear(4, 6), bn)
@@ -289,6 +289,149 @@ PLACES = {
     """, 'product',
         'l1 got rows of 5 numbers and has weights for 6.',
         ['s.l0 = nn.Linear(4, 6)', 's.l1 = nn.Linear(5, 2)']),
+    'gpt2 tied head': ("""
+        class Block(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.ln, self.fc = nn.LayerNorm(d), nn.Linear(d, d)
+            def forward(self, x):
+                return x + self.fc(self.ln(x))
+        class GPT(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.wte, self.wpe = nn.Embedding(50, 8), nn.Embedding(16, 8)
+                self.h = nn.ModuleList([Block(8) for _ in range(3)])
+                self.proj = nn.Linear(8, 12)
+                self.lm_head = nn.Linear(8, 50, bias=False)
+                self.lm_head.weight = self.wte.weight
+            def forward(self, ids):
+                x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+                for block in self.h:
+                    x = block(x)
+                return self.lm_head(self.proj(x))
+        net = GPT()
+        net(torch.zeros(2, 5).long())
+    """, 'product',
+        'lm_head got rows of 12 numbers and has weights for 8.',
+        ['self.proj = nn.Linear(8, 8)']),
+    'siamese': ("""
+        class S(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.enc = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+            def forward(self, a, b):
+                return self.enc(a) - self.enc(b)
+        net = S()
+        net(torch.randn(2, 4), torch.randn(2, 5))
+    """, 'product',
+        'enc.0 got rows of 5 numbers and has weights for 4.',
+        ['']),
+    'shared bottleneck': ("""
+        class S(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(4, 8), nn.Linear(6, 9)
+                self.out = nn.Linear(8, 2)
+            def forward(self, x, y):
+                u = self.out(self.a(x))
+                v = self.out(self.b(y))
+                return u + v
+        net = S()
+        net(torch.randn(2, 4), torch.randn(2, 6))
+    """, 'product',
+        'out got rows of 9 numbers and has weights for 8.',
+        ['self.b = nn.Linear(6, 8)']),
+    'same list': ("""
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(4, 6)] * 3)
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(x)
+                return x
+        net = M()
+        net(torch.randn(2, 4))
+    """, 'product',
+        'layers.0 or layers.1 or layers.2 got rows of 6 numbers and has weights for 4.',
+        ['']),
+    'seq list times': ("""
+        net = nn.Sequential(*[nn.Linear(4, 6)] * 3)
+        net(torch.randn(2, 4))
+    """, 'product',
+        '1 (Linear) got rows of 6 numbers and has weights for 4.',
+        ['']),
+    'recursive': ("""
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 5)
+            def forward(self, x, depth=2):
+                x = self.fc(x)
+                return x if depth == 0 else self(x, depth - 1)
+        net = M()
+        net(torch.randn(2, 4))
+    """, 'product',
+        'fc got rows of 5 numbers and has weights for 4.',
+        ['']),
+    'zip': ("""
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fcs, self.norm = nn.ModuleList([nn.Linear(4, 5), nn.Linear(5, 6)]), nn.LayerNorm(5)
+            def forward(self, x):
+                for fc, act in zip(self.fcs, [F.relu, F.tanh]):
+                    x = self.norm(act(fc(x)))
+                return x
+        net = M()
+        net(torch.randn(2, 4))
+    """, 'norm',
+        'norm got a last size of 6 and has weights for 5.',
+        ['']),
+    'static helper': ("""
+        def block(m, x):
+            return m.fc(x)
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.l0, self.fc = nn.Linear(4, 5), nn.Linear(6, 5)
+            def forward(self, x):
+                return block(self, self.l0(x))
+        net = M()
+        net(torch.randn(2, 4))
+    """, 'product',
+        'fc got rows of 5 numbers and has weights for 6.',
+        ['self.fc = nn.Linear(5, 5)']),
+    'helper method twice': ("""
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.l0, self.fc = nn.Linear(4, 5), nn.Linear(4, 5)
+            def head(self, x):
+                return self.fc(x)
+            def forward(self, x):
+                a = self.head(x)
+                return self.head(a)
+        net = M()
+        net(torch.randn(2, 4))
+    """, 'product',
+        'fc got rows of 5 numbers and has weights for 4.',
+        ['']),
+    'local rebinding': ("""
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(4, 5), nn.Linear(6, 2)
+            def forward(self, x):
+                layer = self.a
+                x = layer(x)
+                layer = self.b
+                return layer(x)
+        net = M()
+        net(torch.randn(2, 4))
+    """, 'product',
+        'b got rows of 5 numbers and has weights for 6.',
+        ['']),
 }  # fmt: skip
 
 
@@ -315,6 +458,9 @@ REMARKS = {
     "modulelist twice": "layers.0 and layers.2 are one module: which of these calls failed cannot be seen.",
     "tied": "o.weight and e.weight are one tensor (tied): its size is that of both places.",
     "encoder decoder": "dec.0.weight and shared.weight are one tensor (tied): its size is that of both places.",
+    "gpt2 tied head": "lm_head.weight and wte.weight are one tensor (tied): its size is that of both places.",
+    "same list": "layers.0, layers.1 and layers.2 are one module: which of these calls failed cannot be seen.",
+    "seq list times": "1, 0 and 2 are one module, with one weight. A new layer in one place leaves the other.",
     "shared block": "A module around it has several places: what changes one changes all.",
 }
 
@@ -325,7 +471,7 @@ def test_the_tie_is_named(name):
     told = [remark for remark in remarks if "one module" in remark or "tied" in remark or "several places" in remark]
     if name in REMARKS:
         assert told == [REMARKS[name]]
-    elif name not in ("seq first fails", "seq twice bn", "two names", "tied rows"):
+    elif name not in ("seq first fails", "seq twice bn", "two names", "tied rows", "siamese"):
         assert told == []
 
 

@@ -211,13 +211,13 @@ def test_a_judgement_grades_and_helps():
 
 def test_hints_come_one_by_one_and_the_solution_last():
     lesson = Lesson("01_a_module")
-    assert "Not yet" in repr(lesson.solution("MyLinear"))
-    assert [repr(lesson.hint("MyLinear")).split(":")[1].strip()[:6] for _ in range(4)] == ["1 of 3", "2 of 3", "3 of 3", "3 of 3"]
-    assert "return input @ self.weight" in repr(lesson.solution("MyLinear"))
+    assert "Not yet" in repr(lesson.solution("Affine"))
+    assert [repr(lesson.hint("Affine")).split(":")[1].strip()[:6] for _ in range(4)] == ["1 of 3", "2 of 3", "3 of 3", "3 of 3"]
+    assert "return input @ self.weight" in repr(lesson.solution("Affine"))
     again = Lesson("01_a_module")
-    again.check("MyLinear", nn.Linear)
-    assert "return input @ self.weight" in repr(again.solution("MyLinear")), "an attempt is enough"
-    assert "1 of 3" in repr(again.check("MyLinear", nn.Linear).hint()) and "3 of 3" in repr(again.hint("MyLinear", 99))
+    again.check("Affine", nn.Linear)
+    assert "return input @ self.weight" in repr(again.solution("Affine")), "an attempt is enough"
+    assert "1 of 3" in repr(again.check("Affine", nn.Linear).hint()) and "3 of 3" in repr(again.hint("Affine", 99))
 
 
 @pytest.mark.parametrize(

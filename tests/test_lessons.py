@@ -1,5 +1,6 @@
 """Every lesson: its answers are true, its references pass, its wrong answers are known by name, and its notebook agrees with it."""
 
+import ast
 import re
 
 import pytest
@@ -160,6 +161,20 @@ def test_the_notebook_offers_the_starters(lesson):
         assert len(checking) == 1
         assert task.starter.strip() in checking[0]
         assert any(plain(task.asks) in plain(source) for source in sources)
+
+
+@lesson_by_lesson
+def test_an_open_task_breaks_no_cell_above_it(lesson):
+    """Who runs all cells, and then goes back to one, must not meet the empty class of a task there under a name of the lesson."""
+    used: set[str] = set()
+    for cell in courses.notebook_of(lesson)["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        tree = ast.parse(notebooks.source(cell))
+        if "lesson.check(" in notebooks.source(cell):
+            made = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+            assert not made & used, f"give {made & used} another name in the task: cells above use it"
+        used |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 @lesson_by_lesson

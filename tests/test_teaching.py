@@ -151,7 +151,7 @@ def submissions(tmp_path):
         said = {} if 12 <= number < 17 else {"call or forward": number < 12}
         said["numbers of MyLinear"] = draw.choice([12, 15, 2])
         content = lesson_with(said)
-        kept = {"schema": 1, "lesson": A_MODULE, "task": "MyLinear", "score": 0.5}
+        kept = {"schema": 1, "lesson": A_MODULE, "task": "Affine", "score": 0.5}
         kept |= {"outcome": "not yet", "mistake": "transposed weight", "belief": 32} if number < 7 else {"outcome": "correct", "belief": 0}
         content["cells"][-5]["outputs"] = [{"output_type": "execute_result", "data": {MIME: kept, "text/plain": ""}, "metadata": {}}]
         save(content, tmp_path / "class" / f"learner{number:02}" / f"{A_MODULE}.ipynb")

@@ -177,3 +177,24 @@ def test_several_that_raised_alike_are_one_fact():
 
     trace = trained(Lambda(forward, parts=nn.ModuleList(nn.Linear(5, 5) for _ in range(3)), b=nn.Linear(4, 4)))
     assert "parts.0, parts.1, parts.2 raised RuntimeError, caught by (root)" in trace.headline
+
+
+def test_of_what_did_not_run_before_it_stopped_it_is_not_said_that_it_would_have():
+    def forward(self, x):
+        return self.b(self.a(x) if len(x) < 100 else self.other(x))
+
+    net = Lambda(forward, other=nn.Linear(4, 4), a=nn.Linear(4, 4), b=nn.Linear(5, 5))
+    with pytest.raises(RuntimeError), modlab.trace(net) as trace:
+        net(X)
+    assert [(one.path, one.reason) for one in trace.record.uncalled] == [("other", "not called before the pass stopped")]
+
+
+def test_while_it_is_on_its_way_nobody_has_caught_it():
+    net = Block()
+    with pytest.raises(RuntimeError), modlab.trace(net) as trace:
+        try:
+            net(X)
+        except RuntimeError:
+            assert "caught" not in str(trace)
+            raise
+    assert "caught" not in str(trace) and trace.error

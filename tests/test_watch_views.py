@@ -537,3 +537,12 @@ def test_fixtures_of_the_front_end(name):
     record, before = FIXTURES[name]
     since = payload.Marks.open_ends(before) if before is not None else None
     agree(HERE / "fixtures" / f"{name}.bin", packed(record, live=name in ("watch_part", "watch_update"), since=since))
+
+
+def test_the_loss_is_read_closely_however_large_the_history_is():
+    record = MADE["net"]
+    fewer = merging.of_watch(record, 4)
+    assert len(fewer.history.first) <= 4 < len(record.history.first)
+    assert [len(one.first) for one in fewer.scalars] == [len(one.first) for one in record.scalars]
+    many = replace(record, scalars=record.scalars * 100)
+    assert max(len(one.first) for one in merging.of_watch(many, 4).scalars) <= 2048 // len(many.scalars)

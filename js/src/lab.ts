@@ -20,7 +20,7 @@ const FACE = { ...COMMON, tabs: [] as readonly (readonly [name: string, title: s
 
 /** A view in the lab has no border of its own; the tree leaves what it says of a module to the other panels. */
 const INSIDE = ".view{border:0;border-radius:0}";
-const TREE = ".head,.foot,.detail,.chip,.extra{display:none}.panes.panes{grid-template-columns:1fr}.row .type.type{display:block}.tree .heads.heads,.tree .row.row{grid-template-columns:minmax(0,1fr) 66px}.search.search{flex-wrap:nowrap}.search input{min-width:70px}.count{font-size:11px;white-space:nowrap}";
+const TREE = ".head,.foot,.detail,.chip,.extra,.tree .tensors.tensors,.tree .share.share{display:none}.panes.panes{grid-template-columns:1fr}.row .type.type{display:block}.tree .heads.heads,.tree .row.row{grid-template-columns:minmax(0,1fr) 66px}.search.search{flex-wrap:nowrap}.search input{min-width:70px}.count{font-size:11px;white-space:nowrap}";
 const SOURCE = ".head,.foot{display:none}.view .detail{max-height:none;border:0;padding:12px}.detail pre{max-height:380px}";
 
 const source: Drawing = { style: "", panel: (json, _, context) => new SourcePanel(complete(json) as TreePayload, context) };

@@ -93,9 +93,10 @@ describe("an update", () => {
   it("can bring other series when it is full", () => {
     const data = new WatchData(packed(gpt({ slots: 30 })));
     const other = net({ end: 300, samples: 20 });
+    const before = data.revision;
     expect(data.apply(packed(other))).toBe(true);
     expect(dump(data)).toEqual(dump(new WatchData(packed(other))));
-    expect(data.revision).toBe(2);
+    expect(data.revision).toBeGreaterThan(before);
   });
 
   it("keeps the fields that it does not name", () => {

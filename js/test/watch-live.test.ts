@@ -43,7 +43,7 @@ const find = (selector: string): HTMLElement => el.querySelector(".modlab-live")
 const step = (): number => Number(find("[role=slider]").getAttribute("aria-valuenow"));
 
 const whole = gpt({ slots: 60, live: true, state: "running" });
-whole.json.foot = "";
+whole.json.foot = "9,640 steps";
 const begun = early(whole, 30);
 begun.json = { ...begun.json, steps: 100, scalars: [] };
 
@@ -63,7 +63,7 @@ describe("a watch that runs", () => {
     await settle();
     expect(step()).toBeGreaterThan(before);
     expect(step()).toBe(9639);
-    expect(find(".foot bdi").textContent).toContain("step 9,640");
+    expect(find(".foot bdi").textContent).toContain("9,640 steps");
     expect(model.sent.length).toBe(1);
   });
 
@@ -78,7 +78,7 @@ describe("a watch that runs", () => {
     model.tell({ id: model.sent[1]?.id, ok: true }, packed(whole));
     await settle();
     expect(find("[role=slider]")).toBe(slider);
-    expect([step(), find(".foot bdi").textContent?.includes("step 9,640")]).toEqual([0, true]);
+    expect([step(), find(".foot bdi").textContent?.includes("9,640 steps")]).toEqual([0, true]);
     model.tell({ action: "update" }, packed(cut(whole, 99)));
     expect(model.sent.length).toBe(3);
   });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,7 @@ from modlab.views.html import text as escaped
 Mark = Literal["", "fine", "broken", "open", "careful"]
 SIGNS: dict[str, str] = {"fine": "✓", "broken": "✕", "open": "○", "careful": "⚠", "": ""}
 WIDTH = 110
+_STRESSED = re.compile(r"\*(\w[^*]*\w|\w)\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,11 @@ def _step(mark: str, step: str) -> str:
 
 
 def _words(sentence: str) -> str:
-    """A sentence, in which `code` stands between backquotes."""
+    """A sentence, in which `code` stands between backquotes and what is *stressed* between stars."""
     parts = escaped(sentence).split("`")
     if len(parts) % 2 == 0:
         return "`".join(parts)
-    return "".join(part if i % 2 == 0 else f"<code>{part}</code>" for i, part in enumerate(parts))
+    return "".join(_STRESSED.sub(r"<em>\1</em>", part) if i % 2 == 0 else f"<code>{part}</code>" for i, part in enumerate(parts))
 
 
 def _preserved(text: str) -> str:

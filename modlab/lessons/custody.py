@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from modlab.compat import global_hooks, optimizer_hooks
+from modlab.format import plural
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.restoration import Restoration
 
@@ -95,7 +96,8 @@ class _Table:
         self._hooks.clear()
         self._hooks.update(self._before)
         if left:
-            return f"It left {len(left)} {self._what} on ({self._name}); {'it is' if len(left) == 1 else 'they are'} removed."
+            kind, _, rest = self._what.partition(" ")
+            return f"It left {plural(len(left), kind)} {rest} on ({self._name}); {'it is' if len(left) == 1 else 'they are'} removed."
         return f"It removed {len(lost)} {self._what} ({self._name}) that somebody else had put there; back again."
 
 

@@ -22,9 +22,13 @@ class Seen(Card):
 
     def html(self) -> str:
         """The cards, then the view."""
-        picture = getattr(self.view, "_repr_html_", None)
-        below = "" if self.view is None else picture() if picture is not None else f"<pre>{escape(repr(self.view))}</pre>"
+        below = "" if self.view is None else _picture(self.view)
         return "\n".join(part for part in (super().html() if self.cards else "", below) if part)
 
     def __repr__(self) -> str:
         return "\n\n".join(part for part in (super().__repr__(), "" if self.view is None else repr(self.view)) if part)
+
+
+def _picture(view: Any) -> str:
+    picture = getattr(view, "_repr_html_", None)
+    return str(picture()) if picture is not None else f'<pre style="white-space:pre-wrap">{escape(repr(view))}</pre>'

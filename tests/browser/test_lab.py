@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
@@ -43,6 +45,12 @@ def test_a_lab_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
     selected = panel(lab).locator('[aria-selected="true"]')
     expect(selected.first).to_contain_text("net.l0")
+
+    for width in (400, 640, 720, 1000):
+        lab.cell(1).locator(".modlab-live").evaluate(f"e => {{ e.style.width = '{width}px'; }}")
+        rows = lab.cell(1).get_by_role("treeitem").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+        assert [round(below - above) for above, below in pairwise(rows)] == [25] * 4    # each module has one line
+    lab.cell(1).locator(".modlab-live").evaluate("e => { e.style.width = ''; }")
 
     tab(lab, "Trace").click()
     expect(panel(lab)).to_contain_text("Nothing has run in this lab yet.")

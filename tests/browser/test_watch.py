@@ -149,6 +149,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     lab.run_cell(2)
     assert "dead: l0 unit 1" in lab.text(2)
     at_rest(lab, 1)
+    pointing_reads(lab, 1)
     outputs = lab.save()["cells"][1]["outputs"]
     assert [sorted(one.get("data", {})) for one in outputs] == [["text/html", "text/plain"], []]
     assert len(json.dumps(outputs)) <= 500_000
@@ -174,6 +175,19 @@ def type_all_keys(lab: JupyterLab) -> None:
     """JupyterLab's command mode cuts a cell on x and deletes it on d d."""
     for key in ("x", "d", "d", "a", "b", "m", "z", "/", "*", "y", "1", "Enter", "Escape"):
         lab.page.keyboard.press(key)
+
+
+def pointing_reads(lab: JupyterLab, cell: int) -> None:
+    """The step under the pointer has its numbers beside every curve; the cursor stays."""
+    figures, before = view(lab, cell).locator(".scalar .figures").first, cursor(lab, cell)
+    seen = figures.inner_text()
+    plot = view(lab, cell).locator(".series canvas")
+    plot.scroll_into_view_if_needed()
+    plot.hover(position={"x": 145, "y": 30})
+    wait(lambda: figures.inner_text() != seen)
+    assert cursor(lab, cell) == before
+    lab.page.mouse.move(2, 2)
+    wait(lambda: figures.inner_text() == seen)
 
 
 def at_rest(lab: JupyterLab, cell: int) -> None:
@@ -342,6 +356,13 @@ def test_two_views_agree_whatever_the_names_are(lab: JupyterLab) -> None:
     assert not lab.errors()
 
 
+# Titles that stand where a plot's values are written: left of it where it is wide, else above it.
+COVERED = """all => all.filter(strip => {
+    const [title, canvas] = [strip.querySelector('.title'), strip.querySelector('canvas')].map(one => one.getBoundingClientRect());
+    return title.bottom > canvas.top + 2 && title.right > canvas.left + (canvas.width < 480 ? 30 : 90);
+}).length"""
+
+
 def themes_and_widths(lab: JupyterLab, cell: int) -> None:
     headline = view(lab, cell).locator(".headline")
 
@@ -355,6 +376,9 @@ def themes_and_widths(lab: JupyterLab, cell: int) -> None:
     wait(lambda: view(lab, cell).evaluate("e => e.scrollWidth - e.clientWidth") <= 1)
     plots = view(lab, cell).locator("canvas:visible").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
     assert max(plots) <= 400
+    for width in (400, 640, 700, 840, 880, 1000):
+        lab.cell(cell).locator(".modlab").evaluate(f"e => {{ e.style.width = '{width}px'; }}")
+        wait(lambda: not view(lab, cell).locator(".strip:visible").evaluate_all(COVERED), 5)
 
 
 def test_executed_without_a_browser_the_file_holds_the_whole_run(tmp_path: Path) -> None:

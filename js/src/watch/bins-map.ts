@@ -6,9 +6,9 @@ import { BinAxis, Reach, ZERO } from "./bins-axis";
 import { drawSlice, drawValues, EDGE, FAINTLY, HEIGHT, LOW } from "./bins-slice";
 import { ROOT } from "../names";
 import { slotAt, type WatchData } from "./data";
-import { figure, percent, steps } from "./figures";
+import { percent, placeName, steps } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
-import { drawingOn, hatch, type Drawing } from "./pen";
+import { bytesOf, drawingOn, hatch, painted, type Drawing } from "./pen";
 import { Strip } from "./strip";
 import { plotOf, xOf, type Plot } from "./time-axis";
 
@@ -32,7 +32,6 @@ export class BinsMap implements Part {
   #moment: Moment | null = null;
   #axis = new BinAxis(new Reach(), 0);
   #most = 1;
-  #data: WatchData | null = null;
   #key = "";
   #place = -1;
 
@@ -71,8 +70,7 @@ export class BinsMap implements Part {
   /** What the axis must hold and how deep the colours go; both only grow while a series is shown. */
   #measure(data: WatchData, row: number): void {
     const key = `${data.revision} ${row}`;
-    if (data === this.#data && key === this.#key) return;
-    this.#data = data;
+    if (key === this.#key) return;
     this.#key = key;
     const series = data.payload.series[row];
     const name = `${series?.role} ${series?.path} ${data.top(row)}`;
@@ -98,25 +96,19 @@ export class BinsMap implements Part {
     const { data, row } = moment;
     const [from, to] = [Math.max(0, slotAt(data.binsFirst, moment.from)), slotAt(data.binsFirst, moment.to - 1)];
     const [wide, high] = [Math.max(1, to - from + 1), this.#axis.length];
-    const tile = this.#tile;
-    if (tile.width !== wide) tile.width = wide;
-    if (tile.height !== high) tile.height = high;
-    const brush = tile.getContext("2d");
-    if (!brush) return;
-    const image = brush.createImageData(wide, high);
-    const pixels = new Uint32Array(image.data.buffer);
     const colours = ramp(this.#most);
-    for (let slot = from; slot <= to; slot += 1) {
-      const bins = data.bins(slot, row);
-      for (let place = 0; place < high; place += 1) pixels[(high - 1 - place) * wide + slot - from] = colours[bins[this.#axis.bins[place] as number] as number] as number;
-    }
-    brush.putImageData(image, 0, 0);
+    const tile = painted(this.#tile, wide, high, (pixels) => {
+      for (let slot = from; slot <= to; slot += 1) {
+        const bins = data.bins(slot, row);
+        for (let place = 0; place < high; place += 1) pixels[(high - 1 - place) * wide + slot - from] = colours[bins[this.#axis.bins[place] as number] as number] as number;
+      }
+    });
+    if (!tile) return;
     pen.save();
     pen.beginPath();
     pen.rect(plot.left, 0, plot.width, HEIGHT);
     pen.clip();
     pen.imageSmoothingEnabled = false;
-    let pattern: CanvasPattern | string | null = null;
     for (let slot = from; slot <= to; slot += 1) {
       const x = xOf(moment, data.binsFirst[slot] as number, plot);
       const end = xOf(moment, data.binsFirst[slot + 1] ?? (data.binsLast[slot] as number) + 1, plot);
@@ -124,8 +116,7 @@ export class BinsMap implements Part {
       pen.drawImage(tile, slot - from, 0, 1, high, x, EDGE, end - x + 0.4, HEIGHT - 2 * EDGE);
       const bad = badIn(data, row, slot);
       if (!bad) continue;
-      pattern ??= hatch(drawing);
-      pen.fillStyle = pattern;
+      pen.fillStyle = hatch(drawing);
       pen.globalAlpha = bad === "all" ? FAINTLY : 1;
       pen.fillRect(x, bad === "all" ? EDGE : 0, Math.max(2, end - x), bad === "all" ? HEIGHT - 2 * EDGE : EDGE - 2);
       pen.globalAlpha = 1;
@@ -161,14 +152,7 @@ export class BinsMap implements Part {
 
   #say(slot: number): void {
     const { data, row } = this.#moment as Moment;
-    const { seen } = this.#moment as Moment;
-    const at = data.seenAt(seen, row);
-    const value = (column: Parameters<WatchData["value"]>[0]): number => data.value(column, at, row);
-    const bad = value("bad");
-    this.#strip.figures(
-      [["mean", figure(value("mean"))], ["std", figure(value("std"))], ...(bad > 0 ? [["NaN, Inf", figure(bad), "missing"] as const] : value("zeros") > 0 ? [["zeros", percent(value("zeros"))] as const] : [])],
-      `histograms over time, at step ${steps(seen)}`,
-    );
+    this.#strip.figures([], `histograms over time of ${placeName(data.payload.series[row]?.path ?? "")}`);
     const text = this.#words(slot);
     this.#readout.textContent = text;
     this.#slice.setAttribute("aria-label", `histogram at the cursor: ${text}; arrow keys go from bin to bin`);
@@ -225,15 +209,13 @@ function absence(data: WatchData, row: number): string {
   return "no histogram was taken of this series";
 }
 
-let [rampFor, rampMade] = [-1, new Uint32Array(256)];
+let [rampFor, rampMade]: [number, Uint32Array] = [-1, new Uint32Array(256)];
 
-/** Colours for each share of 255, as the bytes of an image; what is not there lets the ground through. */
+/** Colours for each share of 255; what is not there lets the ground through. */
 function ramp(most: number): Uint32Array {
   if (rampFor === most) return rampMade;
-  rampMade = Uint32Array.from({ length: 256 }, (_, share) => {
-    const [red, green, blue] = magnitude(DIMMEST + (1 - DIMMEST) * Math.sqrt(Math.min(1, share / most)));
-    return share ? ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0 : 0;
-  });
+  rampMade = bytesOf((share) => magnitude(DIMMEST + (1 - DIMMEST) * Math.sqrt(Math.min(1, (255 * share) / most))));
+  rampMade[0] = 0;
   rampFor = most;
   return rampMade;
 }

@@ -1,5 +1,6 @@
 /** Pause, one step, stop and the budget: flags in the kernel, set while the cell runs. */
-import { button, element, OURS } from "../elements";
+import { button, element } from "../elements";
+import { choice, options } from "./choice";
 import type { Control, Moment, Part, WatchContext } from "./part";
 
 /** So long may an answer take, in milliseconds; then nobody hears while the cell runs. */
@@ -27,8 +28,8 @@ export class Controls implements Part {
     this.#step.append(glyph("▸|"), "step");
     const stop = button("", { class: "control", title: "end the watch; the next lines of the cell run" }, () => void this.#tell("stop"));
     stop.append(glyph("■"), "stop");
-    this.#budget = element("select", { "aria-label": "budget: the share of the loop's time that watching may take", title: "the share of the loop's time that watching may take", ...OURS });
-    this.#budget.addEventListener("change", () => void this.#tell("budget", { budget: Number(this.#budget.value) }));
+    this.#budget = choice("budget: the share of the loop's time that watching may take", (share) => void this.#tell("budget", { budget: Number(share) }));
+    this.#budget.title = this.#budget.ariaLabel ?? "";
     this.element = element("span", { class: "controls", role: "group", "aria-label": "the training" }, this.#pause, this.#step, stop, element("label", { class: "budget" }, element("span", { class: "faint" }, "budget"), this.#budget));
     this.#showPause();
   }
@@ -96,12 +97,7 @@ export class Controls implements Part {
 
   #offer(budget: number): void {
     const all = BUDGETS.includes(budget) || !budget ? BUDGETS : [...BUDGETS, budget].sort((a, b) => a - b);
-    const key = all.join(" ");
-    if (this.#budget.dataset.offered !== key) {
-      this.#budget.dataset.offered = key;
-      this.#budget.replaceChildren(...all.map((one) => element("option", { value: one }, `${Number((one * 100).toPrecision(3))} %`)));
-    }
-    if (!this.#waiting && this.#budget.value !== String(budget)) this.#budget.value = String(budget);
+    options(this.#budget, all.map((one) => [String(one), `${Number((one * 100).toPrecision(3))} %`]), this.#waiting ? this.#budget.value : String(budget));
   }
 }
 

@@ -4,12 +4,9 @@ import type { Palette } from "../palette";
 import { slotAt, type Column, type Reading, type WatchData } from "./data";
 import { counted, figure, linear, percent, scaleFor, steps, type Scale } from "./figures";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
-import { hatch, type Drawing } from "./pen";
 import { drawScale, MARGIN, Strip, type Figures } from "./strip";
-import { xOf, type Plot } from "./time-axis";
+import { hatchSlots } from "./time-axis";
 import { clipped, placed, Trace } from "./trace";
-
-type Plotted = Drawing & { plot: Plot };
 
 /** What a scale must hold: the extremes, the least magnitude above zero, and the size of what is common. */
 interface Extent {
@@ -80,25 +77,12 @@ class Curve {
       pen.globalAlpha = 1;
       pen.lineWidth = 1.4;
       this.#trace.line(pen, y);
-      if (bad) drawBad(drawing, moment, reading, bad);
+      pen.globalAlpha = 0.35;
+      if (bad) hatchSlots(drawing, moment, drawing.plot, reading, bad, 0, drawing.height);
+      pen.globalAlpha = 1;
     });
     strip.end(drawing, moment);
   }
-}
-
-/** Where numbers were NaN or infinite: hatched from top to bottom. */
-function drawBad(drawing: Plotted, moment: Moment, { first, last }: Reading, bad: (slot: number) => boolean): void {
-  const { pen, plot, height } = drawing;
-  let begun = false;
-  for (let slot = Math.max(0, slotAt(first, moment.from)); slot < first.length && (first[slot] as number) < moment.to; slot += 1) {
-    if (!bad(slot)) continue;
-    if (!begun) pen.fillStyle = hatch(drawing);
-    begun = true;
-    const x = xOf(moment, first[slot] as number, plot);
-    pen.globalAlpha = 0.35;
-    pen.fillRect(x, 0, Math.max(2, xOf(moment, first[slot + 1] ?? (last[slot] as number) + 1, plot) - x), height);
-  }
-  pen.globalAlpha = 1;
 }
 
 /** A column of one series of the history. */

@@ -159,10 +159,12 @@ function splice(columns: Columns, at: number, numbers: Numbers, prefix = ""): vo
   for (const name in columns) columns[name]?.splice(at, numbers(prefix + name));
 }
 
+let revisions = 0;
+
 /** Everything of one watch. */
 export class WatchData {
   payload: WatchPayload;
-  /** Grows with every `apply`: what was computed from the data before is out of date. */
+  /** Another one after every `apply`, of any watch: what was computed from the data before is out of date. */
   revision = 0;
   #history = historyOf(0);
   #bins = binsOf(0);
@@ -173,6 +175,8 @@ export class WatchData {
   #neurons = timesOf();
   #layers: ReturnType<typeof layerOf>[] = [];
   #rows = new Map<string, number>();
+  /** Of each series' path the update and the parameter. */
+  #pairs: (readonly [number, number])[] = [];
 
   constructor(bytes?: ArrayBuffer) {
     this.payload = completeWatch({});
@@ -189,10 +193,11 @@ export class WatchData {
     if (!from) this.#clear(payload);
     this.payload = payload;
     this.#rows = new Map(payload.series.map((one, index) => [`${one.role} ${one.path}`, index]));
+    this.#pairs = payload.series.map(({ path }) => [this.row(path, "update"), this.row(path, "parameter")]);
     this.#take(from, numbers);
     // What is found when the watch ends belongs to the last step.
     for (const alert of payload.alerts) (alert as { step: number }).step = Math.max(0, Math.min(alert.step, this.end - 1));
-    this.revision += 1;
+    this.revision = revisions += 1;
     return true;
   }
 
@@ -225,10 +230,8 @@ export class WatchData {
 
   /** ‖update‖ / ‖parameter‖ in one slot, for a row of any of a parameter's roles. */
   ratio(slot: number, row: number): number {
-    const path = this.payload.series[row]?.path ?? "";
-    const [update, parameter] = [this.row(path, "update"), this.row(path, "parameter")];
-    if (update < 0 || parameter < 0) return Number.NaN;
-    return this.norm(slot, update) / this.norm(slot, parameter);
+    const [update, parameter] = this.#pairs[row] ?? [-1, -1];
+    return update < 0 || parameter < 0 ? Number.NaN : this.norm(slot, update) / this.norm(slot, parameter);
   }
 
   row(path: string, role: Role): number {

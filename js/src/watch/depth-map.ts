@@ -1,36 +1,37 @@
 /** Depth × time: one statistic of every module or parameter, depth downwards, steps to the right. */
 import { css, magnitude, signed, type Rgb } from "../colour";
-import { element, OURS } from "../elements";
+import { element } from "../elements";
 import { fillLegend } from "../legend";
 import { cut } from "../names";
 import { PALETTES } from "../palette";
 import { ROLES, slotAt, type Column, type Role, type WatchData } from "./data";
-import { figure, linear, logarithmic, percent, placeName, signedLog, steps, type Scale } from "./figures";
+import { figure, linear, percent, placeName, roundUp, signedLog, steps, type Scale } from "./figures";
+import { choice, options } from "./choice";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
-import { drawingOn, fitted, hairline, hatch, type Drawing } from "./pen";
-import { drawCursor, followTime, plotOf, xOf, type Plot } from "./time-axis";
+import { bytesOf, drawingOn, fitted, hairline, painted, type Drawing } from "./pen";
+import { drawCursor, followTime, hatchSlots, plotOf, xOf, type Plot } from "./time-axis";
 
 /** What can be shown of a series in a slot. */
 interface Statistic {
   name: string;
-  /** For a tooltip. */
-  about: string;
-  signed: boolean;
-  share?: boolean;
-  roles?: readonly Role[];
   column: Column | "norm" | "ratio";
+  signed?: true;
+  share?: true;
+  roles?: readonly Role[];
+  /** For a tooltip. */
+  about?: string;
 }
 
 const STATISTICS: readonly Statistic[] = [
-  { name: "std", about: "standard deviation of its numbers", signed: false, column: "std" },
-  { name: "mean", about: "mean of its numbers", signed: true, column: "mean" },
-  { name: "min", about: "least number", signed: true, column: "low" },
-  { name: "max", about: "greatest number", signed: true, column: "high" },
-  { name: "L2 norm", about: "Euclidean norm", signed: false, column: "norm" },
-  { name: "zeros", about: "share of exact zeros", signed: false, share: true, column: "zeros" },
-  { name: "NaN, Inf", about: "how many are no number", signed: false, column: "bad" },
-  { name: "stuck", about: "share of elements that have a gradient and did not move", signed: false, share: true, roles: ["update"], column: "stuck" },
-  { name: "update ratio", about: "‖update‖ / ‖weight‖", signed: false, roles: ["parameter", "update", "parameter gradient"], column: "ratio" },
+  { name: "std", column: "std" },
+  { name: "mean", column: "mean", signed: true },
+  { name: "min", column: "low", signed: true },
+  { name: "max", column: "high", signed: true },
+  { name: "L2 norm", column: "norm" },
+  { name: "zeros", column: "zeros", share: true, about: "share of exact zeros" },
+  { name: "NaN, Inf", column: "bad", about: "how many are no number" },
+  { name: "stuck", column: "stuck", share: true, roles: ["update"], about: "share of elements that have a gradient and did not move" },
+  { name: "update ratio", column: "ratio", roles: ["parameter", "update", "parameter gradient"], about: "‖update‖ / ‖weight‖" },
 ];
 
 const ROLE_NAMES: Record<Role, string> = {
@@ -40,16 +41,8 @@ const ROLE_NAMES: Record<Role, string> = {
 type Reader = (slot: number, row: number) => number;
 
 function readerOf(data: WatchData, { column }: Statistic): Reader {
-  const width = data.payload.series.length;
-  if (column === "norm") return (slot, row) => data.norm(slot, row);
-  if (column === "ratio") {
-    const pairs = data.payload.series.map(({ path }) => [data.row(path, "update"), data.row(path, "parameter")] as const);
-    return (slot, row) => {
-      const [update, parameter] = pairs[row] ?? [-1, -1];
-      return update < 0 || parameter < 0 ? Number.NaN : data.norm(slot, update) / data.norm(slot, parameter);
-    };
-  }
-  const values = data.column(column);
+  if (column === "norm" || column === "ratio") return (slot, row) => data[column](slot, row);
+  const [values, width] = [data.column(column), data.payload.series.length];
   return (slot, row) => values[slot * width + row] ?? Number.NaN;
 }
 
@@ -80,35 +73,32 @@ function coloursOf(data: WatchData, rows: readonly number[], read: Reader, stati
   if (statistic.share) return { scale: ends(0, Math.max(high, 0.01)), signed: false };
   if (statistic.signed && low < 0) {
     const core = at(0.5);
-    return { scale: core > 0 && most / core > 60 ? signedLog(-most, most, core) : ends(-roundUp(most), roundUp(most)), signed: true };
+    return { scale: core > 0 && most / core > 60 ? signedLog(-most, most, core) : ends(-round(most), round(most)), signed: true };
   }
   const least = at(0.005);
-  if (least > 0 && most / least > 12) return { scale: logarithmic(least, most), signed: false };
-  return { scale: ends(0, roundUp(most) || 1), signed: false };
+  if (least > 0 && most / least > 20) return { scale: decades(1 / roundUp(1 / least), roundUp(most)), signed: false };
+  return { scale: ends(0, round(most)), signed: false };
+}
+
+/** By magnitude, between ends that are rounder than they are far. */
+function decades(low: number, high: number): Scale {
+  return { kind: "log", low, high, share: (value) => (value > 0 ? Math.log(value / low) / Math.log(high / low) : 0), ticks: () => [low, high] };
+}
+
+/** A round end, so that colours change seldom. */
+function round(most: number): number {
+  return most > 0 ? roundUp(most, [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8]) : 1;
 }
 
 function ends(low: number, high: number): Scale {
   return { kind: "linear", low, high, share: (value) => (value - low) / (high - low), ticks: () => [low, high] };
 }
 
-/** The next of a few round numbers, so that colours change seldom. */
-function roundUp(value: number): number {
-  if (!(value > 0)) return 0;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return ([1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find((one) => one * power >= value * 0.9999) ?? 10) * power;
-}
-
 const tables = new Map<string, Uint32Array>();
 
-/** 256 colours as the bytes of an image. */
 function tableOf(isSigned: boolean, dark: boolean): Uint32Array {
   const key = `${isSigned} ${dark && isSigned}`;
-  const known = tables.get(key);
-  if (known) return known;
-  const made = Uint32Array.from({ length: 256 }, (_, index) => {
-    const [red, green, blue] = colourAt(index / 255, isSigned, dark).map(Math.round) as unknown as Rgb;
-    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-  });
+  const made = tables.get(key) ?? bytesOf((share) => colourAt(share, isSigned, dark));
   tables.set(key, made);
   return made;
 }
@@ -142,14 +132,14 @@ export class DepthMap implements Part {
   #hovered = -1;
   #key = "";
   #colours: Colours = { scale: linear(0, 1), signed: false };
-  #tile: HTMLCanvasElement | null = null;
+  readonly #tile = element("canvas");
 
   constructor(context: WatchContext, hooks: Hooks) {
     this.#context = context;
     this.#hooks = hooks;
     this.#canvas = element("canvas", { class: "over-time", role: "img" });
-    this.#roleChoice = choice("what is measured", () => this.#pickRole(this.#roleChoice.value as Role));
-    this.#choice = choice("statistic", () => this.#pick(this.#choice.value));
+    this.#roleChoice = choice("what is measured", (role) => this.#pickRole(role as Role));
+    this.#choice = choice("statistic", (name) => this.#pick(name));
     this.#bar = element("div", { class: "bar" }, element("span", { class: "choices" }, picked(this.#roleChoice), picked(this.#choice), element("span", { class: "caption" }, "depth × time")), this.#legend);
     this.element = element(
       "div",
@@ -220,7 +210,7 @@ export class DepthMap implements Part {
     pen.fillStyle = palette.sunk;
     pen.fillRect(plot.left, 0, Math.max(0, Math.min(plot.width, xOf(moment, moment.data.end, plot) - plot.left)), drawing.height);
     if (image) pen.drawImage(image, 0, 0, columns, this.#rows.length, plot.left, 0, plot.width, drawing.height);
-    this.#hatchBad(drawing, moment, plot, high);
+    this.#rows.forEach((row, line) => hatchSlots(drawing, moment, plot, moment.data, (slot) => moment.data.value("bad", slot, row) > 0, line * high, high));
     if (high >= 8) for (let i = 1; i < this.#rows.length; i += 1) hairline(drawing, plot.left, i * high - 0.25, plot.left + plot.width, i * high - 0.25, palette.panel);
     this.#names(drawing, moment, plot, high);
     const selected = this.#rows.indexOf(moment.row);
@@ -264,56 +254,29 @@ export class DepthMap implements Part {
 
   /** One pixel of the screen a column and one a row, stretched afterwards; each column shows the slot that holds its middle. */
   #image(moment: Moment, read: Reader, plot: Plot, columns: number, ratio: number): HTMLCanvasElement | null {
-    const tile = (this.#tile ??= document.createElement("canvas"));
-    if (tile.width !== columns || tile.height !== this.#rows.length) {
-      tile.width = columns;
-      tile.height = this.#rows.length;
-    }
-    const pen = tile.getContext("2d", { willReadFrequently: true });
-    if (!pen) return null;
-    const image = pen.createImageData(columns, this.#rows.length);
-    const pixels = new Uint32Array(image.data.buffer);
     const { scale } = this.#colours;
     const table = tableOf(this.#colours.signed, this.#context.isDark());
     const { data } = moment;
     const end = xOf(moment, (data.last[data.slots - 1] ?? 0) + 1, plot);
-    let slot = Math.max(0, slotAt(data.first, moment.from));
-    let painted = -1;
-    for (let column = 0; column < columns; column += 1) {
-      const x = plot.left + (column + 0.5) / ratio;
-      if (x > end) break;
-      const step = moment.from + ((x - plot.left) / plot.width) * (moment.to - moment.from);
-      while (slot + 1 < data.slots && (data.first[slot + 1] as number) <= step) slot += 1;
-      this.#rows.forEach((row, line) => {
-        const at = line * columns + column;
-        if (slot === painted) pixels[at] = pixels[at - 1] as number;
-        else {
-          const value = read(slot, row);
-          if (Number.isFinite(value)) pixels[at] = table[Math.max(0, Math.min(255, Math.round(scale.share(value) * 255)))] as number;
-        }
-      });
-      painted = slot;
-    }
-    pen.putImageData(image, 0, 0);
-    return tile;
-  }
-
-  #hatchBad(drawing: Drawing, moment: Moment, plot: Plot, high: number): void {
-    const { data } = moment;
-    const [bad, width] = [data.column("bad"), data.payload.series.length];
-    let pattern: CanvasPattern | string | null = null;
-    for (let slot = Math.max(0, slotAt(data.first, moment.from)); slot < data.slots; slot += 1) {
-      const first = data.first[slot] as number;
-      if (first >= moment.to) break;
-      this.#rows.forEach((row, line) => {
-        if (!((bad[slot * width + row] as number) > 0)) return;
-        pattern ??= hatch(drawing);
-        const from = Math.max(plot.left, xOf(moment, first, plot));
-        const to = Math.min(plot.left + plot.width, xOf(moment, data.first[slot + 1] ?? (data.last[slot] as number) + 1, plot));
-        drawing.pen.fillStyle = pattern;
-        drawing.pen.fillRect(from, line * high, Math.max(1, to - from), high);
-      });
-    }
+    return painted(this.#tile, columns, this.#rows.length, (pixels) => {
+      let slot = Math.max(0, slotAt(data.first, moment.from));
+      let drawn = -1;
+      for (let column = 0; column < columns; column += 1) {
+        const x = plot.left + (column + 0.5) / ratio;
+        if (x > end) break;
+        const step = moment.from + ((x - plot.left) / plot.width) * (moment.to - moment.from);
+        while (slot + 1 < data.slots && (data.first[slot + 1] as number) <= step) slot += 1;
+        this.#rows.forEach((row, line) => {
+          const at = line * columns + column;
+          if (slot === drawn) pixels[at] = pixels[at - 1] as number;
+          else {
+            const value = read(slot, row);
+            if (Number.isFinite(value)) pixels[at] = table[Math.max(0, Math.min(255, Math.round(scale.share(value) * 255)))] as number;
+          }
+        });
+        drawn = slot;
+      }
+    });
   }
 
   /** Every name where rows are high enough; else as many as there is room for, the selected one first. */
@@ -392,7 +355,7 @@ export class DepthMap implements Part {
     if (this.#unasked) this.#statistic = STATISTICS.find(({ column }) => column === (single ? "norm" : "std")) as Statistic;
     if (!fitting.includes(this.#statistic)) this.#statistic = fitting[0] as Statistic;
     options(this.#choice, fitting.map((one) => [one.name, one.name]), this.#statistic.name);
-    this.#choice.title = this.#statistic.about;
+    this.#choice.title = this.#statistic.about ?? "";
   }
 
   /** The same module in another role, or a parameter of it. */
@@ -420,21 +383,6 @@ export function sameIn(data: WatchData, row: number, role: Role): number {
   return above >= 0 ? above : series.findIndex((one) => one.role === role);
 }
 
-function choice(name: string, changed: () => void): HTMLSelectElement {
-  const made = element("select", { "aria-label": name, ...OURS });
-  made.addEventListener("change", changed);
-  return made;
-}
-
 function picked(select: HTMLSelectElement): HTMLElement {
   return element("span", { class: "pick" }, select);
-}
-
-function options(select: HTMLSelectElement, given: readonly (readonly [string, string])[], chosen: string): void {
-  const key = given.map(([value]) => value).join("|");
-  if (select.dataset.offered !== key) {
-    select.dataset.offered = key;
-    select.replaceChildren(...given.map(([value, text]) => element("option", { value }, text)));
-  }
-  if (select.value !== chosen) select.value = chosen;
 }

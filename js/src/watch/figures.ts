@@ -90,7 +90,7 @@ function niced(low: number, high: number): [number, number] {
     const about = Math.abs(low) || 1;
     return [low - about / 2, low + about / 2];
   }
-  const by = round((high - low) / 4);
+  const by = roundUp((high - low) / 4);
   return [Math.floor(low / by + 1e-9) * by, Math.ceil(high / by - 1e-9) * by];
 }
 
@@ -103,16 +103,16 @@ export function figures(values: readonly number[]): string[] {
 }
 
 function linearTicks(low: number, high: number, most: number): number[] {
-  const by = round((high - low) / most);
+  const by = roundUp((high - low) / most);
   const made: number[] = [];
   for (let at = Math.ceil(low / by - 1e-9) * by; at <= high + by * 1e-6; at += by) made.push(Number(at.toPrecision(12)));
   return made;
 }
 
-/** The next of 1, 2, 5 × a power of ten. */
-function round(rough: number): number {
+/** The next of some round numbers × a power of ten. */
+export function roundUp(rough: number, mantissas: readonly number[] = [1, 2, 5]): number {
   const power = 10 ** Math.floor(Math.log10(rough));
-  return ([1, 2, 5, 10].find((one) => one * power >= rough * 0.999) ?? 10) * power;
+  return (mantissas.find((one) => one * power >= rough * (1 - 1e-9)) ?? 10) * power;
 }
 
 /** The scale that fits: of magnitudes over more than `most` fold a logarithmic one, of signed ones with far extremes too. */

@@ -42,12 +42,10 @@ export function divisor(data: WatchData, row: number, measure: Measure): number 
 export class Spans {
   readonly #spans = new Map<string, [low: number, high: number]>();
   #measured = 0;
-  #data: WatchData | null = null;
 
   /** To be called whenever the data have changed. */
   take(data: WatchData, rows: readonly FlowRow[]): void {
-    const from = data !== this.#data || data.slots < this.#measured ? 0 : Math.max(0, this.#measured - 1);
-    this.#data = data;
+    const from = data.slots < this.#measured ? 0 : Math.max(0, this.#measured - 1);
     this.#measured = data.slots;
     for (const { series } of rows) for (const row of series) this.#widen(data, row, from);
   }

@@ -3,7 +3,6 @@ import { button, element, OURS, words } from "../elements";
 import { figure, placeName } from "./figures";
 import { flowRows, flowWords, sizeAt, Spans, type FlowRow, type Measure, type Size } from "./flow-rows";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
-import type { WatchData } from "./data";
 import { codeFont, drawingOn, fitted, hairline, hatch, type Drawing } from "./pen";
 
 const MEASURES: readonly (readonly [Measure, string])[] = [["rms", "root mean square: of one number"], ["L2", "Euclidean norm: of all numbers together"]];
@@ -32,7 +31,6 @@ export class GradientFlow implements Part {
   #measure: Measure = "rms";
   #moment: Moment | null = null;
   #rows: FlowRow[] = [];
-  #data: WatchData | null = null;
   #revision = -1;
   #hovered = -1;
   /** What is selected elsewhere comes into view, once. */
@@ -54,8 +52,7 @@ export class GradientFlow implements Part {
   draw(moment: Moment): void {
     this.#moment = moment;
     const { data, step } = moment;
-    if (data !== this.#data || data.revision !== this.#revision) {
-      this.#data = data;
+    if (data.revision !== this.#revision) {
       this.#revision = data.revision;
       this.#rows = flowRows(data);
       this.#spans.take(data, this.#rows);

@@ -24,7 +24,6 @@ export class Neurons implements Part {
   readonly #hooks: Hooks;
   readonly #limits: Limits = { weight: 0, activation: 0, gradient: 0 };
   #measured = 0;
-  #data: WatchData | null = null;
   #revision = -1;
   #moment: Moment | null = null;
   #layout: Layout = layoutOf([], UNMEASURED);
@@ -67,9 +66,7 @@ export class Neurons implements Part {
 
   /** The largest magnitudes, of slots that were not measured yet; the last may still have grown. */
   #measure(data: WatchData): void {
-    if (data === this.#data && data.revision === this.#revision) return;
-    if (data !== this.#data) this.#measured = 0;
-    this.#data = data;
+    if (data.revision === this.#revision) return;
     this.#revision = data.revision;
     this.#drawn = "";
     this.#paired = "";

@@ -1,4 +1,5 @@
 /** Canvas drawing that is sharp on every screen, in the colours of the theme. */
+import type { Rgb } from "../colour";
 import type { Context } from "../context";
 import { PALETTES, type Palette } from "../palette";
 
@@ -53,8 +54,16 @@ export function hairline({ pen, ratio }: Drawing, x0: number, y0: number, x1: nu
   pen.stroke();
 }
 
+let [hatchOf, hatched]: [string, CanvasPattern | string] = ["", ""];
+
 /** The pattern for "not a number", so that not colour alone says it. */
-export function hatch({ pen, palette, ratio }: Drawing): CanvasPattern | string {
+export function hatch(drawing: Drawing): CanvasPattern | string {
+  const key = `${drawing.palette.missing} ${drawing.ratio}`;
+  if (key !== hatchOf) [hatchOf, hatched] = [key, hatchMade(drawing)];
+  return hatched;
+}
+
+function hatchMade({ pen, palette, ratio }: Drawing): CanvasPattern | string {
   const size = Math.round(4 * ratio);
   const tile = document.createElement("canvas");
   tile.width = tile.height = size;
@@ -86,4 +95,24 @@ export function fitted(pen: CanvasRenderingContext2D, text: string, room: number
     else low = middle + 1;
   }
   return `…${text.slice(low + 1)}`;
+}
+
+/** 256 colours as the bytes of an image. */
+export function bytesOf(colour: (share: number) => Rgb): Uint32Array {
+  return Uint32Array.from({ length: 256 }, (_, index) => {
+    const [red, green, blue] = colour(index / 255).map(Math.round) as unknown as Rgb;
+    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  });
+}
+
+/** A small picture, pixel by pixel, to be drawn in the size of a plot. */
+export function painted(tile: HTMLCanvasElement, width: number, height: number, fill: (pixels: Uint32Array) => void): HTMLCanvasElement | null {
+  if (tile.width !== width) tile.width = width;
+  if (tile.height !== height) tile.height = height;
+  const pen = tile.getContext("2d", { willReadFrequently: true });
+  if (!pen) return null;
+  const image = pen.createImageData(width, height);
+  fill(new Uint32Array(image.data.buffer));
+  pen.putImageData(image, 0, 0);
+  return tile;
 }

@@ -1,8 +1,8 @@
 /** The one axis of steps that runs through all plots: where a step lies, how one scrubs, zooms and pans, and its ticks. */
 import { element, OURS } from "../elements";
-import { slotAt } from "./data";
-import { counted, steps as named } from "./figures";
-import { drawingOn, hairline, type Drawing } from "./pen";
+import { slotAt, type Reading } from "./data";
+import { counted, roundUp, steps as named } from "./figures";
+import { drawingOn, hairline, hatch, type Drawing } from "./pen";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
 
 /** Where time runs in a plot that is `width` pixels wide: all plots of one width have the same, so that the cursor is one line. */
@@ -44,6 +44,20 @@ export function drawCursor(drawing: Drawing, moment: Moment, plot: Plot, top: nu
     pen.setLineDash([]);
   }
 }
+
+/** Where numbers were NaN or infinite in a slot. */
+export function hatchSlots(drawing: Drawing, moment: Moment, plot: Plot, { first, last }: Slots, bad: (slot: number) => boolean, top: number, height: number): void {
+  const { pen } = drawing;
+  for (let slot = Math.max(0, slotAt(first, moment.from)); slot < first.length && (first[slot] as number) < moment.to; slot += 1) {
+    if (!bad(slot)) continue;
+    const from = Math.max(plot.left, xOf(moment, first[slot] as number, plot));
+    const to = Math.min(plot.left + plot.width, xOf(moment, first[slot + 1] ?? (last[slot] as number) + 1, plot));
+    pen.fillStyle = hatch(drawing);
+    pen.fillRect(from, top, Math.max(1, to - from), height);
+  }
+}
+
+type Slots = Pick<Reading, "first" | "last">;
 
 function within(x: number, { left, width }: Plot): boolean {
   return x >= left - 1 && x <= left + width + 1;
@@ -108,19 +122,14 @@ export function zoomed(moment: Moment, factor: number, about: number): [from: nu
   return [from, Math.round(from + span)];
 }
 
-const MANTISSAS = [1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8, 10];
-
 /** The end of an axis that is to grow seldom: a quarter at a time. */
 export function roomFor(steps: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(20, steps)));
-  return Math.round((MANTISSAS.find((one) => one * power >= steps) ?? 10) * power);
+  return Math.round(roundUp(Math.max(20, steps), [1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8]));
 }
 
 /** Round steps for ticks, no closer than `least` pixels. */
 export function ticksOf(moment: Moment, plot: Plot, least = 78): number[] {
-  const rough = ((moment.to - moment.from) / plot.width) * least;
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, rough)));
-  const by = Math.max(1, ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10) * power);
+  const by = roundUp(Math.max(1, ((moment.to - moment.from) / plot.width) * least));
   const made: number[] = [];
   for (let step = Math.ceil(moment.from / by) * by; step < moment.to; step += by) made.push(step);
   return made;

@@ -7,9 +7,8 @@ import { AlertsPart } from "./alerts";
 import { BinsMap } from "./bins-map";
 import { Controls } from "./controls";
 import { MovementCurves, ScalarCurves, SeriesCurve } from "./curve";
-import { ROLES, type Alert, type Role, type Series, type WatchData, type WatchPayload } from "./data";
+import { ROLES, type Alert, type Role, type Series, type WatchData } from "./data";
 import { DepthMap, sameIn } from "./depth-map";
-import { counted, percent, steps } from "./figures";
 import { GradientFlow } from "./gradient-flow";
 import { Neurons } from "./neurons";
 import type { Hooks, Moment, Part, WatchContext } from "./part";
@@ -195,16 +194,15 @@ export class WatchPanel {
   #sayWords(): void {
     const { payload } = this.#data;
     const [strong, rest] = payload.headline;
-    const status = statusOf(payload);
     const running = this.#running;
-    const said = JSON.stringify([strong, rest, status, payload.error, payload.remarks, this.#following, running]);
+    const said = JSON.stringify([strong, rest, payload.foot, payload.error, payload.remarks, this.#following, running]);
     if (said === this.#said) return;
     this.#said = said;
     this.#headline.replaceChildren(element("b", {}, lines(strong)), ...(rest ? [" ", lines(rest, "soft", 2000)] : []));
     this.#error.replaceChildren(...(payload.error ? ["✕ ", lines(payload.error)] : []));
     this.#error.hidden = !payload.error;
     this.#remarks.replaceChildren(...payload.remarks.map((remark) => element("li", {}, lines(remark))));
-    this.#status.textContent = status;
+    this.#status.textContent = payload.foot;
     this.#follow.hidden = !running;
     this.#follow.setAttribute("aria-pressed", String(this.#following));
     this.#follow.replaceChildren(element("kbd", {}, "f"), this.#following ? " following" : " follow");
@@ -348,14 +346,4 @@ function rowOf(data: WatchData, path: string, roles: readonly Role[]): number {
   const all: readonly Role[] = [...roles, "activation", "parameter", "gradient", "parameter gradient", "update"];
   const role = all.find((one) => data.row(path, one) >= 0);
   return role ? data.row(path, role) : -1;
-}
-
-const WORDS: Record<WatchPayload["state"], string> = {
-  waiting: "waits for the first step", running: "", ended: "", stopped: "stopped", interrupted: "interrupted", failed: "failed",
-};
-
-function statusOf({ foot, state, steps: seen, samples, cost, budget }: WatchPayload): string {
-  if (foot) return foot;
-  const price = seen ? `cost ${percent(cost)} of the loop${budget ? ` (budget ${percent(budget)})` : ""}` : "";
-  return [WORDS[state], seen ? `step ${steps(seen)}` : "", samples ? counted(samples, "sample") : "", price].filter(Boolean).join("   ");
 }

@@ -237,7 +237,13 @@ def _is_held(scene: Scene, path: str) -> bool:
         return True  # nobody knows which of its places
     module = calls.at(scene.root.module, path) if scene.root is not None else None
     known = ties.of(scene, path, module) if module is not None else ties.Ties()
-    return bool(known.tensors) or known.around
+    if known.tensors or known.around:
+        return True
+    if known.places and call is not None and call.path == path:  # a new layer here: what comes behind must not be the old one
+        above = scene.calls[scene.calls.index(call) - 1]
+        ran = {calls.join(above.place, one.name) for one in above.read.ran} if above.read is not None else set()
+        return not set(known.places) <= ran
+    return False
 
 
 def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None,

@@ -45,6 +45,8 @@ class Source:
         inputs: the values of the arguments, by their names.
         taken: the values that the call at which it stopped got, by place and by name.
         again: whether what was called may have run in an earlier round of a loop, with something else.
+        helpers: functions and methods that were called before, which may have called any module.
+        helped: whether it stopped in one of them, and one that may do the same was called before.
         certain: False if a loop or a branch stands before, of which nobody knows what it did.
         within: whether it stopped inside of a loop, or where the way there is not known.
     """
@@ -64,6 +66,8 @@ class Source:
     stop: Position | None = None
     stopped: bool = False
     again: bool = False
+    helpers: set[str] = field(default_factory=set)
+    helped: bool = False
     certain: bool = True
     within: bool = False
 
@@ -345,7 +349,10 @@ def _called(source: Source, node: ast.Call) -> int:
         return source.value()
     if _met(source, node) or (source.stop is None and source.inner is not None and module is source.inner.module):
         _stop_at(source, node, numbers)
+        source.helped = module is None and not room and _may_repeat(source, node.func)
         return source.value()
+    if module is None and not room:
+        source.helpers.add(_dotted(node.func))
     taken, given = numbers.get(0, -1), source.value()
     if taken < 0:
         taken = source.value()
@@ -380,6 +387,14 @@ def _dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+
+
+def _may_repeat(source: Source, node: ast.expr) -> bool:
+    """Whether the same function, or another method of the module, was called before."""
+    name = _dotted(node)
+    owner, dot, _ = name.rpartition(".")
+    own = dot and _module_named(source, owner) is source.call.module
+    return name in source.helpers or (bool(own) and any(one.rpartition(".")[0] == owner for one in source.helpers))
 
 
 def _read_by(source: Source, node: ast.expr) -> None:

@@ -98,13 +98,22 @@ def _layer(scene: Scene, source: Source, value: int) -> tuple[str, Module] | Non
 
 def ran_before(scene: Scene) -> str:
     """That the innermost module ran, or may have run, in the same forward before, with another input; nothing where it did not."""
-    source = next(iter(_sources(scene)), None)
-    if source is None or scene.failing is None:
+    called = [call.module for call in scene.calls if call.args is not None]
+    if scene.failing is None:
         return ""
-    name = scene.failing.place.rpartition(".")[2]
-    if any(ran.module is scene.module and ran.name.rpartition(".")[2] == name for ran in source.ran):
-        return f"{scene.subject} ran before in the same forward, with another size: one layer for each call."
-    return f"{scene.subject} is called in each round of a loop: one size must fit them all." if source.again else ""
+    if len({id(module) for module in called}) < len(called):
+        return f"{scene.subject} runs in a module that calls itself: one size must fit all calls."
+    for source in _sources(scene):
+        inner = source.inner
+        name = inner.place.rpartition(".")[2] if inner is not None else ""
+        if any(inner is not None and ran.module is inner.module and ran.name.rpartition(".")[2] == name for ran in source.ran):
+            word = inner.label if inner is not None else scene.subject
+            return f"{word} ran before in the same forward, with another size: one layer for each call."
+        if source.again:
+            return f"{inner.label if inner is not None else scene.subject} is called in each round of a loop: one size must fit them all."
+        if source.helped:
+            return f"{scene.subject} may have run before in the same forward: one size must fit all its calls."
+    return ""
 
 
 def made_anew(scene: Scene, made: str) -> tuple[str, str]:

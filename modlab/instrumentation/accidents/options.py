@@ -18,7 +18,7 @@ from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
 _SIZES = re.compile(
-    r"(?:features|channels|_size|_dim|embeddings|d_model|dim_feedforward|nhead|upscale_factor)$|^(?:num_|n_|groups$|d_model)"
+    r"(?:features|channels|_size|_dim|embeddings|d_model|dim_feedforward|nhead|upscale_factor|normalized_shape)$|^(?:num_|n_|groups$|d_model)"
 )
 _NEAR = 0.75  # how much of a name must be the same
 _LONG = 100

@@ -60,7 +60,7 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         used = recorder.uses.first(id(tensor))
         if used >= 0:
             return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
-    return "not reached: the pass had stopped before" if error else NEVER
+    return "not called before the pass stopped" if error else NEVER  # whether it would have been is not known
 
 
 def hidden(recorder: Recorder) -> int:

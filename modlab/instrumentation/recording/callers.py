@@ -152,7 +152,7 @@ def _keywords(frame: FrameType) -> dict[str, Any] | None:
 
 
 def runs(identity: int, within: int = 0) -> bool:
-    """Whether a frame is among those that run now: in `within` or further out, for a new one may have got the identity of one that ended."""
+    """Whether a frame is among those that run now: in `within` or further out, since a new one may have the identity of one that ended."""
     frame: FrameType | None = sys._getframe(1)
     while within and frame is not None and id(frame) != within:
         frame = frame.f_back

@@ -85,6 +85,7 @@ class Recorder:
         self.modules.alone = self._taps.alone
         self.blind = False  # to functions
         self._filter: Any = None
+        self._finished = False
 
     def unknown(self, patterns: tuple[str, ...]) -> list[str]:
         """Those patterns that fit no module."""
@@ -138,6 +139,7 @@ class Recorder:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
         with self.tape.aside():
             self.backward.settle(self._gradients.seen)
+        self._finished = True
         draft = self._draft("" if error is None else one_line(error))
         if error is not None:
             draft.facts.update(_explained(error) | evidence.explanation(self, error))
@@ -153,8 +155,9 @@ class Recorder:
         told: list[reasons.Told] = []
         with self.tape.aside():
             absent, unseen = tuple(uncalled(self, error)), hidden(self)
-            told = list(reasons.of_parameters(self, error))
-            for found in rescues(self.tape.calls, error, self.tape.stack):
+            ended = error if self._finished else "perhaps, by what is on its way now"
+            told = list(reasons.of_parameters(self, ended))
+            for found in rescues(self.tape.calls, ended, self.tape.stack):
                 found.call.marks.append(found.caught)
         times, vain = self.modules.times, in_vain(self.tape.calls)
         able = [module for module in self.roster.modules.values() if self.kinds[type(module)].runs or id(module) in times]

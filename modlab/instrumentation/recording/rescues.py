@@ -24,7 +24,7 @@ def rescue(calls: Sequence[Call], raised: Call, ended: str, running: Collection[
     Args:
         calls: all events.
         raised: one that raised.
-        ended: the exception that ended the trace, or nothing.
+        ended: the exception that ended the trace, or nothing if none did; something as long as that is not known.
         running: events that have not ended.
     """
     outer, above = raised, _above(calls, raised)

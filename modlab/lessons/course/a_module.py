@@ -90,7 +90,7 @@ PREDICTIONS = (
         YesNo(),
         False,
         "Calling a module runs `forward` *and* the hooks; `m.forward(x)` goes past the hooks.",
-        wrong=(Wrong(True, "It is the same computation, but the hook hangs on the call: `m.forward(x)` does not come by there.", belief=33),),
+        wrong=(Wrong(True, "The computation is the same, but the hook hangs on the call: `m.forward(x)` goes past it.", belief=33),),
         proof=_hooked,
     ),
 )
@@ -113,15 +113,17 @@ REASONS = (
     ),
 )
 
+_FIRST, _THEN = "call `super().__init__()` in the constructor", "assign `nn.Parameter(...)` to `self`"
+
 RECALLS = (
     Question(
         "three steps of a module",
         "Order what makes a class a module.",
         Order(
             "write `forward`, which says what is computed",
-            "call `super().__init__()` in the constructor",
-            "assign `nn.Parameter(...)` to `self`",
-            valid=lambda order: order.index("call `super().__init__()` in the constructor") < order.index("assign `nn.Parameter(...)` to `self`"),
+            _FIRST,
+            _THEN,
+            valid=lambda order: order.index(_FIRST) < order.index(_THEN),
         ),
         ("b", "c", "a"),
         "`super().__init__()` makes the registers, so it comes before the first parameter. `forward` may stand anywhere.",
@@ -150,7 +152,7 @@ RECALLS = (
 
 
 def _made(answer: Any) -> nn.Module:
-    require_module_class(answer, "MyLinear")
+    require_module_class(answer, "Affine")
     module: nn.Module = answer(5, 2)
     return module
 
@@ -177,7 +179,7 @@ def _computes(answer: Any) -> None:
         x = torch.randn(shape)
         got = m(x)
         if got is None:
-            fail(mistake="nothing returned", expected=f"a tensor of shape {shape[:-1] + (2,)}", got=None)
+            fail(mistake="nothing returned", expected=f"a tensor of shape {(*shape[:-1], 2)}", got=None)
         require_equal(got, x @ weight + bias, f"For an input of shape {shape} it gives something else than x @ weight + bias.")
 
 
@@ -204,19 +206,19 @@ def _draws(answer: Any) -> None:
         )
 
 
-MY_LINEAR = Task(
-    "MyLinear",
-    "Write `MyLinear` yourself, with the names and shapes from above.",
-    starter='''
-class MyLinear(nn.Module):
+AFFINE = Task(
+    "Affine",
+    "Write it yourself, under the name `Affine`: the same names and shapes as `MyLinear`.",
+    starter="""
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         ...
 
     def forward(self, input):
         ...
-''',
-    reference='''
-class MyLinear(nn.Module):
+""",
+    reference="""
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(in_features, out_features))
@@ -224,13 +226,13 @@ class MyLinear(nn.Module):
 
     def forward(self, input):
         return input @ self.weight + self.bias
-''',
+""",
     probes=(_owns, _computes, _learns, _draws),
     mistakes=(
         Mistake(
             "transposed weight",
-            '''
-class MyLinear(nn.Module):
+            """
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(out_features, in_features))
@@ -238,14 +240,14 @@ class MyLinear(nn.Module):
 
     def forward(self, input):
         return input @ self.weight.T + self.bias
-''',
+""",
             "Your weight is (out, in), as in `nn.Linear`. This module's is (in, out): one row for each input.",
             belief=32,
         ),
         Mistake(
             "tensors, no parameters",
-            '''
-class MyLinear(nn.Module):
+            """
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         super().__init__()
         self.weight = torch.randn(in_features, out_features)
@@ -253,15 +255,15 @@ class MyLinear(nn.Module):
 
     def forward(self, input):
         return input @ self.weight + self.bias
-''',
+""",
             "A plain tensor is an attribute like any other: it is not registered, so no optimizer, file or GPU will get it. "
             "Wrap it in `nn.Parameter`.",
             belief=8,
         ),
         Mistake(
             "nothing returned",
-            '''
-class MyLinear(nn.Module):
+            """
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(in_features, out_features))
@@ -269,13 +271,13 @@ class MyLinear(nn.Module):
 
     def forward(self, input):
         input @ self.weight + self.bias
-''',
+""",
             "`forward` computes and gives nothing back: `return` is missing.",
         ),
         Mistake(
             "uniform draw",
-            '''
-class MyLinear(nn.Module):
+            """
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         super().__init__()
         self.weight = nn.Parameter(torch.rand(in_features, out_features))
@@ -283,13 +285,13 @@ class MyLinear(nn.Module):
 
     def forward(self, input):
         return input @ self.weight + self.bias
-''',
+""",
             "`torch.rand` draws between 0 and 1, all alike; `torch.randn` draws from the normal distribution, around 0.",
         ),
         Mistake(
             "late super().__init__()",
-            '''
-class MyLinear(nn.Module):
+            """
+class Affine(nn.Module):
     def __init__(self, in_features, out_features):
         self.weight = nn.Parameter(torch.randn(in_features, out_features))
         self.bias = nn.Parameter(torch.randn(out_features))
@@ -297,7 +299,7 @@ class MyLinear(nn.Module):
 
     def forward(self, input):
         return input @ self.weight + self.bias
-''',
+""",
             "The registers are made by `super().__init__()`: before it there is nothing to put a parameter into.",
             belief=4,
             error=r"cannot assign parameters? before Module.__init__\(\) call",
@@ -333,21 +335,21 @@ def _squares(answer: Any) -> None:
 SQUARE = Task(
     "Square",
     "Write `Square`, a module without any state, which squares each number of its input.",
-    starter='''
+    starter="""
 class Square(nn.Module):
     def forward(self, input):
         ...
-''',
-    reference='''
+""",
+    reference="""
 class Square(nn.Module):
     def forward(self, input):
         return input**2
-''',
+""",
     probes=(_stateless, _squares),
     mistakes=(
         Mistake(
             "it owns a parameter",
-            '''
+            """
 class Square(nn.Module):
     def __init__(self):
         super().__init__()
@@ -355,16 +357,16 @@ class Square(nn.Module):
 
     def forward(self, input):
         return input**self.power
-''',
+""",
             "The exponent became a parameter, so training would change it. What is not learnt needs none.",
         ),
         Mistake(
             "it changes its input",
-            '''
+            """
 class Square(nn.Module):
     def forward(self, input):
         return input.mul_(input)
-''',
+""",
             "Methods that end in an underscore work in place: they wrote over the caller's tensor. Make a new one.",
         ),
     ),
@@ -381,5 +383,5 @@ LESSON = Content(
     predictions=PREDICTIONS,
     reasons=REASONS,
     recalls=RECALLS,
-    tasks=(MY_LINEAR, SQUARE),
+    tasks=(AFFINE, SQUARE),
 )

@@ -191,7 +191,8 @@ PREDICTIONS = (
         "`net` is a `Net`, and its input is a plain `torch.randn(4)`. Inside the full hook of `l1`, is `l1.weight.grad` there already?",
         YesNo(),
         True,
-        "`l1`'s input requires a gradient, since it depends on `l0`'s parameters. The hook waits for that gradient, and the weight's comes before.",
+        "`l1`'s input requires a gradient, since it depends on `l0`'s parameters. "
+        "The hook waits for that gradient, and the weight's comes before.",
         wrong=(
             Wrong(
                 False, "The hook does not run at the module's start: it waits until the gradient of the module's input is there.", belief=35
@@ -444,7 +445,7 @@ def _gradients_stay(answer: Any) -> None:
     with _quiet(), _entered(answer, net):
         net(x).square().sum().backward()
         hooks = modlab.hooks(net)
-    for (name, parameter), plain in zip(net.named_parameters(), expected, strict=True):
+    for parameter, plain in zip(net.parameters(), expected, strict=True):
         if not same(parameter.grad, plain):
             fail(
                 "A hook that only looks returns None.",

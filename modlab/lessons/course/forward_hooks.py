@@ -79,7 +79,7 @@ def _bodies() -> list[str]:
         output = output * 0
 
     def computes(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        output * 0  # noqa: B018 - that it does nothing is the point
+        output * 0
 
     hooks: list[Callable[..., Any]] = [returns, in_place, assigns, computes]
     found = []
@@ -204,7 +204,8 @@ PREDICTIONS = (
         "`BigNet` is `l1` and a `net` of `l0` and `l1`. One hook for all modules counts calls. How many are there in one pass?",
         Number(),
         5,
-        "Each of the five modules is called once, `net` and the `BigNet` around it too. A module is counted when it is done: children first.",
+        "Each of the five modules is called once, `net` and the `BigNet` around it too. "
+        "A module is counted when it is done: children first.",
         wrong=(
             Wrong(3, "These are the three layers. `net` and the `BigNet` itself are modules and are called as well.", belief=28),
             Wrong(4, "The module that you call yourself counts too.", belief=28),
@@ -538,7 +539,8 @@ def capture(net):
         Mistake(
             "left on after an error",
             _capture(end="    yield outputs\n    for handle in handles:\n        handle.remove()\n"),
-            "What stands after `yield` does not run when the block raises. Put the `yield` into a `try`, and the removal into its `finally`.",
+            "What stands after `yield` does not run when the block raises. "
+            "Put the `yield` into a `try`, and the removal into its `finally`.",
             belief=34,
         ),
         Mistake(

@@ -448,6 +448,23 @@ SCALED = Task(
             belief=6,
         ),
         Mistake(
+            "register_buffer assigned",
+            _scaled_source('self.scale = self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0]))'),
+            "`register_buffer` gives nothing back, and this nothing is what you assign: the buffer is empty again. Call it, no more.",
+            belief=9,
+            error=r"NoneType",
+        ),
+        Mistake(
+            "attribute first",
+            _scaled_source(
+                """self.scale = torch.tensor([1.0, 2.0, 3.0])
+        self.register_buffer("scale", self.scale)"""
+            ),
+            "The name is taken by your plain attribute. Leave the first line out: `register_buffer` makes the name itself.",
+            belief=10,
+            error=r"already exists",
+        ),
+        Mistake(
             "the scale is trained",
             _scaled_source("self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))"),
             "Now it goes along, and the optimizer will change it too: parameters are trained. This one shall stay 1, 2, 3.",
@@ -578,7 +595,7 @@ def init_weights(m):
         m.weight = torch.randn(m.weight.shape) * (2 / sum(m.weight.shape)) ** 0.5
         m.bias = torch.zeros(m.bias.shape)
 """,
-            "The name `weight` is registered for a parameter, and takes no plain tensor. Change the numbers *in* the parameter.",
+            "A name that is registered for a parameter takes nothing else. Change the numbers *in* the parameter.",
             error=r"cannot assign '.*' as parameter",
         ),
         Mistake(

@@ -155,7 +155,7 @@ PREDICTIONS = (
         "The weight and the bias of `final`. The list is a plain attribute: PyTorch does not look into it.",
         wrong=(
             Wrong(8, "There are eight, but six are in layers that only the list knows; and a list is not registered.", belief=1),
-            Wrong(4, "Modules are four, three of them in a list; but asked is for tensors that are registered.", belief=1),
+            Wrong(4, "Four layers own tensors, two each. Three of the four are in a list, which is not registered.", belief=1),
             Wrong(6, "The three in the list have six, and just these are not registered; `final` has the other two.", belief=1),
             Wrong(5, "The *numbers* in `final` are five; the tensors are two."),
         ),

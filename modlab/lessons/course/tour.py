@@ -82,7 +82,8 @@ PREDICTIONS = (
     ),
     Question(
         "modules that run",
-        "`DynamicNet(2)` has two equal layers, a last one, and two activations to choose from. How many modules run in one pass, itself included?",
+        "`DynamicNet(2)` has two equal layers, a last one, and two activations to choose from. "
+        "How many modules run in one pass, itself included?",
         Number(),
         5,
         "The whole, the two layers, the activation that was chosen, and the last layer. The list and the dict only hold them.",

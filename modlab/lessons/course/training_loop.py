@@ -81,6 +81,13 @@ def _near_zero(seed: int) -> int:
     return sum(abs(weight) < 0.01 for weight in trained(seed)[1])
 
 
+def _told_truly() -> bool:
+    """What the notebook says of the runs that it does not show, or not in full."""
+    unit = trained(63)[2][2]
+    well = all(abs(weight) < 2e-3 for seed in (0, 1, 3) for weight in trained(seed)[1])
+    return well and (unit[0], unit[-1]) == (335, 19) and round(trained(6)[3], 3) == 0.004
+
+
 def _kind(seed: int, unit: int) -> str:
     fired = trained(seed)[2][unit]
     return "a" if not any(fired) else "b" if fired[-1] < fired[0] / 5 else "c"
@@ -193,7 +200,7 @@ PREDICTIONS = (
             Wrong(2, "Close: one unit gets no gradient at all, and a second one hardly any.", belief=25),
             Wrong(0, "One unit does learn: it fires in most rounds, and its weight goes to zero."),
         ),
-        proof=lambda: _near_zero(63),
+        proof=lambda: _near_zero(63) if _told_truly() else -1,
     ),
     Question(
         "the weight of the dead unit",
@@ -375,6 +382,9 @@ class _Spied(Net):
         """Noted."""
         self._events.append("zero")
         super().zero_grad(set_to_none)
+
+
+_Spied.__name__ = "Net"  # as what it is shown
 
 
 class _Noted(SGD):

@@ -489,7 +489,7 @@ def never_called(module, *inputs):
         Mistake(
             "those that were called",
             _hooked("child in called"),
-            "These are the ones that ran; asked is for the others.",
+            "These are the ones that ran. The task wants the others.",
         ),
         Mistake(
             "by gradient",
@@ -505,7 +505,7 @@ def never_called(module, *inputs):
         Mistake(
             "the topmost only",
             "\ndef never_called(module, *inputs):\n    return modlab.trace(module)(*inputs).not_called\n",
-            "`trace.not_called` names an idle branch once. Asked is for what is in the branch as well.",
+            "`trace.not_called` names an idle branch once. The task wants what is in the branch as well.",
         ),
         Mistake(
             "every module",

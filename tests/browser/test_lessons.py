@@ -1,0 +1,95 @@
+"""A learner at work in a real JupyterLab: by keyboard alone she answers wrongly, looks, makes a mistake, mends it, and remembers."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from modlab.lessons import copies, notebooks, shelf
+from tests import courses
+from tests.browser.jupyterlab import JupyterLab
+
+ACTIVE = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+BY_KEYBOARD = ["01_a_module", "05_training_loop", "10_forward_hooks"]
+
+
+def rewrite(lab: JupyterLab, cell: int, source: str) -> None:
+    """Go to a cell with the arrow keys, write in it, and run it: what a hand without a mouse does."""
+    page, prompt = lab.page, lab.cell(cell).locator(".jp-InputPrompt")
+    ran = prompt.inner_text()
+    page.keyboard.press("Escape")
+    while (at := page.evaluate(ACTIVE)) != cell:
+        page.keyboard.press("ArrowDown" if at < cell else "ArrowUp")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.insert_text(source)
+    page.keyboard.press("Shift+Enter")
+    expect(prompt).not_to_have_text(ran, timeout=60_000)
+    expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=60_000)
+    lab.settle()
+
+
+def numbered(notebook: dict[str, object], pattern: str) -> int:
+    return next(i for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code" and re.search(pattern, notebooks.source(cell)))
+
+
+@pytest.mark.parametrize("name", BY_KEYBOARD)
+def test_a_lesson_by_keyboard_alone(lab: JupyterLab, tmp_path: Path, name: str) -> None:
+    lesson = shelf.find(name)
+    copies.copy(tmp_path, courses.NOTEBOOKS)
+    lab.open(tmp_path / f"{name}.ipynb")
+    lab.run_all()
+    notebook = notebooks.read(tmp_path / f"{name}.ipynb")
+
+    question = next(question for question in lesson.predictions if question.wrong)
+    asked = numbered(notebook, rf'lesson\.predict\("{re.escape(question.name)}"')
+    settled = numbered(notebook, rf'lesson\.see\(.*"{re.escape(question.name)}"')
+    wrong, written = question.wrong[0], question.kind.write
+    rewrite(lab, asked, f'lesson.predict("{question.name}", {wrong.answer!r})')
+    expect(lab.cell(asked).locator(".modlab-card")).to_contain_text("You say")
+    rewrite(lab, settled, notebooks.source(notebook["cells"][settled]))
+    card = lab.cell(settled).locator(".modlab-card[data-mark=broken]").first
+    expect(card).to_contain_text(f"You said {written(question.kind.read(wrong.answer))}; it is {written(question.answer)}.")
+
+    task = lesson.tasks[0]
+    made = numbered(notebook, rf'lesson\.check\("{re.escape(task.name)}"')
+    cell = notebooks.source(notebook["cells"][made])
+    assert task.starter.strip() in cell
+    mistake = task.mistakes[0]
+    rewrite(lab, made, cell.replace(task.starter.strip(), mistake.source.strip()))
+    expect(lab.cell(made).locator(".modlab-card")).to_contain_text(f"Not yet: {mistake.name}.")
+    rewrite(lab, made, cell.replace(task.starter.strip(), task.reference.strip()))
+    expect(lab.cell(made).locator(".modlab-card")).to_contain_text("Correct.")
+    assert not lab.trouble()
+    assert not lab.errors()
+
+
+def test_knobs_turn_by_keyboard_and_the_notebook_does_not_hear_them(lab: JupyterLab) -> None:
+    code = 'lesson.modify("modlab.tree(nn.Linear({width}, {out}))", width=[1, 2, 3, 4, 5], out=[1, 2])'
+    lab.open(["import modlab\nfrom torch import nn\nfrom modlab.lessons import Lesson\nlesson = Lesson('01_a_module')", code])
+    lab.run_all()
+    line = lab.cell(1).locator(".modlab-line")
+    expect(line).to_have_text("modlab.tree(nn.Linear(1, 1))")
+    lab.cell(1).locator("input[type=range]").focus()
+    for key in ("ArrowRight", "ArrowRight", "x", "d", "d", "a", "b"):
+        lab.page.keyboard.press(key)
+    expect(line).to_have_text("modlab.tree(nn.Linear(3, 1))")
+    lab.page.keyboard.press("Tab")
+    lab.page.keyboard.press("ArrowRight")
+    expect(line).to_have_text("modlab.tree(nn.Linear(3, 2))")
+    assert lab.cell(1).locator("details:visible").count() == 1
+    assert len(lab.cells()) == 2
+
+
+def test_an_endless_loop_ends_by_the_square_tidily(lab: JupyterLab) -> None:
+    square = "class Square(nn.Module):\n    def forward(self, x):\n        while True:\n            pass"
+    loop = f"{square}\n\nlesson.check('Square', Square)"
+    lab.open(["from torch import nn\nfrom modlab.lessons import Lesson\nlesson = Lesson('01_a_module')", loop, "1 + 1"])
+    lab.run_cell(0)
+    lab.run_cell(1, wait=False)
+    lab.page.wait_for_timeout(1500)
+    lab.command("notebook:interrupt-kernel", wait=False)
+    expect(lab.cell(1).locator(".modlab-card")).to_contain_text("still running when you stopped it")
+    lab.run_cell(2)
+    assert lab.text(2).strip().endswith("2")
