@@ -24,11 +24,18 @@ def _no(_: object) -> bool:
     return False
 
 
+def _set_grad(enabled: bool) -> None:
+    torch.set_grad_enabled(enabled)
+
+
 without_torch_function: Callable[[], AbstractContextManager[Any]] = getattr(torch._C, "DisableTorchFunction", nullcontext)
 """A context in which neither a ``TorchFunctionMode`` nor a subclass's ``__torch_function__`` is asked."""
 
 without_modes: Callable[[], AbstractContextManager[Any]] = getattr(_python_dispatch, "_disable_current_modes", nullcontext)
 """A context in which no ``TorchDispatchMode`` of the user's sees what modlab computes."""
+
+set_grad: Callable[[bool], None] = getattr(torch._C, "_set_grad_enabled", _set_grad)
+"""``torch.set_grad_enabled`` as a function of C, at whose beginning no interrupt arrives."""
 
 dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)
 """How many ``TorchDispatchMode``\\ s are active."""

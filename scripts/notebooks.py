@@ -30,6 +30,7 @@ MOST_BYTES = 300_000
 CELL_TIMEOUT_S = 300
 
 LIVE = re.compile(r"<!--modlab:live-->.*?<!--/modlab:live-->", re.DOTALL)
+STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 # What a traceback or a warning says about where this machine keeps things.
 PATHS = (
     (re.compile(re.escape(tempfile.gettempdir()) + r"/ipykernel_\d+/\d+\.py"), "<cell>"),
@@ -93,11 +94,13 @@ def normalised(notebook: nbformat.NotebookNode) -> str:
     """Return the notebook's text without anything that differs from run to run or from machine to machine."""
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
     views = itertools.count(1)
+    styles: set[str] = set()
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in KEPT_CELL_METADATA if key in cell.metadata})
         for output in cell.get("outputs", []):
             normalise_output(output)
             number_view(output, views)
+            style_once(output, styles)
     nbformat.validate(notebook)
     return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
 
@@ -120,6 +123,17 @@ def number_view(output: dict[str, Any], views: Iterator[int]) -> None:
     view = output.get("data", {}).get("application/vnd.jupyter.widget-view+json")
     if view is not None:
         view["model_id"] = f"{next(views):032x}"
+
+
+def style_once(output: dict[str, Any], known: set[str]) -> None:
+    """Keep a style where it comes first: the picture without script stands on one page with those below it."""
+    html = output.get("data", {}).get("text/html")
+    if html is not None:
+        for style in STYLE.findall(html):
+            if style in known:
+                html = html.replace(style, "")
+            known.add(style)
+        output["data"]["text/html"] = html
 
 
 def without_paths(text: str) -> str:

@@ -182,6 +182,7 @@ def test_a_check_has_three_outcomes():
     assert judge(TASK, made(TASK.reference)).outcome == "correct" and judge(TASK, made(TASK.reference)).score == 1
     verdict = judge(TASK, made("def double(x):\n    return x + 2"))
     assert (verdict.outcome, verdict.mistake, verdict.expected, verdict.got) == ("not yet", "adds", "2", "3")
+    assert judge(TASK, made("def double(x):\n    raise NotImplementedError()")).outcome == "not attempted", "a grader's stub"
     half = judge(TASK, made("def double(x):\n    return x + 1"))
     assert (half.outcome, half.score, half.steps) == ("not yet", 0.5, (("it doubles", True), ("it draws what it is given", False)))
 

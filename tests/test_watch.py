@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import math
 import pickle
@@ -11,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,6 +22,8 @@ from torch.optim import optimizer as optimizers
 
 import modlab
 from modlab.errors import NotAModuleError, NotAnOptimizerError, NotFiniteError, NotInitializedError, QuestionError
+from modlab.instrumentation.watching import clock, pictures
+from modlab.instrumentation.watching.schedule import Schedule
 from modlab.instrumentation.watching.watcher import watchers
 from modlab.lessons.note import Net
 from modlab.results.watch import Watch
@@ -77,7 +81,7 @@ def rung(w: Watch, name: str) -> Any:
     return next(one for one in w.verdict.rungs if one.name == name)
 
 
-def note(seed: int, **options: Any) -> tuple[Watch, Net]:
+def note(seed: int, *, machine: Clock | None = None, **options: Any) -> tuple[Watch, Net]:
     """Section 3 of the note: 10,000 steps that learn the zero function."""
     torch.manual_seed(seed)
     net = Net()
@@ -89,6 +93,8 @@ def note(seed: int, **options: Any) -> tuple[Watch, Net]:
             loss.backward()
             optimizer.step()
             w.log(loss=loss)
+            if machine is not None:
+                machine.time += 0.4e-3
     return w, net
 
 
@@ -117,6 +123,98 @@ def test_healthy_seeds_raise_no_alert(seed: int) -> None:
     assert not w.alerts
     assert w.verdict.broken is None
     assert rung(w, "the loss falls").state == "passed"
+
+
+class Clock:
+    """A machine on which every look at the clock takes 10 µs and every step 0.4 ms, however busy the real one is."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        self.time += 10e-6
+        return self.time
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(clock, "now", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [(63, {("dead", "l0", 1), ("starving", "l0", 2)}), (2, {("starving", "l0", 0)}), *((seed, set()) for seed in (0, 1, 3, 6))],
+)
+def test_the_default_budget_finds_the_same(seed: int, expected: set[Any], machine: Clock) -> None:
+    w, _ = note(seed, machine=machine)
+    assert {(alert.kind, alert.path, alert.unit) for alert in w.alerts} == expected
+    assert w.record.samples < 1_000 and w.record.cost <= 0.02
+
+
+# ---- reading has no effect
+
+
+def numbers(w: Watch) -> list[Any]:
+    """All that was measured, bit by bit."""
+    record = w.record
+    parts: list[Any] = [record.history, *record.units, record.neurons, *(record.neurons.layers if record.neurons else ()), *record.scalars]
+    return [*map(_bits, parts), record.alerts, record.verdict, record.sampled.tolist(), str(w)]
+
+
+def _bits(part: Any) -> list[Any]:
+    found = [getattr(part, field.name) for field in dataclasses.fields(part)]
+    found = [one for value in found for one in (value.values() if isinstance(value, dict) else [value])]
+    return [one.tobytes() if isinstance(one, np.ndarray) else repr(one) for one in found if not isinstance(one, tuple)]
+
+
+@pytest.mark.parametrize("net", ["note", "wide"])
+def test_who_looks_changes_nothing(net: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pictures after every step, and all asked for in the loop, the same alerts come in the same steps, and the same numbers."""
+
+    def run(look: Callable[[Watch, int], object]) -> Watch:
+        torch.manual_seed(63)
+        model: nn.Module = Net() if net == "note" else nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 3), nn.ReLU(), nn.Linear(3, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, weight_decay=1e-2, momentum=0.9)
+        with torch.no_grad():
+            next(model.children()).bias[0] = -100  # dies at once
+        with modlab.watch(model, optimizer, budget=1.0) as w:
+            for step in range(150):
+                loss = torch.abs(model(torch.randn(40, 4))).sum()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                w.log(loss=loss)
+                look(w, step)
+        return w
+
+    blind, looked = run(lambda w, step: None), run(lambda w, step: (w.record, w.verdict, w.alerts) if step % 3 else None)
+    assert blind.alerts
+    assert numbers(blind) == numbers(looked)
+    monkeypatch.setattr(pictures, "OFTEN", 0.0)
+    monkeypatch.setattr(Schedule, "shows", lambda *_: True)
+    assert numbers(run(lambda w, step: None)) == numbers(blind)
+
+
+# ---- what is logged
+
+
+def test_what_cannot_be_logged_costs_no_training(capsys: pytest.CaptureFixture[str]) -> None:
+    model = mlp()
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for step in range(10):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss, outputs=torch.zeros(3), name="x", nothing=None, **{f"one{i}": 1.0 for i in range(80)})
+    assert w.record.steps == 10 and not w.record.error
+    assert {one.count for one in w.record.scalars} == {10} and len(w.record.scalars) == 64
+    told = [remark for remark in w.record.remarks if "w.log(" in remark]
+    assert [remark.split("=")[0] for remark in told] == ["w.log(outputs", "w.log(name", "w.log(nothing", "w.log(one63"]
+    assert all(capsys.readouterr().err.count(remark) == 1 for remark in told[:1])
 
 
 # ---- the ladder and the alerts
@@ -473,7 +571,7 @@ def test_a_view_that_is_lost_does_not_disturb(monkeypatch: pytest.MonkeyPatch) -
         raise OSError("comm closed")
 
     assert w._watcher is not None
-    w._watcher.publish = gone
+    w._watcher.pictures.publish = gone
     for _ in range(5):
         model(torch.randn(8, 4)).mean().backward()
         optimizer.step()

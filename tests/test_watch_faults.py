@@ -125,25 +125,47 @@ def test_a_second_group_that_was_forgotten() -> None:
     assert w.verdict.broken.text == "body.2.weight, body.2.bias, body.4.weight and 1 more not in SGD"
 
 
+class Hidden(nn.Module):
+    """A plain list registers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [nn.Linear(4, 4), nn.Linear(4, 4)]
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+
+
 def test_modules_that_hide_in_a_list() -> None:
-    """A plain list registers nothing: what is in it is called, and the watch cannot know it. The verdict names what it knows."""
-
-    class Hidden(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = [nn.Linear(4, 4)]
-            self.last = nn.Linear(4, 1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            for layer in self.layers:
-                x = layer(x)
-            return self.last(x)
-
+    """What is in it is called, and gets gradients, and nobody trains it: the verdict says what `diagnose` says."""
     model = Hidden()
     w = train(model, sgd(model), 20)
-    assert not w.alerts
+    broken = w.verdict.broken
+    assert broken == rung(w, "the optimizer owns it")
+    assert broken.path == "layers" and broken.text.startswith("layers (2 Linear) are hidden in a list, so they do not train")
+    assert "nn.ModuleList" in broken.fix
     assert rung(w, "every module is called").text == "2 of 2"
-    assert not any("layers" in one.path for one in w.record.history.series)
+    (found,) = (one for one in modlab.diagnose(model, sgd(model)).records if one.path == "layers")
+    assert broken.text == f"{found.subject} {found.what}"
+
+
+@pytest.mark.parametrize("why", ["owned", "unused", "frozen", "registered elsewhere"])
+def test_modules_in_a_list_that_are_no_mistake(why: str) -> None:
+    model = Hidden()
+    if why == "owned":
+        optimizer = torch.optim.SGD([*model.parameters(), *(p for layer in model.layers for p in layer.parameters())], lr=0.01)
+    if why == "unused":
+        model.forward = model.last.forward  # type: ignore[method-assign]
+    if why == "frozen":
+        for layer in model.layers:
+            layer.requires_grad_(False)
+    if why == "registered elsewhere":
+        model.also = nn.ModuleList(model.layers)
+    w = train(model, optimizer if why == "owned" else sgd(model), 20)
+    assert w.verdict.broken is None and not w.alerts
 
 
 def test_a_fourth_layer_of_which_nothing_comes_back() -> None:
@@ -268,7 +290,7 @@ def test_a_unit_that_fires_rarely_is_not_dead() -> None:
         units.see(fires.float(), step)
         units.feel(torch.zeros(100, 2))
         units.count_pending()
-        gone = dead(units, units.record()).tolist()
+        gone = dead(units).tolist()
         assert gone in ([], [1])
         found += gone == [1]
     assert found > 280

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from modlab.errors import QuestionError
 from modlab.instrumentation.watching.alarms import starving
 from modlab.instrumentation.watching.controls import Controls
 from modlab.instrumentation.watching.elements import EXACT
 from modlab.instrumentation.watching.gauge import LARGE, SMALL, Gauge, shares
 from modlab.instrumentation.watching.history import History
-from modlab.instrumentation.watching.moves import Moves
+from modlab.instrumentation.watching.moves import Group, Moves
+from modlab.instrumentation.watching.readback import ReadBack
 from modlab.instrumentation.watching.scalars import SLOTS, Scalars
 from modlab.instrumentation.watching.schedule import Purse, Schedule
 from modlab.instrumentation.watching.slots import Slots
@@ -229,11 +229,16 @@ def test_moves_are_what_the_step_adds(size: int) -> None:
     moves.before([(3, parameter)])
     with torch.no_grad():
         parameter[: size // 2] += 0.5
-    (move,) = moves.after()
+    ((group, deltas, found),) = after(moves)
     delta = parameter.detach() - before
-    assert (move.place, move.size) == (3, size) and move.moved == (size > 1)
-    assert np.abs(move.deltas).max() == pytest.approx(delta.abs().max().item(), rel=1e-5)
-    assert move.stuck == pytest.approx(1 - (size // 2) / size, abs=0.02)
+    assert (group.places, group.whole, found) == ([3], size <= EXACT, [(3, pytest.approx(1 - (size // 2) / size, abs=0.02), size > 1)])
+    assert deltas.abs().max().item() == pytest.approx(delta.abs().max().item(), rel=1e-5)
+
+
+def after(moves: Moves) -> list[tuple[Group, Tensor, list[tuple[int, float, bool]]]]:
+    told: list[tuple[int, float, bool]] = []
+    found = moves.after(ReadBack(), lambda *one: told.append(one))
+    return [(group, deltas, [one for one in told if one[0] in group.places]) for group, deltas in found]
 
 
 def test_rounding_is_seen_in_bfloat16() -> None:
@@ -243,15 +248,35 @@ def test_rounding_is_seen_in_bfloat16() -> None:
     moves.before([(0, parameter)])
     with torch.no_grad():
         parameter -= 1e-5
-    (move,) = moves.after()
-    assert move.stuck == 1 and not move.moved
+    ((_, _, found),) = after(moves)
+    assert found == [(0, 1.0, False)]
 
 
 def test_without_a_gradient_nothing_is_stuck() -> None:
     parameter, moves = nn.Parameter(torch.ones(4)), Moves()
     moves.before([(0, parameter)])
-    (move,) = moves.after()
-    assert math.isnan(move.stuck) and not move.moved
+    ((_, _, ((_, stuck, moved),)),) = after(moves)
+    assert math.isnan(stuck) and not moved
+
+
+def test_parameters_of_all_kinds_in_one_step() -> None:
+    """Several dtypes, sizes, a conjugate, one that was not felt: each delta at its own place."""
+    sizes = {torch.float32: (3, 10, EXACT + 1), torch.float64: (4,), torch.bfloat16: (5, 6)}
+    parameters = [nn.Parameter(torch.randn(size).to(dtype)) for dtype, some in sizes.items() for size in some]
+    for parameter in parameters[1:]:
+        parameter.grad = torch.ones_like(parameter)
+    moves = Moves()
+    groups = moves.before([*enumerate(parameters)])
+    assert [(group.places, group.whole, group.felt) for group in groups] == [
+        ([0, 1], True, False), ([2], False, True), ([3], True, True), ([4, 5], True, True),
+    ]  # fmt: skip
+    with torch.no_grad():
+        for number, parameter in enumerate(parameters):
+            parameter += number
+    for group, deltas, found in after(moves):
+        for place, part in zip(group.places, deltas.split(group.sizes), strict=True):
+            assert (part - place).abs().max() < 0.05
+        assert [one[2] for one in found] == [place > 0 for place in group.places]
 
 
 # ---- units
@@ -334,10 +359,27 @@ def test_a_scalar_that_is_not_finite_is_counted() -> None:
     assert record.bad.sum() == 2 and record.mean[0] == 1.0
 
 
-@pytest.mark.parametrize("value", [torch.zeros(2), "1.0x", None, [1]])
-def test_what_is_no_number_is_refused(value: object) -> None:
-    with pytest.raises(QuestionError, match="loss"):
-        Scalars().log(0, {"loss": value})
+@pytest.mark.parametrize("value", [torch.zeros(2), "1.0x", None, [1], 10**400, torch.tensor(1j), torch.empty((), device="meta")])
+def test_what_is_no_number_is_told_once_and_left_out(value: object) -> None:
+    told: list[str] = []
+    scalars = Scalars(told.append)
+    for step in range(300):
+        scalars.log(step, {"loss": value, "other": 1.0})
+    (text,) = told
+    assert text.startswith("w.log(loss=…)") and "\n" not in text
+    assert scalars.curves.keys() == {"other"} and scalars.curves["other"].record().count == 300
+    scalars.log(300, {"loss": 2.0})
+    assert scalars.curves["loss"].record().final == 2.0
+
+
+def test_too_many_names_are_told_once() -> None:
+    told: list[str] = []
+    scalars = Scalars(told.append)
+    for step in range(3):
+        scalars.log(step, {f"name{i}": float(i) for i in range(100)})
+    (text,) = told
+    assert "name64" in text and "64 curves" in text
+    assert len(scalars.curves) == 64
 
 
 # ---- the budget

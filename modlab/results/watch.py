@@ -135,7 +135,7 @@ class Watch(Result):
         """Begin to watch, and show it."""
         assert self._watcher is not None
         self._watcher.open()
-        self._watcher.publish = self._publish
+        self._watcher.pictures.publish = self._publish
         self._watcher.ended = self._settle
         try:
             self._stage = stage(self)
@@ -179,7 +179,7 @@ class Watch(Result):
         watcher = self._watcher or self._ended
         if watcher is not None:
             watcher.close(state, error)
-            watcher.sweep()
+            watcher.steps.sweep()
         self._ended = None
 
     def _settle(self) -> None:

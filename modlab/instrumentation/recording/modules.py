@@ -24,6 +24,7 @@ from modlab.instrumentation.recording.keeping import detached
 from modlab.instrumentation.recording.kinds import Kinds
 from modlab.instrumentation.recording.roster import Roster, walk
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
+from modlab.instrumentation.recording.strangers import Strangers
 from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.recording.tensorstages import TensorStages
 from modlab.instrumentation.recording.uses import Uses
@@ -66,6 +67,7 @@ class ModuleCalls:
         self.alone: Callable[[], bool] = bool  # until it is known: no
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
+        self._strangers = Strangers(self.times, tape.last)
         self.elsewhere: set[int] = set()
         self.wrapped: set[int] = set()
         self._direct = direct
@@ -100,6 +102,7 @@ class ModuleCalls:
             path = self._roster.path_of(module, parent.path)
         if path is None and parent is not None and parent.opaque:  # a compiler's own
             return
+        mine = self._strangers.calls_of(module) if path is None else None
         self.times[key] += 1
         if self._folds is not None and self._folds.inside(key):
             return
@@ -107,6 +110,8 @@ class ModuleCalls:
         training = held.get("training")
         call.training = training if isinstance(training, bool) else stores.mode(module)
         call.module, call.call, call.frame, call.unasked = key, self.times[key], caller.own, unasked
+        if mine is not None:
+            mine.append(call)
         call.quiet, call.where, call.category = kind.torchs and not held.get("_modules"), caller.where, kind.category
         given = arguments(kind.names, args, caller.keywords)
         call.inputs, call.memory = self._sightings.values(given), _allocated(given)

@@ -99,7 +99,7 @@ class Operations:
         caller = callers.look(0 if top is None else top.module)
         if caller.fused:  # called past its module, which would have made room for it
             self._fused = True
-            if caller.direct is not None:
+            if caller.direct is not None and id(caller.direct) in self._roster.paths:
                 self.direct.setdefault(id(caller.direct), callers.Direct(0 if top is None else top.index, caller.called))
             return None
         if not name or caller.by_torch or caller.in_function:

@@ -36,6 +36,7 @@ class Roster:
         self.names: dict[int, str] = {}  # of parameters and buffers
         self.hooked: dict[str, Module] = {}  # modules with hooks of their own that run in a pass
         self.renewed: dict[str, Owned] = {}  # parameters that were put into the place of others since, and ran; by name
+        self._buffers: list[Tensor] = []  # kept: one that the model drops must not leave its identity, and so its name, to another tensor
         self.ledgers: list[dict[int, Any]] = []  # by identity of a parameter: one that is not followed any more is struck out
         self._adopt("", model)
 
@@ -53,6 +54,7 @@ class Roster:
             for name, tensor in (held.get("_buffers") or {}).items():
                 if tensor is not None and id(tensor) not in self.names:
                     self.names[id(tensor)] = prefix + name
+                    self._buffers.append(tensor)
 
     def path_of(self, module: Module, above: str | None) -> str | None:
         """Its path; one that was registered since, in the module at `above` that is running, joins the others."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from modlab import format
 from modlab.instrumentation.watching.elements import comparable, selection
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.gauge import Readings
+from modlab.instrumentation.watching.readback import Numbers, ReadBack, exact, is_far
 from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
@@ -110,7 +113,6 @@ class Alarms:
         self._running: dict[Key, int] = {}  # samples in a row
         self._sums: dict[str, float] = {}  # of parameters that no step of the optimizer was seen to move
         self.elsewhere: set[str] = set()  # parameters that something else moves
-        self.skipped = 0
         self._counted = 0
 
     @property
@@ -216,22 +218,24 @@ class Alarms:
 
     def units(self, step: int) -> None:
         """Judge the counts of units."""
+        for units in self._watcher.units.values():
+            units.count_pending()
         self._counted = sum(units.seen for units in self._watcher.units.values())
         for units in self._watcher.units.values():
             record = units.record()
-            gone = dead(units, record).tolist()
-            self._dead(units, record, gone, step)
+            gone = dead(units).tolist()
+            self._dead(units, gone, step)
             if units.count <= NARROW:
                 self._starving(units, record, gone, step)
 
-    def _dead(self, units: Units, record: UnitsRecord, gone: list[int], step: int) -> None:
+    def _dead(self, units: Units, gone: list[int], step: int) -> None:
         """One by one, or when they are many as one alert for the layer."""
         path, known = units.path, self._alerted("dead", units.path)
         if units.count > NARROW and (len(gone) > SINGLY or ("dead", path, None) in known):
             self._dead_together(units, gone, step)
             return
         for unit in gone:
-            silent, fired = int(units.silent[unit]), int(record.fired[:, unit].sum())
+            silent, fired = int(units.silent[unit]), int(units.fired[unit])
             since = f" in a row, after it fired on {fired:,} before" if fired else ""
             text = f"unit {unit} of {_name(path)} is dead: zero on all of {silent:,} inputs{since}"
             self.raise_(Alert("dead", path, step, text, ALIVE, unit, inputs=silent))
@@ -272,7 +276,6 @@ class Alarms:
         cast = self._watcher.cast
         if not sample.backwards or not sample.stepped:
             return
-        self._renew()
         felt = any(weight.felt for weight in cast.weights)
         others = self._held_by_others()
         for weight in cast.weights:
@@ -287,33 +290,44 @@ class Alarms:
                     f"{weight.path} got no gradient in any step that was looked at{self._why(weight)}",
                     f"modlab.trace(model), then trace.why({weight.path!r}), names the reason", SAMPLES * patience,
                 )  # fmt: skip
-            lost = bool(self._watcher.optimizer_name and weight.felt) and not weight.owned and weight.path not in self.elsewhere
+            lost = bool(self._watcher.steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self.elsewhere
             if lost or self._found.get(("not owned", weight.path, None)):
                 self._lasts(
                     lost, "not owned", weight.path, sample.step,
-                    f"{weight.path} gets a gradient, and {self._watcher.optimizer_name} does not hold it: it never moves",
+                    f"{weight.path} gets a gradient, and {self._watcher.steps.optimizer_name} does not hold it: it never moves",
                     "optimizer.add_param_group({'params': [...]}), or requires_grad_(False) if it is to stay as it is",
                 )  # fmt: skip
 
     def _held_by_others(self) -> set[str]:
         """Parameters of optimizers whose steps are not those that are counted."""
-        others = [optimizer for optimizer in self._watcher.optimizers if not self._watcher.is_ours(optimizer)]
+        others = [optimizer for optimizer in self._watcher.steps.optimizers if not self._watcher.steps.are_of(optimizer)]
         places = self._watcher.cast.places
         held = [id(tensor) for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
         return {places[one].path for one in held if one in places}
 
-    def zeroed(self) -> bool:
+    def ask_zeroed(self, back: ReadBack, then: Callable[[bool], None]) -> None:
         """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
-        felt = [weight for weight in self._watcher.cast.weights if weight.felt and weight.trainable]
-        gradients = [tensor.grad for weight in felt if (tensor := weight.tensor()) is not None]
-        if any(gradient is None for gradient in gradients):
-            return True
-        graded = [tensor.grad for weight in felt if weight.graded and (tensor := weight.tensor()) is not None]
+        felt = [
+            (weight, tensor)
+            for weight in self._watcher.cast.weights
+            if weight.felt and weight.trainable and (tensor := weight.tensor()) is not None
+        ]
+        if any(tensor.grad is None for _, tensor in felt):
+            then(True)
+            return
+        graded = [tensor.grad for weight, tensor in felt if weight.graded and tensor.grad is not None]
         some = graded[:: max(1, len(graded) // ASKED)]
-        return any(gradient is not None and not bool(gradient.any()) for gradient in some)
+        far = [gradient for gradient in some if is_far(gradient)]
+        if any(not bool(gradient.any()) for gradient in some if not is_far(gradient)):
+            then(True)
+        elif far:
+            alike = [gradient for gradient in far if gradient.device == far[0].device]
+            back.ask(torch.stack([gradient.any() for gradient in alike]).all(), lambda read: then(not read))
+        else:
+            then(False)
 
-    def _renew(self) -> None:
-        """Who is trained may change, and what our optimizer does not move another one may."""
+    def renew(self, back: ReadBack) -> None:
+        """After a step: who is trained may have changed, and what our optimizer does not move another one may."""
         watcher, cast = self._watcher, self._watcher.cast
         doubtful = []
         for weight in cast.weights:
@@ -321,16 +335,19 @@ class Alarms:
             weight.trainable = tensor is not None and tensor.requires_grad
             if tensor is not None and weight.trainable and not (weight.felt and weight.owned and weight.moved):
                 doubtful.append((weight, tensor))
-        optimizers = watcher.optimizers
+        optimizers = watcher.steps.optimizers
         if optimizers and any(not weight.owned for weight, _ in doubtful):
             cast.own(optimizers)
         for weight, tensor in doubtful:
-            if weight.path in self.elsewhere or weight.moved or not comparable(tensor):
-                continue
-            total = float(selection(tensor).double().sum())
-            if weight.path in self._sums and math.isfinite(total) and self._sums[weight.path] != total:
-                self.elsewhere.add(weight.path)
-            self._sums[weight.path] = total
+            if weight.path not in self.elsewhere and not weight.moved and comparable(tensor):
+                back.ask(selection(tensor).to(exact(tensor.device)).sum(), partial(self._summed, weight.path))
+
+    def _summed(self, path: str, read: Numbers) -> None:
+        """If a sum is another one than before, somebody moves that parameter."""
+        total = float(read)
+        if path in self._sums and math.isfinite(total) and self._sums[path] != total:
+            self.elsewhere.add(path)
+        self._sums[path] = total
 
     def _why(self, weight: Weight) -> str:
         owner = weight.owner()
@@ -379,7 +396,7 @@ class Alarms:
             half = weight.dtype in HALF
             weight.stuck = share if weight.stuck is None else 0.8 * weight.stuck + 0.2 * share
             weight.always_stuck &= share > NEARLY_ALL
-            holds = share > STUCK if half and self._watcher.learning_rate() else weight.moved and weight.always_stuck
+            holds = share > STUCK if half and self._watcher.steps.learning_rate() else weight.moved and weight.always_stuck
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
                     holds, "rounding", weight.path, sample.step,
@@ -389,9 +406,9 @@ class Alarms:
                 )  # fmt: skip
 
 
-def dead(units: Units, record: UnitsRecord) -> npt.NDArray[np.intp]:
+def dead(units: Units) -> npt.NDArray[np.intp]:
     """The units that are dead, as far as can be told: silent for long, by their own measure too, and without a gradient."""
-    fired = record.fired.sum(axis=0)
+    fired = units.fired
     spacing = (units.seen - units.silent) / np.maximum(fired, 1)
     least = DEAD * max(1.0, units.count / NARROW)
     wanted = np.maximum(least, np.where(fired > 0, np.maximum(PAUSE * units.longest, RARE * spacing), 0))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
+from modlab.instrumentation.watching.readback import Copy, is_far
 from modlab.instrumentation.watching.roottap import Pass
 
 EARLY = 2
@@ -74,7 +75,7 @@ class Check:
         with without_torch_function(), modes:
             late: list[tuple[str, Tensor]] = []
             for path, gradient in self._gradients(passes, parameters):
-                if not gradient.is_cpu and not self._hold:
+                if is_far(gradient) and not self._hold:
                     late.append((path, gradient))
                     continue
                 kind = kind_of(gradient)
@@ -121,7 +122,7 @@ class Check:
         """Whether a gradient of the first layers is not finite; one that lies on an accelerator may be, and is not waited for."""
         with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
             found = (tensor.grad for _, tensor in self._early)
-            return any(one is not None and is_plain(one) and (not one.is_cpu or bool(kind_of(one))) for one in found)
+            return any(one is not None and is_plain(one) and (is_far(one) or bool(kind_of(one))) for one in found)
 
     def ready(self) -> Finding | None:
         """What an accelerator has found meanwhile; the first of it."""
@@ -148,27 +149,14 @@ class _Late:
     def __init__(self, step: int, gradients: list[tuple[str, Tensor]]) -> None:
         self.step, self._paths = step, [path for path, _ in gradients]
         sizes = torch.stack([torch.linalg.vector_norm(gradient.flatten(), math.inf).float() for _, gradient in gradients])
-        backend: Any = getattr(torch, sizes.device.type, None)
-        if sizes.is_cuda and backend is not None:
-            self._answer = torch.empty(sizes.shape, dtype=sizes.dtype, pin_memory=True)
-            self._answer.copy_(sizes, non_blocking=True)
-            self._event: Any = backend.Event()
-            self._event.record(backend.current_stream(sizes.device))
-        else:
-            self._answer, self._event = sizes.cpu(), None
-
-    def done(self) -> bool:
-        return self._event is None or bool(self._event.query())
-
-    def wait(self) -> None:
-        if self._event is not None:
-            self._event.synchronize()
+        self._answer = Copy(sizes)
+        self.done, self.wait = self._answer.done, self._answer.wait
 
     def bad(self) -> bool:
         return self.finding() is not None
 
     def finding(self) -> Finding | None:
-        for path, size in zip(self._paths, self._answer.tolist(), strict=True):
+        for path, size in zip(self._paths, self._answer.numbers().tolist(), strict=True):
             if not math.isfinite(size):
                 return Finding(self.step, path, "nan" if math.isnan(size) else "inf")
         return None

@@ -1,8 +1,11 @@
-"""Many tensors measured at once: small ones are joined and share each pass of numpy, so one costs a few microseconds."""
+"""Many tensors measured at once: they are joined and share each pass of numpy, so a small one costs a few microseconds.
+
+Those of an accelerator are joined and measured there, and read back together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,17 +14,19 @@ import torch
 from torch import Tensor
 
 from modlab.compat import dispatch_modes, is_functional, is_transformed
+from modlab.instrumentation.watching import readback
 from modlab.instrumentation.watching.elements import comparable, in_order, spread
+from modlab.instrumentation.watching.readback import Numbers, ReadBack
+from modlab.instrumentation.watching.stretches import Flags, column_of, columns_here, columns_of, columns_there
 from modlab.records.slots import COLUMNS, Floats
-from modlab.records.tensor import TensorStats
 from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
 
-SMALL = 1 << 14
+SMALL = 1 << 16
 """Elements up to which a tensor is put aside and measured with others."""
 
 BINNED = 512
-"""Of a small tensor's elements, about so many are counted in the histogram."""
+"""Of a tensor's elements, about so many are counted in the histogram."""
 
 BATCH = 1 << 17
 """Elements that are joined at most before they are measured: memory is bounded by that."""
@@ -32,22 +37,23 @@ LARGE, PART = 1 << 17, 1 << 14
 PIECE = 256
 """Neighbours among them that are taken together."""
 
-_JOINED = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+JOINED = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+"""What is joined, as float32."""
+
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})
 _SIGN, _HALVES = 1 << 9, (1 << 9) - 1  # of the top ten bits of a float32: the sign; eight of the exponent and one of the mantissa
 _SHIFT = np.uint32(22)
 _BIAS = 254  # the number of the half octave that begins at 1
 _MIDDLE = BINS // 2
 _TINY = 2  # the half octaves of zero, and of what has fewer digits
-_NONE = np.float32(np.nan)
-_MEAN, _LOW, _HIGH, _BAD = (COLUMNS.index(name) for name in ("mean", "low", "high", "bad"))
+_LOW, _HIGH = (COLUMNS.index(name) for name in ("low", "high"))
 
 Rows = Sequence[int]
 Keys = npt.NDArray[Any]
 
 
 class Readings(NamedTuple):
-    """What a sample measured.
+    """What a sample measured, in the order in which it met it.
 
     Attributes:
         rows: shape ``(n,)``: the numbers of the series.
@@ -59,9 +65,29 @@ class Readings(NamedTuple):
 
     rows: npt.NDArray[np.intp]
     columns: Floats
-    nan: npt.NDArray[np.bool_]
+    nan: Flags
     highest: npt.NDArray[np.int64]
     binned: list[Keys | None]
+
+
+class _Pool:
+    """Tensors of one device that wait to be measured together."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, Rows]] = []  # each with its turn
+        self.sizes: list[int] = []
+        self.waiting: list[Tensor] = []
+        self.values: list[Tensor] = []  # what was joined
+        self.held = 0
+
+
+class _Batch(NamedTuple):
+    """Tensors that were measured: their series, statistics, and the keys of their histograms."""
+
+    rows: list[tuple[int, Rows]]
+    columns: Floats
+    nan: Flags
+    keys: list[Keys | None]
 
 
 class Gauge:
@@ -69,79 +95,151 @@ class Gauge:
 
     Args:
         binned: whether to take histograms too.
+        back: brings what an accelerator measured; who gives one sends and reads it before asking for the readings.
     """
 
-    def __init__(self, binned: bool = True) -> None:
+    def __init__(self, binned: bool = True, back: ReadBack | None = None) -> None:
         self._binned = binned
-        self._rows: list[Rows] = []
-        self._waiting: list[Tensor] = []
-        self._values: list[Floats] = []
-        self._sizes: list[int] = []  # of these two
-        self._held = 0
-        self._done: list[tuple[Floats, list[Keys | None], list[bool]]] = []  # columns, histograms and NaN of all before them
-        self._large: list[tuple[Rows, TensorStats, Keys | None]] = []
+        self._own = back is None
+        self._back = back or ReadBack()
+        self._pools: dict[torch.device | None, _Pool] = {}
+        self._near = self._pools[None] = _Pool()
+        self._done: list[_Batch] = []
+        self._turn = 0
         self.notes: dict[int, str] = {}
 
     def add(self, rows: Rows, tensor: Tensor, *, fleeting: bool = False) -> None:
         """Measure a tensor for one or several series; `fleeting` if its numbers may change before they are settled."""
-        part = _part(tensor)
+        size = tensor.numel()
+        part = tensor if size < LARGE else _part(tensor)
         if part is not tensor:
-            self.notes.update(dict.fromkeys(rows, f"≈ from {part.numel():,} of its {tensor.numel():,} numbers"))
+            size = part.numel()
+            self.notes.update(dict.fromkeys(rows, f"≈ from {size:,} of its {tensor.numel():,} numbers"))
         if joinable(part):
             plain = part.data
-            self._waiting.append(plain.clone() if fleeting and part is tensor else plain)
-            self._rows.append(rows)
-            self._sizes.append(plain.numel())
-            self._held += plain.numel()
-            if self._held >= BATCH:
-                self._measure()
-            return
-        stats = measure_tensor(part, histogram=False)
+            self._put(self._near, rows, plain.clone() if fleeting and part is tensor else plain, size)
+        elif is_far(part):
+            plain = part.data.clone() if fleeting and part is tensor else part.data
+            self._put(self._pools.setdefault(part.device, _Pool()), rows, plain, size)
+        else:
+            self._measure_alone(rows, part)
+
+    def join(self, rows: list[Rows], values: Tensor, sizes: list[int]) -> None:
+        """Measure tensors that stand in one array already, of shape ``(sum(sizes),)``; it may not change any more."""
+        pool = self._near if not readback.is_far(values) else self._pools.setdefault(values.device, _Pool())
+        self._settle(pool)
+        pool.rows += [(self._turn + i, some) for i, some in enumerate(rows)]
+        self._turn += len(rows)
+        pool.sizes += sizes
+        pool.values.append(values.to(torch.float32))
+        pool.held += len(values)
+
+    def _put(self, pool: _Pool, rows: Rows, tensor: Tensor, size: int) -> None:
+        self._turn += 1
+        pool.rows.append((self._turn, rows))
+        pool.waiting.append(tensor)
+        pool.sizes.append(size)
+        pool.held += size
+        if pool.held >= BATCH:
+            self._measure(pool)
+
+    def _measure_alone(self, rows: Rows, tensor: Tensor) -> None:
+        self._turn += 1
+        stats = measure_tensor(tensor, histogram=False)
         if stats.note:
             self.notes.update(dict.fromkeys(rows, stats.note))
         if stats.measured and stats.count:
-            self._large.append((rows, stats, _sampled(part) if self._binned else None))
+            keys = _sampled(tensor) if self._binned else None
+            self._done.append(_Batch([(self._turn, rows)], column_of(stats), np.array([stats.nan > 0]), [keys]))
 
     def settle(self) -> None:
         """Read what was added up to now: afterwards the tensors may change."""
-        if self._waiting:
-            self._values.append(torch.cat([one.reshape(-1) for one in self._waiting]).to(torch.float32).numpy())
-            self._waiting = []
+        for pool in self._pools.values():
+            self._settle(pool)
 
-    def _measure(self) -> None:
+    def _settle(self, pool: _Pool) -> None:
+        if pool.waiting:
+            pool.values.append(torch.cat([one.reshape(-1) for one in pool.waiting]).to(torch.float32))
+            pool.waiting = []
+
+    def _measure(self, pool: _Pool) -> None:
         """Measure what was joined up to now, and let it go."""
-        self.settle()
-        if not self._values:
+        self._settle(pool)
+        if not pool.values:
             return
-        values, sizes = np.concatenate(self._values), np.array(self._sizes, np.intp)
-        columns = _columns(values, sizes)
-        keys: list[Keys | None] = [*_keys(values, self._sizes)] if self._binned else [None] * len(sizes)
-        self._done.append((columns, keys, _nans(values, sizes) if columns[_BAD].any() else [False] * len(sizes)))
-        self._values, self._sizes, self._held = [], [], 0
+        values = pool.values[0] if len(pool.values) == 1 else torch.cat(pool.values)
+        rows, sizes = pool.rows, pool.sizes
+        pool.rows, pool.sizes, pool.values, pool.held = [], [], [], 0
+        if readback.is_far(values):
+            self._ask(rows, values, sizes)
+            return
+        here: Floats = values.numpy()
+        columns, nan = columns_here(here, sizes)
+        self._done.append(_Batch(rows, columns, nan, _keys(here, sizes) if self._binned else [None] * len(sizes)))
+
+    def _ask(self, rows: list[tuple[int, Rows]], values: Tensor, sizes: list[int]) -> None:
+        """Measure it where it lies."""
+        strides = [_stride(size) for size in sizes]
+        found: list[Floats] = []
+        if self._binned:
+            some = torch.cat([one[::stride] for one, stride in zip(torch.split(values, sizes), strides, strict=True)])
+            self._back.ask(some, lambda read: found.append(read.astype(np.float32)))
+
+        def then(read: Numbers) -> None:
+            columns, nan = columns_of(read)
+            keys: list[Keys | None] = [None] * len(sizes)
+            if found:
+                taken = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+                keys = [*np.split(found[0].view(np.uint32) >> _SHIFT, np.cumsum(taken)[:-1])]
+            self._done.append(_Batch(rows, columns, nan, keys))
+
+        self._back.ask(columns_there(values, sizes), then)
+
+    def finish(self) -> None:
+        """Measure all that was added: what is far is on its way then."""
+        for pool in self._pools.values():
+            self._measure(pool)
 
     def readings(self) -> Readings | None:
         """All that was added; None if there was nothing."""
-        self._measure()
-        parts = [*self._done, *((_of_stats(stats), [keys], [stats.nan > 0]) for _, stats, keys in self._large)]
-        if not parts:
+        self.finish()
+        if self._own:
+            self._back.send()
+            self._back.read()
+        if not self._done:
             return None
-        taken = [(row, i) for i, rows in enumerate([*self._rows, *(large[0] for large in self._large)]) for row in rows if row >= 0]
-        order = [i for _, i in taken]
-        columns = np.concatenate([part[0] for part in parts], axis=1)[:, order]
-        keys = [key for part in parts for key in part[1]]
-        nan = np.array([one for part in parts for one in part[2]], bool)
-        rows = np.array([row for row, _ in taken], np.intp)
-        return Readings(rows, columns, nan[order], _highest(columns), [keys[i] for i in order])
+        places = [place for batch in self._done for place in batch.rows]
+        taken = [(turn, row, i) for i, (turn, rows) in enumerate(places) for row in rows if row >= 0]
+        if len(self._done) > 1:
+            taken.sort(key=_turn_of)  # and several series of one turn stay as they are
+        order = [i for _, _, i in taken]
+        columns = np.concatenate([batch.columns for batch in self._done], axis=1)[:, order]
+        nan = np.concatenate([batch.nan for batch in self._done])[order]
+        keys = [key for batch in self._done for key in batch.keys]
+        rows = np.array([row for _, row, _ in taken], np.intp)
+        return Readings(rows, columns, nan, _highest(columns), [keys[i] for i in order])
+
+
+def _turn_of(taken: tuple[int, int, int]) -> int:
+    return taken[0]
 
 
 def joinable(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers can stand in one array with others'."""
+    """Whether a tensor's numbers can stand in one array here with others'."""
+    return _is_plain(tensor) and tensor.numel() <= SMALL and not readback.is_far(tensor)
+
+
+def is_far(tensor: Tensor) -> bool:
+    """Whether they can do so on an accelerator."""
+    return _is_plain(tensor) and readback.is_far(tensor) and not tensor.is_meta
+
+
+def _is_plain(tensor: Tensor) -> bool:
     return (
         type(tensor) in _PLAIN
-        and tensor.dtype in _JOINED
-        and tensor.is_cpu
+        and tensor.dtype in JOINED
         and tensor.layout is torch.strided
-        and 0 < tensor.numel() <= SMALL
+        and tensor.numel() > 0
         and not tensor.is_nested
         and not is_functional(tensor)
         and not is_transformed(tensor)
@@ -149,66 +247,24 @@ def joinable(tensor: Tensor) -> bool:
     )
 
 
-def _columns(values: Floats, sizes: npt.NDArray[np.intp]) -> Floats:
-    """Shape ``(len(COLUMNS), n)``, of each stretch of `values`; what is not finite is counted and left out."""
-    starts = _starts(sizes)
-    made = np.empty((len(COLUMNS), len(sizes)), np.float32)
-    with np.errstate(all="ignore"):
-        doubles = values.astype(np.float64)
-        total = np.add.reduceat(doubles, starts)
-        low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-        bad: Any = 0
-        finite = sizes
-        if not np.isfinite(total.sum()):
-            good = np.isfinite(values)
-            bad = np.add.reduceat(~good, starts, dtype=np.int64)
-            finite = sizes - bad
-            doubles[~good] = 0
-            total = np.add.reduceat(doubles, starts)
-            low = np.minimum.reduceat(np.where(good, values, np.inf), starts)
-            high = np.maximum.reduceat(np.where(good, values, -np.inf), starts)
-        mean = total / finite
-        np.multiply(doubles, doubles, out=doubles)
-        var = np.add.reduceat(doubles, starts) / finite - mean * mean
-        var[(low == high) | (var < 0)] = 0  # no rounding error shall give a constant a spread
-        zeros = np.add.reduceat((values == 0).view(np.int8), starts, dtype=np.int32) / sizes
-        made[0], made[7] = 1, _NONE
-        made[1], made[2], made[3], made[4], made[5], made[6] = mean, var, low, high, zeros, bad
-        if finite is not sizes:
-            made[_MEAN : _HIGH + 1, finite == 0] = _NONE
-    return made
+def _stride(size: int) -> int:
+    """Of how many numbers one is counted in the histogram; odd: no column of a matrix with an even width is left out."""
+    return max(1, size // BINNED) | 1
 
 
-def _of_stats(stats: TensorStats) -> Floats:
-    bad, var = stats.count - stats.finite, stats.m2 / stats.finite if stats.finite else _NONE
-    with np.errstate(over="ignore"):
-        column = np.array((1, stats.mean, var, stats.min, stats.max, stats.zeros / stats.count, bad, _NONE), np.float64)
-        return column.astype(np.float32)[:, None]
-
-
-def _starts(sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    starts = np.zeros(len(sizes), np.intp)
-    np.cumsum(sizes[:-1], out=starts[1:])
-    return starts
-
-
-def _nans(values: Floats, sizes: npt.NDArray[np.intp]) -> list[bool]:
-    """Whether each stretch holds a NaN."""
-    return [bool(count) for count in np.add.reduceat(np.isnan(values), _starts(sizes), dtype=np.int64)]
-
-
-def _keys(values: Floats, sizes: list[int]) -> Iterator[Keys]:
+def _keys(values: Floats, sizes: list[int]) -> list[Keys | None]:
     """Of each stretch, the sign and half octave of its numbers; of a long one of an even selection."""
-    keys, start = values.view(np.uint32) >> _SHIFT, 0
+    some, start = [], 0
     for size in sizes:
-        stride = max(1, size // BINNED) | 1  # odd: no column of a matrix with an even width is left out
-        yield keys[start : start + size : stride].copy()  # else all of them would be kept
+        some.append(values[start : start + size : _stride(size)])
         start += size
+    keys = np.concatenate(some).view(np.uint32) >> _SHIFT  # else all of them would be kept
+    return [*np.split(keys, np.cumsum([len(one) for one in some])[:-1])]
 
 
 def _part(tensor: Tensor) -> Tensor:
     """The tensor itself, or of a very large one a copy of an even selection, in pieces."""
-    if tensor.numel() < LARGE or type(tensor) not in _PLAIN or not tensor.is_floating_point() or not comparable(tensor):
+    if type(tensor) not in _PLAIN or not tensor.is_floating_point() or not comparable(tensor):
         return tensor
     return spread(in_order(tensor.data), PIECE, PART)
 
@@ -218,7 +274,7 @@ def _sampled(tensor: Tensor) -> Keys | None:
     if type(tensor) not in _PLAIN or not tensor.is_floating_point() or not comparable(tensor):
         return None
     flat = in_order(tensor.data)
-    keys: Keys = flat[:: max(1, flat.numel() // BINNED) | 1].to(torch.float32).cpu().numpy().view(np.uint32) >> _SHIFT
+    keys: Keys = flat[:: _stride(flat.numel())].to(torch.float32).cpu().numpy().view(np.uint32) >> _SHIFT
     return keys
 
 

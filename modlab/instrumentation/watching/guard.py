@@ -33,11 +33,11 @@ class Guard:
 
     def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
         self._watcher, self._on_nan = watcher, on_nan
-        self.tap = RootTap(model, on_forward=watcher.pass_begins, on_backward=self._backward_ended)
+        self.tap = RootTap(model, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended)
         self._check: Check | None = None
         self.standing = False  # whether it looks at the next step
         self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
-        self.always = on_nan != "report" or not watcher.optimizer_name or self._steady
+        self.always = on_nan != "report" or not watcher.steps.optimizer_name or self._steady
         self.found = False
         self.hidden = False  # whether the optimizer's steps are seen by what they change alone
         self.spoilt = False  # whether the last backward pass brought gradients that are not finite
@@ -69,7 +69,7 @@ class Guard:
     def settle(self, pace: float, budget: float) -> None:
         """Decide whether every step can be seen: by how long one takes."""
         cost = TAP + EACH * len(self._watcher.cast.members)
-        asked = self._steady or self._on_nan != "report" or not self._watcher.optimizer_name
+        asked = self._steady or self._on_nan != "report" or not self._watcher.steps.optimizer_name
         self.always = asked or PART * budget * pace >= cost
 
     def unseen(self) -> None:
@@ -77,7 +77,7 @@ class Guard:
         self._steady = self.always = self.hidden = True
 
     def _backward_ended(self, one: Pass) -> None:
-        if self.hidden or not self._watcher.optimizer_name:
+        if self.hidden or not self._watcher.steps.optimizer_name:
             self._watcher.backward_ended()
             self.look()
             return

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from modlab.instrumentation.watching.gauge import Readings, shares
 from modlab.instrumentation.watching.slots import Slots
-from modlab.records.slots import COLUMNS, Floats, combined
+from modlab.records.slots import COLUMNS, Floats, combined, merged
 from modlab.records.watch import BINS, HistoryRecord, Series
 
 SLOTS = 256
@@ -100,6 +101,12 @@ class History:
         self._turn += 1
         return self._turn % self.bin_slots.stride == 0
 
+    def take(self, step: int, readings: Readings, *, binned: bool = True) -> None:
+        """Take in all readings of a sample, with their histograms or without."""
+        self.add(step, readings.rows, readings.columns)
+        if binned:
+            self.add_bins(step, readings.rows, shares(readings, self.tops(readings.rows, readings.highest)))
+
     def add(self, step: int, rows: npt.NDArray[np.intp], columns: Floats) -> None:
         """Take in the readings of a sample.
 
@@ -120,23 +127,25 @@ class History:
             self._merge()
 
     def _merge(self) -> None:
-        """Put what waits into the last slot: samples of the same series are joined first, two by two."""
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return
-        self._make_room()
-        slot = self._data[len(self.slots) - 1]
-        while waiting:
-            rows = waiting[0][0]
-            alike = [columns for theirs, columns in waiting if theirs is rows or np.array_equal(theirs, rows)]
-            waiting = [one for one in waiting if not (one[0] is rows or np.array_equal(one[0], rows))]
-            while len(alike) > 1:
-                pairs = np.stack(alike[: len(alike) // 2 * 2])
-                alike = [*combined(pairs[0::2], pairs[1::2]), *alike[len(alike) // 2 * 2 :]]
+        """Put what waits into the last slot."""
+        if self._waiting:
+            self._make_room()
+            self._data[len(self.slots) - 1] = self._last()
+            self._waiting = []
+
+    def _last(self) -> Floats:
+        """The last slot with what waits, which itself stays as it is."""
+        slot: Floats = self._data[len(self.slots) - 1].copy()
+        alike: dict[bytes, list[tuple[npt.NDArray[np.intp], Floats]]] = {}
+        for rows, columns in self._waiting:
+            alike.setdefault(rows.tobytes(), []).append((rows, columns))
+        for ones in alike.values():
+            rows = ones[0][0]
+            many = merged(np.stack([columns for _, columns in ones]))
             for some in _rounds(rows):
                 there = rows[some]
-                known = slot[:, there]
-                slot[:, there] = combined(known, alike[0][:, some]) if known[0].any() else alike[0][:, some]
+                slot[:, there] = merged(np.stack([slot[:, there], many[:, some]]))
+        return slot
 
     def tops(self, rows: npt.NDArray[np.intp], highest: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
         """Where the last bins of some series begin, raised so that the half octaves `highest` of the greatest magnitudes fit."""
@@ -161,10 +170,12 @@ class History:
         np.add.at(slot, rows, shares)
 
     def record(self) -> HistoryRecord:
-        """What there is now; the arrays are copies."""
-        self._merge()
+        """What there is now; the arrays are copies, and nothing is merged for it."""
         rows, used, bins = len(self.series), len(self.slots), len(self.bin_slots)
-        columns = {name: self._data[:used, i, :rows].copy() for i, name in enumerate(COLUMNS)}
+        data = self._data[:used].copy()
+        if self._waiting:
+            data[-1] = self._last()
+        columns = {name: data[:, i, :rows].copy() for i, name in enumerate(COLUMNS)}
         first, last = self.slots.bounds()
         bins_first, bins_last = self.bin_slots.bounds()
         return HistoryRecord(

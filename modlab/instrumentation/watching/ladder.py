@@ -70,7 +70,11 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     bad = _alert(record, "nan", "inf")
     if bad is not None and bad.text.startswith("the batch"):
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
-    if watcher.passes or (record.steps and "" in watcher.cast.opaque) or any(member.called for member in watcher.cast.members.values()):
+    if (
+        watcher.steps.passes
+        or (record.steps and "" in watcher.cast.opaque)
+        or any(member.called for member in watcher.cast.members.values())
+    ):
         return Rung(name, "passed", format.plural(record.steps, "step"))
     if record.steps:
         return Rung(
@@ -183,6 +187,11 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
         return Rung(name, "not seen", f"{_names(felt)} not in {record.optimizer}: too early to tell whether something else moves them")
     if felt:
         return Rung(name, "broken", f"{_names(felt)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", felt[0])
+    hidden = watcher.hideouts.findings()
+    if hidden:
+        more = f"; and {format.plural(len(hidden) - 1, 'place')} more" if len(hidden) > 1 else ""
+        one = hidden[0]
+        return Rung(name, "broken", f"{one.subject} {one.what}{more}", one.fix.replace("\n", "; "), one.path)
     others = len(trained) - len(held) - len(lost)
     text = f"{len(held):,} of {len(trained):,}"
     return Rung(name, "passed", f"{text}; {others:,} are moved by something else" if others else text)
@@ -193,7 +202,7 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
     owned = [weight for weight in watcher.cast.weights if weight.trainable and weight.owned and weight.felt]
     if not owned or not watcher.stepped:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
-    rate = watcher.learning_rate()
+    rate = watcher.steps.learning_rate()
     still = [weight.path for weight in owned if _is_still(weight, watcher) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
         return Rung(name, "not seen", f"{_names(still)} did not move yet, after {format.plural(record.samples, 'step')}")
@@ -215,7 +224,7 @@ def _alive(record: WatchRecord, watcher: Watcher) -> Rung | None:
         mine = [alert for alert in record.alerts if alert.kind == "dead" and alert.path == path and not alert.over]
         if not mine:
             continue
-        gone = len(dead(units, units.record())) if mine[0].unit is None else len(mine)
+        gone = len(dead(units)) if mine[0].unit is None else len(mine)
         share = gone / units.count
         if worst is None or share > worst[0]:
             broken = share > (LOST if units.count <= NARROW else LOST_OF_MANY)

@@ -2,80 +2,102 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modlab.instrumentation.watching.elements import comparable, selection
-from modlab.records.slots import Floats
+from modlab.instrumentation.watching.elements import EXACT, comparable, selection
+from modlab.instrumentation.watching.readback import Numbers, ReadBack, is_far, lengths
+from modlab.instrumentation.watching.stretches import starts_of
+
+Told = Callable[[int, float, bool], None]
+"""Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""
 
 
-class Move(NamedTuple):
-    """Of one parameter.
+class Group:
+    """Parameters of one device and dtype, whose elements stand in one array.
 
     Attributes:
-        place: its number, as given to `Moves.before`.
-        size: its elements; `deltas`: shape ``(n,)``, what was added to those that were compared.
-        stuck: of those with a gradient, the share that did not move; NaN if none has one.
-        moved: whether any did.
+        places: their numbers, as given to `Moves.before`; `sizes`: the elements of each that are compared.
+        before: shape ``(sum(sizes),)``: these elements, before the step; `gradients`: theirs, 0 where there is none.
+        whole: whether these are all elements; `felt`: whether each parameter has a gradient.
     """
 
-    place: int
-    size: int
-    deltas: Floats
-    stuck: float
-    moved: bool
+    def __init__(self, whole: bool) -> None:
+        self.whole, self.felt = whole, True
+        self.places: list[int] = []
+        self.tensors: list[Tensor] = []
+        self.sizes: list[int] = []
+        self.before = self.gradients = torch.empty(0)
+
+    def read(self) -> None:
+        """Take down what there is."""
+        some = [_gradient(tensor) for tensor in self.tensors]
+        self.felt = all(one is not None for one in some)
+        mine = [selection(tensor) for tensor in self.tensors]
+        self.sizes = [len(one) for one in mine]
+        self.before = torch.cat(mine)
+        self.gradients = torch.cat([torch.zeros_like(own) if one is None else selection(one) for one, own in zip(some, mine, strict=True)])
+
+    def deltas(self) -> Tensor | None:
+        """What was added since, shape ``(sum(sizes),)``; None if a parameter was resized."""
+        now = [selection(tensor) for tensor in self.tensors]
+        if [len(one) for one in now] != self.sizes:
+            return None
+        return torch.cat(now).sub_(self.before)  # in the parameters' own precision: what rounding swallowed did not move
 
 
 class Moves:
     """Copies before the step, differences after it; all parameters of a device and dtype in one array."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[Any, Any], list[tuple[int, Tensor]]] = {}
-        self._before: dict[tuple[Any, Any], tuple[Tensor, npt.NDArray[np.bool_]]] = {}
+        self._groups: list[Group] = []
 
-    def before(self, parameters: list[tuple[int, Tensor]]) -> None:
-        """Take down the numbers of parameters, each with its place, and where their gradients are other than zero."""
+    def before(self, parameters: list[tuple[int, Tensor]]) -> list[Group]:
+        """Take down the numbers of parameters, each with its place, and of their gradients."""
+        groups: dict[tuple[Any, ...], Group] = {}
         for place, parameter in parameters:
             if comparable(parameter):
-                self._held.setdefault((parameter.device, parameter.dtype), []).append((place, parameter))
-        for kind, held in self._held.items():
-            felt = torch.cat([_felt(parameter) for _, parameter in held]) != 0
-            self._before[kind] = torch.cat([selection(parameter) for _, parameter in held]), felt.cpu().numpy()
+                whole = parameter.numel() <= EXACT
+                kind = parameter.device, parameter.dtype, whole
+                group = groups.get(kind) or groups.setdefault(kind, Group(whole))
+                group.places.append(place)
+                group.tensors.append(parameter)
+        self._groups = [*groups.values()]
+        for group in self._groups:
+            group.read()
+        return self._groups
 
-    def after(self) -> list[Move]:
-        """What moved since."""
+    def after(self, back: ReadBack, told: Told) -> list[tuple[Group, Tensor]]:
+        """What moved since, by groups; `told` is called for each parameter when that was read."""
+        groups, self._groups = self._groups, []
         found = []
-        for kind, (before, felt) in self._before.items():
-            held = self._held[kind]
-            now = [selection(parameter) for _, parameter in held]
-            sizes = np.array([len(one) for one in now])
-            if int(sizes.sum()) != len(before):
-                continue  # one was resized
-            # in the parameters' own precision: what rounding swallowed did not move
-            found += _moves(held, sizes, torch.cat(now).sub_(before).float().cpu().numpy(), felt)
-        self._held, self._before = {}, {}
+        for group in groups:
+            deltas = group.deltas()
+            if deltas is not None:
+                _count(group, deltas != 0, group.gradients != 0, back, told)
+                found.append((group, deltas.float()))
         return found
 
 
-def _moves(held: list[tuple[int, Tensor]], sizes: npt.NDArray[Any], deltas: Floats, felt: npt.NDArray[np.bool_]) -> list[Move]:
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    moved = deltas != 0
-    flags = (moved, felt, felt & ~moved)
-    moves, feels, stays = (np.add.reduceat(some, starts[:-1], dtype=np.int64).tolist() for some in flags)
-    ends = starts.tolist()
-    return [
-        Move(place, tensor.numel(), deltas[ends[i] : ends[i + 1]], stays[i] / feels[i] if feels[i] else np.nan, moves[i] > 0)
-        for i, (place, tensor) in enumerate(held)
-    ]
+def _count(group: Group, moved: Tensor, felt: Tensor, back: ReadBack, told: Told) -> None:
+    """Of each parameter, the elements that moved, that have a gradient, and that have one and stay."""
+
+    def then(counts: Numbers) -> None:
+        for place, moves, feels, stays in zip(group.places, *counts.astype(np.int64).tolist(), strict=True):
+            told(place, stays / feels if feels else float("nan"), moves > 0)
+
+    flags = torch.stack([moved, felt, felt & ~moved])
+    if is_far(flags):
+        counts = lengths(group.sizes, flags.device)
+        back.ask(torch.stack([torch.segment_reduce(one.float(), "sum", lengths=counts, unsafe=True) for one in flags]), then)
+    else:
+        then(np.add.reduceat(flags.numpy(), starts_of(group.sizes), axis=1, dtype=np.int64))
 
 
-def _felt(parameter: Tensor) -> Tensor:
-    """The gradient's numbers at the same places; zeros where there is none."""
+def _gradient(parameter: Tensor) -> Tensor | None:
     gradient = parameter.grad
-    if gradient is not None and gradient.shape == parameter.shape and comparable(gradient):
-        return selection(gradient)
-    return torch.zeros(len(selection(parameter)), device=parameter.device)
+    return gradient if gradient is not None and gradient.shape == parameter.shape and comparable(gradient) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from modlab.inspection import stores
+from modlab.instrumentation.watching.readback import Numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import Floats
-from modlab.records.watch import Layer, NeuronsRecord
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, Layer, NeuronsRecord
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.cast import Cast, Weight
@@ -22,6 +24,9 @@ WIDE = 64
 LAYERS = 6
 SLOTS = 128
 
+Flows = Mapping[tuple[str, str], Numbers]
+"""What a sample saw of the layers, by role and path."""
+
 
 class _Held:
     """One layer's numbers over time."""
@@ -30,6 +35,13 @@ class _Held:
         self.path, self.weight, self.turned = path, weight, turned
         self.weights = np.zeros((SLOTS, units, inputs), np.float32)
         self.activations, self.gradients = np.zeros((SLOTS, units), np.float32), np.zeros((SLOTS, units), np.float32)
+
+    def matrix(self) -> Tensor | None:
+        """The weights as they are now, units first."""
+        now = self.weight.tensor()
+        if now is None or tuple(now.shape[:: -1 if self.turned else 1]) != self.weights.shape[1:]:
+            return None
+        return now.data.float().T if self.turned else now.data.float()
 
     @property
     def arrays(self) -> tuple[Floats, ...]:
@@ -80,20 +92,24 @@ class Neurons:
             self._layers = found
             self._paths = frozenset(one.path for one in found)
 
-    def add(self, step: int, last: dict[str, Tensor]) -> None:
-        """Take in a sample: the activation and the gradient of each layer's output, by path."""
-        if not self._layers or not all(layer.path in last for layer in self._layers):
+    def matrices(self) -> Iterator[tuple[str, Tensor]]:
+        """By path the weights of each layer, units first, where this sample is one that is kept."""
+        for layer in self._layers if self._now else ():
+            matrix = layer.matrix()
+            if matrix is not None:
+                yield layer.path, matrix
+
+    def add(self, step: int, flows: Flows) -> None:
+        """Take in a sample: the activations, gradients and weights of the layers, by path."""
+        if not self._layers or not all((ACTIVATION, layer.path) in flows for layer in self._layers):
             return
         self.slots.place(step)
         at = len(self.slots) - 1
         for layer in self._layers:
-            matrix = layer.weight.tensor()
-            if matrix is None or tuple(matrix.shape[:: -1 if layer.turned else 1]) != layer.weights.shape[1:]:
-                continue
-            now = matrix.data.float().cpu().numpy()
-            numbers = now.T if layer.turned else now, _by_unit(last[layer.path]), _by_unit(last.get(f"{layer.path} gradient"))
-            for array, number in zip(layer.arrays, numbers, strict=True):
-                array[at] = number
+            matrix = flows.get((PARAMETER, layer.path))
+            if matrix is not None:
+                layer.weights[at] = matrix
+                layer.activations[at], layer.gradients[at] = flows[ACTIVATION, layer.path], flows.get((GRADIENT, layer.path), 0.0)
 
     def finish(self, step: int) -> None:
         """The weights as they are at the end; what flowed is what the last sample saw."""
@@ -105,10 +121,9 @@ class Neurons:
         at = len(self.slots) - 1
         for layer, flow in zip(self._layers, flows, strict=True):
             layer.activations[at], layer.gradients[at] = flow
-            matrix = layer.weight.tensor()
-            if matrix is not None and tuple(matrix.shape[:: -1 if layer.turned else 1]) == layer.weights.shape[1:]:
-                now = matrix.data.float().cpu().numpy()
-                layer.weights[at] = now.T if layer.turned else now
+            matrix = layer.matrix()
+            if matrix is not None:
+                layer.weights[at] = matrix.cpu().numpy()
 
     def record(self) -> NeuronsRecord | None:
         """What there is now."""
@@ -130,9 +145,6 @@ def _is_matrix(tensor: Tensor) -> bool:
     return tensor.dim() == 2 and tensor.is_floating_point()
 
 
-def _by_unit(tensor: Tensor | None) -> Floats | float:
-    """The mean for each unit, over all inputs."""
-    if tensor is None or not tensor.is_floating_point():
-        return 0.0
-    mean: Floats = tensor.float().reshape(-1, tensor.shape[-1]).mean(dim=0).cpu().numpy()
-    return mean
+def by_unit(tensor: Tensor) -> Tensor:
+    """The mean for each unit, over all inputs: shape ``(units,)``."""
+    return tensor.detach().float().reshape(-1, tensor.shape[-1]).mean(dim=0)

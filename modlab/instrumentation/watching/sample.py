@@ -1,12 +1,12 @@
 """One step that is looked at: every module's output and its gradient, every parameter, its gradient and what the step adds to it.
 
-All is measured on the spot; of tensors nothing is kept beyond the step, and nothing is put on a module.
+All is measured on the spot; of tensors nothing is kept beyond the step, and nothing is put on a module. What an accelerator measured
+is read later, when it is there (`ReadBack`).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
@@ -17,12 +17,17 @@ from torch.nn import Module
 from modlab.compat import being_traced, graph_task, without_torch_function
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
+from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.cast import Member
-from modlab.instrumentation.watching.gauge import LARGE, Gauge, Readings, shares
-from modlab.instrumentation.watching.moves import Moves
+from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings
+from modlab.instrumentation.watching.moves import Group, Moves
+from modlab.instrumentation.watching.neurons import by_unit
+from modlab.instrumentation.watching.quiet import quietly
+from modlab.instrumentation.watching.readback import Numbers, ReadBack
 from modlab.instrumentation.watching.roottap import is_unseen
 from modlab.instrumentation.watching.shadow import Shadow
 from modlab.instrumentation.watching.units import MOST, Units, axis_of, is_silenced, is_silencing
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -53,7 +58,7 @@ class Sample:
     """
 
     def __init__(self, watcher: Watcher) -> None:
-        start = perf_counter()
+        start = clock.now()
         self.watcher, self.cast, self.step = watcher, watcher.cast, watcher.step
         self.forwards = self.backwards = 0
         self.stepped = False
@@ -61,11 +66,13 @@ class Sample:
         self.carried = True  # whether at the start of each of them there were gradients already
         self.saturated: dict[str, float] = {}
         self.binned = self.cast.history.wants_bins()
-        self.gauge = Gauge(self.binned)
+        self.back = ReadBack()
+        self.gauge = Gauge(self.binned, self.back)
         self.moves = Moves()
         watcher.neurons.begin()
         self.readings: Readings | None = None
-        self.last: dict[str, Tensor] = {}  # of a small net: activations and gradients by unit
+        self.flows: dict[tuple[str, str], Numbers] = {}  # of a small net: what each unit gives, gets back and weighs
+        self.closing = False
         self._stuck: dict[int, float] = {}
         self._hooks = TensorHooks()
         self._inside = 0  # calls of the root
@@ -74,7 +81,13 @@ class Sample:
         self._functions: dict[Any, Member] = {}
         self._read_parameters = self._read_gradients = False
         watcher.modules.on()
-        self.seconds = perf_counter() - start
+        self.seconds = self._opened = clock.now() - start
+        self.counted = 0.0  # seconds of them that it took to count units
+
+    @property
+    def hooked(self) -> float:
+        """Seconds that its hooks took."""
+        return self.seconds - self._opened
 
     # ---- what the hooks call: each takes its own time, and an error in it ends the watch and not the training
 
@@ -82,7 +95,7 @@ class Sample:
         """A module is called."""
         if captured():
             return
-        start = perf_counter()
+        start = clock.now()
         try:
             if id(module) == self.watcher.root_id:
                 if not self._inside and not self._begins_pass(module):
@@ -94,14 +107,14 @@ class Sample:
         except Exception as error:  # noqa: BLE001 - the training goes on
             self.watcher.fail(error)
         finally:
-            self.seconds += perf_counter() - start
+            self.seconds += clock.now() - start
 
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
         member = self.cast.members.get(id(module))
         if member is None or captured():
             return
-        start = perf_counter()
+        start = clock.now()
         try:
             if self._counts(module):
                 with without_torch_function():
@@ -114,39 +127,46 @@ class Sample:
         except Exception as error:  # noqa: BLE001 - as above
             self.watcher.fail(error)
         finally:
-            self.seconds += perf_counter() - start
+            self.seconds += clock.now() - start
 
     def step_begins(self, closure: bool) -> None:
         """The optimizer is about to make its step; with a closure the gradients are computed in it."""
-        start = perf_counter()
+        start = clock.now()
         try:
-            with without_torch_function(), torch.no_grad():
-                self.read_parameters(gradients=not closure)
+            quietly(self.read_parameters, gradients=not closure)
         except Exception as error:  # noqa: BLE001 - as above
             self.watcher.fail(error)
         finally:
-            self.seconds += perf_counter() - start
+            self.seconds += clock.now() - start
 
     def _graded(self, rows: list[int], members: list[Member], gradient: Tensor) -> None:
-        start = perf_counter()
+        start = clock.now()
         try:
             self.backwards += 1
             with without_torch_function():
                 task = graph_task()
                 if task not in self.tasks:
                     self.tasks.add(task)
-                    self.carried = self.carried and not self.watcher.alarms.zeroed()
+                    if self.carried:
+                        self.watcher.alarms.ask_zeroed(self.back, self._zeroed)
                 self.gauge.add(rows, gradient, fleeting=True)
                 for member in members:
                     units = self.watcher.units.get(member.path)
                     if units is not None and units.feels():
-                        units.feel(gradient)
-                    if self.watcher.neurons.wants(member.path):
-                        self.last[f"{member.path} gradient"] = gradient.detach().clone()
+                        units.feel(gradient, self.back)
+                    self._note(GRADIENT, member.path, gradient)
         except Exception as error:  # noqa: BLE001 - as above
             self.watcher.fail(error)
         finally:
-            self.seconds += perf_counter() - start
+            self.seconds += clock.now() - start
+
+    def _zeroed(self, zeroed: bool) -> None:
+        self.carried = self.carried and not zeroed
+
+    def _note(self, role: str, path: str, tensor: Tensor) -> None:
+        """Of a layer of a small net, what flows through each unit."""
+        if self.watcher.neurons.wants(path) and tensor.is_floating_point():
+            self.back.ask(by_unit(tensor), partial(self.flows.__setitem__, (role, path)))
 
     # ---- the forward pass
 
@@ -221,8 +241,7 @@ class Sample:
             self._makers[id(tensor)] = ref(tensor), member
             if tensor.grad_fn is not None and self._inside:
                 self._functions[tensor.grad_fn] = member
-        if self.watcher.neurons.wants(member.path):
-            self.last[member.path] = tensor.detach().clone()
+        self._note(ACTIVATION, member.path, tensor)
 
     def _see_activation(self, module: Module, taken: Tensor) -> None:
         """An input that comes out of an activation function which is no module."""
@@ -241,7 +260,7 @@ class Sample:
         margin = 0.02 * (high - low)
         values = tensor.detach()
         share = ((values < low + margin) | (values > high - margin)).float().mean()
-        self.saturated[path] = float(share)
+        self.back.ask(share, lambda read: self.saturated.__setitem__(path, float(read)))
 
     def _maker(self, tensor: Tensor) -> Member | None:
         known = self._makers.get(id(tensor))
@@ -256,13 +275,14 @@ class Sample:
             if tensor.shape[axis] > MOST or not self.watcher.has_room(tensor.shape[axis]):
                 return
             units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis])
-            self.watcher.reads(reader, units, output=output)
+            self.watcher.glances.reads(reader, units, output=output)
         if tensor.numel() >= LARGE and units.seen >= ENOUGH and self.watcher.samples % RARELY:
             return
         if units.read == read and tensor.dim() > units.axis and tensor.shape[units.axis] == units.count:
-            units.see(tensor, self.step)
-            if self.watcher.neurons.wants(maker.path):
-                self.last[maker.path] = tensor.detach().clone()
+            start = clock.now()
+            units.see(tensor, self.step, self.back)
+            self.counted += clock.now() - start
+            self._note(ACTIVATION, maker.path, tensor)
 
     # ---- parameters
 
@@ -271,22 +291,39 @@ class Sample:
         self._read_parameters, self._read_gradients = True, gradients
         also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
         parameters = [(place, tensor) for place, weight in enumerate(self.cast.weights) if (tensor := weight.tensor()) is not None]
+        joined = self._read_joined(also=also, gradients=gradients, groups=self.moves.before(parameters))
         for place, tensor in parameters:
             row = self.cast.weights[place].rows[0]
             if also:
-                self.gauge.add((row,), tensor)
-            self.cast.history.describe(row, tensor)
+                if place not in joined:
+                    self.gauge.add((row,), tensor)
+                self.cast.history.describe(row, tensor)
             if gradients:
-                self._read_gradient(place, tensor)
+                self._read_gradient(place, tensor, measured=place in joined)
         self.gauge.settle()
-        self.moves.before(parameters)
 
-    def _read_gradient(self, place: int, tensor: Tensor) -> None:
+    def _read_joined(self, *, also: bool, gradients: bool, groups: list[Group]) -> set[int]:
+        """Measure parameters and gradients where they stand in one array already; which these are."""
+        joined: set[int] = set()
+        for group in groups:
+            if group.whole and group.felt and group.before.dtype in JOINED and group.gradients.dtype in JOINED:
+                joined.update(group.places)
+                if also:
+                    self._join(group, 0, group.before)
+                if gradients:
+                    self._join(group, 1, group.gradients)
+        return joined
+
+    def _join(self, group: Group, kind: int, values: Tensor) -> None:
+        self.gauge.join([self.cast.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
+
+    def _read_gradient(self, place: int, tensor: Tensor, *, measured: bool = False) -> None:
         weight, gradient = self.cast.weights[place], tensor.grad
         if gradient is None:
             return
         weight.felt += 1
-        self.gauge.add(weight.rows[1:2], gradient)
+        if not measured:
+            self.gauge.add(weight.rows[1:2], gradient)
         self.cast.history.describe(weight.rows[1], gradient)
 
     def read_gradients(self) -> None:
@@ -298,16 +335,30 @@ class Sample:
         self.gauge.settle()
 
     def close(self, *, stepped: bool) -> None:
-        """End it: hooks off, and all readings into the history. `stepped` if the optimizer made its step."""
+        """End it: hooks off, all is measured, and what an accelerator measured is on its way. `stepped` if the optimizer made its step."""
+        self.closing = True
         self.detach()
         self.stepped = stepped
-        with without_torch_function(), torch.no_grad():
-            if stepped and not self._read_gradients and self._read_parameters:
-                self.read_gradients()
-            if stepped and self._read_parameters:
-                self._read_moves()
-            self._cast_shadow()
-            self.readings = self.gauge.readings()
+        if stepped and not self._read_gradients and self._read_parameters:
+            self.read_gradients()
+        if stepped and self._read_parameters:
+            self._read_moves()
+        self._cast_shadow()
+        self.gauge.finish()
+        for path, matrix in self.watcher.neurons.matrices():
+            self.back.ask(matrix, partial(self.flows.__setitem__, (PARAMETER, path)))
+        if self.backwards and stepped:
+            self.watcher.alarms.renew(self.back)
+        self.back.send()
+
+    def ready(self) -> bool:
+        """Whether all of it has been measured."""
+        return self.back.ready()
+
+    def finish(self) -> None:
+        """Put all readings into the history."""
+        self.back.read()
+        self.readings = self.gauge.readings()
         self._store()
 
     def _cast_shadow(self) -> None:
@@ -335,15 +386,19 @@ class Sample:
 
     def _read_moves(self) -> None:
         """After the step."""
-        for move in self.moves.after():
-            weight = self.cast.weights[move.place]
-            weight.moved |= move.moved
-            row = weight.rows[2]
-            self.gauge.add((row,), torch.from_numpy(move.deltas))
-            self._stuck[row] = move.stuck
-            if move.size != len(move.deltas):
-                self.gauge.notes[row] = f"≈ from {len(move.deltas):,} of its {move.size:,} numbers"
-            self.cast.history.describe(row, weight.tensor())
+        weights, history = self.cast.weights, self.cast.history
+        for group, deltas in self.moves.after(self.back, self._moved):
+            self._join(group, 2, deltas)
+            for place, size, tensor in zip(group.places, group.sizes, group.tensors, strict=True):
+                row = weights[place].rows[2]
+                if not group.whole:
+                    self.gauge.notes[row] = f"≈ from {size:,} of its {tensor.numel():,} numbers"
+                history.describe(row, tensor)
+
+    def _moved(self, place: int, stuck: float, moved: bool) -> None:
+        weight = self.cast.weights[place]
+        weight.moved |= moved
+        self._stuck[weight.rows[2]] = stuck
 
     def _store(self) -> None:
         readings, history = self.readings, self.cast.history
@@ -356,9 +411,7 @@ class Sample:
         for row, note in self.gauge.notes.items():
             history.note(row, note)
         with self.watcher.lock:
-            history.add(self.step, readings.rows, readings.columns)
-            if self.binned:
-                history.add_bins(self.step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest)))
+            history.take(self.step, readings, binned=self.binned)
         low, high = readings.columns[3], readings.columns[4]
         nonzero = ((low != 0) | (high != 0)).tolist()
         for weight in self.cast.weights:

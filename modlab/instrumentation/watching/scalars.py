@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from modlab.errors import QuestionError
+from modlab.instrumentation.watching.readback import is_far, numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import ScalarRecord
 
@@ -34,6 +35,14 @@ MOST = 64
 Doubles = npt.NDArray[np.float64]
 
 
+class _TooManyError(Exception):
+    """There is no room for one more curve."""
+
+
+class _NoNumberError(Exception):
+    """What was logged cannot be plotted."""
+
+
 class Scalar:
     """One curve."""
 
@@ -55,11 +64,24 @@ class Scalar:
             pending, self.pending = self.pending, []
             self._take(pending)
 
+    def _twin(self) -> Scalar:
+        """The same curve once more."""
+        made = Scalar(self.name)
+        made.slots = self.slots.twin(made._halve)
+        for (mine, _), (theirs, _) in zip(self._held, made._held, strict=True):
+            theirs[:] = mine
+        made.count, made.final = self.count, self.final
+        return made
+
     def _take(self, pending: list[tuple[int, Any]]) -> None:
         if not pending:
             return
         steps = [step for step, _ in pending]
-        values = np.array([float(value.item()) if isinstance(value, Tensor) else value for _, value in pending])
+        found = [value for _, value in pending]
+        late = [i for i, value in enumerate(found) if isinstance(value, Tensor)]
+        for i, number in zip(late, numbers([found[i] for i in late]), strict=True):
+            found[i] = number
+        values = np.array(found, np.float64)
         self.count, self.final = self.count + len(steps), float(values[-1])
         slots, done = self.slots, 0
         while done < len(steps):
@@ -86,14 +108,19 @@ class Scalar:
             held[at : at + len(starts)] = join(held[at : at + len(starts)], new) if known else new
 
     def record(self) -> ScalarRecord:
-        """What there is now."""
-        self.settle()
+        """What there is now, with what waits, which goes on waiting: a sum shall not depend on who asked for it when."""
+        with self._settling:
+            twin = self._twin()
+            twin._take([*self.pending])
+        return twin._frozen()
+
+    def _frozen(self) -> ScalarRecord:
         used = len(self.slots)
         first, last = self.slots.bounds()
         with np.errstate(invalid="ignore"):
             mean = (self._sum[:used] / self._count[:used]).astype(np.float32)
         low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
-        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used].copy(), self.count, self.final)
+        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], self.count, self.final)
 
     def _halve(self) -> None:
         used = len(self.slots)
@@ -102,11 +129,17 @@ class Scalar:
 
 
 class Scalars:
-    """All curves, by name."""
+    """All curves, by name.
 
-    def __init__(self) -> None:
+    Args:
+        tell: told in a sentence, once for each name, of what is no number; the training goes on.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
         self.curves: dict[str, Scalar] = {}
         self.entropy = ""  # the function of the graph that made a logged loss, if that is a cross-entropy
+        self._tell = tell
+        self._refused: set[str] = set()
 
     def log(self, step: int, values: dict[str, Any]) -> None:
         """Append one value to each named curve.
@@ -116,17 +149,28 @@ class Scalars:
             values: numbers, or tensors with one element.
         """
         for name, value in values.items():
-            curve = self.curves.get(name) or self._new(name, value)
-            if type(value) is not float:
-                value = _number(name, value)
-            pending = curve.pending
-            pending.append((step, value))
-            if len(pending) >= PENDING:
-                curve.settle()
+            try:
+                number = value if type(value) is float else _number(name, value)
+                curve = self.curves.get(name) or self._new(name, value)
+                pending = curve.pending
+                pending.append((step, number))
+                if len(pending) >= PENDING:
+                    curve.settle()
+            except Exception as error:  # noqa: BLE001 - the training goes on
+                self._refuse(name, error)
+
+    def _refuse(self, name: str, error: Exception) -> None:
+        """Say it: once for each name, and once for all that are too many."""
+        key = "" if isinstance(error, _TooManyError) else name
+        if key not in self._refused and len(self._refused) <= MOST:
+            self._refused.add(key)
+            self._tell(
+                str(error) if isinstance(error, (_TooManyError, _NoNumberError)) else f"w.log({name}=…): {type(error).__name__}: {error}"
+            )
 
     def _new(self, name: str, value: Any) -> Scalar:
         if len(self.curves) >= MOST:
-            raise QuestionError(f"w.log({name}=…): {MOST} curves are kept, and there are as many: {', '.join(list(self.curves)[:5])}, …")
+            raise _TooManyError(f"w.log({name}=…): {MOST} curves are kept, and there are as many; others are left out")
         if "loss" in name.lower() and isinstance(value, Tensor):
             self.entropy = self.entropy or _entropy(value.grad_fn)
         curve = self.curves[name] = Scalar(name)
@@ -149,14 +193,20 @@ def _entropy(function: Any) -> str:
 def _number(name: str, value: Any) -> Any:
     """A number at once, or what will give it: asking an accelerator now would wait for it."""
     if isinstance(value, Tensor):
-        if value.is_cpu and not value.dim():  # nearly always
-            return value.item()
         if value.numel() != 1:
-            raise QuestionError(
-                f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number.\n  Write: w.log({name}={name}.mean())"
+            raise _NoNumberError(
+                f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number, as {name}.mean(); it is left out"
             )
-        return value.item() if value.is_cpu else value.detach().clone()
+        if is_far(value):
+            if value.is_meta:
+                raise _NoNumberError(f"w.log({name}=…) got a meta tensor, which has no value; it is left out")
+            return value.detach().clone()
+        value = value.item()
+        if type(value) is float:
+            return value
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise QuestionError(f"w.log({name}=…) got {type(value).__name__}, and takes a number or a tensor with one element.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise _NoNumberError(
+            f"w.log({name}=…) got {type(value).__name__}, and takes a number or a tensor with one element; it is left out"
+        ) from None

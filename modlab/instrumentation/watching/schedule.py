@@ -30,9 +30,9 @@ class Purse:
         self.share, self._since, self._before = share, loop, self.spent
 
     def spend(self, seconds: float) -> None:
-        """Note what something took."""
+        """Note what something took; what the next one takes is not thought to be less by more than half of what it fell."""
         self.spent += seconds
-        self.last = seconds
+        self.last = max(seconds, (self.last + seconds) / 2)
 
     def wait(self, loop: float, pace: float) -> int:
         """The steps until another such expense is covered; at least 1.
@@ -85,10 +85,23 @@ class Schedule:
         """Seconds, without the first samples."""
         return self.whole.spent + self.light.spent + self.page.spent
 
-    def begin(self, step: int, now: float) -> None:
-        """From here on the budget counts; how long a step takes is learnt from the next ones."""
+    def learn(self, seconds: float) -> None:
+        """One of the first steps, without what was done in it, took so long; the quickest of them tells, for the first ones warm up."""
+        if seconds > 0:
+            self.pace = min(self.pace, seconds) if self.pace else seconds
+
+    def begin(self, step: int, now: float, *, whole: float = 0.0, light: float = 0.0) -> None:
+        """From here on the budget counts.
+
+        Args:
+            step: the number of steps made.
+            now: by the clock.
+            whole: seconds that a whole sample takes, as far as is known.
+            light: the same of counting units.
+        """
         self._origin = step, now
         self._mark = step, now, 0.0
+        self.whole.last, self.light.last = whole, light
 
     @property
     def began(self) -> bool:

@@ -27,6 +27,13 @@ class Slots:
         self.held = 0  # samples in the last slot
         self.halvings = 0
 
+    def twin(self, halve: Callable[[], None]) -> Slots:
+        """The same slots once more: what is put into them is not put into these."""
+        made = Slots(self.most, halve, self._each)
+        made.first, made.last = [*self.first], [*self.last]
+        made.stride, made.held, made.halvings = self.stride, self.held, self.halvings
+        return made
+
     def __len__(self) -> int:
         return len(self.first)
 

@@ -6,9 +6,8 @@ While torch goes through its hooks of a step it does not bear that one of them i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -16,17 +15,27 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 Hook = Callable[[Any, Any, Any], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _going = {True: 0, False: 0}  # how many of ours are at work now, after and before a step
 
 
-@contextmanager
-def at_work(*, after: bool) -> Iterator[None]:
-    """Say that what happens inside is called by a step hook, and may take hooks off."""
+def at_work(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what may take hooks off, from inside a hook that is called after a step."""
+    return _at_work(True, work, *args, **kwargs)
+
+
+def at_work_before(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same, from inside one that is called before a step."""
+    return _at_work(False, work, *args, **kwargs)
+
+
+def _at_work(after: bool, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     _going[after] += 1
     try:
-        yield
-    finally:
+        return work(*args, **kwargs)
+    finally:  # at once, and by no function of Python: an interrupt would find it half done
         _going[after] -= 1
 
 
@@ -34,7 +43,7 @@ class StepHook:
     """One hook, called before or after each step of any optimizer; not in a step that is compiled.
 
     Args:
-        hook: gets the optimizer and the arguments of its step; what may take hooks off is done `at_work`.
+        hook: gets the optimizer and the arguments of its step; what may take hooks off is done by `at_work`, or `at_work_before`.
         after: after the step instead of before it.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from modlab.compat import is_transformed
-from modlab.instrumentation.watching.gauge import joinable
+from modlab.instrumentation.watching.gauge import is_far, joinable
+from modlab.instrumentation.watching.readback import Numbers, ReadBack
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import UnitsRecord
 
@@ -73,7 +75,7 @@ class Units:
         self.slots = Slots(WINDOWS, self._halve)
         self._inputs = np.zeros(WINDOWS, np.int64)
         self._fired = np.zeros((WINDOWS, count), np.int32)
-        self.silent = np.zeros(count, np.int64)
+        self.fired, self.silent = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.longest = np.zeros(count, np.int64)  # silence that ended
         self.flat = np.ones(count, bool)
         self.felt = 0  # gradients seen
@@ -82,22 +84,29 @@ class Units:
         self._pending_step = 0
         self._counting = threading.Lock()
         self._usual: torch.Size | None = None  # the shape of small activations
+        self._suspect = False
 
-    def glance(self, activation: Tensor, step: int) -> None:
+    def glance(self, activation: Tensor, step: int, back: ReadBack) -> None:
         """Take in an activation between two samples; as quickly as can be, for there are many."""
         if type(activation) is Tensor and activation.is_cpu and activation.shape == self._usual and not is_transformed(activation):
             self._put_aside(activation, step)
         elif activation.dim() > self.axis and activation.shape[self.axis] == self.count:
-            self.see(activation, step)
+            self.see(activation, step, back)
 
-    def see(self, activation: Tensor, step: int) -> None:
-        """Take in one activation; small ones wait until there are some."""
-        if joinable(activation):
+    def see(self, activation: Tensor, step: int, back: ReadBack | None = None) -> None:
+        """Take in one activation; small ones wait until there are some. `back` brings what is counted on an accelerator."""
+        if not activation.numel():
+            return
+        if activation.numel() <= PENDING and joinable(activation):
             self._usual = activation.shape
             self._put_aside(activation, step)
             return
-        fires = activation.detach() != 0
-        self._take(self._by_unit(fires).to("cpu", torch.bool).numpy(), step)
+        fires = self._by_unit(activation.detach())
+        if back is not None and is_far(activation):
+            latest = torch.where(fires.any(dim=0), fires.flip(0).to(torch.int8).argmax(dim=0), len(fires))
+            back.ask(torch.stack([fires.sum(dim=0), latest]), partial(self._take, len(fires), step))
+        else:
+            self._take_all(fires.to("cpu", torch.bool).numpy(), step)
 
     def _put_aside(self, activation: Tensor, step: int) -> None:
         self._pending.append(activation.data.clone())
@@ -106,7 +115,7 @@ class Units:
             self.count_pending()
 
     def count_pending(self) -> None:
-        """Count what was put aside; a page may ask for it in another thread."""
+        """Count what was put aside."""
         with self._counting:
             pending, self._pending = self._pending, []
             if pending:
@@ -115,68 +124,91 @@ class Units:
     def _count(self, pending: list[Tensor]) -> None:
         if len({one.shape for one in pending}) == 1 and pending[0].dim() - 1 == self.axis:
             fires = torch.cat([one.reshape(-1, self.count) for one in pending]) != 0
-            self._take(fires.numpy(), self._pending_step)
+            self._take_all(fires.numpy(), self._pending_step)
             return
         for one in pending:
-            self._take(self._by_unit(one != 0).numpy(), self._pending_step)
+            self._take_all(self._by_unit(one).numpy(), self._pending_step)
 
     def feels(self) -> bool:
         """Whether gradients say anything: a unit has been silent long enough to be looked at."""
-        return self.seen < DENSE or bool((self.silent > SUSPECT).any())
+        return self.seen < DENSE or self._suspect
 
-    def feel(self, gradient: Tensor) -> None:
+    def feel(self, gradient: Tensor, back: ReadBack | None = None) -> None:
         """Take in the gradient of the module's output: a unit that is dead has none."""
         axis = axis_like(gradient, self.count, self.axis)
-        if axis is not None:
-            self.felt += 1
-            others = [dim for dim in range(gradient.dim()) if dim != axis]
-            some = gradient.detach() != 0
-            self.flat &= ~(some.any(dim=others) if others else some).cpu().numpy()
+        if axis is None or not gradient.numel():
+            return
+        self.felt += 1
+        others = [dim for dim in range(gradient.dim()) if dim != axis]
+        some = _any(gradient.detach(), others)
+        if back is not None and is_far(gradient):
+            back.ask(some, self._contradict)
+        else:
+            self._contradict(some.cpu().numpy())
+
+    def _contradict(self, some: Numbers) -> None:
+        self.flat &= some == 0
 
     def record(self) -> UnitsRecord:
-        """What there is now."""
-        self.count_pending()
+        """What there is now, with what was put aside, which stays there; a page may ask for it in another thread."""
+        with self._counting:
+            twin = self._twin()
+            if self._pending:
+                twin._count(self._pending)
+        used = len(twin.slots)
+        first, last = twin.slots.bounds()
+        fired = twin._fired[:used].astype(np.int64)
+        return UnitsRecord(self.path, self.read, first, last, twin._inputs[:used], fired, twin.silent, twin.flat)
+
+    def _twin(self) -> Units:
+        """The same counts once more."""
+        made = Units(self.path, self.read, self.axis, self.count)
+        made.slots = self.slots.twin(made._halve)
         used = len(self.slots)
-        first, last = self.slots.bounds()
-        return UnitsRecord(
-            self.path,
-            self.read,
-            first,
-            last,
-            self._inputs[:used].copy(),
-            self._fired[:used].astype(np.int64),
-            self.silent.copy(),
-            self.flat.copy(),
-        )
+        made._inputs[:used], made._fired[:used] = self._inputs[:used], self._fired[:used]
+        made.fired, made.silent, made.longest, made.flat = self.fired.copy(), self.silent, self.longest.copy(), self.flat.copy()
+        made.seen, made._pending_step = self.seen, self._pending_step
+        return made
 
-    def _by_unit(self, fires: Tensor) -> Tensor:
-        """Shape ``(inputs, units)``: of a channel, whether it fires anywhere in an input's plane."""
-        dims = fires.dim()
-        if self.axis == dims - 1:
-            return fires.reshape(-1, self.count)
-        return fires.movedim(self.axis, 1).reshape(fires.shape[0], self.count, -1).any(dim=2)
+    def _by_unit(self, activation: Tensor) -> Tensor:
+        """Whether each unit fires, shape ``(inputs, units)``: of a channel, whether it does so anywhere in an input's plane."""
+        if self.axis == activation.dim() - 1:
+            return activation.reshape(-1, self.count) != 0
+        return _any(activation.movedim(self.axis, 1).reshape(activation.shape[0], self.count, -1), [2])
 
-    def _take(self, fires: npt.NDArray[np.bool_], step: int) -> None:
-        inputs = len(fires)
-        if not inputs:
-            return
+    def _take_all(self, fires: npt.NDArray[np.bool_], step: int) -> None:
+        if len(fires):
+            sums = fires.sum(axis=0)
+            self._take(len(fires), step, np.stack([sums, np.where(sums > 0, fires[::-1].argmax(axis=0), len(fires))]))
+
+    def _take(self, inputs: int, step: int, counts: Numbers) -> None:
+        """Add counts of shape ``(2, units)``: on how many of some inputs each unit fires, and how many came after the last of these."""
         if self.slots.place(step):
             self._inputs[len(self.slots) - 1] = 0
             self._fired[len(self.slots) - 1] = 0
         at = len(self.slots) - 1
-        sums = fires.sum(axis=0)
+        sums, latest = counts.astype(np.int64)
         self._inputs[at] += inputs
-        self._fired[at] += sums
+        self._fired[at] += sums.astype(np.int32)
+        self.fired += sums
         self.seen += inputs
-        np.maximum(self.longest, self.silent, out=self.longest, where=sums > 0)
-        since = np.where(sums > 0, fires[::-1].argmax(axis=0), self.silent + inputs)
-        self.flat |= sums > 0  # a gradient that was zero counts only from the last time it fired
-        self.silent = since.astype(np.int64)
+        fires = sums > 0
+        np.maximum(self.longest, self.silent, out=self.longest, where=fires)
+        self.silent = np.where(fires, latest, self.silent + inputs)
+        self.flat |= fires  # a gradient that was zero counts only from the last time it fired
+        self._suspect = bool(self.silent.max() > SUSPECT)
 
     def _halve(self) -> None:
         used = len(self.slots)
         for held in (self._inputs, self._fired):
             held[: used // 2] = held[0:used:2] + held[1:used:2]
+
+
+def _any(tensor: Tensor, dims: list[int]) -> Tensor:
+    """Whether anything but zeros lies along some dimensions; by extremes, for torch has no quick way to ask that."""
+    if not dims:
+        return tensor != 0
+    return (tensor.amax(dim=dims) != 0) | (tensor.amin(dim=dims) != 0)
 
 
 def axis_like(tensor: Tensor, count: int, axis: int) -> int | None:

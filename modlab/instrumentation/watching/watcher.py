@@ -1,6 +1,6 @@
-"""The engine of a watch: counts steps, decides when to look, and hands what was seen to those who judge and show it.
+"""The engine of a watch: decides in which steps to look, and hands what was seen to those who judge and show it.
 
-Between samples there is one hook, which each step of an optimizer calls: it adds one and compares.
+Between samples there is one hook, which each step of an optimizer calls: it adds one and compares (`Steps`).
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, cast
-from weakref import ReferenceType, WeakSet, ref
+from weakref import WeakSet, ref
 
 import numpy as np
-import torch
-from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_torch_function
 from modlab.errors import Stopped
+from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
-from modlab.instrumentation.watching.gauge import Gauge, shares
+from modlab.instrumentation.watching.gauge import Gauge
+from modlab.instrumentation.watching.glances import Glances
 from modlab.instrumentation.watching.guard import Guard
+from modlab.instrumentation.watching.hideouts import Hideouts
 from modlab.instrumentation.watching.ladder import climb
 from modlab.instrumentation.watching.modulehooks import ModuleHooks
 from modlab.instrumentation.watching.neurons import Neurons
+from modlab.instrumentation.watching.pictures import Pictures
+from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.roottap import Pass
-from modlab.instrumentation.watching.sample import Sample, captured
+from modlab.instrumentation.watching.sample import Sample
 from modlab.instrumentation.watching.scalars import PLANES, Scalars
-from modlab.instrumentation.watching.schedule import DENSE, FAR, Purse, Schedule
-from modlab.instrumentation.watching.stephooks import StepHook, at_work
+from modlab.instrumentation.watching.schedule import DENSE, Purse, Schedule
+from modlab.instrumentation.watching.steps import Steps
 from modlab.instrumentation.watching.units import Units
 from modlab.records.watch import ACTIVATION, WatchRecord
 
@@ -43,14 +44,8 @@ ALL_UNITS = 16_384
 ENOUGH = 2_000
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
 
-BURST = 16
-"""Steps in a row in which units are counted: to attach costs as much as to count."""
-
-EARLY = 20
-"""Steps after which there is something to say, in any case."""
-
-OFTEN = 0.1
-"""Seconds between two pictures, at least."""
+LATE = 4
+"""Samples whose numbers an accelerator may still owe; with more the oldest is waited for."""
 
 _TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
@@ -75,93 +70,77 @@ class Watcher:
         self.title = type(model).__name__
         self.cast = Cast(model)
         self.units: dict[str, Units] = {}
-        self.read_inputs: dict[int, Units] = {}
-        self.read_outputs: dict[int, Units] = {}
-        self._shared: set[int] = set()  # readers of several modules' units: one nn.ReLU after two layers
         self.neurons = Neurons()
-        self.scalars = Scalars()
+        self.scalars = Scalars(self.say)
         self.controls = Controls()
         self.alarms = Alarms(self)
         self.schedule = Schedule(budget)
+        self.steps = Steps(self, optimizers)
+        self.glances = Glances(self)
+        self.hideouts = Hideouts(self)
+        self.pictures = Pictures(self)
+        self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
+        self.guard = Guard(self, model, on_nan)
+        self.shadows = shadows and bool(self.cast.opaque)
         self.lock = threading.RLock()
-        self.publish: Callable[[], None] | None = None
         self.ended: Callable[[], None] | None = None
         self.remarks: list[str] = []
         self.state, self.error = "waiting", ""
-        self.step = self.samples = self.passes = 0
+        self.closed = True
+        self.samples = 0
         self.stepped = False  # whether a step of the optimizer was measured
-        self.stepping = False  # whether one is being made
-        self._loop_at_end = 0.0
         self.last_sample = -1
         self.sampled: list[int] = []
         self._thinned = 1
-        self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
-        self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
-        self._main = id(optimizers[0]) if optimizers else 0
         self._sample: Sample | None = None
-        self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
-        self._light = False
-        self._light_seconds = 0.0
+        self._owed: list[Sample] = []  # samples whose numbers are on their way
         self._next_whole = self._next_light = 0
-        self._wake = 0
-        self._shown = 0.0
+        self._loop_at_end = 0.0
+        self._rested = 0.0  # when the last look ended
         self._pid = os.getpid()
-        self._begins: StepHook | None = None
-        self._steps: StepHook | None = None
-        self._removed: list[StepHook] = []  # which may still have to be swept
         self._filter: Any = None
-        self._guard = Guard(self, model, on_nan)
-        self.shadows = shadows and bool(self.cast.opaque)
-        self._versions: tuple[int, ...] = ()
-        self._told = True  # whether the optimizer told of a step since the last pass
 
     # ---- open and closed
 
     def open(self) -> None:
         """Begin to watch, with the next step."""
-        self._begins = StepHook(self._step_begins, after=False)
-        self._steps = StepHook(self._step_ended, after=True)
-        if self._optimizers:
-            self.cast.own([one for one in (held() for held in self._optimizers) if one is not None])
+        self.closed = False
         if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
-        self._guard.open()
+        self.steps.open()
+        self.guard.open()
         self.modules.open()
         self._sample = Sample(self)
-        self._wake = 1
         watchers.add(self)
 
     def close(self, state: str, error: str = "") -> None:
-        """End it: every hook is taken off. Closing twice does nothing."""
-        if self._steps is None:
+        """End it: every hook is taken off. Closing twice does nothing, unless the first time was interrupted."""
+        if self.closed:
             return
-        self._loop_at_end = self.schedule.loop(perf_counter())
-        self._removed = [one for one in (self._begins, self._steps) if one is not None]
-        for one in self._removed:
-            one.remove()
-        self._begins = self._steps = None
-        self.state, self.error = state, error
-        watchers.discard(self)
+        self._loop_at_end = self.schedule.loop(clock.now())
+        self.steps.close()
         if self._sample is not None:
             self._sample.detach()
             self._sample = None
-        self._lights_off()
+        self.glances.end()
         self.modules.close()
-        self._guard.close()
+        self.guard.close()
         if self._filter in warnings.filters:
             cast(list[Any], warnings.filters).remove(self._filter)
+        watchers.discard(self)
+        self.state, self.error, self.closed = state, error, True
         self._look_last()
-        self._tell(self.ended)
+        self.pictures.tell(self.ended)
 
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
         try:
+            quietly(self._settle, wait=True)
             if self.step and self.last_sample < self.step - 1:
-                with torch.no_grad(), without_torch_function():
-                    self._read_weights(self.step - 1)
+                quietly(self._read_weights, self.step - 1)
             self.alarms.units(max(self.step - 1, 0))
-            self.alarms.weights_at_the_end()
+            quietly(self.alarms.weights_at_the_end)
         except Exception as error:  # noqa: BLE001 - a kernel that is interrupted, a device that is gone
             self.remarks.append(f"the last look failed: {type(error).__name__}")
 
@@ -171,22 +150,15 @@ class Watcher:
             tensor = weight.tensor()
             if tensor is not None:
                 gauge.add(weight.rows[:1], tensor)
-        readings, history = gauge.readings(), self.cast.history
+        readings = gauge.readings()
         if readings is not None:
-            history.add(step, readings.rows, readings.columns)
-            history.add_bins(step, readings.rows, shares(readings, history.tops(readings.rows, readings.highest)))
+            self.cast.history.take(step, readings)
         self.neurons.finish(step)
 
-    def sweep(self) -> None:
-        """Take off what could not be when the watch ended inside of a step."""
-        for one in self._removed:
-            one.sweep()
-        self._removed = []
-
     @property
-    def closed(self) -> bool:
-        """Whether it has ended, or never began."""
-        return self._steps is None
+    def step(self) -> int:
+        """Steps made so far."""
+        return self.steps.made
 
     @property
     def model(self) -> Module | None:
@@ -201,153 +173,128 @@ class Watcher:
         self.close("failed", text)
         print(f"modlab: the watch ended at step {self.step:,}, the training goes on. {text}", file=sys.stderr)
 
-    # ---- steps
+    def say(self, text: str) -> None:
+        """Something that the user should know, and that costs no training."""
+        self.remarks.append(text)
+        print(f"modlab: {text}", file=sys.stderr)
 
-    def is_ours(self, optimizer: Any) -> bool:
-        """Whether a step of this optimizer ends a step of the training."""
-        return id(optimizer) == self._main or self._adopts(optimizer)
+    # ---- the hooks
 
-    def _adopts(self, optimizer: Any) -> bool:
-        """Take the first optimizer that holds one of the parameters, where none was given."""
-        if self._main:
-            return False
-        if not any(id(tensor) in self.cast.places for group in optimizer.param_groups for tensor in group["params"]):
-            return False
-        self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
-        self._optimizers = [ref(optimizer)]
-        self.cast.own([optimizer])
-        return True
+    @property
+    def attends(self) -> bool:
+        """Whether anything is to be done before the optimizer's step."""
+        return self.guard.standing or self._sample is not None
 
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """The weights are still good."""
-        guard, sample = self._guard, self._sample
-        if not (guard.standing or sample is not None) or not self.is_ours(optimizer) or captured():
-            return
-        self.stepping = True  # a closure's passes belong to this step
-        with at_work(after=False):
-            if guard.standing:
-                guard.look()
-            if sample is not None:
-                sample.step_begins(bool(args or kwargs.get("closure")))
+    def step_begins(self, closure: bool) -> None:
+        """The optimizer is about to make its step; with a closure the gradients are computed in it."""
+        if self.guard.standing:
+            self.guard.look()
+        if self._sample is not None:
+            self._sample.step_begins(closure)
 
-    def _step_ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if id(optimizer) != self._main and not self._adopts(optimizer):
-            return
-        self.step += 1
-        self._told = True
-        if self.step < self._wake and not self.controls.attention:
-            if self._guard.always:
-                self._guard.rest()
-                self.stepping = False
-            return
-        self.stepping = False
-        if captured() or os.getpid() != self._pid:
-            return
-        with at_work(after=True):
-            try:
-                with torch.no_grad():
-                    self._awake(stepped=True)
-            except Exception as error:  # noqa: BLE001 - the training goes on
-                self.fail(error)
-            if self.controls.attention:
-                self._obey()
-
-    def _step_over(self, *, stepped: bool) -> None:
-        """A step has ended that no optimizer told of."""
-        self.step += 1
-        if self.step >= self._wake:
-            with torch.no_grad():
-                self._awake(stepped=stepped)
-        else:
-            self._guard.rest()
-
-    def pass_begins(self) -> None:
-        """A training pass of the root begins. If the step before was never made by an optimizer, it ends here.
-
-        A scaler skipped it, or there is none, and the weights were changed by hand.
-        """
-        self.passes += 1
-        if self.closed or self.stepping or captured():
+    def step_ended(self) -> None:
+        """The optimizer has made a step that is looked at."""
+        if os.getpid() != self._pid:  # a forked process
             return
         try:
-            kept = self._guard.tap.passes
-            versions = self._weight_versions()
-            ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
-            if ended:
-                self.alarms.skipped += bool(self._main) and versions == self._versions
-                self._step_over(stepped=False)
-            self._versions, self._told = versions, False
+            quietly(self._awake, stepped=True)
         except Exception as error:  # noqa: BLE001 - the training goes on
             self.fail(error)
+        if self.controls.attention:
+            self._obey()
 
-    def _is_over(self, versions: tuple[int, ...]) -> bool:
-        """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
-        if not self._main:
-            return self.grads_gone() or versions != self._versions
-        if versions != self._versions and not self._told:
-            self._guard.unseen()
-            return True
-        return self._guard.spoilt and self.grads_gone()
+    def step_over(self) -> None:
+        """A step has ended that no optimizer told of."""
+        if self.step >= self.steps.wake:
+            quietly(self._awake, stepped=False)
+        else:
+            self.guard.rest()
 
     def backward_ended(self) -> None:
         """Where no step tells of itself, the gradients are read now."""
         if self._sample is not None:
-            with torch.no_grad(), without_torch_function():
-                self._sample.read_gradients()
+            quietly(self._sample.read_gradients)
 
     def passes_kept(self) -> list[Pass]:
         """The training passes of this step."""
-        return self._guard.tap.passes
+        return self.guard.tap.passes
 
-    def _weight_versions(self) -> tuple[int, ...]:
-        """How often some weights have been changed in place."""
-        some = (weight.tensor() for weight in self.cast.weights[:4])
-        return tuple(-1 if one is None or one.is_inference() else one._version for one in some)
+    def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
+        if self._sample is not None:
+            self._sample.enter(module, args)
+        elif self.glances.on:
+            self.glances.enter(module, args)
 
-    def grads_gone(self) -> bool:
-        """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""
-        for weight in self.cast.weights:
-            tensor = weight.tensor()
-            if tensor is not None and tensor.requires_grad and tensor.grad is not None:
-                return not bool(tensor.grad.any())
-        return True
+    def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._sample is not None:
+            self._sample.leave(module, args, output)
+        elif self.glances.on:
+            self.glances.leave(module, output)
 
     # ---- what happens in the steps that are looked at
 
     def _awake(self, *, stepped: bool) -> None:
-        start = perf_counter()
+        start = clock.now()
         self.state = "running"
-        sample, self._sample = self._sample, None
+        sample = self._sample
         if sample is not None:
-            sample.close(stepped=stepped)
-            self._judge(sample)
+            self._end(sample, stepped=stepped)
+            self._settle(wait=len(self._owed) > LATE)
             self._count_sample(sample.step)
-            self._guard.settle(self.schedule.pace, self.schedule.budget)
-            self._spend(self.schedule.whole, sample.seconds + perf_counter() - start)
+            self.guard.settle(self.schedule.pace, self.schedule.budget)
+            self._spend(self.schedule.whole, sample.seconds + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
-        elif self._light:
-            self._lights_off()
-            self._spend(self.schedule.light, self._light_seconds + perf_counter() - start)
+        elif self.glances.on:
+            self._end_glances()
+            self._spend(self.schedule.light, self.glances.seconds + clock.now() - start)
             self._next_light = self._after(self.schedule.light)
-        self._guard.rest()
-        self._show(perf_counter())
+        else:
+            self._settle()
+        self.guard.rest()
+        self.pictures.show(clock.now())
         self._look_later()
+        self._rested = clock.now()
 
-    def _spend(self, purse: Purse, seconds: float) -> None:
-        """Pay for a look, and learn how long the steps before it took; the first samples are free."""
-        now = perf_counter()
-        if self.schedule.began:
+    def _end(self, sample: Sample, *, stepped: bool) -> None:
+        """Of a sample that an interrupt spoilt, nothing is kept."""
+        try:
+            if not sample.closing:
+                sample.close(stepped=stepped)
+                self._owed.append(sample)
+        finally:
+            sample.detach()
+            self._sample = None
+
+    def _settle(self, *, wait: bool = False) -> None:
+        """Take in the samples that are there; those of the CPU are at once. With `wait`, all of them."""
+        while self._owed and (wait or self._owed[0].ready()):
+            sample = self._owed.pop(0)
+            sample.finish()
+            self._judge(sample)
+        if self.glances.back.waiting and (wait or self.glances.back.ready()):
+            self.glances.back.read()
+
+    def _spend(self, purse: Purse, seconds: float, sample: Sample | None = None, start: float = 0.0) -> None:
+        """Pay for a look, and learn how long the steps before it took; the first samples are free, and show what the next ones cost."""
+        now = clock.now()
+        schedule = self.schedule
+        if schedule.began:
             purse.spend(seconds)
-            self.schedule.tick(self.step, now)
-        elif self.samples >= DENSE:
-            self.schedule.counting = bool(self.units)
-            self.schedule.share_out()
-            self.schedule.begin(self.step, now)
+            schedule.tick(self.step, now)
+            return
+        if sample is None:
+            return
+        if self._rested:
+            schedule.learn(start - self._rested - sample.hooked)
+        if self.samples >= DENSE:
+            schedule.counting = bool(self.units)
+            schedule.share_out()
+            schedule.begin(self.step, now, whole=seconds, light=self.glances.steps(schedule.pace) * sample.counted)
 
     def _judge(self, sample: Sample) -> None:
         if not self.neurons.settled and sample.forwards:
             self.neurons.settle(self.cast)
-        self.neurons.add(sample.step, sample.last)
+        self.neurons.add(sample.step, sample.flows)
         self.stepped |= sample.stepped
         self.alarms.look(sample)
 
@@ -361,139 +308,51 @@ class Watcher:
 
     def _look_later(self) -> None:
         """Attach what the next step is to be looked at with, or decide when to wake up again."""
-        step = self.step
+        step, steps = self.step, self.steps
         if step >= self._next_whole:
-            self._guard.on()
+            self.guard.on()
             self._sample = Sample(self)
-            self._wake = step + 1
-        elif step >= self._next_light and self._lights_on():
-            self._wake = step + BURST
+            steps.wake = step + 1
+        elif step >= self._next_light and self.schedule.began and self.glances.begin():
+            steps.wake = step + self.glances.steps(self.schedule.pace)
         else:
-            self._wake = min(self._next_whole, max(self._next_light, step + 1), self._next_picture())
+            steps.wake = min(self._next_whole, max(self._next_light, step + 1), self.pictures.next_step())
+        if self._owed or self.glances.back.waiting:
+            steps.wake = step + 1 if not self.glances.on else steps.wake
 
     def _after(self, purse: Purse) -> int:
         """The step at which a purse has room again."""
         schedule = self.schedule
         if not schedule.began or schedule.budget >= 1:
             return self.step
-        return self.step + schedule.wait(purse, perf_counter())
+        return self.step + schedule.wait(purse, clock.now())
 
-    def _next_picture(self) -> int:
-        if self.publish is None or not self.schedule.pace:
-            return FAR * FAR
-        if self.step < EARLY:
-            return EARLY
-        return self.step + max(1, int(OFTEN / self.schedule.pace))
-
-    # ---- light samples: units alone
-
-    def _lights_on(self) -> bool:
-        if not (self.schedule.began and (self.read_inputs or self.read_outputs)):
-            return False
-        start = perf_counter()
-        self.modules.on(before=bool(self.read_inputs), after=bool(self.read_outputs))
-        self._light = True
-        self._light_seconds = perf_counter() - start
-        return True
-
-    def _lights_off(self) -> None:
-        self._light = False
-        self.modules.off()
+    def _end_glances(self) -> None:
+        self.glances.end()
         counted = min((units.seen for units in self.units.values()), default=0)
         if self.schedule.counting and counted >= ENOUGH:
             self.schedule.counting = False
-            self.schedule.share_out(perf_counter())
-
-    def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
-        if self._sample is not None:
-            self._sample.enter(module, args)
-        elif self._light:
-            self._see_input(module, args)
-
-    def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._sample is not None:
-            self._sample.leave(module, args, output)
-        elif self._light:
-            self._see_output(module, args, output)
-
-    def _see_input(self, module: Module, args: tuple[Any, ...]) -> None:
-        units = self.read_inputs.get(id(module))
-        if units is not None and args and torch.is_grad_enabled() and module.training:
-            self._see(units, args[0])
-
-    def _see_output(self, module: Module, args: Any, output: Any) -> None:
-        units = self.read_outputs.get(id(module))
-        if units is not None and torch.is_grad_enabled() and module.training:
-            self._see(units, output)
-
-    def _see(self, units: Units, tensor: Any) -> None:
-        start = perf_counter()
-        try:
-            if isinstance(tensor, Tensor) and not captured():
-                units.glance(tensor, self.step)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.fail(error)
-        finally:
-            self._light_seconds += perf_counter() - start
-
-    def reads(self, reader: Module, units: Units, *, output: bool) -> None:
-        """Count units in light samples where this module takes or gives them; not where it does so for several others."""
-        found = self.read_outputs if output else self.read_inputs
-        if id(reader) in self._shared or id(reader) in found:
-            self._shared.add(id(reader))
-            found.pop(id(reader), None)
-        else:
-            found[id(reader)] = units
-
-    def has_room(self, count: int) -> bool:
-        """Whether so many more units can be counted one by one."""
-        return sum(units.count for units in self.units.values()) + count <= ALL_UNITS
-
-    # ---- the page, and what it asks for
-
-    def _show(self, now: float) -> None:
-        if self.publish is None or (now - self._shown < OFTEN and self.step != EARLY):
-            return
-        if not self.schedule.shows(now, now - self._shown):
-            return
-        self._shown = now
-        self._tell(self.publish)
-        if self.schedule.began:
-            self.schedule.page.spend(perf_counter() - now)
-
-    def _tell(self, who: Callable[[], None] | None) -> None:
-        """Call what shows things; if that fails, nobody is told any more, and the training goes on."""
-        if who is None:
-            return
-        try:
-            who()
-        except Exception as error:  # noqa: BLE001 - a comm may be closed, a queue full
-            self.publish = None
-            self.remarks.append(f"the live view was lost at step {self.step:,}: {type(error).__name__}")
+            self.schedule.share_out(clock.now())
 
     def _obey(self) -> None:
         """Pause, and stop, as the page asks."""
-        start = perf_counter()
+        start = clock.now()
         if self.controls.paused:
-            self._tell(self.publish)
+            self.pictures.tell(self.pictures.publish)
         self.controls.wait()
-        self.schedule.pause(perf_counter() - start)
+        self.schedule.pause(clock.now() - start)
         if self.controls.stop:
             self.close("stopped")
             raise Stopped(f"stopped at step {self.step:,}, as the view was asked to")
         if self.controls.budget is not None:
             self.schedule.budget, self.controls.budget = self.controls.budget, None
-            self.schedule.share_out(perf_counter())
+            self.schedule.share_out(clock.now())
 
-    @property
-    def optimizers(self) -> list[Any]:
-        """Those that are known, and still exist."""
-        return [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
+    # ---- what there is
 
-    def learning_rate(self) -> float | None:
-        """The greatest of the optimizers'; None if there is none."""
-        rates = [group.get("lr") for optimizer in self.optimizers for group in optimizer.param_groups]
-        return max((float(rate) for rate in rates if rate is not None), default=None)
+    def has_room(self, count: int) -> bool:
+        """Whether so many more units can be counted one by one."""
+        return sum(units.count for units in self.units.values()) + count <= ALL_UNITS
 
     def classes(self) -> int:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
@@ -505,7 +364,7 @@ class Watcher:
 
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
-        self.scalars.log(max(self.step - 1, 0), values)
+        self.scalars.log(max(self.steps.made - 1, 0), values)
 
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
@@ -513,11 +372,9 @@ class Watcher:
         if self.cast.opaque:
             hidden = ", ".join(path or "the model" for path in self.cast.opaque[:5])
             found.append(f"compiled or scripted, so that what happens inside is not seen: {hidden}")
-        if self.alarms.skipped:
-            found.append(f"{self.alarms.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
+        if self.steps.skipped:
+            found.append(f"{self.steps.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
         return tuple(found)
-
-    # ---- what there is
 
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end: how often each part's were halved, and how many series there are."""
@@ -527,15 +384,15 @@ class Watcher:
         return (len(self.cast.history.series), *(part.halvings for part in parts))
 
     def record(self) -> WatchRecord:
-        """All that was seen so far."""
+        """All that was seen so far; to read it changes nothing."""
         with self.lock:
             schedule = self.schedule
-            loop = schedule.loop(perf_counter()) if not self.closed else self._loop_at_end
+            loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
             curves = tuple(curve.record() for curve in self.scalars.curves.values())
             units = tuple(one.record() for one in self.units.values())
             counted = max((one.seen for one in self.units.values()), default=0)
             record = WatchRecord(
-                self.title, self.optimizer_name, self.state, self.step, self.samples, counted,
+                self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
                 np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
                 modules=len(self.cast.members), paused=self.controls.paused and not self.closed,

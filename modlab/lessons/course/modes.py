@@ -109,7 +109,7 @@ PREDICTIONS = (
         "`x` has shape (4,). Two editions of PyTorch's note print five numbers for `m(x)`. Can that be what the module gave?",
         YesNo(),
         False,
-        "Four numbers go in, one is added to each, four come out: the printed lines are from another run.",
+        "Four numbers go in, one is added to each, four come out: the printed five are not from this line.",
         wrong=(Wrong(True, "The 1.0 is added to each number; it is no number more."),),
         proof=lambda: len(ModalModule()(torch.randn(4))) == 5,
     ),
@@ -135,7 +135,7 @@ PREDICTIONS = (
         "There are `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`, for (N, C) or (N, C, L), for pictures and for volumes.",
         wrong=(
             Wrong("a", "Each of the three refuses inputs of the wrong number of dimensions, and no class takes them all."),
-            Wrong("b", "No name is short for it."),
+            Wrong("b", "There is no shorter name for it."),
         ),
         proof=_name_without_dimension,
     ),
@@ -611,11 +611,12 @@ def _stands_still(answer: Any) -> None:
     for net, shape in ((_plain_net(), (3,)), (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), (1, 5, 5))):
         _lived(net, *shape)
         norms = {name: module for name, module in net.named_modules() if isinstance(module, NORMS)}
+        x = torch.randn(8, *shape)
         before, were = _statistics(net), modlab.snapshot(net)
         _frozen(answer, net)
         after_it = {name: module.training for name, module in norms.items()}
         net.train()
-        net(torch.randn(8, *shape))
+        net(x)
         now = _statistics(net)
         if now.keys() != before.keys():
             fail("The running statistics are gone from the state_dict.", expected=[*before], got=[*now], evidence=modlab.state(net))

@@ -210,10 +210,10 @@ PREDICTIONS = (
         "How many keys has the `state_dict()` of a `StatefulModule`?",
         Number(),
         10,
-        "Six are in the parameters and containers of its own, one is a buffer, two are the linear's; and `param2`.",
+        "Two parameters and a buffer of its own, three and two in the containers, two in the linear layer.",
         wrong=(
             Wrong(13, "Three names have nothing in the state_dict.", belief=12),
-            Wrong(12, "That counts the two names that hold None, or the wrong buffer.", belief=12),
+            Wrong(12, "`param3` and `buffer3` hold None: a name that is only reserved has no key.", belief=12),
             Wrong(11, "Both buffers with a tensor? One of them was registered with `persistent=False`.", belief=11),
             Wrong(9, "Is a buffer missing in your count? `buffer1` is saved though it is not learnt.", belief=11),
             Wrong(7, "The containers are modules: each of their entries has a key of its own."),
@@ -435,7 +435,7 @@ def _moved_by_a_pass() -> str:
 
 
 def _made(answer: Any, *arguments: Any) -> nn.Module:
-    require_module_class(answer, "RunningMean")
+    require_module_class(answer, "BetterMean")
     module: nn.Module = answer(*arguments)
     return module
 
@@ -447,9 +447,9 @@ def _keeps(answer: Any) -> None:
     told: dict[str, Any] = {"evidence": modlab.state(m)}
     if any(name in ("mean", "last") for name, _ in m.named_parameters()):
         fail(mistake="a parameter without gradient", expected="buffers", got=[name for name, _ in m.named_parameters()], **told)
-    assigned = "mean" not in buffers and "mean" in vars(m).get("_buffers", {})
-    if assigned or ("last" not in buffers and "last" in vars(m).get("_buffers", {}) and "mean" in buffers):
-        fail(mistake="what register_buffer returns", expected="a tensor", got=None, **told)
+    for name in ("mean", "last"):
+        if name not in buffers and name in vars(m).get("_buffers", {}):
+            fail(f"`{name}` is None.", mistake="what register_buffer returns", expected="a tensor of zeros", got=None, **told)
     if "mean" not in buffers and isinstance(vars(m).get("mean"), Tensor):
         fail(mistake="a plain attribute", expected=["mean"], got=keys, **told)
     if "mean" in buffers and "last" not in buffers and ("last" in vars(m) or not hasattr(m, "last")):
@@ -509,12 +509,14 @@ def _stands_still(answer: Any) -> None:
     """in evaluation mode both stay, and the mean is returned"""
     m = _made(answer, 3)
     m(torch.ones(3))
-    mean, last = m.mean.clone(), m.last.clone()
+    was = {name: buffer.clone() for name, buffer in m.named_buffers()}
     before = modlab.snapshot(m.eval())
     got = m(torch.full((3,), 5.0))
-    if not (torch.equal(m.mean, mean) and torch.equal(m.last, last)):
-        fail(mistake="it moves in evaluation mode", expected=mean, got=m.mean, evidence=modlab.diff(before, m))
-    require_equal(got, mean, "In evaluation mode it is to return the mean.")
+    for name, buffer in m.named_buffers():
+        if not torch.equal(buffer, was[name]):
+            says = f"After a call in evaluation mode `{name}` is another."
+            fail(says, mistake="it moves in evaluation mode", expected=was[name], got=buffer, evidence=modlab.diff(before, m))
+    require_equal(got, was["mean"], "In evaluation mode it is to return the mean.")
 
 
 def _gives_a_copy(answer: Any) -> None:
@@ -523,11 +525,12 @@ def _gives_a_copy(answer: Any) -> None:
         m = _made(answer, 3)
         m(torch.ones(3))
         out = m.train(training)(torch.ones(3))
-        mean = m.mean.clone()
+        mean = m.get_buffer("mean")
+        before = mean.clone()
         with torch.no_grad():
             out.zero_()
-        if not torch.equal(m.mean, mean):
-            fail(mistake="it gives its own tensor away", expected=mean, got=m.mean)
+        if not torch.equal(mean, before):
+            fail(mistake="it gives its own tensor away", expected=before, got=mean)
 
 
 _UPDATE = """            with torch.no_grad():
@@ -539,9 +542,9 @@ _BUFFERS = """        self.register_buffer("mean", torch.zeros(num_features))
 """
 
 
-def _running_mean(buffers: str = _BUFFERS, update: str = _UPDATE, mode: str = "self.training", result: str = "self.mean.clone()") -> str:
+def _better_mean(buffers: str = _BUFFERS, update: str = _UPDATE, mode: str = "self.training", result: str = "self.mean.clone()") -> str:
     return f"""
-class RunningMean(nn.Module):
+class BetterMean(nn.Module):
     def __init__(self, num_features, momentum=0.9):
         super().__init__()
         self.momentum = momentum
@@ -552,11 +555,11 @@ class RunningMean(nn.Module):
 """
 
 
-RUNNING_MEAN = Task(
-    "RunningMean",
-    "Write `RunningMean(num_features, momentum=0.9)` so that nothing of this can happen.",
+BETTER_MEAN = Task(
+    "BetterMean",
+    "Write `BetterMean(num_features, momentum=0.9)`, a running mean without the surprises.",
     starter="""
-class RunningMean(nn.Module):
+class BetterMean(nn.Module):
     def __init__(self, num_features, momentum=0.9):
         super().__init__()
         self.momentum = momentum
@@ -565,18 +568,18 @@ class RunningMean(nn.Module):
     def forward(self, x):
         ...
 """,
-    reference=_running_mean(),
+    reference=_better_mean(),
     probes=(_keeps, _averages, _moves, _cuts_the_graph, _stands_still, _gives_a_copy),
     mistakes=(
         Mistake(
             "a plain attribute",
-            _running_mean("        self.mean = torch.zeros(num_features)\n        self.last = torch.zeros(num_features)\n"),
+            _better_mean("        self.mean = torch.zeros(num_features)\n        self.last = torch.zeros(num_features)\n"),
             "A plain tensor is in no store: it is not saved, and `to()` leaves it behind. `register_buffer` makes it state.",
             belief=8,
         ),
         Mistake(
             "a parameter without gradient",
-            _running_mean(
+            _better_mean(
                 "        self.mean = nn.Parameter(torch.zeros(num_features), requires_grad=False)\n"
                 '        self.register_buffer("last", torch.zeros(num_features), persistent=False)\n',
                 _UPDATE.replace("self.mean = ", "self.mean.data = "),
@@ -587,32 +590,32 @@ class RunningMean(nn.Module):
         ),
         Mistake(
             "what register_buffer returns",
-            _running_mean(_BUFFERS.replace('self.register_buffer("mean"', 'self.mean = self.register_buffer("mean"')),
+            _better_mean(_BUFFERS.replace('self.register_buffer("mean"', 'self.mean = self.register_buffer("mean"')),
             "`register_buffer` returns None, and your assignment puts that in the place of the buffer. Call it, and assign nothing.",
             belief=9,
         ),
         Mistake(
             "a cache that is saved",
-            _running_mean(_BUFFERS.replace(", persistent=False", "")),
+            _better_mean(_BUFFERS.replace(", persistent=False", "")),
             "A buffer is saved unless it is registered with `persistent=False`.",
             belief=11,
         ),
         Mistake(
             "a cache that stays behind",
-            _running_mean(_BUFFERS.splitlines()[0] + "\n        self.last = torch.zeros(num_features)\n"),
+            _better_mean(_BUFFERS.splitlines()[0] + "\n        self.last = torch.zeros(num_features)\n"),
             "`last` is a plain attribute, so `to()` does not move it. A buffer may be kept out of files and still move.",
             belief=8,
         ),
         Mistake(
             "attribute first, buffer after",
-            _running_mean("        self.mean = torch.zeros(num_features)\n" + _BUFFERS),
+            _better_mean("        self.mean = torch.zeros(num_features)\n" + _BUFFERS),
             "The name is taken by the attribute. `register_buffer` alone makes name and tensor.",
             belief=10,
             error="attribute '(mean|last)' already exists",
         ),
         Mistake(
             "momentum the other way round",
-            _running_mean(
+            _better_mean(
                 update=_UPDATE.replace(
                     "self.momentum * self.mean + (1 - self.momentum) * x", "(1 - self.momentum) * self.mean + self.momentum * x"
                 )
@@ -621,20 +624,20 @@ class RunningMean(nn.Module):
         ),
         Mistake(
             "a graph dragged along",
-            _running_mean(
+            _better_mean(
                 update="            self.mean = self.momentum * self.mean + (1 - self.momentum) * x\n            self.last = x\n",
             ),
-            "The mean was computed from an input that requires a gradient, and keeps the way there; with each call it grows.",
+            "What you keep comes from an input that requires a gradient, and holds on to the graph behind it. Cut it off: `detach()`, or `no_grad`.",
             belief=36,
         ),
         Mistake(
             "it moves in evaluation mode",
-            _running_mean(mode="True"),
+            _better_mean(mode="True"),
             "It goes on with every call. A module that shall stand still in evaluation mode must ask `self.training`.",
         ),
         Mistake(
             "it gives its own tensor away",
-            _running_mean(result="self.mean"),
+            _better_mean(result="self.mean"),
             "What you return is the buffer itself: who writes to it writes to your state. Return a copy.",
         ),
     ),
@@ -758,5 +761,5 @@ LESSON = Content(
     predictions=PREDICTIONS,
     reasons=REASONS,
     recalls=RECALLS,
-    tasks=(RUNNING_MEAN, UNSAVED),
+    tasks=(BETTER_MEAN, UNSAVED),
 )

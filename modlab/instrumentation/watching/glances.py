@@ -1,0 +1,91 @@
+"""Light samples between the whole ones: which units fire, and nothing else, so that many inputs are seen for little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.instrumentation.watching import clock
+from modlab.instrumentation.watching.readback import ReadBack
+from modlab.instrumentation.watching.sample import captured
+from modlab.instrumentation.watching.units import Units
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.watcher import Watcher
+
+BURST, LONGEST = 16, 0.02
+"""Steps in a row in which units are counted, and the seconds that they take at most: to attach costs as much as to count in one."""
+
+
+class Glances:
+    """Counts units where a module gives or takes them, in some steps in a row.
+
+    Args:
+        watcher: the watch.
+
+    Attributes:
+        on: whether it counts now; `seconds`: what that took since it began.
+        back: what an accelerator counted, on its way.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._inputs: dict[int, Units] = {}
+        self._outputs: dict[int, Units] = {}
+        self._shared: set[int] = set()  # readers of several modules' units: one nn.ReLU after two layers
+        self.on, self.seconds = False, 0.0
+        self.back = ReadBack()
+
+    def reads(self, reader: Module, units: Units, *, output: bool) -> None:
+        """Count units where this module takes or gives them; not where it does so for several others."""
+        found = self._outputs if output else self._inputs
+        if id(reader) in self._shared or id(reader) in found:
+            self._shared.add(id(reader))
+            found.pop(id(reader), None)
+        else:
+            found[id(reader)] = units
+
+    def steps(self, pace: float) -> int:
+        """How many in a row, by the seconds that one takes."""
+        return max(1, min(BURST, int(LONGEST / pace))) if pace else BURST
+
+    def begin(self) -> bool:
+        """Count from now on; False if there is nothing to count."""
+        if not (self._inputs or self._outputs):
+            return False
+        start = clock.now()
+        self.on = True
+        self._watcher.modules.on(before=bool(self._inputs), after=bool(self._outputs))
+        self.seconds = clock.now() - start
+        return True
+
+    def end(self) -> None:
+        """Stop."""
+        self.on = False
+        self._watcher.modules.off()
+        self.back.send()
+
+    def enter(self, module: Module, args: tuple[Any, ...]) -> None:
+        """A module is called."""
+        units = self._inputs.get(id(module))
+        if units is not None and args and torch.is_grad_enabled() and module.training:
+            self._see(units, args[0])
+
+    def leave(self, module: Module, output: Any) -> None:
+        """Its forward has returned."""
+        units = self._outputs.get(id(module))
+        if units is not None and torch.is_grad_enabled() and module.training:
+            self._see(units, output)
+
+    def _see(self, units: Units, tensor: Any) -> None:
+        start = clock.now()
+        try:
+            if isinstance(tensor, Tensor) and not captured():
+                units.glance(tensor, self._watcher.steps.made, self.back)
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self._watcher.fail(error)
+        finally:
+            self.seconds += clock.now() - start

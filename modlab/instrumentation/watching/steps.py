@@ -1,0 +1,156 @@
+"""The steps of a training: where one ends, and whose optimizer makes it.
+
+A step ends when the optimizer has made it. Where none tells of itself (a scaler skipped it, it is compiled, the weights are changed by
+hand) it ends when the next pass of the model begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
+
+from modlab.instrumentation.watching.quiet import quietly
+from modlab.instrumentation.watching.sample import captured
+from modlab.instrumentation.watching.stephooks import StepHook, at_work, at_work_before
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.watcher import Watcher
+
+
+class Steps:
+    """Counts them, and wakes the watcher in those that are looked at.
+
+    Args:
+        watcher: the watch.
+        optimizers: whose first one's steps are the steps; none: the first that holds one of the model's parameters.
+
+    Attributes:
+        made: so far; `passes`: training passes of the root.
+        wake: the step from which on the watcher wants to be woken.
+        under_way: whether an optimizer makes one now: a closure's passes belong to it.
+        skipped: of the steps looked at, those that no optimizer made though there is one.
+    """
+
+    def __init__(self, watcher: Watcher, optimizers: list[Any]) -> None:
+        self._watcher, self._cast, self._controls = watcher, watcher.cast, watcher.controls
+        self.made = self.passes = self.wake = self.skipped = 0
+        self.under_way = False
+        self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
+        self._main = id(optimizers[0]) if optimizers else 0
+        self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
+        self._hooks: list[StepHook] = []
+        self._removed: list[StepHook] = []  # which may still have to be swept
+        self._versions: tuple[int, ...] = ()
+        self._told = True  # whether the optimizer told of a step since the last pass
+
+    def open(self) -> None:
+        """Begin to count."""
+        self._hooks = [StepHook(self._begins, after=False), StepHook(self._ended, after=True)]
+        self.wake = 1
+        if self._optimizers:
+            self._cast.own(self.optimizers)
+
+    def close(self) -> None:
+        """Stop; may be called again, where the first time was interrupted."""
+        while self._hooks:
+            self._hooks[-1].remove()
+            self._removed.append(self._hooks.pop())
+
+    def sweep(self) -> None:
+        """Take off what could not be when the watch ended inside of a step."""
+        for one in self._removed:
+            one.sweep()
+        self._removed = []
+
+    # ---- whose
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """Those that are known, and still exist."""
+        return [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
+
+    def learning_rate(self) -> float | None:
+        """The greatest of theirs; None if there is none."""
+        rates = [group.get("lr") for optimizer in self.optimizers for group in optimizer.param_groups]
+        return max((float(rate) for rate in rates if rate is not None), default=None)
+
+    def are_of(self, optimizer: Any) -> bool:
+        """Whether a step of this optimizer ends a step of the training."""
+        return id(optimizer) == self._main or self._adopts(optimizer)
+
+    def _adopts(self, optimizer: Any) -> bool:
+        """Take the first optimizer that holds one of the parameters, where none was given."""
+        if self._main:
+            return False
+        if not any(id(tensor) in self._cast.places for group in optimizer.param_groups for tensor in group["params"]):
+            return False
+        self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
+        self._optimizers = [ref(optimizer)]
+        self._cast.own([optimizer])
+        return True
+
+    # ---- told by an optimizer
+
+    def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The weights are still good."""
+        watcher = self._watcher
+        if not watcher.attends or not self.are_of(optimizer) or captured():
+            return
+        self.under_way = True
+        at_work_before(watcher.step_begins, bool(args or kwargs.get("closure")))
+
+    def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if id(optimizer) != self._main and not self._adopts(optimizer):
+            return
+        self.made += 1
+        self._told = True
+        if self.made < self.wake and not self._controls.attention:
+            if self._watcher.guard.always:
+                self._watcher.guard.rest()
+                self.under_way = False
+            return
+        self.under_way = False
+        if not captured():
+            at_work(self._watcher.step_ended)
+
+    # ---- told by nobody
+
+    def pass_begins(self) -> None:
+        """A training pass of the root begins. If the step before was never made by an optimizer, it ends here."""
+        watcher = self._watcher
+        self.passes += 1
+        if watcher.closed or self.under_way or captured():
+            return
+        try:
+            kept = watcher.passes_kept()
+            versions = self._weight_versions()
+            ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
+            if ended:
+                self.skipped += bool(self._main) and versions == self._versions
+                self.made += 1
+                watcher.step_over()
+            self._versions, self._told = versions, False
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            watcher.fail(error)
+
+    def _is_over(self, versions: tuple[int, ...]) -> bool:
+        """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
+        if not self._main:
+            return self._grads_gone() or versions != self._versions
+        if versions != self._versions and not self._told:
+            self._watcher.guard.unseen()
+            return True
+        return self._watcher.guard.spoilt and self._grads_gone()
+
+    def _weight_versions(self) -> tuple[int, ...]:
+        """How often some weights have been changed in place."""
+        some = (weight.tensor() for weight in self._cast.weights[:4])
+        return tuple(-1 if one is None or one.is_inference() else one._version for one in some)
+
+    def _grads_gone(self) -> bool:
+        """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""
+        for weight in self._cast.weights:
+            tensor = weight.tensor()
+            if tensor is not None and tensor.requires_grad and tensor.grad is not None:
+                return not bool(quietly(tensor.grad.any))
+        return True

@@ -1,0 +1,99 @@
+"""Statistics of the stretches of one array, in which many tensors stand one after the other: by numpy here, by torch where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from modlab.instrumentation.watching.readback import Numbers, exact, lengths
+from modlab.records.slots import COLUMNS, Floats
+from modlab.records.tensor import TensorStats
+
+_NONE = np.float32(np.nan)
+_MEAN, _HIGH, _BAD = (COLUMNS.index(name) for name in ("mean", "high", "bad"))
+_COUNTED = 1 << 15  # elements up to which an int16 counts them
+
+Flags = npt.NDArray[np.bool_]
+
+
+def starts_of(sizes: Sequence[int]) -> npt.NDArray[np.intp]:
+    """Where each stretch begins."""
+    starts = np.zeros(len(sizes), np.intp)
+    np.cumsum(sizes[:-1], out=starts[1:])
+    return starts
+
+
+def columns_here(values: Floats, sizes: Sequence[int]) -> tuple[Floats, Flags]:
+    """Statistics of each stretch of `values`; what is not finite is counted and left out.
+
+    Returns:
+        Shape ``(len(COLUMNS), n)``; and shape ``(n,)``, whether there is a NaN among what is not finite.
+    """
+    starts, counts = starts_of(sizes), np.array(sizes, np.intp)
+    made = np.empty((len(COLUMNS), len(sizes)), np.float32)
+    nan = np.zeros(len(sizes), bool)
+    with np.errstate(all="ignore"):
+        doubles = values.astype(np.float64)
+        total = np.add.reduceat(doubles, starts)
+        low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        bad: Any = 0
+        finite = counts
+        if not np.isfinite(total.sum()):
+            good = np.isfinite(values)
+            bad = np.add.reduceat(~good, starts, dtype=np.int64)
+            nan = np.add.reduceat(np.isnan(values), starts, dtype=np.int64) > 0
+            finite = counts - bad
+            doubles[~good] = 0
+            total = np.add.reduceat(doubles, starts)
+            low = np.minimum.reduceat(np.where(good, values, np.inf), starts)
+            high = np.maximum.reduceat(np.where(good, values, -np.inf), starts)
+        mean = total / finite
+        np.multiply(doubles, doubles, out=doubles)
+        var = np.add.reduceat(doubles, starts) / finite - mean * mean
+        var[(low == high) | (var < 0)] = 0  # no rounding error shall give a constant a spread
+        small = int(counts.max()) < _COUNTED
+        zeros = np.add.reduceat((values == 0).view(np.int8), starts, dtype=np.int16 if small else np.int32) / counts
+        made[0], made[7] = 1, _NONE
+        made[1], made[2], made[3], made[4], made[5], made[6] = mean, var, low, high, zeros, bad
+        if finite is not counts:
+            made[_MEAN : _HIGH + 1, finite == 0] = _NONE
+    return made, nan
+
+
+def columns_there(values: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The same, computed where `values` lies and not waited for: shape ``(8, n)``, to be read by `columns_of`."""
+    counts = lengths(sizes, values.device)
+
+    def of(numbers: Tensor, how: str) -> Tensor:
+        return torch.segment_reduce(numbers, how, lengths=counts, unsafe=True)  # unsafe: it does not wait to check the lengths
+
+    good = values.isfinite()
+    wide = torch.where(good, values, 0).to(exact(values.device))
+    finite = of(good.to(wide.dtype), "sum")
+    mean = of(wide, "sum") / finite
+    away = (wide - torch.repeat_interleave(mean, counts, output_size=len(values))) * good
+    var = of(away * away, "sum") / finite
+    low, high = of(torch.where(good, values, torch.inf), "min"), of(torch.where(good, values, -torch.inf), "max")
+    zeros, nan = of((values == 0).to(wide.dtype), "sum") / counts, of(values.isnan().to(wide.dtype), "sum")
+    return torch.stack([mean, var, low.to(wide.dtype), high.to(wide.dtype), zeros, counts - finite, nan, finite])
+
+
+def columns_of(read: Numbers) -> tuple[Floats, Flags]:
+    """What was computed there, as it would be here."""
+    made = np.empty((len(COLUMNS), read.shape[1]), np.float32)
+    made[0], made[1:7], made[7] = 1, read[:6], _NONE
+    made[_MEAN : _HIGH + 1, read[7] == 0] = _NONE
+    return made, read[6] > 0
+
+
+def column_of(stats: TensorStats) -> Floats:
+    """Of one tensor that was measured alone: shape ``(len(COLUMNS), 1)``."""
+    bad, var = stats.count - stats.finite, stats.m2 / stats.finite if stats.finite else _NONE
+    with np.errstate(over="ignore"):
+        column = np.array((1, stats.mean, var, stats.min, stats.max, stats.zeros / stats.count, bad, _NONE), np.float64)
+        return column.astype(np.float32)[:, None]
