@@ -11,14 +11,16 @@ from typing import Any
 
 from torch import Tensor
 
-from modlab.inspection import loading, renames, weights
+from modlab.inspection import leftovers, loading, renames, weights
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import Contrast, contrast_of_many, quiet
 from modlab.inspection.decay import Cause, Trace, cause, kept
 from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Entry, Inventory, Key
 from modlab.inspection.likeness import likeness
 from modlab.inspection.storage import shares_memory
-from modlab.records.difference import HELD, IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import (
+    HELD, IN_EVAL, OBJECT, OTHER_OBJECT, SAME_OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming,
+)  # fmt: skip
 from modlab.statistics.contents import NoValuesError
 
 LOOSE = ("mapping", "file")
@@ -79,6 +81,8 @@ class Comparison:
             rows = list(self._swapped(rows, pairs))
         if self._stepped(rows):
             rows = [self._skipped_by_step(row, left) for row, (left, _) in zip(rows, pairs, strict=True)]
+        if {self.before.form, self.after.form} <= {"module", "snapshot"}:
+            rows = leftovers.noted(rows, pairs)
         flags = list(self._flags(pairs))
         rows = list(self._in_eval(rows))
         return DiffRecord(
@@ -131,6 +135,8 @@ class Comparison:
             if told["same_object"] is False and after.tensor is not None and id(after.tensor) in self._objects_before:
                 its = f"{OBJECT}{self._objects_before[id(after.tensor)]}"
                 told["note"] = "; ".join(filter(None, [its, told["note"]]))
+            elif self.own and before.kind == after.kind and after.kind in _REGISTERED:
+                told["note"] = "; ".join(filter(None, [told["note"], _identity(told)]))
         return DifferenceRecord(**told)
 
     def _values(self, told: Told, before: Entry, after: Entry) -> None:
@@ -356,6 +362,13 @@ def _facts(before: Entry, after: Entry) -> Told:
         "renamed_from": before.path if before.key.section == STATE and before.key != after.key else "",
         "owner_type": after.owner_type or before.owner_type,
     }  # fmt: skip
+
+
+def _identity(told: Told) -> str:
+    """Whether it is the object that it was: said of what was moved, and of what might be taken for the old one."""
+    if told["same_object"] is False and told["status"] in ("unchanged", "changed", "retyped", "moved"):
+        return OTHER_OBJECT
+    return SAME_OBJECT if told["same_object"] and told["status"] in ("retyped", "moved") else ""
 
 
 def _text(entry: Entry) -> str:

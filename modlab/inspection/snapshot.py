@@ -44,6 +44,9 @@ def _keep(entry: Entry, copies: dict[int, Any], values: bool, device: str | None
 
 
 def _reference(tensor: Tensor) -> Any:
+    """Tells later whether it is the same object; nothing where a weak reference would keep ``.to()`` from swapping tensors."""
+    if torch.__future__.get_swap_module_params_on_conversion() or hasattr(type(tensor), "__tensor_flatten__"):
+        return None
     try:
         return weakref.ref(tensor)
     except TypeError:

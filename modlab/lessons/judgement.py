@@ -58,9 +58,7 @@ def _card(task: Task, verdict: Verdict) -> CardRecord:
     if verdict.outcome == "not possible":
         return CardRecord("check", task.name, "Not possible here.", " ".join(verdict.says), "open")
     if verdict.outcome == "not attempted":
-        return CardRecord(
-            "check", task.name, "Not attempted yet.", f"Write it in the cell above and run it: {task.asks}", "open", foot=foot
-        )
+        return CardRecord("check", task.name, "Not attempted yet.", task.asks, "open", foot=foot)
     steps = tuple(
         ("open" if held is None else "fine" if held else "broken", step + (" (not tried yet)" if held is None else ""))
         for step, held in verdict.steps

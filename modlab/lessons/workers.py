@@ -1,6 +1,6 @@
 """Two processes that train together: what lesson 15 runs beside the notebook.
 
-A process that is started anew imports its code; it cannot see a notebook's cells. So what it is to do stands here.
+A process that is started anew imports its code and cannot see a notebook's cells; so what the two are to do stands here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -29,7 +30,7 @@ from modlab.lessons.note import Net
 
 SIZE = 2
 PATIENCE_S = 90.0
-"""How long an answer may take; a busy machine needs some seconds to import PyTorch twice."""
+"""How long an answer may take: a busy machine needs many seconds to import PyTorch."""
 
 Work = Callable[..., Any]
 State = dict[str, Tensor]
@@ -38,53 +39,34 @@ State = dict[str, Tensor]
 # ---- what the processes do ------------------------------------------------------------------------
 
 
-def batches(rank: int, steps: int) -> Iterator[Tensor]:
-    """The data of one process: others than those of the other."""
-    numbers = torch.Generator().manual_seed(100 + rank)
-    for _ in range(steps):
-        yield torch.randn(8, 4, generator=numbers)
-
-
 def average(net: nn.Module) -> None:
-    """Give each process the mean of all processes' gradients."""
+    """Replace each gradient by the mean over all processes."""
     for parameter in net.parameters():
-        dist.all_reduce(parameter.grad)  # now the sum over all processes
-        parameter.grad /= dist.get_world_size()  # type: ignore[operator]
+        assert parameter.grad is not None
+        dist.all_reduce(parameter.grad)  # the sum over all processes
+        parameter.grad /= dist.get_world_size()
 
 
 def by_hand(rank: int, steps: int = 30, together: bool = True) -> dict[str, Any]:
-    """Train a copy of `Net` on this process's data."""
-    torch.manual_seed(0)  # the same start in each process
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    seen: dict[str, Any] = {"before": [], "after": [], "weight": []}
+    """Train on the data of this process."""
+    net, optimizer = prepared()
+    seen: dict[str, Any] = {"own": [], "used": [], "weight": []}
     for x in batches(rank, steps):
         optimizer.zero_grad()
         net(x).abs().mean().backward()
-        seen["before"].append(_bias(net).grad)
+        seen["own"].append(net.l1.weight.grad[0].item())
         if together:
             average(net)
-        seen["after"].append(_bias(net).grad)
+        seen["used"].append(net.l1.weight.grad[0].item())
         optimizer.step()
-        seen["weight"].append(_bias(net))
+        seen["weight"].append(net.l1.weight[0].item())
     return seen | {"state": taken(net)}
 
 
-def start(rank: int) -> dict[str, Any]:
-    """Wrap a net that was drawn in this process."""
-    torch.manual_seed(rank)  # another start in each process
-    net = Net()
-    own = taken(net)
-    ddp = DistributedDataParallel(net)
-    return {"own": own, "wrapped": taken(net), "tree": modlab.tree(ddp), "saved": taken(ddp)}
-
-
 def with_ddp(rank: int, steps: int = 30) -> dict[str, Any]:
-    """Train a copy of `Net` in the wrapper: no line about the other process."""
-    torch.manual_seed(0)
-    net = Net()
+    """Train in the wrapper: no line says anything of the other process."""
+    net, optimizer = prepared()
     ddp = DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01, momentum=0.9)
     for x in batches(rank, steps):
         optimizer.zero_grad()
         ddp(x).abs().mean().backward()
@@ -92,17 +74,20 @@ def with_ddp(rank: int, steps: int = 30) -> dict[str, Any]:
     return {"state": taken(net)}
 
 
-def normalised() -> nn.Module:
-    """A net with state that no optimizer moves."""
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
+def wrapped(rank: int) -> dict[str, Any]:
+    """Wrap a net that each process draws for itself."""
+    torch.manual_seed(rank)
+    net = Net()
+    drawn = taken(net)
+    ddp = DistributedDataParallel(net)
+    return {"drawn": drawn, "wrapped": taken(net), "saved": taken(ddp), "tree": modlab.tree(ddp)}
 
 
 def with_statistics(rank: int, steps: int = 3) -> dict[str, Any]:
-    """The same with running statistics."""
+    """Train a net with running statistics in the wrapper."""
     net = normalised()
     ddp = DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     for x in batches(rank, steps):
         optimizer.zero_grad()
         ddp(x).abs().mean().backward()
@@ -111,22 +96,181 @@ def with_statistics(rank: int, steps: int = 3) -> dict[str, Any]:
 
 
 def uneven(rank: int, patience: float = 1.0) -> str:
-    """One process has two batches, the other one; the group is of no use afterwards."""
+    """Process 0 has two batches, process 1 has one; the group is of no use afterwards."""
     steps = 2 - rank
-    for number in range(1, steps + 1):
+    for step in range(1, steps + 1):
         waiting = dist.all_reduce(torch.ones(1), async_op=True)
         try:
             waiting.wait(timedelta(seconds=patience))
         except RuntimeError:
-            return f"step {number}: the other one never came, given up"
-    return f"{steps} step done, no more data"
+            return f"in step {step} nobody came, gave up"
+    return f"ready after step {steps}"
+
+
+# ---- what they share ------------------------------------------------------------------------------
+
+
+def prepared() -> tuple[Any, torch.optim.Optimizer]:
+    """The same net in each process, and its optimizer."""
+    torch.manual_seed(0)
+    net = Net()
+    return net, torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+
+
+def normalised() -> nn.Module:
+    """A net with state that no optimizer moves."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
+
+
+def batches(rank: int, steps: int) -> Iterator[Tensor]:
+    """The data of a process; the other's are others."""
+    numbers = torch.Generator().manual_seed(100 + rank)
+    for _ in range(steps):
+        yield torch.randn(8, 4, generator=numbers)
 
 
 def taken(module: nn.Module) -> State:
-    """A copy of a module's state: `state_dict()` alone holds the live tensors."""
+    """A copy of a module's state; `state_dict()` itself holds the live tensors."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
-def _bias(net: nn.Module) -> Any:
-    """The one number that the lesson follows; its gradient comes as a number too."""
-    return _Number(net.l1.bias)  # type: ignore[arg-type]
+# ---- how they are run -----------------------------------------------------------------------------
+
+
+class WorkersError(ModlabError, RuntimeError):
+    """One of the processes raised, ended, or gave no answer in time; both are stopped."""
+
+
+class Pair:
+    """Two processes on one CPU, in one group (gloo), that wait for work; they are started at the first.
+
+    Args:
+        patience: seconds that an answer may take.
+
+    Each call runs a function of this file in both, and gives both results in the order of their ranks:
+    ``pair(by_hand, steps=3)``. `close` ends them, and so does the end of the notebook.
+    """
+
+    def __init__(self, patience: float = PATIENCE_S) -> None:
+        self._patience = patience
+        self._processes: list[BaseProcess] = []
+        self._pipes: list[connection.Connection] = []
+        self._end: Callable[[], object] = lambda: None
+
+    def __call__(self, work: Work, /, **options: Any) -> list[Any]:
+        """Run a function in both.
+
+        Args:
+            work: of an importable module; it gets its rank, 0 or 1, and the options.
+            **options: plain values or tensors.
+
+        Raises:
+            WorkersError: it lies in a notebook, raised, or gave no answer in time.
+        """
+        if getattr(work, "__module__", "__main__") == "__main__":
+            raise WorkersError("A new process cannot see a notebook's cells: put the function into a file, and import it.")
+        try:
+            if not self._processes:
+                self._start()
+            for pipe in self._pipes:
+                pipe.send_bytes(pickle.dumps((work, options)))
+            return self._answers()
+        except OSError as error:
+            self.close()
+            raise WorkersError(f"A process has ended, or could not be started: {error}") from error
+        except BaseException:  # ■ too
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        # On Linux the two are forked from one small process that has imported PyTorch, which halves time and memory.
+        context: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
+        if sys.platform == "linux":
+            context.set_forkserver_preload([__name__, "torch._dynamo"])
+        folder = tempfile.TemporaryDirectory(prefix="modlab-pair-")
+        meeting = str(Path(folder.name, "meeting"))
+        for rank in range(SIZE):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(rank, meeting, there), daemon=True)
+            process.start()
+            there.close()
+            self._pipes.append(here)
+            self._processes.append(process)
+        self._end = weakref.finalize(self, _ended, self._processes, self._pipes, folder)
+
+    def _answers(self) -> list[Any]:
+        found: dict[int, Any] = {}
+        deadline = monotonic() + self._patience
+        while len(found) < SIZE:
+            open_pipes = [pipe for rank, pipe in enumerate(self._pipes) if rank not in found]
+            ready = connection.wait(open_pipes, max(0.0, deadline - monotonic()))
+            if not ready:
+                late = " and ".join(str(rank) for rank in range(SIZE) if rank not in found)
+                raise WorkersError(f"No answer from process {late} within {self._patience:g} seconds; both are stopped.")
+            for pipe in ready:
+                rank = self._pipes.index(pipe)  # type: ignore[arg-type]
+                try:
+                    fine, found[rank] = pickle.loads(self._pipes[rank].recv_bytes())
+                except EOFError as error:
+                    raise WorkersError(f"Process {rank} has ended without an answer; both are stopped.") from error
+                if not fine:
+                    raise WorkersError(f"Process {rank} raised {found[rank]}; both are stopped.")
+        return [found[rank] for rank in range(SIZE)]
+
+    def close(self) -> None:
+        """End both; a later call starts new ones."""
+        self._end()
+        self._processes, self._pipes, self._end = [], [], lambda: None
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "two processes, running" if self._processes else "two processes, not started"
+
+
+def _ended(processes: list[BaseProcess], pipes: list[connection.Connection], folder: tempfile.TemporaryDirectory[str]) -> None:
+    """A closed pipe is the sign to go; who waits for the other is ended."""
+    for pipe in pipes:
+        pipe.close()
+    deadline = monotonic() + 2
+    for process in processes:
+        process.join(max(0.0, deadline - monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join(5)
+    folder.cleanup()
+
+
+def _serve(rank: int, meeting: str, pipe: connection.Connection) -> None:
+    """What a process does until its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ■ is for the notebook, which ends both
+    _be_quiet()
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group(
+            "gloo", store=dist.FileStore(meeting, SIZE), rank=rank, world_size=SIZE, timeout=timedelta(seconds=PATIENCE_S)
+        )
+        while True:
+            work, options = pickle.loads(pipe.recv_bytes())
+            pipe.send_bytes(pickle.dumps((True, work(rank, **options))))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    except Exception as error:  # noqa: BLE001 - whatever it is, the notebook is told
+        pipe.send_bytes(pickle.dumps((False, f"{type(error).__name__}: {error}")))
+    finally:
+        pipe.close()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _be_quiet() -> None:
+    """Gloo says whom it is connected with, and a notebook would show it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)

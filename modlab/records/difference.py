@@ -14,6 +14,12 @@ OBJECT = "the tensor object that was "
 HELD = "holds what was in "
 """How the note begins of what has, bit for bit, the values that another name had."""
 
+STAYED = "stayed "
+"""How the note begins of what a move of all around it left on its device or in its dtype."""
+
+SAME_OBJECT, OTHER_OBJECT = "same object", "another object"
+"""The notes of a live model's tensor that is what a snapshot of this model saw, or is not."""
+
 IN_EVAL = "in evaluation mode all the while"
 """The note of a buffer that changed although its module is in evaluation mode."""
 

@@ -16,7 +16,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import ghosts, stores
-from modlab.instrumentation.accidents import advice, bodies, operands, sources
+from modlab.instrumentation.accidents import advice, bodies, operands, sources, supers
 from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
@@ -29,20 +29,25 @@ def _constructor(scene: Scene, module: Module) -> Frame | None:
 
 
 def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
+    return _too_early(scene, f"assigns {what}", f"there is no store to register {what} in")
+
+
+def _too_early(scene: Scene, does: str, lack: str) -> Verdict | None:
+    """What to say where a constructor was running, and nn.Module's had not run."""
     module = scene.module
     if module is None or stores.initialized(module):
         return None
     frame = _constructor(scene, module)
-    what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
     if frame is None:
         return None
     owner = next((cls for cls in type(module).__mro__ if getattr(vars(cls).get("__init__"), "__code__", None) is frame.code), type(module))
     name = owner.__name__
-    before, after = _around(frame)
+    found = supers.sites(frame.code, owner, frame.globals)
     fix = Fix("Put it first in the constructor:", _begun_by_super(owner))
     if dataclasses.is_dataclass(owner):
         fix = Fix("A dataclass's constructor assigns at once. Write it out, without @dataclass:", _written_out(owner))
-    if _CALLED.search(before):
+    if any(place < frame.offset for place in found):
         other = _between(type(module), owner)
         if other is None:
             return None
@@ -52,11 +57,13 @@ def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
             f"{name} has {other.__name__} before nn.Module among its bases." if among else f"{name} derives from {other.__name__}.", "",
             (("line", frame.text),), (Fix(f"Let {other.__name__} pass it on:", _begun_by_super(other)),),
         )  # fmt: skip
-    late = _CALLED.search(after) is not None
-    said = f"{name} assigns {what} before super().__init__() has run" if late else f"{name}'s constructor never calls super().__init__()"
+    if found:
+        said = f"{name} calls super().__init__() too late: it {does} before that"
+    else:
+        said = f"{name} {does} before super().__init__() has run" if supers.elsewhere(owner) else (
+            f"{name}'s constructor never calls super().__init__()")  # fmt: skip
     return Verdict(
-        f"{said}.", f"{'Until then' if late else 'Without it'} there is no store to register {what} in.", "",
-        (("line", frame.text),), (fix,),
+        f"{said}.", f"{'Without it' if 'never' in said else 'Until then'} {lack}.", "", (("line", frame.text),), (fix,),
     )  # fmt: skip
 
 
@@ -64,18 +71,34 @@ _STATEMENTS = 8  # of a constructor that is written out
 
 
 def _begun_by_super(cls: type) -> str:
-    """A class with its constructor as it is, but for ``super().__init__(...)``, which stands first; nothing without its source."""
+    """A class with its constructor as it is, but for ``super().__init__(...)``, which stands first; nothing without its source.
+
+    Nothing either where it stands inside of a statement, or in another method: called twice, it would empty the module again.
+    """
     maker = vars(cls).get("__init__")
     body = bodies.of_code(maker.__code__) if inspect.isfunction(maker) else None
     if body is None or sum(len(ast.unparse(one).splitlines()) for one in body.tree.body) > _STATEMENTS:
         return ""
-    calls = [one for one in body.tree.body if isinstance(one, ast.Expr) and _CALLED.match(ast.unparse(one))]
+    calls = [one for one in body.tree.body if _calls_base(one, cls, maker.__globals__)]
+    if len(calls) != len(supers.sites(maker.__code__, cls, maker.__globals__)) or len(calls) > 1 or supers.elsewhere(cls):
+        return ""
     rest = [one for one in body.tree.body if one not in calls]
-    first = [*map(ast.unparse, calls[:1])] or ["super().__init__()"]
+    first = [*map(ast.unparse, calls)] or ["super().__init__()"]
     lines = [line for text in [*first, *map(ast.unparse, rest)] for line in text.splitlines()]
     bases = ", ".join("nn.Module" if base is Module else base.__name__ for base in cls.__bases__ if base is not object)
     head = f"class {cls.__name__}({bases}):" if bases else f"class {cls.__name__}:"
     return "\n".join([head, f"    def __init__({ast.unparse(body.tree.args)}):", *(f"        {line}" for line in lines)])
+
+
+def _calls_base(statement: ast.stmt, cls: type, known: dict[str, Any]) -> bool:
+    """Whether a statement is ``super().__init__(...)`` or ``Base.__init__(self, ...)``, and nothing else."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "__init__":
+        return False
+    of = call.func.value
+    name = of.attr if isinstance(of, ast.Attribute) else of.id if isinstance(of, ast.Name) else ""
+    base = any(base.__name__ == name or known.get(name) is base for base in cls.__mro__)
+    return base or (isinstance(of, ast.Call) and isinstance(of.func, ast.Name) and of.func.id == "super")
 
 
 def _signature(cls: type, name: str) -> str:
@@ -97,18 +120,6 @@ def _written_out(cls: type) -> str:
         "        super().__init__()", *lines])  # fmt: skip
 
 
-_CALLED = re.compile(r"(?:super\(.*?\)|\bModule)\.__init__\(")
-
-
-def _around(frame: Frame) -> tuple[str, str]:
-    """The code of a constructor before the expression that failed, and after it, without comments."""
-    lines = [(number, line.partition("#")[0]) for number, line in frame.lines()]
-    here = next((line for number, line in lines if number == frame.line), "")
-    start, _, end = here.partition(frame.segment() or "\0")
-    before = "".join(line for number, line in lines if number < frame.line)
-    return before + start, end + "".join(line for number, line in lines if number > frame.line)
-
-
 def _between(cls: type, owner: type) -> type | None:
     """The class whose constructor ``super().__init__()`` of `owner` runs, if that is not nn.Module's."""
     mro = cls.__mro__
@@ -121,6 +132,9 @@ def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
     module = scene.module
     if module is None or stores.initialized(module):
         return None
+    early = _too_early(scene, f"needs {match[2]}", f"it has no {match[2]}, nor any other store")
+    if early is not None:
+        return early
     name = type(module).__name__
     return Verdict(
         f"{name} was never initialised: its constructor does not call super().__init__().",
@@ -155,6 +169,8 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if module is None or scene.inner is None or scene.inner.function != "__getattr__" or type(module).__name__ != match[1]:
         return None
     wanted = match[2]
+    if wanted in stores.STANDARD and not stores.initialized(module):
+        return _no_store(scene, match)
     cls, held = type(module), stores.contents(module)
     if any(wanted in vars(base) for base in cls.__mro__):
         return Verdict(

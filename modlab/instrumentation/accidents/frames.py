@@ -42,6 +42,11 @@ class Frame:
         self._instruction = instruction
 
     @property
+    def offset(self) -> int:
+        """Where the code stopped, in bytes; -1 where that is not known."""
+        return self._instruction
+
+    @property
     def function(self) -> str:
         """The function's name."""
         return self.code.co_name

@@ -180,7 +180,7 @@ def _becomes_float64() -> str:
 
 
 def _halved() -> float:
-    m, x = nn.Linear(2, 1), torch.ones(3, 2)
+    m, x = nn.Linear(2, 1), torch.ones(3, 2, requires_grad=True)
     m(x).sum().backward()
     plain = m.weight.grad
     m.zero_grad()
@@ -246,7 +246,7 @@ PREDICTIONS = (
     ),
     Question(
         "stores that hold something",
-        "Of these, how many hold something in `model`?",
+        "How many of the 15 hold something in `model`?",
         Number(),
         1,
         "`_modules`, with the two layers. Their weights are in the `_parameters` of the layers, each module's own.",
@@ -682,7 +682,7 @@ _FAIR = {
     def c_pre_hook(Net):
         net, shapes = Net(), []
         net.l0.register_full_backward_pre_hook(lambda module, grads: shapes.append(grads[0].shape))
-        net(torch.randn(5, 4)).sum().backward()
+        net(torch.randn(5, 4, requires_grad=True)).sum().backward()
         return net.l0.weight.shape in shapes
 ''',
     "d_constructor": '''
@@ -721,7 +721,7 @@ def _court(**others: str) -> str:
 def _verdicts() -> list[bool]:
     names: dict[str, Any] = {"torch": torch, "nn": nn}
     exec(_court(), names)
-    return [vars(names["Court"])[name](Net) for name in _NAMES]
+    return [_said(vars(names["Court"])[name], Net, name) for name in _NAMES]
 
 
 COURT = Task(
@@ -859,12 +859,26 @@ def _nets(base: Any) -> dict[str, Any]:
     return nets
 
 
-def _own(answer: Any) -> dict[str, Any]:
+def _class(answer: Any) -> None:
     if not isinstance(answer, type):
         fail("Give the class MiniModule itself.", expected="class MiniModule", got=f"a {type(answer).__name__}")
     if issubclass(answer, nn.Module):
         fail(mistake="derives from nn.Module", expected="class MiniModule", got=f"class {answer.__name__}(nn.Module)")
+
+
+def _own(answer: Any) -> dict[str, Any]:
+    _class(answer)
     return _nets(answer)
+
+
+def _apart(answer: Any) -> None:
+    """each module has stores of its own"""
+    _class(answer)
+    one, other = answer(), answer()
+    one.extra = nn.Parameter(torch.ones(1))
+    found = other.named_parameters()
+    if found is not None and list(found):
+        fail(mistake="one store for all", expected="no parameters in a new module", got="those of the other one")
 
 
 def _registered(answer: Any) -> None:
@@ -922,15 +936,11 @@ def _calls(answer: Any) -> None:
             fail(f"The net with {name} computes something else.", expected=expected[0], got=got)
 
 
-def _apart(answer: Any) -> None:
-    """two nets do not share their stores, and parameters can be exchanged"""
-    one, other = _own(answer)["a layer"], _own(answer)["a layer"]
-    count = len([*other.named_parameters()])
-    one.extra = nn.Parameter(torch.ones(1))
-    if len([*other.named_parameters()]) != count:
-        fail(mistake="one store for all", expected=count, got=len([*other.named_parameters()]))
-    one.weight = nn.Parameter(torch.zeros(3, 3))
-    if not same(dict(one.named_parameters())["weight"], torch.zeros(3, 3)) or not same(one.weight, torch.zeros(3, 3)):
+def _exchanges(answer: Any) -> None:
+    """a new parameter under an old name takes its place"""
+    net = _own(answer)["a layer"]
+    net.weight = nn.Parameter(torch.zeros(3, 3))
+    if not same(dict(net.named_parameters())["weight"], torch.zeros(3, 3)) or not same(net.weight, torch.zeros(3, 3)):
         fail("A new parameter under an old name: the old one is still there.", expected="the new one", got="the old one")
 
 
@@ -993,7 +1003,7 @@ class MiniModule:
         ...
 ''',
     reference=_INIT + _PATHS + _NAMED + _STATE + _CALL,
-    probes=(_registered, _state, _calls, _apart),
+    probes=(_apart, _registered, _state, _calls, _exchanges),
     mistakes=(
         Mistake(
             "no recursion",
@@ -1056,18 +1066,8 @@ class MiniModule:
         self.__dict__["_parameters"] = {}
         self.__dict__["_modules"] = {}
 ''',
-                '''    stores = {}
-
-    def __init__(self):
-        self.stores.setdefault(type(self).__name__, ({}, {}))
-
-    @property
-    def _parameters(self):
-        return self.stores[type(self).__name__][0]
-
-    @property
-    def _modules(self):
-        return self.stores[type(self).__name__][1]
+                '''    _parameters = {}
+    _modules = {}
 ''',
             ),
             "A store on the class is one store for all objects of it. `__init__` makes new ones for each object.",

@@ -116,7 +116,7 @@ PREDICTIONS = (
     Question(
         "what dropout keeps",
         "`nn.Dropout(0.75)` in training mode gets ones, and makes zeros of some. What does it make of the others?",
-        Number(),
+        Number(0.01),
         4,
         "It keeps a quarter and multiplies by 1/(1 - p) = 4, so that the mean stays at one.",
         wrong=(

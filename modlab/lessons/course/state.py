@@ -614,6 +614,13 @@ class BetterMean(nn.Module):
             error="attribute '(mean|last)' already exists",
         ),
         Mistake(
+            "late super().__init__()",
+            _better_mean(_BUFFERS + "        super().__init__()\n").replace("        super().__init__()\n", "", 1),
+            "`super().__init__()` makes the registers: before it there is nothing to put a buffer into.",
+            belief=4,
+            error=r"cannot assign buffer before Module.__init__\(\) call",
+        ),
+        Mistake(
             "momentum the other way round",
             _better_mean(
                 update=_UPDATE.replace(

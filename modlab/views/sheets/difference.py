@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modlab import format
-from modlab.records.difference import HELD, STATUSES, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import HELD, STATUSES, STAYED, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.records.structure import ROOT
 from modlab.views.sheets import verdict
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
@@ -35,6 +35,7 @@ _SYMBOLS = {
     "flag": "store",
     "RNG": "function",
     "value": "store",
+    "attribute": "ghost",
 }
 _PLACES = {"random generators": "rng", "settings": "optimizer"}
 _APART = {"RNG": "random generators", "hyper-parameter": "settings"}
@@ -193,7 +194,7 @@ def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
 
 
 def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) -> Row:
-    kind = "" if record.kind == "parameter" else record.kind
+    kind = {"parameter": "", "attribute": _unregistered(record)}.get(record.kind, record.kind)
     note = "; ".join(_remarks(record))
     elements = f"{record.changed:,} of {record.count:,}" if record.max_abs is not None and record.status != "unchanged" else ""
     still = record.max_abs is None or not record.changed
@@ -211,6 +212,11 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
     name = record.path.rpartition(".")[2] if branch.path is None else record.name
     symbol, details = _SYMBOLS.get(record.kind, "tensor"), tuple(_details(record))
     return Row(branch.path, name, kind, note, symbol, record.path, depth=depth, cells=cells, details=details)
+
+
+def _unregistered(record: DifferenceRecord) -> str:
+    """A tensor that is an attribute itself, or lies in one: in a list, a dict, an object, a module that is in one."""
+    return "in a plain attribute" if set(record.name) & set("[{.") else "plain tensor attribute"
 
 
 def _mark(record: DifferenceRecord) -> Mark:
@@ -258,7 +264,7 @@ def _remarks(record: DifferenceRecord) -> Iterator[str]:
 
 def _details(record: DifferenceRecord) -> Iterator[Block]:
     """What the columns have no room for."""
-    if record.kind not in (*TENSORS, "gradient", "optimizer state") or record.status == "unchanged":
+    if record.kind not in (*TENSORS, "gradient", "optimizer state") or (record.status == "unchanged" and record.same_object is None):
         return
     counted = record.max_abs is not None and record.changed
     facts = [
@@ -304,6 +310,7 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
             yield from _loading(diff.loading, any(r.note.startswith(HELD) for r in diff.records))
         yield from (Block("renamed", f"{_reason(renaming)}.", renaming.code) for renaming in diff.renamings)
     yield from _objects(diff)
+    yield from _left(diff)
     yield from _most(diff)
     if diff.digests:
         text = "so only whether values changed is known, and not by how much; they are of bits, to which 0.0 and -0.0 are two"
@@ -432,6 +439,16 @@ def _objects(diff: DiffRecord) -> Iterator[Block]:
             f"{names}: no longer the tensor object that was there before. An optimizer made before still holds the old one.",
             mark="careful",
         )
+
+
+def _left(diff: DiffRecord) -> Iterator[Block]:
+    """What no ``.to()`` reaches, and what would make it do so."""
+    paths = [r.path for r in diff.records if r.kind == "attribute" and any(part.startswith(STAYED) for part in r.note.split("; "))]
+    if paths:
+        names = ", ".join(paths[:4]) + (", ..." if len(paths) > 4 else "")
+        it = "it" if len(paths) == 1 else "them"
+        how = "In __init__: self.register_buffer(name, tensor) for a tensor; nn.ModuleList, nn.ParameterList for what is in a list."
+        yield Block("left behind", f"{names}: not registered, so .to() and .cuda() do not reach {it}. {how}", mark="careful")
 
 
 def _most(diff: DiffRecord) -> Iterator[Block]:
