@@ -15,7 +15,7 @@ INSTALL := $(PY) -m pip install --quiet --constraint constraints.txt
 STOP = { echo "modlab: $(1)" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint bundle notebooks bench clean node chromium
+.PHONY: help lab test lint bundle notebooks pages bench clean node chromium
 
 help: ## say what the targets do
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -35,6 +35,10 @@ bundle: node js/node_modules/.package-lock.json ## build the front end into modl
 
 notebooks: $(VENV)/.dev-stamp ## execute and normalise the notebooks, as they are committed
 	@$(PY) scripts/notebooks.py
+
+pages: $(VENV)/.dev-stamp ## make the tour's page and the map of nn.Module, in docs/
+	@$(PY) -m scripts.pages
+	@$(PY) -m scripts.module_map
 
 bench: $(VENV)/.dev-stamp ## measure modlab beside the alternatives that are installed
 	@$(PY) -m bench

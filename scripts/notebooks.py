@@ -24,8 +24,23 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from modlab.lessons import shelf
+from modlab.lessons.content import Content
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
+INDEX = NOTEBOOKS / "README.md"
+INTRODUCTION = """# The course
+
+Sixteen notebooks about `nn.Module`, {minutes} minutes in all. Each asks before it shows: replace the `...` of a prediction,
+run on, and see. Here they stand with their outputs, for readers; `make lab` (or `python -m modlab lessons copy DIR`) gives you
+a copy of your own without them.
+
+Made by `make notebooks` from what the lessons say of themselves.
+
+| | lesson | minutes | afterwards you can | after |
+|---|---|---|---|---|
+"""
 MOST_BYTES = 300_000
 CELL_TIMEOUT_S = 300
 
@@ -54,7 +69,20 @@ def main() -> None:
         sys.exit("There are no notebooks in notebooks/.")
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"    # the kernel of this environment, whatever the user has installed
     failures = [failure for path in paths if (failure := renew(path))]
+    INDEX.write_text(index(), encoding="utf-8")
     sys.exit("\n".join(failures) or None)
+
+
+def index() -> str:
+    """The course at a glance, as notebooks/README.md holds it."""
+    contents = shelf.lessons()
+    return INTRODUCTION.format(minutes=sum(content.minutes for content in contents)) + "".join(map(index_row, contents))
+
+
+def index_row(content: Content) -> str:
+    """One line of it."""
+    number, after = content.name[:2], ", ".join(name[:2] for name in sorted(content.after))
+    return f"| [{number}]({content.name}.ipynb) | **{content.title}** | {content.minutes} | {content.goal} | {after} |\n"
 
 
 def renew(path: Path) -> str:

@@ -2,12 +2,14 @@
 
 import copy
 import gc
+import pickle
 import re
 import subprocess
 import sys
 import warnings
 import weakref
 from collections import OrderedDict
+from html import unescape
 
 import pytest
 import torch
@@ -15,10 +17,12 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 import modlab
+from modlab import format
 from modlab.errors import GoneError, NotAModuleError, PathNotFoundError
 from modlab.inspection import anatomy, stores
 from modlab.inspection.routes import Route
 from modlab.lessons.note import StatefulModule
+from modlab.records.internals import RouteRecord
 from tests import zoo
 from tests.test_identity import everything
 
@@ -488,3 +492,36 @@ def test_a_parameter_in_the_place_of_its_own_store():
     with pytest.raises(AttributeError) as error:
         module._parameters = nn.Parameter(torch.ones(1))
     assert (found.error, found.message) == ("AttributeError", str(error.value)) and found.leaves == ("__dict__",)
+
+
+# ---- the face of one route
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("weight", 3), ("weight", nn.Parameter(torch.ones(2, 2))), ("scale", torch.ones(2)), ("bias", None), ("<script>&\n", [torch.ones(1)])],
+)
+def test_a_route_has_a_card_that_says_what_its_text_says(name, value):
+    net = nn.Linear(2, 2)
+    answer = route(net, name, value)
+    page = answer._repr_html_()
+    assert page == answer.html() == route(net, name, value).html()
+    assert "<script" not in page and " at 0x" not in page
+    shown = " ".join(unescape(re.sub(r"<[^>]+>", "", page.partition("</style>")[2])).split())
+    start, why, *more = answer.told
+    assert str(answer) == "\n  ".join((f"{start}: {why}", *more))
+    for part in (f"ROUTE {start}: {why}", *more):
+        assert " ".join(format.clean(part).split()) in shown
+
+
+def test_a_route_is_a_record_still():
+    net = nn.Linear(2, 2)
+    answer = route(net, "scale", torch.ones(2))
+    assert isinstance(answer, RouteRecord)
+    assert pickle.loads(pickle.dumps(answer)) == answer == copy.deepcopy(answer)
+    with pytest.raises(AttributeError):
+        answer.store = "_buffers"
+    kept = weakref.ref(net)
+    del net
+    gc.collect()
+    assert kept() is None and answer.html()

@@ -12,6 +12,7 @@ from modlab.errors import ModlabError
 from modlab.lessons import classroom, copies, notebooks, shelf, template, validation
 from modlab.lessons.beliefs import BELIEFS
 from modlab.lessons.judgement import MIME
+from scripts.notebooks import index
 from tests import courses
 
 A_MODULE = "01_a_module"
@@ -221,6 +222,10 @@ def test_a_copy_takes_the_content_of_own_lessons_along(tmp_path):
     template.create("my_lesson", tmp_path / "mine")
     copies.copy(tmp_path / "class", tmp_path / "mine")
     assert sorted(file.name for file in (tmp_path / "class").iterdir()) == ["my_lesson.ipynb", "my_lesson.py"]
+
+
+def test_the_index_of_the_course_is_fresh():
+    assert (courses.NOTEBOOKS / "README.md").read_text(encoding="utf-8") == index(), "run `make notebooks`"
 
 
 def test_the_list_names_all_lessons(capsys):

@@ -508,6 +508,35 @@ def test_an_interrupt_at_any_moment() -> None:
         assert gone() is None and not [one for one in outputs if one() is not None], number
 
 
+def test_an_interrupt_without_a_block() -> None:
+    """Watching began at a call; the cell is interrupted, trains on, and closes the watch: autograd was on all the time."""
+    clean, me = hooks(), threading.get_ident()
+    moments = torch.rand(20, generator=torch.Generator().manual_seed(1)).mul(0.02).tolist()
+    for number, moment in enumerate(moments):
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = sgd(model)
+        w = modlab.watch(model, optimizer, budget=1.0 if number % 4 else 0.02, on_nan="hold" if number % 2 else "report")
+
+        def steps(count: int, model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            for _ in range(count):
+                optimizer.zero_grad()
+                model(torch.randn(8, 4)).square().mean().backward()  # raises where autograd is off
+                optimizer.step()
+
+        timer = threading.Timer(moment, interrupt, (me,))
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            steps(10**6)
+        timer.join()
+        assert torch.is_grad_enabled(), number
+        made = w.record.steps
+        steps(30)
+        assert not w.record.error and w.record.steps == made + 30, number
+        assert w.record.state == "running" and not w.record.alerts
+        w.close()
+        assert hooks() == clean, number
+
+
 def resident() -> int:
     """Bytes of this process that are in memory."""
     with open("/proc/self/statm") as file:

@@ -18,9 +18,9 @@ import pytest
 
 from modlab.errors import UnknownFigureError
 from modlab.records.slots import COLUMNS
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Rung
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Layer, NeuronsRecord, Rung
 from modlab.views import html as frame
-from modlab.views.watch import columns, headline, html, layers, limits, merging, payload, text, words
+from modlab.views.watch import columns, headline, html, layers, limits, merging, payload, pictures, text, words
 from tests import test_faces, watches
 from tests.test_faces import HERE, agree, unpack
 
@@ -313,10 +313,45 @@ def test_of_a_huge_model_layers_are_left_out_and_alerts_are_not():
     content, arrays = unpack(made)
     kept = {one["path"] for one in content["series"]}
     assert "layers.1234" in kept and len(arrays["first"]) >= 8
-    assert len(arrays["mean"][0]) == len(content["series"]) < len(record.history.series)
+    assert arrays["mean planes"].shape == (4, len(content["series"]), len(arrays["first"]))
+    assert len(content["series"]) < len(record.history.series)
     assert [alert["path"] for alert in content["alerts"]] == ["layers.1234"]
     assert any("layers left out of this output" in remark for remark in content["remarks"])
     assert len(html.of_watch(record).encode()) <= 120_000
+
+
+def test_as_many_slots_are_kept_as_fit():
+    """Neighbours are merged by any number, and the size is asked of what is rounded: neither halves the slots once too often."""
+    record = watches.gpt(150, 24)
+    content, arrays = unpack(made := payload.fitting(record, "w", "0"))
+    slots = len(arrays["first"])
+    assert len(content["series"]) == len(record.history.series) and slots < len(record.history.first)
+    assert 0.7 * payload.BUDGET < len(gzip.compress(made, 6, mtime=0)) <= payload.BUDGET
+    assert slots >= 35 and len(record.history.series) > 250
+    assert [len(merging.starts(150, most)) for most in (1, 30, 34, 75, 149, 150)] == [1, 30, 30, 75, 75, 150]
+
+
+def test_a_small_output_has_the_bytes_of_its_numbers_apart():
+    record = MADE["nan"]
+    _, arrays = unpack(packed(record, limit=10))
+    for name, column in limits.of_watch(record, 10)[0].history.columns.items():
+        if name in payload.COLUMNS:
+            planes = arrays[f"{name} planes"]
+            numbers = np.ascontiguousarray(planes.transpose(2, 1, 0)).view("<f4")[..., 0]
+            np.testing.assert_array_equal(numbers, column.astype(np.float32), name)
+            assert name not in arrays
+
+
+def test_a_net_of_many_wide_layers_is_a_small_picture():
+    random = np.random.default_rng(3)
+    made = [
+        Layer(f"l{i}", f"l{i}.weight", *(random.normal(size=(2, *shape)).astype(np.float32) for shape in ((64, 64), (64,), (64,))))
+        for i in range(6)
+    ]
+    net = NeuronsRecord(np.array([0, 1]), np.array([0, 1]), tuple(made))
+    drawn = pictures.neurons(net, {}, "a net")
+    assert len(drawn) <= 70_000 and drawn.count("%3Cpath") == 6 * (320 // 6)
+    assert pictures.neurons(replace(net, layers=(made[0],)), {}, "").count("%3Cpath") == 240
 
 
 def test_many_alerts_are_cut_and_that_is_said():
@@ -414,7 +449,7 @@ def test_the_pictures_are_drawings_of_finite_numbers(name):
         root = ElementTree.fromstring(drawn)
         assert root.tag.endswith("svg") and len(root)
         assert not re.search(r" (d|x|y|cx|cy|r|width|height|stroke-width)='[^']*(nan|inf)", drawn)
-        assert {child.tag.rpartition("}")[2] for child in root.iter()} <= {"svg", "path", "text", "circle", "image"}
+        assert {child.tag.rpartition("}")[2] for child in root.iter()} <= {"svg", "g", "path", "text", "circle", "image"}
 
 
 def test_every_picture_is_told_in_words():

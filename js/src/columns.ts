@@ -34,8 +34,17 @@ const OPTIMIZER: readonly Column[] = [
 
 const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 1, yields: 2 };
 
-export function columnsOf(optimizer: boolean, notes: boolean): Column[] {
-  return [...ALWAYS, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];
+/** Where tensors of a model differ in these, that is news: only what is shown for its own sake stays longer. */
+const NEWS: Readonly<Record<string, number>> = { device: 2.1, dtype: 2.2 };
+const UNIFORM = 20;
+
+/** `differs`: whether rows say different things in a column; one where all say the same gives way before any other. */
+export function columnsOf(optimizer: boolean, notes: boolean, differs: (key: string) => boolean): Column[] {
+  const columns = [...ALWAYS, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];
+  return columns.map((column) => {
+    const { key, yields } = column;
+    return { ...column, yields: yields && (differs(key) ? (NEWS[key] ?? yields) : yields + UNIFORM) };
+  });
 }
 
 const GAP = 10;

@@ -5,7 +5,7 @@ import { cellOf, saying, type SheetColumn, type SheetPayload, type SheetRow } fr
 
 /** Pixels of one character in the fonts of a row, where they are wide: of what can be typed, of words, of notes, of heads. */
 const CODE = 7.3;
-const WORDS = 7.5;
+const WORDS = 8;
 const NOTE = 7;
 const HEAD = 6.5;
 const SIGN = 17;

@@ -43,6 +43,13 @@ export class StateTable {
     this.rows.forEach((row, order) => (row.order = order));
   }
 
+  /** Whether its tensors say different things in a column; what has nothing to say does not count, except for a note. */
+  differs(column: string): boolean {
+    const said = new Set(this.payload.signatures.map((signature) => textOf(this, { owner: 0, name: "", signature, order: 0 }, column)));
+    said.delete(column === "note" ? "" : "–");
+    return said.size > Number(column !== "note");
+  }
+
   ownerPath(owner: number): string {
     const names: string[] = [];
     for (let at = owner; at > 0; at = (this.owners[at] as Owner).parent) names.push((this.owners[at] as Owner).name);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { columnsOf, fitting, template } from "../src/columns";
-import { complete, type StatePayload } from "../src/payload";
+import { complete, type Signature, type StatePayload } from "../src/payload";
 import { parse } from "../src/query";
 import { StateTable, textOf, type Item } from "../src/state-table";
 import { common, signature, stateful } from "./samples";
@@ -70,11 +70,23 @@ describe("the state table", () => {
 
 describe("columns", () => {
   it("give way in their order and leave the name", () => {
-    const all = columnsOf(true, true);
+    const all = columnsOf(true, true, () => true);
     const keys = (width: number): string => fitting(all, width).map(({ key }) => key).join(" ");
     expect(keys(2000)).toBe("tensor kind shape dtype device bytes saved trained gradient group lr decay state note");
     expect(keys(376)).toBe("tensor shape note");
     expect(keys(50)).toBe("tensor");
+  });
+
+  it("give way later where tensors differ than where all say the same", () => {
+    const given = (...more: Partial<Signature>[]): StateTable => {
+      const signatures = more.map((some, index) => signature("parameter", [index + 1], some));
+      return new StateTable(complete({ ...common("state", ["", ""]), signatures, nodes: [{ type: "A", slots: more.map((_, index) => [`t${index}`, index]), runs: [] }] }) as StatePayload);
+    };
+    const keys = (table: StateTable, width: number): string => fitting(columnsOf(false, false, (key) => table.differs(key)), width).map(({ key }) => key).join(" ");
+    const [alike, mixed, scattered] = [given({}, {}), given({}, { dtype: "f64" }), given({}, { device: "meta" }, { kind: "reserved", dtype: "", device: "" })];
+    expect([alike, mixed, scattered].map((table) => ["dtype", "device", "kind", "saved"].filter((key) => table.differs(key)).join())).toEqual(["", "dtype", "device,kind"]);
+    expect([alike, mixed, scattered].map((table) => keys(table, 450))).toEqual(["tensor kind shape bytes", "tensor shape dtype bytes", "tensor kind shape device"]);
+    expect([alike, mixed, scattered].map((table) => keys(table, 400))).toEqual(["tensor shape bytes", "tensor shape dtype", "tensor shape device"]);
   });
 
   it("leave the one that yields last beside the names, cut, as long as there are 64 pixels for it", () => {

@@ -27,6 +27,20 @@ describe("a payload", () => {
     expect(data.units(0).fired.length).toBe(40 * 3);
   });
 
+  it("may have the bytes of its numbers apart, as small outputs at rest have", () => {
+    const made = net({ end: 2000, samples: 60 });
+    const whole = new WatchData(packed(made));
+    const series = whole.payload.series.length;
+    const arrays = Object.fromEntries(Object.entries(made.arrays).map(([name, array]) => {
+      if (!(COLUMNS as readonly string[]).includes(name)) return [name, array];
+      const bytes = new Uint8Array((array.data as Float32Array).slice().buffer);
+      const data = new Uint8Array(bytes.length);
+      for (let byte = 0; byte < 4; byte += 1) for (let row = 0; row < series; row += 1) for (let slot = 0; slot < 60; slot += 1) data[(byte * series + row) * 60 + slot] = bytes[4 * (slot * series + row) + byte] as number;
+      return [`${name} planes`, { dtype: "uint8", shape: [4, series, 60], data }];
+    }));
+    expect(dump(new WatchData(packed({ json: made.json, arrays })))).toEqual(dump(whole));
+  });
+
   it("of which little is there is empty and not undefined", () => {
     const payload = completeWatch({ series: [{ path: "a" }, null, 3], alerts: [{ kind: "dead", unit: 4 }], neurons: "odd", scalars: {}, steps: "many" });
     expect(payload.series.map((one) => one.role)).toEqual(["activation", "activation", "activation"]);

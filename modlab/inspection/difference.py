@@ -19,8 +19,17 @@ from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, E
 from modlab.inspection.likeness import likeness
 from modlab.inspection.storage import shares_memory
 from modlab.records.difference import (
-    HELD, IN_EVAL, OBJECT, OTHER_OBJECT, SAME_OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming,
-)  # fmt: skip
+    HELD,
+    IN_EVAL,
+    OBJECT,
+    OTHER_OBJECT,
+    SAME_OBJECT,
+    TENSORS,
+    DifferenceRecord,
+    DiffRecord,
+    Loading,
+    Renaming,
+)
 from modlab.statistics.contents import NoValuesError
 
 LOOSE = ("mapping", "file")

@@ -13,6 +13,7 @@ from torch.nn import Module
 from modlab.errors import NotInitializedError
 from modlab.inspection import entries, ghosts, gradients, stores
 from modlab.inspection.optimizers import Ownership
+from modlab.inspection.overlaps import Overlaps
 from modlab.records.state import StateRecord, TableRecord
 from modlab.records.structure import ROOT, TensorEntry
 
@@ -52,6 +53,7 @@ class Walk:
         self.model = model
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
         self.position = 0
+        self._overlaps = Overlaps()
         self.remarks: list[str] = []
         self._finder: ghosts.Finder | None = None
         self._suspicious = ghosts.Suspicion()
@@ -145,10 +147,12 @@ class Walk:
 
     def _tensor(self, path: str, module: Module, entry: TensorEntry, tensor: Tensor, saved: bool) -> StateRecord:
         here = f"{path}.{entry.name}" if path else entry.name
-        first = self.first.setdefault(id(tensor), here)
+        first, note = self.first.setdefault(id(tensor), here), entry.note
+        if entry.kind == "parameter" and first == here and (other := self._overlaps.of(tensor, here)):
+            note = ", ".join(filter(None, (note, f"shares the memory of {other}, and is another parameter")))
         return self._record(
             path, module, entry.name, entry.kind, saved, shape=entry.shape, dtype=entry.dtype, device=entry.device, count=entry.count,
-            bytes=entry.bytes, trainable=entry.trainable, persistent=entry.persistent, tied="" if first == here else first, note=entry.note,
+            bytes=entry.bytes, trainable=entry.trainable, persistent=entry.persistent, tied="" if first == here else first, note=note,
             grad=gradients.NONE if entry.trainable and tensor.is_leaf else "",
         )  # fmt: skip
 

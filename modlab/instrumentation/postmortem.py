@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -18,7 +19,7 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import FAMILIES, advice, calls, earlier, frames, hooking, places, ties
+from modlab.instrumentation.accidents import FAMILIES, advice, bodies, calls, earlier, frames, hooking, places, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
 from modlab.records.explanation import ExplanationRecord, Step
@@ -290,9 +291,17 @@ def _tensors(module: Module) -> tuple[Value, ...]:
 def _locals(frame: frames.Frame, call: Call | None) -> tuple[Value, ...]:
     """The tensors that local names stand for, in lists and dicts too."""
     taken = {id(argument) for argument in (call.args or ())} if call is not None else set()
-    names = [(name, thing) for name, thing in list(frame.names.items()) if not name.startswith("_") and id(thing) not in taken]
+    known = frame.names.items() if frame.is_function else [(name, frame.names[name]) for name in _used(frame) if name in frame.names]
+    names = [(name, thing) for name, thing in list(known) if not name.startswith("_") and id(thing) not in taken]
     held = (leaf for name, thing in names if _may_hold(thing) for leaf in values.leaves(thing, name))
     return _values(leaf for leaf in held if issubclass(type(leaf[1]), Tensor))
+
+
+def _used(frame: frames.Frame) -> list[str]:
+    """The names in the statement that failed, in order: a cell and a file have those of the whole notebook."""
+    statement = bodies.statement_of(frame)
+    found = [node for node in ast.walk(statement) if isinstance(node, ast.Name)] if statement is not None else []
+    return list(dict.fromkeys(node.id for node in sorted(found, key=lambda one: (one.lineno, one.col_offset))))
 
 
 def _may_hold(thing: Any) -> bool:

@@ -41,7 +41,8 @@ class Expectation:
             raise ExpectationError(
                 f"{type(error).__name__} came, but it says {self.message!r} where {self._match!r} was expected."
             ) from error
-        _show(Card(CardRecord("expected", type(error).__name__, self.message or "(no message)", "", "fine")))
+        first, _, rest = (self.message or "(no message)").expandtabs(4).partition("\n")
+        _show(Card(CardRecord("expected", type(error).__name__, first, "", "fine", code=rest)))
         return True
 
 

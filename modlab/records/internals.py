@@ -97,17 +97,18 @@ class RouteRecord:
     persistent: bool | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Where it goes, why, and one by one what follows: with a colon between the first two, all that there is to say."""
+        places = {"__dict__": "a plain attribute (__dict__)", "class": "the class takes it", "?": "cannot be told"}
+        place = places.get(self.store, self.store)
+        first = (f"raises {self.error}", self.message, self.reason) if self.error else (place, self.reason)
+        left = (f"it leaves {', '.join(self.leaves)}",) if self.leaves else ()
+        return (f"{self.path} = {self.value} → {first[0]}", *first[1:], *left, *self.notes)
+
     def __str__(self) -> str:
-        start = f"{self.path} = {self.value}"
-        if self.error:
-            end = f"raises {self.error}: {self.message}\n  {self.reason}"
-        elif self.store == "?":
-            end = f"cannot be told: {self.reason}"
-        else:
-            place = {"__dict__": "a plain attribute (__dict__)", "class": "the class takes it"}.get(self.store, self.store)
-            end = f"{place}: {self.reason}"
-        left = [f"it leaves {', '.join(self.leaves)}"] if self.leaves else []
-        return "\n  ".join((f"{start} → {end}", *left, *self.notes))
+        place, why, *more = self.told
+        return "\n  ".join((f"{place}: {why}", *more))
 
     def __repr__(self) -> str:
         return str(self)

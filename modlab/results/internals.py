@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from torch.nn import Module
@@ -11,7 +12,10 @@ from modlab.errors import PathNotFoundError, nearest
 from modlab.inspection import anatomy, checks, routes, stores, structure
 from modlab.records.internals import InternalsRecord, RouteRecord, StoreRecord
 from modlab.results.rows import RowsResult
+from modlab.version import __version__
+from modlab.views import html as pages
 from modlab.views import payload
+from modlab.views.sheets import html
 from modlab.views.sheets import internals as sheets
 from modlab.views.sheets.layout import Sheet
 
@@ -36,6 +40,25 @@ def internals(module: Module) -> Internals:
     Linear: 17 stores, 1 of them holds something: _parameters 2.
     """
     return Internals(checks.require_module(module, "internals"))
+
+
+class RouteCard(RouteRecord):
+    """Where one assignment would go, with its HTML face: a card, whose lines break where the cell ends."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, record: RouteRecord) -> RouteCard:
+        """The same with a face."""
+        return cls(**{field.name: getattr(record, field.name) for field in fields(RouteRecord)})
+
+    def html(self) -> str:
+        """The card as one self-contained piece of HTML; it says what ``str`` says."""
+        sheet = sheets.of_route(self)
+        return pages.frame("route", sheet.sentence, html.of_sheet(sheet), None, __version__)
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
 
 class Internals(RowsResult):
@@ -76,7 +99,7 @@ class Internals(RowsResult):
     def __bool__(self) -> bool:
         return True
 
-    def route(self, name: str, value: Any) -> RouteRecord:
+    def route(self, name: str, value: Any) -> RouteCard:
         """Where ``module.name = value`` would go, and why, or which error it would raise; nothing is assigned.
 
         Args:
@@ -84,7 +107,8 @@ class Internals(RowsResult):
             value: what would be assigned; it is not kept.
 
         Returns:
-            A record: ``.store`` ("_parameters", "_buffers", "_modules", "__dict__", ...), ``.reason``, ``.error`` and ``.message``.
+            A record that displays itself: ``.store`` ("_parameters", "_buffers", "_modules", "__dict__", ...), ``.reason``, ``.error``
+            and ``.message``.
 
         >>> import torch
         >>> from torch import nn
@@ -95,7 +119,7 @@ class Internals(RowsResult):
         weight = 3 → raises TypeError: cannot assign 'int' as parameter 'weight' (torch.nn.Parameter or None expected)
           The name is a parameter's (perhaps only reserved for one), and takes an nn.Parameter or None.
         """
-        return routes.route(self._alive("asking where an assignment goes"), name, value)
+        return RouteCard.of(routes.route(self._alive("asking where an assignment goes"), name, value))
 
     def _fingerprint(self) -> str:
         return self._model

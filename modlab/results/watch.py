@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
 from modlab.inspection.optimizers import as_tuple
+from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Watcher, watchers
 from modlab.records.trace import TraceRecord
 from modlab.records.watch import Alert, Entry, Verdict, WatchRecord, part
@@ -179,7 +180,7 @@ class Watch(Result):
         watcher = self._watcher or self._ended
         if watcher is not None:
             watcher.close(state, error)
-            watcher.steps.sweep()
+            sweep()
         self._ended = None
 
     def _settle(self) -> None:

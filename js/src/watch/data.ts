@@ -159,6 +159,20 @@ function splice(columns: Columns, at: number, numbers: Numbers, prefix = ""): vo
   for (const name in columns) columns[name]?.splice(at, numbers(prefix + name));
 }
 
+/** Numbers whose four bytes lie apart, series by series, as outputs at rest have them → slot by slot; null where there are none. */
+function joined(planes: ReturnType<Numbers>): ReturnType<Numbers> | null {
+  const [, series = 0, slots = 0] = planes.shape;
+  const size = series * slots;
+  if (!size) return null;
+  const view = new DataView(new ArrayBuffer(4 * size));
+  for (let at = 0; at < 4 * size; at += 1) {
+    const place = at % size;
+    const [row, slot] = [Math.floor(place / slots), place % slots];
+    view.setUint8(4 * (slot * series + row) + Math.floor(at / size), planes[at] ?? 0);
+  }
+  return Object.assign(new Float32Array(view.buffer), { shape: [slots, series] });
+}
+
 let revisions = 0;
 
 /** Everything of one watch. */
@@ -324,7 +338,7 @@ export class WatchData {
   }
 
   #take(from: From | null, numbers: Numbers): void {
-    splice(this.#history, from?.history ?? 0, numbers);
+    splice(this.#history, from?.history ?? 0, (name) => joined(numbers(`${name} planes`)) ?? numbers(name));
     splice(this.#bins, from?.bins ?? 0, numbers);
     this.#top = numbers("top");
     this.#sampled = numbers("sampled");

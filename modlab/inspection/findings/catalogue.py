@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from modlab import format
 from modlab.compat import without_torch_function
-from modlab.inspection.findings import devices, graphs, hooks, modes, optimizer, order, registration, values
+from modlab.inspection.findings import devices, graphs, hooks, memory, modes, optimizer, order, registration, values
 from modlab.inspection.findings.grouping import pattern
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import FindingRecord
@@ -21,6 +21,7 @@ FINDINGS: tuple[Check, ...] = (
     optimizer.missing,
     values.not_finite,
     graphs.buffers,
+    memory.shared,
     registration.plain_switches,
     optimizer.frozen_but_moved,
     optimizer.twice,

@@ -77,7 +77,7 @@ def _begun_by_super(cls: type) -> str:
     """
     maker = vars(cls).get("__init__")
     body = bodies.of_code(maker.__code__) if inspect.isfunction(maker) else None
-    if body is None or sum(len(ast.unparse(one).splitlines()) for one in body.tree.body) > _STATEMENTS:
+    if maker is None or body is None or sum(len(ast.unparse(one).splitlines()) for one in body.tree.body) > _STATEMENTS:
         return ""
     calls = [one for one in body.tree.body if _calls_base(one, cls, maker.__globals__)]
     if len(calls) != len(supers.sites(maker.__code__, cls, maker.__globals__)) or len(calls) > 1 or supers.elsewhere(cls):
@@ -260,24 +260,76 @@ def _taken(scene: Scene, match: re.Match[str]) -> Verdict | None:
     module, name = scene.module, match[1]
     if module is None:
         return None
-    of_class = any(name in vars(base) for base in type(module).__mro__)
-    why = f"every {type(module).__name__} has it as a method or attribute" if of_class else "it was assigned before, as a plain attribute"
+    held, cls = stores.contents(module), type(module).__name__
+    kinds = {"_parameters": "a parameter", "_buffers": "a buffer", "_modules": "a module"}
+    kind = next((word for store, word in kinds.items() if name in (held.get(store) or {})), "")
+    mapping = type(module) in (nn.ModuleDict, nn.ParameterDict)
+    if name in stores.STANDARD:
+        why, own = "every module has it as an attribute", False
+    elif _is_of_class(module, name):
+        why, own = f"every {cls} has it as a method or attribute", False
+    else:
+        why, own = f"it is {kind} already" if kind else "it was assigned before, as a plain attribute", True
+    if own and not kind and not mapping and scene.inner is not None:
+        fix = Fix("Register it at once, and do not assign it first:", f'self.{scene.inner.function}("{name}", ...)')
+    else:
+        fix = _other_name(scene, name, f"{name}_", f"Take another {'key' if mapping else 'name'}")
     return Verdict(
         f"{scene.subject} has {name!r} already: nothing can be registered under that name.", f"{why[0].upper()}{why[1:]}.", "",
-        (("name", name),),
-        (Fix("Take another name:", f"{name}_"),
-            ) if of_class else (Fix("Register it at once, and do not assign it first:", f'self.register_buffer("{name}", ...)'),),
+        (("name", name),), (fix,),
     )  # fmt: skip
 
 
+def _other_name(scene: Scene, old: str | int, new: str, said: str) -> Fix:
+    """The statement with another name in it, where the old one is written there, once, as a text; else in words."""
+    module, frame = scene.module, scene.user
+    if module is None or new in stores.contents(module) or _is_of_class(module, new) or _is_registered(module, new):
+        return Fix(f"{said}.")
+    statement = bodies.statement_of(frame) if frame is not None else None
+    written = [node for node in ast.walk(statement) if isinstance(node, ast.Constant)] if statement is not None else []
+    places = [node for node in written if node.value == old]
+    if frame is None or len(places) != 1 or any(node.value == new for node in written):
+        return Fix(f"{said}, for example {new!r}.")
+    return Fix(f"{said}:", bodies.rewritten(frame, places[0], ast.Constant(new)))
+
+
+def _is_of_class(module: Module, name: str) -> bool:
+    """Whether its class has a method or an attribute of that name."""
+    return any(name in vars(base) for base in type(module).__mro__)
+
+
+def _is_registered(module: Module, name: str) -> bool:
+    held = stores.contents(module)
+    return any(name in (held.get(store) or {}) for store in ("_parameters", "_buffers", "_modules"))
+
+
 def _dotted(scene: Scene, match: re.Match[str]) -> Verdict | None:
-    if scene.module is None:
-        return None
     name = scene.local("name")
+    if scene.module is None or type(name) is not str:
+        return None
     return Verdict(
         f"A {match[1]}'s name cannot hold a dot: {name!r}.", "The dots of a path separate a module from what it holds.", "",
-        (("name", str(name)),),
-        (Fix("Take another sign:", str(name).replace(".", "_")),),
+        (("name", name),), (_other_name(scene, name, name.replace(".", "_"), "Take another sign"),),
+    )  # fmt: skip
+
+
+def _empty_name(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if scene.module is None:
+        return None
+    return Verdict(
+        f"A {match[1]}'s name cannot be empty.", f"It is what {scene.subject} calls it by, and a part of its path.", "",
+        (("name", '""'),), (Fix("Give it a name of one letter or more."),),
+    )  # fmt: skip
+
+
+def _no_text(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    name = scene.local("name")
+    if scene.module is None or type(name).__name__ != match[2].rpartition(".")[2]:
+        return None
+    fix = _other_name(scene, name, str(name), "Write it as a text") if type(name) is int else Fix("Give it a text.")
+    return Verdict(
+        f"A {match[1]}'s name is a text, and this one is of type {match[2]}.", "It becomes a part of a path.", "",
+        (("name", repr(name) if type(name) in (int, float, bool, type(None)) else match[2]), ("expected", "str")), (fix,),
     )  # fmt: skip
 
 
@@ -558,6 +610,8 @@ FAMILIES = (
     Family("registration", _T, r"^([\w.<>]+) is not a Module subclass", _not_a_module),
     Family("registration", _K, r"attribute '([^']+)' already exists", _taken),
     Family("registration", _K, r"(parameter|buffer|module) name can't contain \"\.\"", _dotted),
+    Family("registration", _K, r"(parameter|buffer|module) name can't be empty string", _empty_name),
+    Family("registration", _T, r"^(parameter|buffer|module) name should be a string\. Got ([\w.]+)", _no_text),
     Family("registration", _T, r"cannot assign '([^']+)' as (parameter|buffer|child module) '([^']+)'", _cannot_assign),
     Family("constructor", (AssertionError,), r"embed_dim must be divisible by num_heads", _heads),
     Family("constructor", (RuntimeError,), r"Module must support a 'device' arg to skip initialization", _skip_init),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from difflib import get_close_matches
 
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice
+from modlab.instrumentation.accidents import advice, bodies
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
@@ -199,6 +201,44 @@ def _types(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )  # fmt: skip
 
 
+_GPUS = ("gpu", "nvidia", "amd", "rocm")
+_COMMON = ("cpu", "cuda", "mps", "meta")
+
+
+def _no_such(scene: Scene, match: re.Match[str]) -> Verdict:
+    """``.to('gpu')``: a kind of device that PyTorch does not have."""
+    word = match[1]
+    kind = word.lower()
+    fix = Fix("Take one of them.")
+    if kind in _GPUS:
+        fix = _with_device(scene, word, "'cuda' if torch.cuda.is_available() else 'cpu'", "A GPU of NVIDIA or AMD is 'cuda'")
+    elif close := get_close_matches(kind, _COMMON, 1, 0.75):
+        fix = _with_device(scene, word, repr(close[0]), f"If {close[0]!r} was meant")
+    return Verdict(
+        f"PyTorch has no device called {word!r}.", "The common ones are 'cpu', 'cuda' and 'mps'.", f"no device {word!r}",
+        (("given", repr(word)),), (fix,),
+    )  # fmt: skip
+
+
+def _no_place(scene: Scene, match: re.Match[str]) -> Verdict:
+    """``'cuda:x'``: what stands behind the colon is no number."""
+    word = match[1]
+    first = f"{word.partition(':')[0]}:0"
+    return Verdict(
+        f"{word!r} is no device: a number stands behind the colon.", "The first one has number 0.", f"no device {word!r}",
+        (("given", repr(word)),), (_with_device(scene, word, repr(first), "The first one"),),
+    )  # fmt: skip
+
+
+def _with_device(scene: Scene, word: str, new: str, said: str) -> Fix:
+    """The statement with another device in it, where the word is written there, once; else the device alone."""
+    statement = bodies.statement_of(scene.user) if scene.user is not None else None
+    places = [node for node in ast.walk(statement) if isinstance(node, ast.Constant) and node.value == word] if statement else []
+    if scene.user is None or len(places) != 1:
+        return Fix(f"{said}:", f"device = {new}")
+    return Fix(f"{said}:", bodies.rewritten(scene.user, places[0], ast.parse(new, mode="eval").body))
+
+
 _R = (RuntimeError,)
 _D = r"(\w+(?::\d+)?)"
 FAMILIES = (
@@ -215,5 +255,7 @@ FAMILIES = (
     Family("device", _R, r"device-side assert triggered", _assertion),
     Family("device", _R, r"Found no NVIDIA driver|No CUDA GPUs are available", _no_driver),
     Family("device", _R, r"Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False", _saved_elsewhere),
+    Family("device", _R, r"Expected one of cpu, .* device type at start of device string: (\S+)", _no_such),
+    Family("device", _R, r"^Invalid device string: '([^']+:[^']*)'", _no_place),
     Family("device", (TypeError,), rf"can't convert {_D} device type tensor to numpy", _to_numpy),
 )  # fmt: skip

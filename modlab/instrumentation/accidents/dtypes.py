@@ -8,7 +8,7 @@ import re
 from torch import Tensor
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, flow, operands
+from modlab.instrumentation.accidents import advice, flow, hiding, operands, sources
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
@@ -51,11 +51,26 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     names = [f"{operand.text} is {_dtype(operand.thing)}" for operand in scene.tensors[:2]]
     odd = next((o for o in scene.tensors if _dtype(o.thing) != "float32"), None)
+    for operand in scene.tensors:
+        found = hiding.of_tensor(scene, operand.thing)
+        if found is not None and _is_all(scene, first if _dtype(operand.thing) == second else second):
+            return Verdict(
+                f"{first} and {second} meet{scene.within}.", f"{operand.text} is no buffer: a change of the model's dtype passed it by.",
+                f"{first} ≠ {second}", ((operand.text, _dtype(operand.thing)),), (found.fix("Register it"),),
+            )  # fmt: skip
     fix = f"{odd.text}.float()" if odd is not None else f"x{_METHODS.get(second, '.float()')}"
     return Verdict(
         f"{first} and {second} meet{scene.within}.", f"{', '.join(names)}." if names else "One dtype is needed.", f"{first} ≠ {second}",
         tuple((o.text, _dtype(o.thing)) for o in scene.tensors[:4]), (Fix("Bring both to one dtype:", fix),),
     )  # fmt: skip
+
+
+def _is_all(scene: Scene, dtype: str) -> bool:
+    """Whether all registered floating-point tensors of the outermost module have a dtype, and there are some: it was made so as a whole."""
+    root = scene.root
+    held = [tensor for _, module in sources.walk(root.module) for _, tensor in stores.named_tensors(module)] if root is not None else []
+    found = {_dtype(tensor) for tensor in held if tensor.is_floating_point() or tensor.is_complex()}
+    return found == {dtype}
 
 
 def _layer(scene: Scene, given: str, own: str) -> Verdict:
@@ -68,7 +83,16 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
     fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)]
     if given.startswith("complex") and not own.startswith("complex"):
         return _complex(scene, given, own, model)
-    if given.startswith(("float", "bfloat")) and own != given:
+    hidden = hiding.of_module(scene)
+    if hidden is not None and _is_all(scene, given):
+        return Verdict(
+            f"{scene.subject} got {given} and has {own} weights.",
+            f"{scene.stopped}the model is {given}, but for {hidden.named}, which PyTorch does not see: no change of dtype reaches it.",
+            f"{given} ≠ {own}", (("input", given), ("weights", own)), (hidden.fix("Register it, before the model is changed"),),
+        )  # fmt: skip
+    if hidden is not None and given.startswith(("float", "bfloat")):
+        fixes.append(hidden.fix(f"Or the model to the input's, which reaches {hidden.named} only once that is registered"))
+    elif given.startswith(("float", "bfloat")) and own != given:
         fixes.append(Fix("Or the model to the input's:", f"{model}{_METHODS.get(given, f'.to(torch.{given})')}"))
     if {given, own} & {"float16", "bfloat16"}:
         fixes.append(Fix("Or let autocast choose:", "with torch.autocast(x.device.type):\n    y = model(x)"))

@@ -124,19 +124,25 @@ def made_anew(scene: Scene, made: str) -> tuple[str, str]:
     return advice.renewed(scene, call, made)
 
 
-def giver(scene: Scene) -> tuple[str, Module] | None:
-    """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code)."""
-    found = _given(scene)
+def giver(scene: Scene, changed: bool = False) -> tuple[str, Module] | None:
+    """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code).
+
+    With `changed`, what a method of a tensor in its own code was called on.
+    """
+    found = _given(scene, changed)
     return None if found is None or found[1].module is None else (calls.join(found[0].call.place, found[1].name), found[1].module)
 
 
-def _given(scene: Scene) -> tuple[Source, Ran] | None:
+def _given(scene: Scene, changed: bool = False) -> tuple[Source, Ran] | None:
     failing, name = scene.failing, ""
     if failing is None:
         return None
     own_code = frame_of(failing) is not None and type(failing.module) is not nn.Sequential
     for source in ([read(failing, None)] if own_code else []) + _sources(scene):
-        value = source.taken.get(0, source.taken.get(-1)) if not name else _argument(source, source.inner, name) if source.inner else None
+        first, other = (-1, 0) if changed else (0, -1)
+        value = source.taken.get(first, source.taken.get(other))
+        if name:
+            value = _argument(source, source.inner, name) if source.inner is not None else None
         if value is None:
             return None
         made = [ran for ran in source.ran if ran.given == value and ran.module is not None]

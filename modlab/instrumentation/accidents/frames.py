@@ -51,6 +51,11 @@ class Frame:
         """The function's name."""
         return self.code.co_name
 
+    @property
+    def is_function(self) -> bool:
+        """Whether its names are a function's own; those of a cell, a file and a class are not."""
+        return bool(self.code.co_flags & CO_OPTIMIZED)
+
     @cached_property
     def is_torch(self) -> bool:
         """Whether the code is torch's."""

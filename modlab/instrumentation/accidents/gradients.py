@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
+from torch.nn import Module
 
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import bodies, cuts, sources
+from modlab.instrumentation.accidents import bodies, cuts, flow, hooking, sources
 from modlab.instrumentation.accidents.calls import join
+from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -352,21 +354,20 @@ def _numpy(scene: Scene, match: re.Match[str]) -> Verdict:
 
 
 def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
-    """A full backward hook makes its module's output a view, which the next module changes in place."""
-    calls = scene.calls
-    hooked: list[tuple[str, str]] = []
-    seen: set[int] = set()
-    for name, model in [*((c.place, c.module) for c in calls[:1]), *scene.models[:4]]:
-        for path, module in sources.walk(model):
-            if stores.contents(module).get("_backward_hooks") or stores.contents(module).get("_backward_pre_hooks"):
-                place = path or (calls[0].type if calls and module is calls[0].module else name)
-                if id(module) not in seen:
-                    seen.add(id(module))
-                    hooked.append((place, type(module).__name__))
+    """A full backward hook makes what goes into its module, and comes out, views; one of them is changed in place."""
     subject = scene.subject
     own = scene.module is not None and stores.contents(scene.module).get("inplace") is True
     where = f"{subject} changes its input in place" if own else f"A tensor is changed in place{scene.within}"
-    of = f" of {hooked[0][0]}" if len(hooked) == 1 else ""
+    itself = own and scene.module is not None and _has_backward_hook(scene.module)
+    found = None if itself or scene.hook else _hooked_giver(scene)
+    facts: tuple[tuple[str, str], ...] = ()
+    if itself:
+        said, facts = f"{where}, and its own full backward hook has made that a view.", ((f"{subject}", "full backward hook"),)
+    elif found is not None:
+        said, facts = f"{where}, and that is the output of {found[0]} with its full backward hook.", (
+            (f"{found[0]} ({found[1]})" if "(" not in found[0] else found[0], "full backward hook"),)  # fmt: skip
+    else:
+        said = f"{where}, and a full backward hook has made that a view."
     fixes = []
     if own and scene.failing is not None:
         fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{scene.failing.type}(inplace=False)"))
@@ -376,10 +377,38 @@ def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes.append(Fix(f"{'Or hook' if fixes else 'Hook'} the tensor instead of the module, in a forward hook:",
         "output.register_hook(lambda grad: ...)"))  # fmt: skip
     return Verdict(
-        f"{where}, and that is the output{of} with its full backward hook.",
-        "Such a hook wraps the output in a view, which must stay as it is.", "in place on a hooked output",
-        tuple((f"{place} ({cls})", "full backward hook") for place, cls in hooked[:4]), tuple(fixes),
+        said, "Such a hook wraps what goes in and what comes out in views, which must stay as they are.", "in place on a hooked tensor",
+        facts, tuple(fixes),
     )  # fmt: skip
+
+
+def _has_backward_hook(module: Module) -> bool:
+    held = stores.contents(module)
+    return bool(held.get("_backward_pre_hooks") or (held.get("_backward_hooks") and held.get("_is_full_backward_hook") is True))
+
+
+def _hooked_giver(scene: Scene) -> tuple[str, str] | None:
+    """The place and the class of the module with a full backward hook that gave what is changed, where the code shows it."""
+    frame = scene.user
+    if scene.calls:
+        given = flow.giver(scene, changed=True)
+    else:
+        module = sources.given_by(frame, _changed(frame)) if frame is not None else None
+        given = None if module is None else (hooking.place(scene, module), module)
+    if given is None or not _has_backward_hook(given[1]):
+        return None
+    place, cls = given[0], type(given[1]).__name__
+    return (f"{place} ({cls})" if place.isdigit() else place or cls), cls
+
+
+def _changed(frame: Frame) -> str:
+    """The name that ``y.mul_(2)`` or ``y *= 2`` changes; nothing for anything else."""
+    node = frame.expression()
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    elif isinstance(node, ast.AugAssign):
+        node = node.target
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _inference(scene: Scene, _: re.Match[str]) -> Verdict:

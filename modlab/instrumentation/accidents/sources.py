@@ -127,6 +127,20 @@ def assigned_from(frame: Frame, name: str) -> Module | None:
     return None
 
 
+def given_by(frame: Frame, name: str) -> Module | None:
+    """The same, only if the name was given what the call gave, and nothing made of it."""
+    for _, line in reversed([one for one in frame.lines() if one[0] <= frame.line] if name else []):
+        found = re.search(rf"(?:^|;)\s*({re.escape(name)}\s*=(?!=).*)", line.rstrip())
+        if found:
+            try:
+                value = getattr(ast.parse(found[1]).body[0], "value", None)
+            except SyntaxError:  # it goes on in the next line
+                return None
+            module = operands.follow(value.func, frame) if isinstance(value, ast.Call) else None
+            return module if stores.is_module(module) else None
+    return None
+
+
 def returns_nothing(cls: type) -> bool:
     """Whether a class's ``forward``, as its source says, gives None whatever happens."""
     tree = advice.forward_of(cls)

@@ -27,11 +27,13 @@ class Juxtaposition:
         pairs: path on the right → path on the left.
         rounding: whether results are expected to be the same to rounding only, else to the bit.
         noise: relative distance by which two passes of the same kind differ, of a call on the right.
+        differ: whether the modules at a path on the right and at its partner certainly do something else with one input.
     """
 
     def __init__(
-        self, left: Pass, right: Pass, pairs: Mapping[str, str], *, rounding: bool = False, noise: Noise = lambda key: 0.0
-    ) -> None:
+        self, left: Pass, right: Pass, pairs: Mapping[str, str], *, rounding: bool = False, noise: Noise = lambda key: 0.0,
+        differ: Callable[[str], bool] = lambda path: True,
+    ) -> None:  # fmt: skip
         self.left, self.right = left, right
         self.rounding = 0.0  # relative distance that the coarsest dtype explains
         self.inputs: dict[str, list[Gap]] = {}
@@ -44,7 +46,7 @@ class Juxtaposition:
         self.drift: str | None = None  # the path of the first call whose output differs at all
         self.exact = True
         self._rights = {mine: theirs for theirs, mine in pairs.items()}
-        self._pairs, self._expects_rounding, self._noise = pairs, rounding, noise
+        self._pairs, self._expects_rounding, self._noise, self._differ = pairs, rounding, noise, differ
         self._distances = Distances()
         self._juxtapose()
 
@@ -75,7 +77,8 @@ class Juxtaposition:
         """Where a difference starts in a call, in calls that had ended by then; None if it does not start in its own code.
 
         Where rounding is expected, what one call inside passes on to the next is looked at: what is suddenly farther apart than
-        all before it came about in between, in the code of the call itself.
+        all before it came about in between, in the code of the call itself. What went in apart may be magnified by any layer: then
+        it is in the call only if both modules differ.
         """
         here = len(known) - 1
         if not self._expects_rounding:
@@ -93,11 +96,14 @@ class Juxtaposition:
             if inner is None or not math.isfinite(before):
                 return None
             taken = inner[0]
-            if outputs.equal is False and taken.beyond(max(noise, self._noise(mine.key), taken.rounding, GROWTH * before)):
+            grown = taken.beyond(max(noise, self._noise(mine.key), taken.rounding, GROWTH * before))
+            if outputs.equal is False and grown and (before <= taken.rounding or self._differ(call.path)):
                 self._note_alone(call, between.get(mine.key))
                 return mine.entered
             before = max(before, _apart(taken), _apart(inner[1]))
         if not math.isfinite(before) or not outputs.beyond(max(noise, outputs.rounding, GROWTH * before)):
+            return None
+        if before > outputs.rounding and not self._differ(call.path):
             return None
         self._note_alone(call, between.get(None))
         return here

@@ -16,6 +16,7 @@ from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
 from modlab.instrumentation.comparison.alignment import Pair, aligned, canonical, is_wrapped
 from modlab.instrumentation.comparison.copies import Change, Copies, require_repeatable
+from modlab.instrumentation.comparison.differing import differ
 from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
 from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.modes import measured, quiet, require_ready
@@ -132,9 +133,12 @@ class Trial:
             gap = None if call is None else call.gap
             return _NOISE * (gap.relative or 0.0) if gap is not None and gap.equal is False else 0.0
 
-        pair = Juxtaposition(left, right, self.pairs, rounding=True, noise=noise)
+        at = tuple({path: module for path, module in places.values()} for places in self.places)
+        pair = Juxtaposition(
+            left, right, self.pairs, rounding=True, noise=noise, differ=lambda path: differ(at[0][self.pairs[path]], at[1][path])
+        )
         rights = {mine: path for path, mine in self.pairs.items()}
-        by_path = {path: module for path, module in self.places[1].values()}
+        by_path = at[1]
         rows = [
             self._row(path, module, rights.get(path), by_path, pair, again) for path, module in self.places[0].values()
         ]  # fmt: skip

@@ -91,7 +91,7 @@ SHOWN = 12
 """Units of a layer whose numbers are written out."""
 
 HALF = ("bfloat16", "float16")
-_BAD, _MEAN, _VAR, _STUCK = (COLUMNS.index(name) for name in ("bad", "mean", "var", "stuck"))
+_BAD, _MEAN, _VAR = (COLUMNS.index(name) for name in ("bad", "mean", "var"))
 _ROLES = {
     ACTIVATION: "the output of {}", GRADIENT: "the gradient of {}'s output", PARAMETER: "{}",
     PARAMETER_GRADIENT: "the gradient of {}", UPDATE: "the update of {}",
@@ -126,7 +126,7 @@ class Alarms:
         if readings is not None:
             self._bad(sample, readings)
             self._depth(sample, readings)
-            self._stuck(sample, readings)
+            self._stuck(sample)
         self._weights(sample)
         self._carry(sample)
         for path, share in sample.saturated.items():
@@ -365,6 +365,8 @@ class Alarms:
     def _depth(self, sample: Sample, readings: Readings) -> None:
         """The gradient at the first modules against that at the last ones."""
         history, wanted = self._watcher.cast.history, self._watcher.cast.deep
+        if len(wanted) < DEEP:
+            return
         sizes: dict[str, float] = {}
         for i, row in enumerate(readings.rows.tolist()):
             one = history.series[row]
@@ -384,13 +386,9 @@ class Alarms:
             )
             self._lasts(holds, kind, order[0], sample.step, text, "residual connections, a normalization, or another initialization")
 
-    def _stuck(self, sample: Sample, readings: Readings) -> None:
-        history, weights = self._watcher.cast.history, self._watcher.cast.weights
-        shares = {
-            row: float(readings.columns[_STUCK, i]) for i, row in enumerate(readings.rows.tolist()) if history.series[row].role == UPDATE
-        }
-        for weight in weights:
-            share = shares.get(weight.rows[2])
+    def _stuck(self, sample: Sample) -> None:
+        for weight in self._watcher.cast.weights:
+            share = sample.stuck.get(weight.rows[2])
             if share is None or share != share:
                 continue
             half = weight.dtype in HALF

@@ -22,6 +22,9 @@ from modlab.instrumentation.watching.roottap import Pass
 EARLY = 2
 """Parameters of the first layers that are looked at in every step."""
 
+NARROW = 1 << 12
+"""Elements up to which the one is looked at that a glance asks."""
+
 SMALL = 1 << 16
 """Elements up to which a parameter is looked at in turn."""
 
@@ -59,6 +62,7 @@ class Check:
         self._early = _early(given)
         chosen = {path for path, _ in self._early}
         self._others = [(path, tensor) for path, tensor in given if path not in chosen and tensor.numel() <= SMALL]
+        self._narrow = next((one for one in self._early if one[1].numel() <= NARROW and not is_far(one[1])), None)
         self._turn = 0
         self._hold = hold
         self._waiting: list[_Late] = []
@@ -123,6 +127,18 @@ class Check:
         with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
             found = (tensor.grad for _, tensor in self._early)
             return any(one is not None and is_plain(one) and (is_far(one) or bool(kind_of(one))) for one in found)
+
+    def glance(self, step: int) -> Finding | None:
+        """Look at one gradient alone, through which nearly all others pass; nothing that lies on an accelerator."""
+        if self._narrow is None or dispatch_modes():
+            return None
+        path, tensor = self._narrow
+        gradient = tensor.grad
+        if gradient is None or not is_plain(gradient):
+            return None
+        with without_torch_function():
+            kind = kind_of(gradient)
+        return Finding(step, path, kind) if kind else None
 
     def ready(self) -> Finding | None:
         """What an accelerator has found meanwhile; the first of it."""

@@ -15,32 +15,43 @@ from modlab.records.watch import Alert
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
 
-TAP, EACH = 60e-6, 2e-6
-"""Seconds a step that the tap and the check take, and more for each module."""
+EACH = 2e-6
+"""Seconds that the tap costs each call of a module, beside what it takes itself."""
 
-PART = 1.5
-"""Of the budget, what they may take in every step (about from 2 ms a step on); else they are there in samples alone."""
+GLANCE = 3e-6
+"""Seconds that a step takes in which the guard rests: two hooks and a sum."""
 
 
 class Guard:
-    """Stands by in every step, or where that costs too much in those that are looked at.
+    """Stands by in every step; where that costs too much, in those that are looked at, and one glance at a gradient tells of the others.
 
     Args:
         watcher: whose steps they are.
         model: its model.
         on_nan: "report", "hold" (in every step, and wait for an accelerator), or "stop" (raise before the weights are spoilt).
+
+    Attributes:
+        standing: whether it looks at the next step; `always`: whether at every one.
+        passed: a step that it did not stand by in, and whose gradients were not finite.
+        hidden: whether the optimizer's steps are seen by what they change alone.
+        spoilt: whether the last backward pass brought gradients that are not finite.
+        seconds: that it took, and nobody has paid for yet; but for the replay of a NaN, which comes once.
     """
 
     def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
         self._watcher, self._on_nan = watcher, on_nan
         self.tap = RootTap(model, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended)
         self._check: Check | None = None
-        self.standing = False  # whether it looks at the next step
+        self.standing = self.found = self.hidden = self.spoilt = False
+        self.passed: Finding | None = None
+        self.seconds = self._each = 0.0
         self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
-        self.always = on_nan != "report" or not watcher.steps.optimizer_name or self._steady
-        self.found = False
-        self.hidden = False  # whether the optimizer's steps are seen by what they change alone
-        self.spoilt = False  # whether the last backward pass brought gradients that are not finite
+        self.always = self._asked
+
+    @property
+    def _asked(self) -> bool:
+        """Whether it must stand by whatever that costs."""
+        return self._steady or self._on_nan != "report" or not self._watcher.steps.optimizer_name
 
     def open(self) -> None:
         """Begin with the first step."""
@@ -61,16 +72,23 @@ class Guard:
     def rest(self) -> None:
         """The step is over: let it go, and rest unless every step is to be seen."""
         self.tap.forget()
-        self.spoilt = False
+        self.spoilt, self.passed = False, None
+        if self.standing:
+            self._pay(EACH * len(self._watcher.cast.members))
         if not self.always:
             self.tap.off()
             self.standing = False
 
+    def _pay(self, more: float) -> None:
+        """Of a step that it stood by in."""
+        took = self.tap.seconds + more
+        self.tap.seconds = 0.0
+        self.seconds += took
+        self._each = 0.8 * self._each + 0.2 * took if self._each else took
+
     def settle(self, pace: float, budget: float) -> None:
         """Decide whether every step can be seen: by how long one takes."""
-        cost = TAP + EACH * len(self._watcher.cast.members)
-        asked = self._steady or self._on_nan != "report" or not self._watcher.steps.optimizer_name
-        self.always = asked or PART * budget * pace >= cost
+        self.always = self._asked or GUARDED * budget * pace >= self._each
 
     def unseen(self) -> None:
         """Steps are made that no hook is told of: from now on the passes must count them."""

@@ -141,10 +141,11 @@ class History:
             alike.setdefault(rows.tobytes(), []).append((rows, columns))
         for ones in alike.values():
             rows = ones[0][0]
-            many = merged(np.stack([columns for _, columns in ones]))
+            many = ones[0][1] if len(ones) == 1 else merged(np.stack([columns for _, columns in ones]))
             for some in _rounds(rows):
-                there = rows[some]
-                slot[:, there] = merged(np.stack([slot[:, there], many[:, some]]))
+                there, new = rows[some], many[:, some]
+                known = slot[:, there]
+                slot[:, there] = merged(np.stack([known, new])) if known[0].any() else new
         return slot
 
     def tops(self, rows: npt.NDArray[np.intp], highest: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:

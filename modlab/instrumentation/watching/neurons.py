@@ -60,14 +60,11 @@ class Neurons:
         self.slots = Slots(SLOTS, self._halve, each=1)
         self.settled = False
 
-    def begin(self) -> None:
-        """A sample begins: in a long run one for each slot is enough."""
+    def begin(self) -> frozenset[str]:
+        """A sample begins: the paths of the layers, if it is one that is kept; in a long run one for each slot is enough."""
         self._turn += 1
         self._now = self._paths if self._turn % self.slots.stride == 0 else frozenset()
-
-    def wants(self, path: str) -> bool:
-        """Whether a module is one of the layers, and this sample one that is kept."""
-        return path in self._now
+        return self._now
 
     def settle(self, cast: Cast) -> None:
         """Find the layers, once the sizes of what goes in and out are known."""

@@ -19,6 +19,7 @@ _OPERATORS = {
     "y ** x": "pow",
 }  # fmt: skip
 _ON_PURPOSE = ("inf", "-inf", "nan")
+DATA = "look at the data where this batch is made"
 _LARGEST = {"float16": "65,504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
 
 
@@ -169,7 +170,7 @@ def _batch(value: Value, root: Event) -> Origin:
     name = value.name or "the input"
     return Origin(
         "the batch", name, name, root.index, kind_of_value(value), f"the batch: {name} holds {amount(value)}",
-        "look at the data where this batch is made",
+        DATA,
     )  # fmt: skip
 
 

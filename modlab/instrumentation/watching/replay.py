@@ -27,9 +27,9 @@ from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import version_of, versions_of
 from modlab.instrumentation.recording.tape import one_line
 from modlab.instrumentation.restoration import Restoration
-from modlab.instrumentation.values import leaves
+from modlab.instrumentation.values import argument_names, arguments, leaves
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
-from modlab.instrumentation.watching.origins import Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
+from modlab.instrumentation.watching.origins import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
 from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, unseen
 from modlab.instrumentation.watching.slopes import Slopes, Turn
 from modlab.records.structure import ROOT
@@ -102,7 +102,7 @@ class _Search:
     def birth(self) -> Birth:
         weights = self._weights()
         if weights is not None:
-            return weights
+            return self._batch(weights)
         refusal = self._refusal()
         if refusal:
             return Birth("", "", f"the step was not run again: {refusal}", exact=False)
@@ -129,6 +129,19 @@ class _Search:
                     text = f"the weights: {self._prefix}{one.path} holds {bad} before the step, so an earlier step spoilt it"
                     return Birth(self._prefix + one.path, "the weights", text, kind=kind, name=one.path)
         return None
+
+    def _batch(self, weights: Birth) -> Birth:
+        """Where weights are spoilt, what this step was given may hold NaN as well, and tell why."""
+        names = argument_names(type(self._model))
+        with _aside():
+            for one in self._memory.passes:
+                if versions_of(leaves(one.args)) != one.versions:
+                    continue  # the model may have written NaN into it
+                for name, thing, _ in arguments(names, one.args):
+                    if issubclass(type(thing), Tensor) and is_plain(thing) and kind_of(thing.detach()) == "nan":
+                        text = f"the batch: {name} holds {_amount(thing.detach(), 'nan')}; and of {weights.text}"
+                        return Birth(name, "the batch", text, kind="nan", name=name, fix=DATA)
+        return weights
 
     def _refusal(self) -> str:
         if self._roster.distributed():

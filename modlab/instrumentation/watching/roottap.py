@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, ParamSpec, cast
 from weakref import ref
 
 import torch
@@ -38,6 +38,7 @@ from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.roster import is_compiled
 from modlab.instrumentation.recording.sightings import version_of, versions_of
 from modlab.instrumentation.values import leaves
+from modlab.instrumentation.watching import clock
 
 KEPT = 4
 """Passes that are kept until the step ends: gradient accumulation may make more."""
@@ -58,6 +59,8 @@ WHOLE = 1 << 10
 """Numbers of an output up to which all of them are copied."""
 
 _TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"  # which are ours, and nothing to worry about
+
+P = ParamSpec("P")
 
 _Stores = dict[tuple[int, str], dict[str, Any]]
 """Of a buffer, by its store's identity and its name, the store."""
@@ -159,6 +162,7 @@ class RootTap:
     Attributes:
         passes: the last ones since `forget`, the oldest first.
         forwards: training passes of the root so far; `dropped`: those since `forget` that are kept no more.
+        seconds: that its work took, without what `on_forward` and `on_backward` did.
         trouble: what went wrong in the tap itself, in one line; the training does not notice.
         compiled: whether a compiler runs the root: its calls are seen, but not those of a model compiled in its place
             (``model.compile()``), of which torch tells no hook.
@@ -172,7 +176,7 @@ class RootTap:
         self._on_forward, self._on_backward = on_forward, on_backward
         self.passes: list[Pass] = []
         self.forwards = self.dropped = 0
-        self.trouble = ""
+        self.trouble, self.seconds = "", 0.0
         self._running: list[Pass] = []
         self._held, self._frozen, self._queued = 0, False, False
         self._learnt = 0
@@ -267,14 +271,21 @@ class RootTap:
         if self._on_forward is not None:
             self._on_forward()
         self.forwards += 1
+        self._aside(self._begin, module, args, frame)
+
+    def _aside(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Take something down, unseen by modes of the user's."""
+        start = clock.now()
         try:
             if dispatch_modes():
                 with without_modes():
-                    self._begin(module, args, frame)
+                    work(*args, **kwargs)
             else:
-                self._begin(module, args, frame)
+                work(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the training goes on
             self.trouble = _line(error)
+        finally:
+            self.seconds += clock.now() - start
 
     def _is_nested(self, frame: int) -> bool:
         """Whether the pass that began last still runs; else it ended by an exception, of which no hook was told."""
@@ -362,14 +373,7 @@ class RootTap:
         if found is None:
             return
         self._running.remove(found)
-        try:
-            if dispatch_modes():
-                with without_modes():
-                    self._end(found, kwargs, output)
-            else:
-                self._end(found, kwargs, output)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.trouble = _line(error)
+        self._aside(self._end, found, kwargs, output)
 
     def _end(self, found: Pass, kwargs: dict[str, Any], output: Any) -> None:
         if self._meter is not None:
@@ -402,14 +406,7 @@ class RootTap:
             self._arrived(found, place, gradient)
 
     def _arrived(self, found: Pass, place: int, gradient: Tensor) -> None:
-        try:
-            if dispatch_modes():
-                with without_modes():
-                    self._keep(found, place, gradient)
-            else:
-                self._keep(found, place, gradient)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.trouble = _line(error)
+        self._aside(self._keep, found, place, gradient)
 
     def _keep(self, found: Pass, place: int, gradient: Tensor) -> None:
         found.backwards += 1

@@ -69,17 +69,17 @@ class Sample:
         self.back = ReadBack()
         self.gauge = Gauge(self.binned, self.back)
         self.moves = Moves()
-        watcher.neurons.begin()
+        self._wanted = watcher.neurons.begin()
         self.readings: Readings | None = None
         self.flows: dict[tuple[str, str], Numbers] = {}  # of a small net: what each unit gives, gets back and weighs
         self.closing = False
-        self._stuck: dict[int, float] = {}
+        self.stuck: dict[int, float] = {}
         self._hooks = TensorHooks()
         self._inside = 0  # calls of the root
         self._measured: dict[int, tuple[ReferenceType[Tensor], int, list[int], list[int]]] = {}
         self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
         self._functions: dict[Any, Member] = {}
-        self._read_parameters = self._read_gradients = False
+        self._read_parameters = self._read_gradients = self._also = False
         watcher.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
@@ -165,7 +165,7 @@ class Sample:
 
     def _note(self, role: str, path: str, tensor: Tensor) -> None:
         """Of a layer of a small net, what flows through each unit."""
-        if self.watcher.neurons.wants(path) and tensor.is_floating_point():
+        if path in self._wanted and tensor.is_floating_point():
             self.back.ask(by_unit(tensor), partial(self.flows.__setitem__, (role, path)))
 
     # ---- the forward pass
@@ -289,7 +289,7 @@ class Sample:
     def read_parameters(self, *, gradients: bool) -> None:
         """Before the step: parameters and gradients, and what is needed to see what moves."""
         self._read_parameters, self._read_gradients = True, gradients
-        also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
+        also = self._also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
         parameters = [(place, tensor) for place, weight in enumerate(self.cast.weights) if (tensor := weight.tensor()) is not None]
         joined = self._read_joined(also=also, gradients=gradients, groups=self.moves.before(parameters))
         for place, tensor in parameters:
@@ -324,7 +324,8 @@ class Sample:
         weight.felt += 1
         if not measured:
             self.gauge.add(weight.rows[1:2], gradient)
-        self.cast.history.describe(weight.rows[1], gradient)
+        if self._also or not measured:
+            self.cast.history.describe(weight.rows[1], gradient)
 
     def read_gradients(self) -> None:
         """Apart from the step: where a closure computed them in it, or where no step tells of itself."""
@@ -393,19 +394,20 @@ class Sample:
                 row = weights[place].rows[2]
                 if not group.whole:
                     self.gauge.notes[row] = f"≈ from {size:,} of its {tensor.numel():,} numbers"
-                history.describe(row, tensor)
+                if self._also:
+                    history.describe(row, tensor)
 
     def _moved(self, place: int, stuck: float, moved: bool) -> None:
         weight = self.cast.weights[place]
         weight.moved |= moved
-        self._stuck[weight.rows[2]] = stuck
+        self.stuck[weight.rows[2]] = stuck
 
     def _store(self) -> None:
         readings, history = self.readings, self.cast.history
         if readings is None:
             return
         places = {row: i for i, row in enumerate(readings.rows.tolist())}
-        for row, stuck in self._stuck.items():
+        for row, stuck in self.stuck.items():
             if row in places:
                 readings.columns[-1, places[row]] = stuck
         for row, note in self.gauge.notes.items():

@@ -10,6 +10,9 @@ DENSE = 10
 ANYWAY = 1.0
 """Seconds without a picture, after which there is one whatever it costs (about a millisecond)."""
 
+GUARDED = 0.5
+"""Of the budget, what standing by for a NaN may take in every step; what it takes beyond that, where it was asked for, starves nobody."""
+
 FAR = 1_000_000
 """Steps between two samples at most."""
 
@@ -62,12 +65,16 @@ class Schedule:
 
     Args:
         budget: the share of the loop's time, as 0.02.
+
+    Attributes:
+        stood: seconds that it took to stand by for a NaN.
     """
 
     def __init__(self, budget: float) -> None:
         self.whole, self.light, self.page = Purse(0), Purse(0), Purse(0)
         self.budget = budget
         self.counting = True
+        self.stood = 0.0
         self._origin: tuple[int, float] | None = None
         self._mark = (0, 0.0, 0.0)
         self.pace = 0.0
@@ -83,7 +90,7 @@ class Schedule:
     @property
     def spent(self) -> float:
         """Seconds, without the first samples."""
-        return self.whole.spent + self.light.spent + self.page.spent
+        return self.whole.spent + self.light.spent + self.page.spent + self.stood
 
     def learn(self, seconds: float) -> None:
         """One of the first steps, without what was done in it, took so long; the quickest of them tells, for the first ones warm up."""
@@ -111,7 +118,8 @@ class Schedule:
     def wait(self, purse: Purse, now: float) -> int:
         """The steps until a purse, and the whole budget, cover its next expense; at least 1."""
         loop = self.loop(now)
-        missing = (self.spent + purse.last) / self.budget - loop
+        spent = self.spent - max(0.0, self.stood - GUARDED * self.budget * loop)
+        missing = (spent + purse.last) / self.budget - loop
         return max(purse.wait(loop, self.pace), math.ceil(missing / self.pace) if missing > 0 and self.pace > 0 else 1)
 
     def loop(self, now: float) -> float:

@@ -11,7 +11,7 @@ from weakref import ReferenceType, ref
 
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
-from modlab.instrumentation.watching.stephooks import StepHook, at_work, at_work_before
+from modlab.instrumentation.watching.stephooks import StepHooks
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -38,29 +38,20 @@ class Steps:
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
-        self._hooks: list[StepHook] = []
-        self._removed: list[StepHook] = []  # which may still have to be swept
+        self._hooks = StepHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._told = True  # whether the optimizer told of a step since the last pass
 
     def open(self) -> None:
         """Begin to count."""
-        self._hooks = [StepHook(self._begins, after=False), StepHook(self._ended, after=True)]
+        self._hooks.open()
         self.wake = 1
         if self._optimizers:
             self._cast.own(self.optimizers)
 
     def close(self) -> None:
         """Stop; may be called again, where the first time was interrupted."""
-        while self._hooks:
-            self._hooks[-1].remove()
-            self._removed.append(self._hooks.pop())
-
-    def sweep(self) -> None:
-        """Take off what could not be when the watch ended inside of a step."""
-        for one in self._removed:
-            one.sweep()
-        self._removed = []
+        self._hooks.close()
 
     # ---- whose
 
@@ -97,7 +88,7 @@ class Steps:
         if not watcher.attends or not self.are_of(optimizer) or captured():
             return
         self.under_way = True
-        at_work_before(watcher.step_begins, bool(args or kwargs.get("closure")))
+        watcher.step_begins(bool(args or kwargs.get("closure")))
 
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
@@ -111,7 +102,7 @@ class Steps:
             return
         self.under_way = False
         if not captured():
-            at_work(self._watcher.step_ended)
+            self._watcher.step_ended()
 
     # ---- told by nobody
 

@@ -140,7 +140,7 @@ class Units:
             return
         self.felt += 1
         others = [dim for dim in range(gradient.dim()) if dim != axis]
-        some = _any(gradient.detach(), others)
+        some = _any(gradient.detach(), others) if others else gradient.detach() != 0
         if back is not None and is_far(gradient):
             back.ask(some, self._contradict)
         else:
@@ -205,9 +205,9 @@ class Units:
 
 
 def _any(tensor: Tensor, dims: list[int]) -> Tensor:
-    """Whether anything but zeros lies along some dimensions; by extremes, for torch has no quick way to ask that."""
-    if not dims:
-        return tensor != 0
+    """Whether anything but zeros lies along some dimensions; of many numbers by extremes, which torch finds far more quickly."""
+    if tensor.numel() <= PENDING:
+        return (tensor != 0).any(dim=dims)
     return (tensor.amax(dim=dims) != 0) | (tensor.amin(dim=dims) != 0)
 
 

@@ -148,7 +148,7 @@ def _extra_argument() -> str:
 
 def _metadata_in_a_copy() -> bool:
     state = nn.BatchNorm1d(2).state_dict()
-    return hasattr({key: value for key, value in state.items()}, "_metadata")  # noqa: C416 - as learners write it
+    return hasattr({key: value for key, value in state.items()}, "_metadata")
 
 
 def _what_loads() -> str:
@@ -160,7 +160,7 @@ def _what_loads() -> str:
 
     def loads(hook: Any) -> bool:
         m = nn.Linear(2, 2)
-        m._register_state_dict_hook(hook)
+        m._register_state_dict_hook(hook)  # type: ignore[no-untyped-call]
         try:
             nn.Linear(2, 2).load_state_dict(m.state_dict())
         except RuntimeError:
@@ -180,14 +180,14 @@ def _becomes_float64() -> str:
 
 
 def _halved() -> float:
-    m, x = nn.Linear(2, 1), torch.ones(3, 2, requires_grad=True)
-    m(x).sum().backward()
-    plain = m.weight.grad
-    m.zero_grad()
-    m.register_full_backward_pre_hook(lambda module, grads: [grads[0] / 2])
-    m(x).sum().backward()
-    assert plain is not None and m.weight.grad is not None
-    return (m.weight.grad / plain)[0, 0].item()
+    m, x, gradients = nn.Linear(2, 1), torch.ones(3, 2, requires_grad=True), []
+    for hook in (lambda module, grads: None, lambda module, grads: [grads[0] / 2]):
+        m.zero_grad()
+        with m.register_full_backward_pre_hook(hook):
+            m(x).sum().backward()
+        found: Any = m.weight.grad
+        gradients.append(found[0, 0].item())
+    return float(gradients[1] / gradients[0])
 
 
 _CLAIMS = (
@@ -263,7 +263,7 @@ PREDICTIONS = (
         "Where does each write to? Give the places in the order of the statements.",
         Order(*_PLACES),
         ("c", "e", "f", "a", "d", "b"),
-        "The value decides between `_parameters` and `_modules`; a tensor under a free name is a plain attribute; the rest is named by the method.",
+        "An `nn.Parameter` and a module go into their stores; a tensor under a free name is a plain attribute; methods write elsewhere.",
         wrong=(
             Wrong("c a f e d b", "Other way round: only `register_buffer` makes a buffer. A plain tensor goes nowhere special.", belief=8),
             Wrong("e c f a d b", "It is `nn.Parameter` that makes a parameter. A plain tensor is a plain attribute.", belief=8),
@@ -325,11 +325,11 @@ PREDICTIONS = (
         "How many of the 17 assignments does `Listening.__setattr__` hear during `Listening()`?",
         Number(),
         0,
-        "`Module.__init__` goes round: it calls the `__setattr__` of `object`. That is faster, and the router needs the stores that it is just making.",
+        "`Module.__init__` goes round: it calls the `__setattr__` of `object`. The router needs the very stores that are being made.",
         wrong=(
             Wrong(17, "So it would be if the constructor wrote `self._parameters = {}`. It goes round: it calls the one of `object`."),
-            Wrong(16, "Not even the flag `training`: all of them go through the `__setattr__` of `object`."),
-            Wrong(1, "Not even the flag `training`: all of them go through the `__setattr__` of `object`."),
+            Wrong(15, "The two flags and the 15 stores are treated alike: all of them go through the `__setattr__` of `object`."),
+            Wrong(2, "Not even the two flags: all of them go through the `__setattr__` of `object`."),
         ),
         proof=_heard,
     ),
@@ -356,12 +356,13 @@ PREDICTIONS = (
     ),
     Question(
         "what a plain layer loads",
-        "A hook writes `epoch` into the state: in one file as an entry, in another into the metadata. Which file does a plain `nn.Linear` load?",
+        "A hook writes `epoch` into the state: in one file as an entry, in another into the metadata. "
+        "Which file does a plain `nn.Linear` load?",
         Choice("the one with the entry", "the one with the metadata", "both", "neither"),
         "b",
         "An entry that no tensor claims is unexpected, and strict loading refuses it. Nobody counts the metadata.",
         wrong=(
-            Wrong("a", "Other way round: strict loading claims every *entry*, and nobody claims this one."),
+            Wrong("a", "Other way round: strict loading wants an owner for every *entry*, and this one has none."),
             Wrong("c", "The entry is unexpected: strict loading refuses it."),
             Wrong("d", "Metadata is no entry, so it cannot be unexpected."),
         ),
@@ -372,7 +373,7 @@ PREDICTIONS = (
         "A `state_dict` in float64 is loaded into a float32 layer. After which is the layer in float64?",
         Choice("`load_state_dict(state)`", "`load_state_dict(state, assign=True)`", "both", "neither"),
         "b",
-        "By default the numbers are copied *into* the tensors that are there, and converted on the way. `assign=True` puts the new tensors in.",
+        "By default numbers are copied *into* the layer's tensors, and converted on the way. `assign=True` puts the new tensors in.",
         wrong=(
             Wrong("a", "By default the numbers are copied into the layer's own tensors, which keep their dtype."),
             Wrong("c", "The first copies numbers into the layer's own tensors, which keep their dtype."),
@@ -520,7 +521,8 @@ class _GivesTheWeights(nn.Module):
             return returned[0] if isinstance(returned, tuple | list) else returned
 
         weights = [parameter for name, parameter in self.named_parameters() if name.endswith("weight")]
-        return [weight.register_hook(of_weight) for weight in weights][0]  # type: ignore[no-untyped-call]
+        handles = [weight.register_hook(of_weight) for weight in weights]  # type: ignore[no-untyped-call]
+        return handles[0]
 
 
 class _GivesAllParameters(nn.Module):
@@ -529,7 +531,8 @@ class _GivesAllParameters(nn.Module):
             returned = hook(self, (gradient,))
             return returned[0] if isinstance(returned, tuple | list) else returned
 
-        return [parameter.register_hook(of_one) for parameter in self.parameters()][0]  # type: ignore[no-untyped-call]
+        handles = [parameter.register_hook(of_one) for parameter in self.parameters()]  # type: ignore[no-untyped-call]
+        return handles[0]
 
 
 class _NeedsNoSuper(nn.Module):
@@ -602,6 +605,14 @@ _NATURES: dict[str, tuple[type[nn.Module], ...]] = {
     "e_gradients": (_NoGraphInEval, _NoGradientsInEval, _GradModeOffInEval),
     "f_decay": (_NoDecayInEval,),
 }
+_ADVICE = {
+    "a_buffers": "Has your net a buffer that is not persistent?",
+    "b_flag": "A full hook on one module: what of the flag of another?",
+    "c_pre_hook": "Did the hook run, and note what it was given?",
+    "d_constructor": "Is your class derived from the `Net` that the function is given?",
+    "e_gradients": "Is the net in evaluation mode when it is called?",
+    "f_decay": "Is the net in evaluation mode, and has the optimizer a `weight_decay`?",
+}
 _BELIEVED = {
     "a_buffers": "takes the claim for true",
     "b_flag": "takes the claim for true",
@@ -616,7 +627,9 @@ def _function(answer: Any, name: str) -> Callable[[Any], Any]:
     function = vars(answer).get(name) if isinstance(answer, type) else None
     function = getattr(function, "__func__", function)  # of a staticmethod
     if not callable(function):
-        fail(f"Court is to be the class from the notebook, with a function {name}.", expected="class Court", got=f"a {type(answer).__name__}")
+        fail(
+            f"Court is to be the class from the notebook, with a function {name}.", expected="class Court", got=f"a {type(answer).__name__}"
+        )
     found: Callable[[Any], Any] = function
     return found
 
@@ -651,7 +664,12 @@ def _of_impostors(function: Callable[[Any], Any], name: str) -> None:
             expected=True,
             got=troubles[0],
         )
-    fail(f"This is {name}.", mistake="no to everything", expected="False for Net, True for the impostor", got="False for both")
+    fail(
+        f"This is {name}. {_ADVICE[name]}",
+        mistake="no to everything",
+        expected="False for Net, True for the impostor",
+        got="False for both",
+    )
 
 
 def _probe(name: str, claim: str) -> Probe:
@@ -666,26 +684,26 @@ def _probe(name: str, claim: str) -> Probe:
 
 
 _FAIR = {
-    "a_buffers": '''
+    "a_buffers": """
     def a_buffers(Net):
         net = Net()
         net.register_buffer("b", torch.ones(1), persistent=False)
         return "b" not in net._buffers
-''',
-    "b_flag": '''
+""",
+    "b_flag": """
     def b_flag(Net):
         net = Net()
         net.l0.register_full_backward_hook(lambda module, grad_input, grad_output: None)
         return net.l1._is_full_backward_hook is True
-''',
-    "c_pre_hook": '''
+""",
+    "c_pre_hook": """
     def c_pre_hook(Net):
         net, shapes = Net(), []
         net.l0.register_full_backward_pre_hook(lambda module, grads: shapes.append(grads[0].shape))
         net(torch.randn(5, 4, requires_grad=True)).sum().backward()
         return net.l0.weight.shape in shapes
-''',
-    "d_constructor": '''
+""",
+    "d_constructor": """
     def d_constructor(Net):
         class Model(Net):
             def __init__(self):
@@ -696,13 +714,13 @@ _FAIR = {
         except AttributeError:
             return False
         return True
-''',
-    "e_gradients": '''
+""",
+    "e_gradients": """
     def e_gradients(Net):
         net = Net().eval()
         return net(torch.randn(5, 4)).grad_fn is None
-''',
-    "f_decay": '''
+""",
+    "f_decay": """
     def f_decay(Net):
         net = Net().eval()
         before = net.l0.weight.clone()
@@ -710,7 +728,7 @@ _FAIR = {
             parameter.grad = torch.zeros_like(parameter)
         torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1).step()
         return torch.equal(before, net.l0.weight)
-''',
+""",
 }
 
 
@@ -727,7 +745,7 @@ def _verdicts() -> list[bool]:
 COURT = Task(
     "Court",
     "Write the six functions: each gets a class of nets, and returns True if its claim holds for such nets, else False.",
-    starter='''
+    starter="""
 class Court:
     def a_buffers(Net): ...
 
@@ -740,7 +758,7 @@ class Court:
     def e_gradients(Net): ...
 
     def f_decay(Net): ...
-''',
+""",
     reference=_court(),
     probes=tuple(_probe(name, claim) for name, claim in zip(_NAMES, _CLAIMS, strict=True)),
     mistakes=(
@@ -748,30 +766,30 @@ class Court:
             "no to everything",
             "\nclass Court:" + "".join(f"\n    def {name}(Net):\n        return False\n" for name in _NAMES),
             "The verdict is right, and the evidence is none: it says no also of nets for which the claim is *true*. "
-            "Let it try something, and return what came of it.",
+            "Let it try something, and return what comes of it.",
         ),
         Mistake(
             "takes the claim for true",
             _court(
-                a_buffers='''
+                a_buffers="""
     def a_buffers(Net):
         net = Net()
         net.register_buffer("b", torch.ones(1))
         return "b" in net._buffers
-'''
+"""
             ),
             "It says that the claim holds for PyTorch's own nets. Look for a case in which the claim fails, not for one that fits it.",
         ),
         Mistake(
             "through the output",
             _court(
-                c_pre_hook='''
+                c_pre_hook="""
     def c_pre_hook(Net):
         net = Net()
         net.l0.register_full_backward_pre_hook(lambda module, grads: [torch.zeros_like(grads[0])])
         net(torch.randn(5, 4)).sum().backward()
         return not net.l0.weight.grad.any()
-'''
+"""
             ),
             "Zeros in the output's gradient make zeros of all that is computed from it, the weight's gradient too. "
             "The claim is about what the hook is *given*: compare shapes, with a batch of five.",
@@ -779,17 +797,17 @@ class Court:
         Mistake(
             "gradients off in evaluation mode",
             _court(
-                e_gradients='''
+                e_gradients="""
     def e_gradients(Net):
         return not Net().eval().training
-'''
+"""
             ),
             "That shows that the flag is off, and nothing about gradients. Call the net, and see whether autograd took notes.",
             belief=18,
         ),
     ),
     hints=(
-        "Each function makes a net, `net = Net()`, does the one thing that its claim is about, and looks into a store, a shape or a number.",
+        "Each function makes a net, does the one thing that its claim is about, and looks into a store, a shape or a number.",
         "a: register a buffer with `persistent=False`, and look into `_buffers`. b: a hook on `net.l0`, the flag of `net.l1`. "
         "c: let the hook note the shape that it is given.",
         "d: derive a class from `Net` in the function, and catch the `AttributeError`. e: has the output a `grad_fn`? "
@@ -851,7 +869,13 @@ def _nets(base: Any) -> dict[str, Any]:
         def forward(self, x: Tensor) -> Any:
             return self.second(self.first(x))
 
-    made = {"a layer": lambda: Affine(3, 3), "two layers": Two, "a layer and a parameter": Mixed, "three levels": Deep, "a shared weight": Tied}
+    made = {
+        "a layer": lambda: Affine(3, 3),
+        "two layers": Two,
+        "a layer and a parameter": Mixed,
+        "three levels": Deep,
+        "a shared weight": Tied,
+    }
     nets = {}
     for name, make in made.items():
         torch.manual_seed(0)
@@ -944,7 +968,7 @@ def _exchanges(answer: Any) -> None:
         fail("A new parameter under an old name: the old one is still there.", expected="the new one", got="the old one")
 
 
-_INIT = '''
+_INIT = """
 class MiniModule:
     def __init__(self):
         self.__dict__["_parameters"] = {}
@@ -956,36 +980,36 @@ class MiniModule:
         elif isinstance(value, MiniModule):
             self._modules[name] = value
         self.__dict__[name] = value
-'''
-_PATHS = '''
+"""
+_PATHS = """
     def paths(self, prefix=""):
         for name, parameter in self._parameters.items():
             yield prefix + name, parameter
         for name, module in self._modules.items():
             yield from module.paths(prefix + name + ".")
-'''
-_NAMED = '''
+"""
+_NAMED = """
     def named_parameters(self):
         seen = set()
         for name, parameter in self.paths():
             if parameter not in seen:
                 seen.add(parameter)
                 yield name, parameter
-'''
-_STATE = '''
+"""
+_STATE = """
     def state_dict(self):
         return {name: parameter.detach() for name, parameter in self.paths()}
-'''
-_CALL = '''
+"""
+_CALL = """
     def __call__(self, *inputs):
         return self.forward(*inputs)
-'''
+"""
 
 MINI = Task(
     "MiniModule",
     "Write `MiniModule`, in at most forty lines and without `nn.Module`: five nets that derive from it "
     "shall have the same names, the same state and the same output as those that derive from `nn.Module`.",
-    starter='''
+    starter="""
 class MiniModule:
     def __init__(self):
         ...
@@ -1001,44 +1025,50 @@ class MiniModule:
 
     def __call__(self, *inputs):
         ...
-''',
+""",
     reference=_INIT + _PATHS + _NAMED + _STATE + _CALL,
     probes=(_apart, _registered, _state, _calls, _exchanges),
     mistakes=(
         Mistake(
             "no recursion",
             _INIT
-            + '''
+            + """
     def named_parameters(self):
         return self._parameters.items()
-'''
-            + _PATHS + _STATE + _CALL,
+"""
+            + _PATHS
+            + _STATE
+            + _CALL,
             "These are the module's own parameters. Those of its children are in the children's stores: ask each child the same question.",
             belief=28,
         ),
         Mistake(
             "order lost",
             _INIT
-            + '''
+            + """
     def paths(self, prefix=""):
         for name, value in self.__dict__.items():
             if isinstance(value, nn.Parameter):
                 yield prefix + name, value
             elif isinstance(value, MiniModule):
                 yield from value.paths(prefix + name + ".")
-'''
-            + _NAMED + _STATE + _CALL,
+"""
+            + _NAMED
+            + _STATE
+            + _CALL,
             "All names are there, in another order: a module gives its own parameters first, then those of its children, "
             "each in the order of assignment.",
         ),
         Mistake(
             "a shared tensor twice",
-            _INIT + _PATHS
-            + '''
+            _INIT
+            + _PATHS
+            + """
     def named_parameters(self):
         return list(self.paths())
-'''
-            + _STATE + _CALL,
+"""
+            + _STATE
+            + _CALL,
             "One tensor under two paths came out twice; an optimizer would move it twice. `named_parameters()` gives it once, "
             "under its first name.",
             belief=29,
@@ -1050,11 +1080,13 @@ class MiniModule:
         ),
         Mistake(
             "a path is missing",
-            _INIT + _PATHS + _NAMED
-            + '''
+            _INIT
+            + _PATHS
+            + _NAMED
+            + """
     def state_dict(self):
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
-'''
+"""
             + _CALL,
             "`state_dict()` has an entry for each path, so a shared tensor stands in it twice; `named_parameters()` gives it once.",
             belief=29,
@@ -1062,13 +1094,13 @@ class MiniModule:
         Mistake(
             "one store for all",
             (_INIT + _PATHS + _NAMED + _STATE + _CALL).replace(
-                '''    def __init__(self):
+                """    def __init__(self):
         self.__dict__["_parameters"] = {}
         self.__dict__["_modules"] = {}
-''',
-                '''    _parameters = {}
+""",
+                """    _parameters = {}
     _modules = {}
-''',
+""",
             ),
             "A store on the class is one store for all objects of it. `__init__` makes new ones for each object.",
         ),
@@ -1101,7 +1133,7 @@ LESSON = Content(
     name="12_inside_the_class",
     title="Inside the class: every store, and six claims in court",
     goal="open the stores of any module, and put what you read about them to the test",
-    minutes=45,
+    minutes=50,
     after=("02_registration", "06_modes", "10_forward_hooks", "11_backward_hooks"),
     predictions=PREDICTIONS,
     reasons=REASONS,

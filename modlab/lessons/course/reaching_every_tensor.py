@@ -498,7 +498,7 @@ OWN = ("0", "3.0")
 
 def _applied(answer: Any) -> tuple[nn.Sequential, nn.Sequential, Any]:
     """The net after `apply`, one that is as it was before, and a view of what changed."""
-    require_callable(answer, "init_weights")
+    require_callable(answer, "start_well")
     torch.manual_seed(4)
     before = _big()
     torch.manual_seed(4)
@@ -548,7 +548,7 @@ def _nothing_else(answer: Any) -> None:
 
 def _still_theirs(answer: Any) -> None:
     """they are the same parameters as before, and still trained"""
-    require_callable(answer, "init_weights")
+    require_callable(answer, "start_well")
     net = _big()
     before = dict(net.named_parameters())
     net.apply(answer)
@@ -560,15 +560,15 @@ def _still_theirs(answer: Any) -> None:
 
 
 INIT_WEIGHTS = Task(
-    "init_weights",
-    "Write `init_weights(m)`, to be applied: each `MyLinear` gets a Xavier normal weight and a zero bias; nothing else changes.",
+    "start_well",
+    "Write `start_well(m)`, to be applied: each `MyLinear` gets a Xavier normal weight and a zero bias; nothing else changes.",
     starter="""
-def init_weights(m):
+def start_well(m):
     ...
 """,
     reference="""
 @torch.no_grad()
-def init_weights(m):
+def start_well(m):
     if isinstance(m, MyLinear):
         nn.init.xavier_normal_(m.weight)
         m.bias.fill_(0.0)
@@ -579,7 +579,7 @@ def init_weights(m):
             "it looks for nn.Linear",
             """
 @torch.no_grad()
-def init_weights(m):
+def start_well(m):
     if isinstance(m, nn.Linear):
         nn.init.xavier_normal_(m.weight)
         m.bias.fill_(0.0)
@@ -590,7 +590,7 @@ def init_weights(m):
         Mistake(
             "a tensor assigned",
             """
-def init_weights(m):
+def start_well(m):
     if isinstance(m, MyLinear):
         m.weight = torch.randn(m.weight.shape) * (2 / sum(m.weight.shape)) ** 0.5
         m.bias = torch.zeros(m.bias.shape)
@@ -601,7 +601,7 @@ def init_weights(m):
         Mistake(
             "new parameters",
             """
-def init_weights(m):
+def start_well(m):
     if isinstance(m, MyLinear):
         m.weight = nn.Parameter(nn.init.xavier_normal_(torch.empty(m.weight.shape)))
         m.bias = nn.Parameter(torch.zeros(m.bias.shape))
@@ -611,7 +611,7 @@ def init_weights(m):
         Mistake(
             "in place without no_grad",
             """
-def init_weights(m):
+def start_well(m):
     if isinstance(m, MyLinear):
         nn.init.xavier_normal_(m.weight)
         m.bias.fill_(0.0)
@@ -623,7 +623,7 @@ def init_weights(m):
             "every module",
             """
 @torch.no_grad()
-def init_weights(m):
+def start_well(m):
     nn.init.xavier_normal_(m.weight)
     m.bias.fill_(0.0)
 """,
@@ -634,7 +634,7 @@ def init_weights(m):
             "every layer with a weight",
             """
 @torch.no_grad()
-def init_weights(m):
+def start_well(m):
     if getattr(m, "weight", None) is not None and m.weight.dim() == 2:
         nn.init.xavier_normal_(m.weight)
         m.bias.fill_(0.0)
@@ -644,7 +644,7 @@ def init_weights(m):
         Mistake(
             "the bias forgotten",
             """
-def init_weights(m):
+def start_well(m):
     if isinstance(m, MyLinear):
         nn.init.xavier_normal_(m.weight)
 """,
@@ -653,7 +653,7 @@ def init_weights(m):
         Mistake(
             "Kaiming's spread",
             """
-def init_weights(m):
+def start_well(m):
     if isinstance(m, MyLinear):
         nn.init.kaiming_normal_(m.weight)
         nn.init.zeros_(m.bias)

@@ -46,7 +46,7 @@ def _means_are_equal() -> bool:
 def _equal_after_loading() -> str:
     s, t = StatefulModule(), StatefulModule()
     t.load_state_dict(_filed(s.state_dict()))
-    pairs = {"a": (s.param1, t.param1), "b": (s.buffer1, t.buffer1), "c": (s.buffer2, t.buffer2)}
+    pairs: dict[str, Any] = {"a": (s.param1, t.param1), "b": (s.buffer1, t.buffer1), "c": (s.buffer2, t.buffer2)}
     return " ".join(letter for letter, pair in pairs.items() if torch.equal(*pair))
 
 
@@ -71,7 +71,9 @@ def _changed_dicts() -> str:
     cloned = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     before = [{name: tensor.clone() for name, tensor in kept.items()} for kept in (live, copied, cloned)]
     _step(net)
-    changed = [any(not torch.equal(kept[name], old[name]) for name in old) for kept, old in zip((live, copied, cloned), before, strict=True)]
+    changed = [
+        any(not torch.equal(kept[name], old[name]) for name in old) for kept, old in zip((live, copied, cloned), before, strict=True)
+    ]
     return " ".join(letter for letter, one in zip("abc", changed, strict=True) if one)
 
 
@@ -81,7 +83,7 @@ def _history() -> str:
         m(torch.randn(3, requires_grad=True))
         node, length = m.mean.grad_fn, 0
         while node is not None:
-            node, length = node.next_functions[0][0], length + 1  # type: ignore[assignment]
+            node, length = node.next_functions[0][0], length + 1
         lengths.append(length)
     return "a" if lengths[-1] == 0 else "b" if lengths[-1] == lengths[0] else "c"
 
@@ -150,7 +152,11 @@ PREDICTIONS = (
         ("a", "b"),
         "`buffer2` is not persistent: it is not in the file, and each module keeps its own.",
         wrong=(
-            Wrong("a b c", "`buffer2` is a buffer too, but it was registered with `persistent=False`, which keeps it out of the file.", belief=11),
+            Wrong(
+                "a b c",
+                "`buffer2` is a buffer too, but `persistent=False` keeps it out of the file.",
+                belief=11,
+            ),
             Wrong("a", "Buffers are not learnt, and yet saved, unless they say `persistent=False`.", belief=11),
         ),
         proof=_equal_after_loading,
@@ -175,9 +181,11 @@ PREDICTIONS = (
         ("a", "b"),
         "`state_dict()` gives the live tensors, and `copy()` makes a new dict of the same tensors. Only `clone()` copies numbers.",
         wrong=(
-            Wrong("a", "`copy()` gives a new dict, but its values are the same tensors, and the optimizer writes into those.", belief=13),
+            Wrong("a", "`copy()` gives a new dict of the same tensors, and the optimizer writes into those.", belief=13),
             Wrong(
-                [], "A dict looks like a copy. Its values are the model's own tensors, and the optimizer writes into them in place.", belief=13
+                [],
+                "A dict looks like a copy. Its values are the model's own tensors, and the optimizer writes into those.",
+                belief=13,
             ),
             Wrong("a b c", "`clone()` has memory of its own: no optimizer knows of it."),
             Wrong("b", "`live` holds the model's own tensors as well: `state_dict()` copies nothing.", belief=13),
@@ -192,7 +200,7 @@ PREDICTIONS = (
         "c",
         "Each new mean is computed from the old one, so each graph holds the one before it.",
         wrong=(
-            Wrong("a", "A buffer has no gradient of its own, but what is computed from `x` gets a `grad_fn`, and that is stored.", belief=36),
+            Wrong("a", "A buffer has no gradient, but what is computed from `x` gets a `grad_fn`, and that is stored.", belief=36),
             Wrong("b", "The last mean was computed from the one before, whose graph goes along: nothing cuts it off.", belief=36),
         ),
         proof=_history,
@@ -227,13 +235,12 @@ PREDICTIONS = (
     ),
     Question(
         "a batch in the mean",
-        "`m = RunningMean(4)` took one batch of shape (2, 4), and was saved. Does its file load into a new `RunningMean(4)` with `strict=False`?",
+        "`m = RunningMean(4)` took one batch of shape (2, 4), and was saved. "
+        "Does its file load into a new `RunningMean(4)` with `strict=False`?",
         YesNo(),
         False,
         "The batch has made the buffer (2, 4). The name fits and the shape does not, and that no setting forgives.",
-        wrong=(
-            Wrong(True, "`strict=False` sounds like it. But it forgives names that are missing or too many, and no other shape.", belief=16),
-        ),
+        wrong=(Wrong(True, "`strict=False` sounds like it. But it forgives missing and unexpected names, and no other shape.", belief=16),),
         proof=_batch_mean_loads,
     ),
     Question(
@@ -264,7 +271,7 @@ PREDICTIONS = (
         YesNo(),
         False,
         "Momentum is state too, and it lives in the optimizer. A new one starts from zero.",
-        wrong=(Wrong(True, "The weights are the same at the break. But the optimizer remembers earlier gradients, and a new one does not."),),
+        wrong=(Wrong(True, "The weights are. But the optimizer remembers earlier gradients, and a new one does not."),),
         proof=_resumes_alike,
     ),
 )
@@ -272,7 +279,7 @@ PREDICTIONS = (
 REASONS = (
     Question(
         "removeprefix",
-        '**Why** `removeprefix("module.")` and not `replace("module.", "")`?',
+        'Why `removeprefix("module.")` and not `replace("module.", "")`?',
         Choice(
             "`replace` is slower",
             "`replace` also takes it out further on: `module.submodule.x` becomes `subx`",
@@ -284,11 +291,12 @@ REASONS = (
             Wrong("a", "Both take no time to speak of. They differ where the letters stand twice in a name."),
             Wrong("c", "Both work on names. The tensors stay as they are."),
         ),
+        belief=14,
         proof=lambda: "b" if "module.submodule.x".replace("module.", "") == "subx" else "a",
     ),
     Question(
         "refused",
-        "**Why** does `torch.load` refuse `whole.pt`, which you made yourself?",
+        "Why does `torch.load` refuse `whole.pt`, which you made yourself?",
         Choice(
             "it does not know who made a file, and reading a class from one runs code",
             "the class `Net` cannot be found",
@@ -532,7 +540,7 @@ def _adapted(answer: Any, net: nn.Module, state: dict[str, Tensor]) -> None:
             fail(mistake="replace", expected="submodule.weight", got="subweight", evidence=modlab.diff(state, net))
         if not len(hooks):
             fail("No hook is on the net.", evidence=modlab.diff(state, net))
-        fail(mistake="a dict of its own", expected=[*before][0], got=[*state][0], evidence=hooks)
+        fail(mistake="a dict of its own", expected=next(iter(before)), got=next(iter(state)), evidence=hooks)
     if all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items()):
         fail(mistake="strict=False", expected=f"{len(before)} tensors loaded", got="0 tensors loaded", evidence=modlab.diff(state, net))
 
@@ -671,7 +679,7 @@ def adapt(net):
     ),
     hints=(
         "The hook gets the dict that will be loaded, and changes it in place. Which keys go out, and which come in?",
-        "For each of `list(state_dict)`: if it starts with `module.`, take its tensor out with `pop`, and put it in under the shorter name.",
+        "For each of `list(state_dict)`: if it starts with `module.`, `pop` its tensor, and put it in under the shorter name.",
         'The shorter name is `name.removeprefix("module.")`. Register with `net.register_load_state_dict_pre_hook(rename)`.',
     ),
     minutes=6,
@@ -720,7 +728,7 @@ def _trunk_loaded(answer: Any) -> None:
     state, _, net = _transferred(answer, 5)
     now = net.state_dict()
     other = [name for name in now if not name.startswith("head.") and not same(now[name], state[name])]
-    shown = {"expected": "none", "got": other, "evidence": modlab.diff(state, net)}
+    shown: dict[str, Any] = {"expected": "none", "got": other, "evidence": modlab.diff(state, net)}
     if other and all("running" in name or "num_batches" in name for name in other):
         fail(mistake="buffers forgotten", **shown)
     if other and all(name.startswith("head_norm.") for name in other):
@@ -790,13 +798,13 @@ TRANSFER = Task(
 def transfer(state, net, head):
     ...
 """,
-    reference='''
+    reference="""
 def transfer(state, net, head):
     trunk = {name: tensor for name, tensor in state.items() if not name.startswith(f"{head}.")}
     net.load_state_dict(trunk, strict=False)
     net.requires_grad_(False)
     net.get_submodule(head).requires_grad_(True)
-''',
+""",
     probes=(_trunk_loaded, _head_kept, _head_learns_alone, _file_spared),
     mistakes=(
         Mistake(
@@ -890,7 +898,7 @@ def transfer(state, net, head):
                 load='trunk = {name: tensor for name, tensor in state.items() if not name.startswith(head + ".")}\n'
                 "    net.load_state_dict(trunk, strict=False, assign=True)"
             ),
-            "Your net holds the tensors of the dict themselves, as with `assign=True`: what changes the one changes the other. Copy the numbers.",
+            "Your net holds the dict's own tensors, as with `assign=True`: what changes the one changes the other. Copy the numbers.",
             belief=13,
         ),
     ),

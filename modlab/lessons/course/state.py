@@ -240,7 +240,7 @@ PREDICTIONS = (
         Choice("`foo`, as it was given", "`bar`"),
         "b",
         "A `ParameterDict` sorts the keys of a plain dict. Given a list of pairs it keeps their order.",
-        wrong=(Wrong("a", "Dicts keep their order, but this container sorts a plain dict when it takes it over."),),
+        wrong=(Wrong("a", "A Python dict would keep it. This container is none."),),
         proof=lambda: _first(StatefulModule().state_dict()),
     ),
     Question(
@@ -269,7 +269,7 @@ PREDICTIONS = (
         ),
         ("a", "b"),
         "A parameter's name refuses what is neither a parameter nor None, a buffer's name what is neither a tensor nor None. "
-        "But a parameter or a module goes to its own store first, whatever the name was.",
+        "But a buffer's name gives way to a parameter or a module, without a word.",
         wrong=(
             Wrong(
                 "a b c d e",
@@ -634,7 +634,7 @@ class BetterMean(nn.Module):
             _better_mean(
                 update="            self.mean = self.momentum * self.mean + (1 - self.momentum) * x\n            self.last = x\n",
             ),
-            "What you keep comes from an input that requires a gradient, and holds on to the graph behind it. Cut it off: `detach()`, or `no_grad`.",
+            "What you keep comes from an input with a gradient, and holds on to the graph behind it. Use `detach()` or `no_grad`.",
             belief=36,
         ),
         Mistake(

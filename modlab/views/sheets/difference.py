@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from modlab import format
 from modlab.records.difference import HELD, STATUSES, STAYED, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
@@ -37,6 +37,7 @@ _SYMBOLS = {
     "value": "store",
     "attribute": "ghost",
 }
+_BESIDE = ("gradient", "optimizer state", "flag")
 _PLACES = {"random generators": "rng", "settings": "optimizer"}
 _APART = {"RNG": "random generators", "hyper-parameter": "settings"}
 
@@ -51,6 +52,7 @@ class Branch:
     own: list[DifferenceRecord] = field(default_factory=list)
     below: dict[str, Branch] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
+    words: Counter[tuple[str, str]] = field(default_factory=Counter)  # the same, apart by what they are called
     distance: float = 0.0  # the greatest of all below
     relative: float = 0.0  # of what was not all zero before, if there is any
 
@@ -76,7 +78,8 @@ def of_diff(diff: DiffRecord) -> Sheet:
 
 def _rows(diff: DiffRecord) -> Iterator[Row]:
     groups = _tree(diff)
-    scale = max((r.relative_l2 for r in diff.records if r.relative_l2 is not None and math.isfinite(r.relative_l2)), default=0.0)
+    sizes = [r.relative_l2 for r in diff.records if r.kind in TENSORS and r.relative_l2 is not None and math.isfinite(r.relative_l2)]
+    scale = max(sizes, default=0.0)
     limit = _depth(groups)
     for root in groups:
         yield from _branch(root, 0, limit, scale)
@@ -124,8 +127,33 @@ def _enter(line: list[Branch], record: DifferenceRecord) -> None:
     line[-1].type = line[-1].type or record.owner_type
     for branch in line:
         branch.tally[record.status] += 1
-        branch.distance = max(branch.distance, record.max_abs or 0.0)
-        branch.relative = max(branch.relative, record.relative_l2 or 0.0, key=verdict.rank)
+        branch.words[_called(record), record.status] += 1
+        if record.kind in TENSORS:  # a step that is counted, and an average from zero, are no measure for weights
+            branch.distance = max(branch.distance, record.max_abs or 0.0)
+            branch.relative = max(branch.relative, record.relative_l2 or 0.0, key=verdict.rank)
+
+
+def _words(records: Iterable[DifferenceRecord]) -> Counter[tuple[str, str]]:
+    return Counter((_called(record), record.status) for record in records)
+
+
+def _called(record: DifferenceRecord) -> str:
+    """What is counted apart from the tensors of a module."""
+    alone = record.kind == "optimizer state" and not record.owner_type  # of an optimizer whose model is not known
+    return record.kind if record.kind in _BESIDE and not alone else ""
+
+
+def _counted(words: Counter[tuple[str, str]]) -> str:
+    """How many of each status: tensors first, without a word for them; a status is not said twice."""
+    told: list[str] = []
+    before = ""
+    for kind in ("", *_BESIDE):
+        for status in (status for status in ORDER if words[kind, status]):
+            count = words[kind, status]
+            what = format.plural(count, kind) if kind else f"{count:,}"
+            told.append(what if kind and status == before else f"{what} {status}")
+            before = status
+    return ", ".join(told)
 
 
 def _depth(groups: list[Branch]) -> int:
@@ -147,13 +175,32 @@ def _branch(root: Branch, depth: int, limit: int, scale: float) -> Iterator[Row]
         if branch.quiet or depth >= limit:
             continue
         spoken = _spoken(branch)
-        left = len(branch.own) - len(spoken)
-        yield from (_tensor(record, branch, depth + 1, scale) for record in spoken)
+        told = set(map(id, spoken))
+        left = [one for one in branch.own if id(one) not in told and (one.kind not in _BESIDE or one.status != "unchanged")]
+        yield from _tensors(spoken, branch, depth + 1, scale)
         if left and spoken:
-            yield Row(
-                branch.path, "others", symbol="tensor", place=_at(branch, "*"), depth=depth + 1, cells=_cells(_unspoken(branch, spoken))
-            )
+            yield Row(branch.path, "others", symbol="tensor", place=_at(branch, "*"), depth=depth + 1, cells=_cells(_counted(_words(left))))
         stack += [(below, depth + 1) for below in reversed(branch.below.values())]
+
+
+def _tensors(spoken: list[DifferenceRecord], branch: Branch, depth: int, scale: float) -> Iterator[Row]:
+    """Row by row; what an optimizer knows of a parameter stands folded below it."""
+    paths = {record.path for record in spoken if record.kind == "parameter"}
+    states: dict[str, list[DifferenceRecord]] = {}
+    for record in spoken:
+        holder = next((path for path in _above(record.path) if path in paths), "") if record.kind == "optimizer state" else ""
+        states.setdefault(holder, []).append(record)
+    for record in states.pop("", []):
+        its = states.get(record.path, [])
+        yield replace(_tensor(record, branch, depth, scale), opened=not its)
+        for one in its:
+            yield replace(_tensor(one, branch, depth + 1, scale), name=one.path[len(record.path) + 1 :])
+
+
+def _above(path: str) -> Iterator[str]:
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
 
 
 def _spoken(branch: Branch) -> list[DifferenceRecord]:
@@ -167,13 +214,6 @@ def _spoken(branch: Branch) -> list[DifferenceRecord]:
     return [record for record in branch.own if record in loud or record.kind in TENSORS]
 
 
-def _unspoken(branch: Branch, spoken: list[DifferenceRecord]) -> str:
-    """How many of each status have no row."""
-    left = Counter(record.status for record in branch.own)
-    left.subtract(record.status for record in spoken)
-    return ", ".join(f"{left[status]:,} {status}" for status in ORDER if left[status])
-
-
 def _speaks(record: DifferenceRecord) -> bool:
     return bool(record.note or record.nan_after or record.inf_after)
 
@@ -183,8 +223,10 @@ def _at(branch: Branch, name: str) -> str:
 
 
 def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
-    told = [status for status in ORDER[:-1] if branch.tally[status]] or ["unchanged"]
-    words = ", ".join(f"{branch.tally[status]:,} {status}" for status in told)
+    loud = Counter({one: count for one, count in branch.words.items() if one[1] != "unchanged"})
+    if any(kind != "optimizer state" for kind, _ in loud):  # a step is about the weights
+        loud = Counter({one: count for one, count in loud.items() if one[0] != "optimizer state"})
+    words = _counted(loud) or f"{branch.tally['unchanged']:,} unchanged"
     cells = _cells(words, distance=branch.distance or None, relative=branch.relative or None) if folded else _cells(words)
     symbol = "container" if branch.path is not None else "step" if branch.name == "settings" else "function"
     place = _PLACES.get(branch.name) if branch.path is None else None
@@ -196,17 +238,17 @@ def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
 def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) -> Row:
     kind = {"parameter": "", "attribute": _unregistered(record)}.get(record.kind, record.kind)
     note = "; ".join(_remarks(record))
-    elements = f"{record.changed:,} of {record.count:,}" if record.max_abs is not None and record.status != "unchanged" else ""
+    elements = f"{record.changed:,} of {record.count:,}" if record.max_abs is not None and record.changed else ""
     still = record.max_abs is None or not record.changed
     cells = _cells(
-        record.status,
+        _stayed(record) or record.status,
         _turned(_shape(record.shape_before) or "lazy" * (record.status == "reshaped"), _shape(record.shape_after)),
         _turned(record.dtype_before, record.dtype_after),
         _turned(record.device_before, record.device_after) if {record.device_before, record.device_after} - {"cpu", ""} else "",
         elements,
         None if still else record.max_abs,
         None if still else record.relative_l2,
-        scale,
+        scale if record.kind in TENSORS else 0.0,
         _mark(record),
     )
     name = record.path.rpartition(".")[2] if branch.path is None else record.name
@@ -214,17 +256,22 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
     return Row(branch.path, name, kind, note, symbol, record.path, depth=depth, cells=cells, details=details)
 
 
+def _stayed(record: DifferenceRecord) -> str:
+    """What says more than "unchanged": "stayed float32"."""
+    return next((part.partition(",")[0] for part in record.note.split("; ") if part.startswith(STAYED)), "")
+
+
 def _unregistered(record: DifferenceRecord) -> str:
     """A tensor that is an attribute itself, or lies in one: in a list, a dict, an object, a module that is in one."""
-    return "in a plain attribute" if set(record.name) & set("[{.") else "plain tensor attribute"
+    return "not registered" if set(record.name) & set("[{.") else "plain tensor attribute"
 
 
 def _mark(record: DifferenceRecord) -> Mark:
     if record.nan_after > record.nan_before or record.inf_after > record.inf_before:
         return "broken"
-    if record.status in ("removed",):
+    if record.status == "removed":
         return "absent"
-    return "careful" if record.status in ("reshaped",) else ""
+    return "careful" if record.status == "reshaped" or (record.kind == "attribute" and _was_left(record.note)) else ""
 
 
 def _cells(
@@ -258,8 +305,10 @@ def _remarks(record: DifferenceRecord) -> Iterator[str]:
     for name, was, now in (("NaN", record.nan_before, record.nan_after), ("infinite", record.inf_before, record.inf_after)):
         if now or was:
             yield f"{now:,} {name}" if now == was else f"{was:,} → {now:,} {name}"
-    if record.note:
-        yield record.note
+    for part in record.note.split("; "):
+        rest = part.removeprefix(_stayed(record)).removeprefix(", ")
+        if rest:
+            yield rest
 
 
 def _details(record: DifferenceRecord) -> Iterator[Block]:
@@ -272,7 +321,10 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
         ("shape", _turned(_shape(record.shape_before), _shape(record.shape_after))),
         ("dtype", _turned(record.dtype_before, record.dtype_after)),
         ("device", _turned(record.device_before, record.device_after)),
-        ("elements changed", f"{record.changed:,} of {record.count:,}" if counted else ""),
+        (
+            "elements changed",
+            f"{f'{record.changed:,}' if record.changed else 'none'} of {record.count:,}" if record.max_abs is not None else "",
+        ),
         ("max abs", format.number(record.max_abs or 0.0) if counted else ""),
         ("relative L2", verdict.ratio(record.relative_l2) if counted and record.relative_l2 is not None else ""),
         ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
@@ -284,7 +336,8 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
 
 def _summary(branch: Branch) -> Block:
     """What is at and below a module."""
-    rows = [(status, f"{branch.tally[status]:,}") for status in ORDER if branch.tally[status]]
+    kinds = [(kind, status) for kind in ("", *_BESIDE) for status in ORDER if branch.words[kind, status]]
+    rows = [(f"{kind} {status}".strip(), f"{branch.words[kind, status]:,}") for kind, status in kinds]
     if branch.distance:
         rows += [("greatest max abs", format.number(branch.distance)), ("greatest relative L2", verdict.ratio(branch.relative))]
     return Block("here and below", rows=tuple(rows))
@@ -443,12 +496,17 @@ def _objects(diff: DiffRecord) -> Iterator[Block]:
 
 def _left(diff: DiffRecord) -> Iterator[Block]:
     """What no ``.to()`` reaches, and what would make it do so."""
-    paths = [r.path for r in diff.records if r.kind == "attribute" and any(part.startswith(STAYED) for part in r.note.split("; "))]
+    paths = [r.path for r in diff.records if r.kind == "attribute" and _was_left(r.note)]
     if paths:
         names = ", ".join(paths[:4]) + (", ..." if len(paths) > 4 else "")
         it = "it" if len(paths) == 1 else "them"
         how = "In __init__: self.register_buffer(name, tensor) for a tensor; nn.ModuleList, nn.ParameterList for what is in a list."
         yield Block("left behind", f"{names}: not registered, so .to() and .cuda() do not reach {it}. {how}", mark="careful")
+
+
+def _was_left(note: str) -> bool:
+    """Where the next forward computes it anew, it needs no help."""
+    return any(part.startswith(STAYED) for part in note.split("; ")) and "computed before" not in note
 
 
 def _most(diff: DiffRecord) -> Iterator[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modlab import format
-from modlab.records.internals import CLASS, INSTANCE, METHOD, OWN, InternalsRecord, StoreRecord
+from modlab.records.internals import CLASS, INSTANCE, METHOD, OWN, InternalsRecord, RouteRecord, StoreRecord
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
 COLUMNS = (
@@ -121,6 +121,12 @@ def _details(row: StoreRecord) -> tuple[Block, ...]:
             blocks.append(Block(prose=f"… {row.count - len(row.entries):,} more"))
     look = f"vars(model)[{row.path!r}]" if row.section in (INSTANCE, OWN) else f"type(model).{row.path}"
     return (*blocks, Block("look", code=look))
+
+
+def of_route(record: RouteRecord) -> Sheet:
+    """Where one assignment would go: a card of lines."""
+    place, why, *more = record.told
+    return Sheet("route", (f"{place}:", why), notes=tuple(Block(prose=line) for line in more))
 
 
 def _sentence_of(text: str) -> str:

@@ -124,6 +124,10 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
         what = "is a buffer" if len(graphs) == 1 else "are buffers"
         yield f"{_named(graphs)} {what} in the autograd graph now, which grows with every call"
     yield from (f"{format.clean(r.path)} {r.note}" for r in diff.records if r.note.startswith("was ") and ", is a parameter" in r.note)
+    plain = [r for r in diff.records if r.kind == "attribute" and "was a parameter, is an attribute" in r.note]
+    if plain:
+        what = "was a parameter and is a plain attribute" if len(plain) == 1 else "were parameters and are plain attributes"
+        yield f"{_listed(plain)} {what} now, which state_dict() leaves out"
     others = replaced(diff)
     if others:
         what = "is another tensor object" if len(others) == 1 else "are other tensor objects"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modlab.records.slots import COLUMNS, Floats, combined
+from modlab.records.slots import COLUMNS, Floats, merged
 from modlab.records.watch import HistoryRecord, Layer, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 
 Array = npt.NDArray[Any]
@@ -36,11 +36,8 @@ def of_watch(record: WatchRecord, slots: int) -> WatchRecord:
 
 
 def starts(count: int, most: int) -> npt.NDArray[np.intp]:
-    """Where the groups begin when `count` neighbours become at most `most`, two by two as often as it takes."""
-    size = 1
-    while -(-count // size) > max(most, 1):
-        size *= 2
-    return np.arange(0, count, size)
+    """Where the groups begin when `count` neighbours become at most `most`, all but the last of one size."""
+    return np.arange(0, count, -(-count // max(most, 1)))
 
 
 def _ends(first: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
@@ -53,19 +50,15 @@ def of_history(history: HistoryRecord, most: int) -> HistoryRecord:
     if count <= most:
         return history
     first = starts(count, most)
-    columns = _columns(history, int(first[1]) if len(first) > 1 else 1 << (count - 1).bit_length())
-    return replace(history, first=history.first[first], last=history.last[_ends(first, count)], columns=columns)
+    return replace(history, first=history.first[first], last=history.last[_ends(first, count)], columns=_columns(history, first))
 
 
-def _columns(history: HistoryRecord, size: int) -> dict[str, Floats]:
+def _columns(history: HistoryRecord, first: npt.NDArray[np.intp]) -> dict[str, Floats]:
     """By the rule by which the history itself makes room."""
     table = np.stack([history.columns[name] for name in COLUMNS], axis=1)
     table[:, 0] = np.nan_to_num(table[:, 0])
-    while size > 1:
-        even = len(table) // 2 * 2
-        table = np.concatenate([combined(table[0:even:2], table[1:even:2]), table[even:]])
-        size //= 2
-    return {name: table[:, i] for i, name in enumerate(COLUMNS)}
+    made = np.stack([merged(group) for group in np.split(table, first[1:])])
+    return {name: made[:, i] for i, name in enumerate(COLUMNS)}
 
 
 def _mean(values: Array, weights: Array, first: npt.NDArray[np.intp]) -> Array:

@@ -33,7 +33,9 @@ _FLAT = 0.04  # of the magnitude: less than that is drawn flat
 _FONT = "font-family='system-ui,sans-serif' font-size='11'"
 _CIVIDIS = ("00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838")
 _LEVELS = 63
-_LINES = 240
+_LINES = 320
+"""Weights of a net that are drawn, all layers together; of a layer no more than `_MOST`, and `_LEAST` of each however many there are."""
+_MOST, _LEAST = 240, 24
 
 
 def image(address: str, alt: str, width: int, height: int) -> str:
@@ -234,21 +236,27 @@ def neurons(record: NeuronsRecord, states: dict[tuple[str, int], str], alt: str)
     width = int(step * len(layers) + 60)
     places = [[(30 + i * step, (height - 16) / 2 + (j - (size - 1) / 2) * gap) for j in range(size)] for i, size in enumerate(sizes)]
     parts = []
+    lines = max(_LEAST, min(_MOST, _LINES // len(layers)))
     for i, layer in enumerate(layers):
         silent = _dead(states, layers[i - 1].path) if i else set()
-        parts.append(_connections(layer.weights[-1].astype(np.float64), places[i], places[i + 1], silent, _dead(states, layer.path)))
+        weights = layer.weights[-1].astype(np.float64)
+        parts.append(_connections(weights, places[i], places[i + 1], silent, _dead(states, layer.path), lines))
+    discs: list[str] = []
+    said: list[str] = []
     names = ["input", *(format.clean(layer.path) or ROOT for layer in layers)]
     for i, column in enumerate(places):
         for j, (x, y) in enumerate(column):
             state = states.get((layers[i - 1].path, j), "") if i else ""
-            colour = BROKEN if state else INK
-            how = " stroke-dasharray='3 2'" if state == "dead" else ""
-            fill = "none" if state else "#aab3bd"
-            disc = f"<circle cx='{x}' cy='{_short(y)}' r='{_short(radius)}' fill='{fill}' stroke='{colour}' stroke-width='1.6'{how}/>"
-            core = f"<circle cx='{x}' cy='{_short(y)}' r='{_short(radius / 3)}' fill='{BROKEN}'/>" if state == "starving" else ""
-            parts.append(disc + core)
+            how = f" fill='none' stroke='{BROKEN}'" if state else ""
+            how += " stroke-dasharray='3 2'" if state == "dead" else ""
+            disc = f"<circle cx='{x}' cy='{_short(y)}' r='{_short(radius)}'{how}/>"
+            core = (
+                f"<circle cx='{x}' cy='{_short(y)}' r='{_short(radius / 3)}' fill='{BROKEN}' stroke='none'/>" if state == "starving" else ""
+            )
+            discs.append(disc + core)
         name = escape(names[i] if len(names[i]) <= 14 else f"…{names[i][-13:]}")
-        parts.append(f"<text x='{column[0][0]}' y='{height - 4}' text-anchor='middle' {_FONT} fill='{INK}'>{name}</text>")
+        said.append(f"<text x='{column[0][0]}' y='{height - 4}' text-anchor='middle' {_FONT} fill='{INK}'>{name}</text>")
+    parts += [f"<g fill='#aab3bd' stroke='{INK}' stroke-width='1.6'>", *discs, "</g>", *said]
     return image(_svg(width, height, parts), alt, width, height)
 
 
@@ -256,11 +264,11 @@ def _dead(states: dict[tuple[str, int], str], path: str) -> set[int]:
     return {unit for (one, unit), state in states.items() if one == path and state == "dead"}
 
 
-def _connections(weights: Array, inputs: Sequence[Place], units: Sequence[Place], silent: set[int], dead: set[int]) -> str:
+def _connections(weights: Array, inputs: Sequence[Place], units: Sequence[Place], silent: set[int], dead: set[int], most: int) -> str:
     """The strongest weights as lines: colour for the sign, width for the size; faint and dashed where a dead unit ends them."""
     size = np.abs(np.nan_to_num(weights))
     top = float(size.max(initial=0)) or 1.0
-    order = np.argsort(size, axis=None, kind="stable")[::-1][:_LINES]
+    order = np.argsort(size, axis=None, kind="stable")[::-1][:most]
     parts = []
     for flat in order[::-1]:
         j, i = divmod(int(flat), weights.shape[1])

@@ -1,0 +1,164 @@
+"""Make docs/tour.html: the tour as one page that needs no kernel and no network, and in which the views are alive.
+
+    .venv/bin/python -m scripts.pages
+
+The notebook is executed and its outputs are kept whole; what several outputs have in common (the front end, the style) stands once in the
+page. README's first link is set as well, since it depends on where the repository lives (`[tool.modlab]` in pyproject.toml).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+from urllib.parse import quote
+
+import mistune
+import nbformat
+from pygments import highlight  # type: ignore[import-untyped]
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+
+from modlab.views import html as views
+from scripts import notebooks
+
+ROOT = Path(__file__).resolve().parent.parent
+TOUR = ROOT / "notebooks" / "00_tour.ipynb"
+PAGE = ROOT / "docs" / "tour.html"
+FRAME = ROOT / "scripts" / "page.html"
+README = ROOT / "README.md"
+MOST_BYTES = 1_500_000
+
+UNKNOWN = "OWNER/REPO"
+"""What stands in pyproject.toml for as long as the repository has no public home."""
+
+LIVE = re.compile(r'\(document\.currentScript,"(?P<key>[^"]+)","(?P<payload>[^"]+)","(?P<bundle>[^"]+)"\)</script>')
+README_LINK = re.compile(r"(?<=<!--tour-->).*?(?=<!--/tour-->)", re.DOTALL)
+NOTEBOOK_LINK = re.compile(r'href="(\w+\.ipynb)"')
+HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def main() -> None:
+    """Execute the tour and write the page; a tour that fails leaves it as it was."""
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+    stored = json.loads(TOUR.read_text(encoding="utf-8"))
+    notebook = nbformat.reads(json.dumps(notebooks.with_names(stored)), as_version=4)
+    notebooks.execute(notebook, TOUR.parent)
+    text = page(notebook, fingerprint(stored), repository())
+    if len(text.encode()) > MOST_BYTES:
+        sys.exit(f"{PAGE.name}: {len(text.encode()):,} bytes, more than {MOST_BYTES:,}; show less in the tour. The file is unchanged.")
+    PAGE.write_text(text, encoding="utf-8")
+    README.write_text(with_link(README.read_text(encoding="utf-8"), repository()), encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: {len(text.encode()) / 1000:.0f} KB")
+
+
+def repository() -> str:
+    """OWNER/REPO, from the one place where it stands."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(settings["tool"]["modlab"]["repository"])
+
+
+def launch(home: str, name: str = TOUR.name) -> str:
+    """Where Binder starts the learner's copy of a notebook."""
+    return f"https://mybinder.org/v2/gh/{home}/HEAD?urlpath={quote(f'lab/tree/course/{name}', safe='')}"
+
+
+def tour_link(home: str) -> str:
+    """Where README finds the page: on GitHub's pages, or, without a public home, in the clone."""
+    owner, name = home.split("/")
+    return "docs/tour.html" if home == UNKNOWN else f"https://{owner}.github.io/{name}/tour.html"
+
+
+def with_link(readme: str, home: str) -> str:
+    """README with its first link as it is for this home."""
+    return README_LINK.sub(f"**[The tour, alive in your browser]({tour_link(home)})**", readme)
+
+
+def fingerprint(notebook: dict[str, Any]) -> str:
+    """Of what the stored tour says: its cells, and the texts of outputs that are the same in each run."""
+    told = []
+    for cell in notebook["cells"]:
+        steady = "nbval-ignore-output" not in cell["metadata"].get("tags", ())
+        outputs = cell.get("outputs", []) if steady else []
+        texts = ["".join(out.get("text") or out.get("data", {}).get("text/plain") or "") for out in outputs]
+        told.append([cell["cell_type"], "".join(cell["source"]), texts])
+    return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+def page(notebook: dict[str, Any], mark: str, home: str) -> str:
+    """One page of an executed notebook."""
+    bundles: dict[str, str] = {}
+    styles: set[str] = set()
+    said = ""    # by the prose before a cell
+    parts: list[str] = []
+    for cell in notebook["cells"]:
+        said = cell["source"] if cell["cell_type"] == "markdown" else said
+        parts += _cell(cell, bundles, styles, said)
+    body = "\n".join(parts)
+    title, _, rest = body.partition("</h1>")
+    return Template(FRAME.read_text(encoding="utf-8")).substitute(
+        title=f"{title}</h1>",
+        body=NOTEBOOK_LINK.sub(lambda link: f'href="{escape(launch(home, link[1]))}"', rest),
+        contents="\n".join(f'<li><a href="#{anchor}">{words}</a></li>' for anchor, words in re.findall(r'<h2 id="(.*?)">(.*?)</h2>', rest)),
+        launch=escape(launch(home)),
+        homeless="" if home != UNKNOWN else '<p class="note">This copy has no public home yet: the button works once it has one.</p>',
+        fingerprint=mark,
+        loader=views.static_file("loader.js").strip(),
+        bundles=json.dumps(bundles),
+    )
+
+
+def _cell(cell: dict[str, Any], bundles: dict[str, str], styles: set[str], said: str) -> Iterator[str]:
+    if cell["cell_type"] == "markdown":
+        yield _prose(cell["source"])
+        return
+    code = highlight(cell["source"], PythonLexer(), HtmlFormatter(nowrap=True)).rstrip()
+    yield f'<pre class="code" tabindex="0"><code>{code}</code></pre>'
+    for output in cell["outputs"]:
+        notebooks.style_once(output, styles)
+        yield f'<div class="output">{_output(output, bundles, said)}</div>'
+
+
+def _prose(source: str) -> str:
+    """Markdown as HTML; each heading has a name to jump to."""
+    made = str(mistune.create_markdown(escape=False, plugins=["table"])(source))
+    return HEADING.sub(lambda found: f'<h{found[1]} id="{_anchor(found[2])}">{found[2]}</h{found[1]}>', made)
+
+
+def _anchor(words: str) -> str:
+    return re.sub(r"\W+", "-", re.sub(r"<.*?>", "", words).lower()).strip("-")
+
+
+def _output(output: dict[str, Any], bundles: dict[str, str], said: str) -> str:
+    data = output.get("data", {})
+    if "text/html" in data:
+        return _shared(data["text/html"], bundles)
+    if "image/png" in data:
+        alt = re.sub(r"<.*?>", "", _prose(said.strip().rpartition("\n\n")[2])).strip()
+        return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data["image/png"].replace(chr(10), "")}">'
+    text = output.get("text") or data.get("text/plain") or "\n".join(output.get("traceback", ()))
+    return f'<pre tabindex="0">{escape(notebooks.without_paths(ANSI.sub("", text)).rstrip())}</pre>'
+
+
+def _shared(html: str, bundles: dict[str, str]) -> str:
+    """An output without the code that others bring as well: it names it, and the page has it once."""
+    loader = f"<script>({views.static_file('loader.js').strip()})"
+
+    def named(found: re.Match[str]) -> str:
+        bundles[found["key"]] = found["bundle"]
+        return f'(document.currentScript,"{found["key"]}","{found["payload"]}")</script>'
+
+    return LIVE.sub(named, html.replace(loader, "<script>modlabShow"))
+
+
+if __name__ == "__main__":
+    main()

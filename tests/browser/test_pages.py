@@ -1,0 +1,51 @@
+"""The tour's page, opened as a file: alive, without a server, a kernel or the network; light, dark and narrow."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.browser.jupyterlab import CHROMIUM_FLAGS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tour.html"
+
+
+@pytest.fixture(scope="module", params=["light 1200", "dark 400"])
+def tour(request: pytest.FixtureRequest, chromium: Path) -> Iterator[Page]:
+    scheme, width = request.param.split()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        page = browser.new_page(viewport={"width": int(width), "height": 900}, color_scheme=scheme)
+        page.trouble = []    # what it complained of, and what it asked of others
+        page.on("console", lambda message: page.trouble.append(message.text))
+        page.on("pageerror", lambda error: page.trouble.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith(("file:", "data:", "blob:")) or page.trouble.append(asked.url[:80]))
+        page.goto(PAGE.as_uri())
+        yield page
+        browser.close()
+
+
+def test_every_view_is_alive_and_nothing_is_asked_of_the_network(tour: Page) -> None:
+    views = tour.locator(".modlab-static")
+    expect(tour.locator(".modlab-live")).to_have_count(views.count(), timeout=20_000)
+    assert views.count() >= 10
+    for view in tour.locator(".modlab-live").all():
+        assert view.locator('[role="tree"], [role="grid"], [role="region"]').count() >= 1
+    assert tour.trouble == []
+
+
+def test_a_view_answers_the_keys(tour: Page) -> None:
+    view = tour.locator("[data-modlab=tree]").first
+    root = view.get_by_role("treeitem").first
+    root.click()
+    tour.keyboard.press("ArrowDown")
+    expect(view.locator("[role=treeitem][aria-selected=true]")).to_contain_text("l1")
+    tour.keyboard.press("/")
+    tour.keyboard.type("net.l0")
+    expect(view.get_by_role("treeitem").filter(has_text="l0")).to_be_visible()
+
+
+def test_the_page_fits_its_window(tour: Page) -> None:
+    assert tour.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(tour.get_by_role("link", name="Run it on Binder")).to_be_visible()
