@@ -17,9 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         found: int = given.run(given)
         return found
-    except (ModlabError, OSError) as error:
+    except ModlabError as error:
         print(error, file=sys.stderr)
-        return 1
+    except OSError as error:
+        print(f"{error.filename or 'A file'} cannot be used: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="one page about a class: which misconceptions its notebooks show, and what settles them")
     report.add_argument("folder", type=Path, metavar="SUBMISSIONS")
-    report.add_argument("--out", type=Path, help="write the page there (HTML); default: report.html beside the submissions' folder")
+    report.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default: report.html here)")
+    report.add_argument("--lessons", type=Path, default=Path(), help="where the contents of your own lessons lie (default: here)")
     report.add_argument("--names", action="store_true", help="say who; without it, the page holds no names")
     report.set_defaults(run=_report)
 
@@ -88,10 +91,11 @@ def _check(given: argparse.Namespace) -> int:
 def _report(given: argparse.Namespace) -> int:
     from modlab.lessons import classroom
 
-    report = classroom.read(given.folder)
-    out = given.out or given.folder.resolve().parent / "report.html"
-    out.write_text(report.html(names=given.names), encoding="utf-8")
+    report = classroom.read(given.folder, given.lessons)
     print(report.text(names=given.names))
+    out = given.out / "report.html" if given.out.is_dir() else given.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(report.html(names=given.names), encoding="utf-8")
     print(f"\nThe page: {out}")
     return 0
 

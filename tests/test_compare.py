@@ -1380,3 +1380,41 @@ def test_which_of_two_models_raised():
         with pytest.raises(ZeroDivisionError) as caught:
             modlab.compare(*pair)(torch.randn(4))
         assert words in caught.value.__notes__[0]
+
+
+# ---- a difference that came in, and grew
+
+
+class Swapped(nn.Module):
+    """Two activations, whose order is the only thing that may differ."""
+
+    def __init__(self, *acts):
+        super().__init__()
+        self.l0, self.l1, self.l2 = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 1)
+        self.a, self.b = acts
+
+    def forward(self, x):
+        return self.l2(self.b(self.l1(self.a(self.l0(x)))))
+
+
+@pytest.mark.parametrize("seed", [4, 8])
+def test_a_layer_with_equal_weights_starts_no_difference_where_its_input_differs(seed):
+    """Its output is near zero on the left: relatively, what came in apart leaves a hundred times farther apart."""
+    torch.manual_seed(seed)
+    left, right = Swapped(nn.ReLU(), nn.GELU()), Swapped(nn.GELU(), nn.ReLU())
+    right.load_state_dict(left.state_dict())
+    comparison = modlab.compare(left, right)(torch.randn(1, 4) * 2)
+    last = comparison["l2"]
+    assert last.relative_l2 > 10 * comparison["b"].relative_l2  # else this shows nothing
+    assert [row.path for row in comparison.records if row.starts_here] == ["a"]
+
+
+def test_a_layer_with_other_weights_starts_one_whatever_came_in():
+    torch.manual_seed(0)
+    left = Swapped(nn.ReLU(), nn.ReLU())
+    right = copy.deepcopy(left)
+    with torch.no_grad():
+        right.l0.weight.mul_(1.001)
+        right.l2.weight.neg_()
+    comparison = modlab.compare(left, right)(torch.randn(5, 4))
+    assert [row.path for row in comparison.records if row.starts_here] == ["l0", "l2"]

@@ -175,7 +175,11 @@ def test_without_its_source_too():
 
 @pytest.mark.parametrize(
     "lines",
-    [("self.a = nn.ReLU()",), ("self.a = nn.ReLU()", "# super().__init__()"), ("# super().__init__()", "self.a = 1", "self.b = nn.ReLU()")],
+    [
+        ("self.a = nn.ReLU()",),
+        ("self.a = nn.ReLU()", "# super().__init__()"),
+        ("# super().__init__()", "self.a = 1", "self.b = nn.ReLU()"),
+    ],
 )
 def test_never_is_never(lines):
     assert "never calls super().__init__()" in explained(late(*lines)).headline

@@ -5,6 +5,7 @@ import random
 import re
 import warnings
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -35,6 +36,12 @@ PARTS = Order("loss", "forward", "backward", valid=lambda order: order.index("fo
         (Number(), 3.0, 3),
         (Number(), "1,234", 1234),
         (Number(), torch.tensor(2.5), 2.5),
+        (Number(), "0,5", 0.5),
+        (YesNo(), torch.tensor(True), True),
+        (YesNo(), numpy.bool_(False), False),
+        (Shape(), (numpy.int64(5), 3), (5, 3)),
+        (LETTERS, "b)", "b"),
+        (LETTERS, "b: second", "b"),
         (YesNo(), "Yes", True),
         (YesNo(), "n", False),
         (YesNo(), True, True),
@@ -67,6 +74,8 @@ def test_an_answer_is_read_in_any_sensible_form(kind, given, read):
     ("kind", "given"),
     [
         (Number(), "three"),
+        (Number(), float("nan")),
+        (Number(), "1,2,3"),
         (Number(), True),
         (Number(), torch.zeros(2)),
         (Number(), None),
@@ -230,8 +239,10 @@ def test_hints_come_one_by_one_and_the_solution_last():
         (lambda: torch.set_default_dtype(torch.float64), "default dtype"),
         (lambda: torch.set_default_device("meta"), "default device"),
         (lambda: torch.use_deterministic_algorithms(True), "deterministic"),
-        (lambda: setattr(nn.Module, "__call__", lambda self: 3), "nn.Module.__call__"),
-        (lambda: setattr(nn.Module, "forward_twice", 1), "nn.Module.forward_twice"),
+        (lambda: setattr(nn.Module, "__call__", lambda self: 3), "Module.__call__"),
+        (lambda: setattr(nn.Module, "forward_twice", 1), "Module.forward_twice"),
+        (lambda: setattr(nn.BatchNorm1d, "train", lambda self, mode=True: self), "BatchNorm1d.train"),
+        (lambda: setattr(torch.nn.functional, "relu", abs), "torch.nn.functional.relu"),
     ],
 )
 def test_what_is_left_on_is_put_back_and_told(leave, word):
@@ -351,11 +362,13 @@ def test_missed_answers_come_back_from_the_learners_own_notebooks(tmp_path):
 def test_the_answers_of_a_notebook_are_read_without_running_it():
     cells = [
         'lesson.predict("a", ...)', 'lesson.predict("b", (2, 3)); 1 / 0', "lesson.recall('c', yes)", 'trace.why("l0.weight")',
-        "%load_ext modlab", 'lesson.why("d", 1 + x)',
+        "%load_ext modlab", 'lesson.why("d", 1 + x)', 'lesson.predict("e", answer=4 * 3 - 1)', 'lesson.predict("f", torch.Size([3]))',
+        'lesson.predict("g", {[1]})', "x = " + "1 + " * 5000 + "1",
     ]  # fmt: skip
     found = notebooks.given({"cells": [{"cell_type": "code", "source": [cell]} for cell in cells]})
     assert [(one.cell, one.kind, one.name, one.value) for one in found] == [
         (0, "predict", "a", ...), (1, "predict", "b", (2, 3)), (2, "recall", "c", "yes"), (5, "why", "d", "1 + x"),
+        (6, "predict", "e", 11), (7, "predict", "f", [3]), (8, "predict", "g", "{[1]}"),
     ]  # fmt: skip
 
 
@@ -386,3 +399,59 @@ def test_features_are_asked_by_name(capsys):
     assert "no torch.never" in capsys.readouterr().out
     task = Task("t", "Do.", "t = ...", "t = 1", (), needs="torch.never")
     assert judge(task, 1).outcome == "not possible"
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: Lesson(5), "name of its notebook"),
+        (lambda: Lesson("01_a_module").hint("Affine", "a"), "by its number"),
+        (lambda: Lesson("01_a_module").modify("{a}", a=5), "several values"),
+        (lambda: Lesson("01_a_module").modify("{a} +", a=[5]), "no Python"),
+        (lambda: Lesson("01_a_module").expect(TypeError, match="("), "is a pattern"),
+    ],
+)
+def test_what_is_given_wrongly_is_answered_by_a_sentence(call, word):
+    with pytest.raises(ModlabError, match=word):
+        call()
+
+
+def test_what_a_setting_raises_is_what_it_shows():
+    turned = Lesson("01_a_module").modify("[1, 2][{i}]", i=[1, 2])
+    assert [one.text for one in turned.settings] == ["2", "raises IndexError: list index out of range"]
+
+
+def test_an_answer_that_could_not_be_read_is_not_called_missing():
+    assert "could not be read" in answers.settled(answers.read(QUESTION, "many"), "see").rest
+    near = answers.read(Question("q", "?", Number(), 0.8994, "So."), 0.9)
+    assert answers.settled(near, "see").strong == "You said 0.9, and that is right: 0.8994."
+
+
+class _Own(BaseException):
+    pass
+
+
+def test_even_an_exception_that_is_no_error_is_told():
+    def bad(x):
+        raise _Own("mine")
+
+    assert "mine" in judge(TASK, bad).says[0]
+    assert judge(TASK, lambda x: (_ for _ in ()).throw(GeneratorExit)).outcome == "not yet"
+
+
+def test_a_file_that_runs_away_is_no_lesson(tmp_path):
+    for code in ("raise SystemExit(3)", "def (", "1 / 0"):
+        (tmp_path / "mine.py").write_text(code)
+        with pytest.raises(shelf.LessonError, match="cannot be read as a lesson"):
+            shelf.find("mine", tmp_path)
+
+
+ODD_OUTPUTS = [json.dumps({"cells": [{"cell_type": "code", "source": "", "outputs": odd}]}) for odd in (5, ["x"], [{"data": 5}])]
+ODD_FILES = ["[]", "{}", '{"cells": [5]}', '{"cells": [{"cell_type": "code", "source": 3}]}', "no json", "[" * 100_000]
+
+
+@pytest.mark.parametrize("content", ODD_FILES + ODD_OUTPUTS)
+def test_what_is_no_notebook_is_said(tmp_path, content):
+    (tmp_path / "odd.ipynb").write_text(content)
+    with pytest.raises(notebooks.NotebookError, match=r"odd\.ipynb is no notebook"):
+        notebooks.read(tmp_path / "odd.ipynb")

@@ -180,6 +180,32 @@ def test_the_report_is_one_page(submissions, tmp_path, capsys):
         classroom.read(tmp_path / "nobody")
 
 
+def test_a_report_runs_nothing_of_a_submission_and_survives_odd_ones(submissions):
+    theirs = submissions / "learner01"
+    save(notebook('lesson = Lesson("my_own")', 'lesson.predict("a", {[1]})'), theirs / "my_own.ipynb")
+    (theirs / "my_own.py").write_text("raise SystemExit('it was run')")
+    odd = {"output_type": "execute_result", "data": {MIME: {"task": ["x"], "outcome": "correct"}}}
+    bad = lesson_with({"call or forward": True})
+    bad["cells"][2]["outputs"] = [odd, "nothing"]
+    save(bad, theirs / "odd.ipynb")
+    report = classroom.read(submissions)
+    assert set(report.skipped) == {"learner00/scratch.ipynb", "learner01/my_own.ipynb", "learner01/odd.ipynb"}
+
+
+@pytest.mark.parametrize("name", ["torch", "class", "None", "json"])
+def test_a_lesson_hides_no_module_of_pythons(tmp_path, name):
+    with pytest.raises(ModlabError, match="means something to Python"):
+        template.create(name, tmp_path)
+
+
+def test_what_cannot_be_written_is_said_in_a_sentence(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for arguments in (["copy", str(tmp_path / "file" / "sub")], ["new", "mine", "--in", str(tmp_path / "file")]):
+        assert main(["lessons", *arguments]) == 1
+        told = capsys.readouterr().err
+        assert "Errno" not in told and ("cannot be used" in told or "needs a folder" in told)
+
+
 def test_every_misconception_can_be_shown_by_some_lesson():
     shown = set()
     for lesson in shelf.lessons():

@@ -153,6 +153,13 @@ def test_the_default_budget_finds_the_same(seed: int, expected: set[Any], machin
     assert w.record.samples < 1_000 and w.record.cost <= 0.02
 
 
+def test_standing_by_is_counted(machine: Clock) -> None:
+    """In each step the tap takes down three things, and all that a model of three modules costs beside."""
+    w, _ = note(0, machine=machine, on_nan="hold")
+    assert w.record.seconds > (w.record.steps - 20) * (3 * 10e-6 + 3 * 2e-6)
+    assert w.record.samples > 20  # nobody starves of what was asked for
+
+
 # ---- reading has no effect
 
 
@@ -175,7 +182,7 @@ def test_who_looks_changes_nothing(net: str, monkeypatch: pytest.MonkeyPatch) ->
 
     def run(look: Callable[[Watch, int], object]) -> Watch:
         torch.manual_seed(63)
-        model: nn.Module = Net() if net == "note" else nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 3), nn.ReLU(), nn.Linear(3, 1))
+        model = Net() if net == "note" else wide()
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, weight_decay=1e-2, momentum=0.9)
         with torch.no_grad():
             next(model.children()).bias[0] = -100  # dies at once
@@ -204,7 +211,7 @@ def test_what_cannot_be_logged_costs_no_training(capsys: pytest.CaptureFixture[s
     model = mlp()
     optimizer = sgd(model)
     with modlab.watch(model, optimizer, budget=1.0) as w:
-        for step in range(10):
+        for _ in range(10):
             optimizer.zero_grad()
             loss = model(torch.randn(8, 4)).square().mean()
             loss.backward()
@@ -222,6 +229,10 @@ def test_what_cannot_be_logged_costs_no_training(capsys: pytest.CaptureFixture[s
 
 def regression(model: nn.Module, steps: int = 60, **options: Any) -> Watch:
     return train(model, options.pop("optimizer", None) or sgd(model), lambda: torch.randn(8, 4), steps, **options)
+
+
+def wide() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 3), nn.ReLU(), nn.Linear(3, 1))
 
 
 def mlp() -> nn.Sequential:

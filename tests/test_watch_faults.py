@@ -238,6 +238,53 @@ def test_a_nan_in_the_batch() -> None:
     assert w.verdict.broken == rung(w, "data arrives")
 
 
+@pytest.mark.parametrize("what", ["batches", "a batch", "the last batch", "the loss"])
+def test_a_nan_between_two_samples(what: str) -> None:
+    """The default budget keeps hardly any step of so small a net; but the first gradient that is not finite is seen."""
+    model, born = mlp(), 600
+    steps = born + 1 if what == "the last batch" else born + 200
+
+    def loss(step: int) -> Tensor:
+        x = torch.randn(8, 4)
+        if what != "the loss" and (step == born or (what == "batches" and step > born)):
+            x[:, 2] = math.nan
+        value = model(x).square().mean()
+        return value * math.nan if what == "the loss" and step == born else value
+
+    w = train(model, sgd(model), steps, loss, budget=0.001)
+    (alert,) = (alert for alert in w.alerts if alert.kind in ("nan", "inf"))
+    assert alert.step == born
+    assert "the gradient of 0.bias held NaN first at step 600, which was not kept" in alert.text
+    if what == "batches":
+        assert alert.text.startswith("the batch: input holds 8 NaN of 32 numbers, and 0.weight is spoilt already; ")
+        assert alert.path == "input" and w.verdict.broken == rung(w, "data arrives")
+    else:
+        assert alert.text.startswith("0.weight holds NaN at the end; " if what == "the last batch" else "the weights: 0.weight holds ")
+        assert alert.path == "0.weight" and 'on_nan="hold"' in alert.fix
+
+
+class Careful(torch.optim.Optimizer):
+    """Leaves out what is not finite."""
+
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for one in group["params"]:
+                if torch.isfinite(one.grad).all():
+                    one.data.sub_(one.grad, alpha=group["lr"])
+
+
+def test_a_gradient_that_nobody_uses() -> None:
+    """A glance between two samples sees it, and the next step, in which all is well, clears it of suspicion."""
+    model = mlp()
+
+    def loss(step: int) -> Tensor:
+        return model(torch.randn(8, 4)).square().mean() * (math.nan if step % 50 == 40 else 1)
+
+    w = train(model, Careful(model.parameters(), {"lr": 0.01}), 400, loss, budget=0.001)
+    assert not {*range(40, 400, 50)} & {*w.record.sampled.tolist()}
+    assert not w.alerts
+
+
 def test_all_units_of_a_layer_die_and_it_is_one_line() -> None:
     model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 1))
     with torch.no_grad():
@@ -438,6 +485,58 @@ def test_a_watch_of_a_worker_thread() -> None:
     for w in found.values():
         assert (w.record.steps, w.record.error) == (30, "") and not w.alerts
         assert w.verdict.broken is None
+
+
+def test_a_watch_that_ends_while_another_thread_makes_a_step() -> None:
+    """The step is held between two hooks of others; torch does not bear that one of them goes meanwhile."""
+    arrived, go = threading.Event(), threading.Event()
+    other, model, later = mlp(), mlp(), mlp()
+    failures: list[RuntimeError] = []
+
+    def hold(*_: Any) -> None:
+        if threading.current_thread() is worker:
+            arrived.set()
+            go.wait(60)
+
+    def step() -> None:
+        try:
+            sgd(other).step()
+        except RuntimeError as error:
+            failures.append(error)
+
+    clean = hooks()
+    worker = threading.Thread(target=step)
+    for register in (optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook):
+        arrived.clear()
+        go.clear()
+        worker = threading.Thread(target=step)
+        first = register(hold)
+        w = train_on(model)
+        last = register(lambda *_: None)
+        worker.start()
+        assert arrived.wait(60)
+        w.close()
+        again = train_on(later)  # a new one meanwhile takes what is still there
+        again.close()
+        go.set()
+        worker.join()
+        first.remove()
+        last.remove()
+        assert not failures
+        other(torch.randn(1, 4))
+        assert hooks() == clean
+        assert (w.record.steps, again.record.steps) == (3, 3)
+
+
+def train_on(model: nn.Module) -> Watch:
+    """Some steps under a watch that stays open."""
+    optimizer = sgd(model)
+    w = modlab.watch(model, optimizer, budget=1.0)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    return w
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, when it compiles first

@@ -105,6 +105,19 @@ def test_what_has_no_values_says_why() -> None:
     assert "meta" in gauge.notes[0]
 
 
+def test_what_is_not_finite_is_in_no_bin() -> None:
+    gauge, history = Gauge(), History()
+    rows = tuple(history.row(path, "parameter") for path in "abc")
+    for row, values in zip(rows, ([math.nan] * 4, [math.inf, -math.inf], [1.0, math.nan, 1.0, math.inf, -1.0]), strict=True):
+        gauge.add((row,), torch.tensor(values))
+    readings = gauge.readings()
+    assert readings is not None
+    history.take(0, readings)
+    made = history.record().bins[0]
+    assert not made[:2].any()
+    assert sorted(made[2][made[2] > 0].tolist()) == [85, 170]  # of 255: a third and two
+
+
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=50))
 def test_every_value_is_in_its_bin(values: list[float]) -> None:
     gauge = Gauge()

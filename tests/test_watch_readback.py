@@ -111,16 +111,18 @@ def watched(steps: int = 40, device: str = "cpu", far: Far | None = None, **opti
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     generator = torch.Generator().manual_seed(1)
-    with far.counting() if far is not None else contextlib.nullcontext():
-        with modlab.watch(model, optimizer, **{"budget": 1.0, **options}) as w:
-            for _ in range(steps):
-                optimizer.zero_grad()
-                loss = model(torch.randn(64, 1, 4, 4, generator=generator).to(device)).square().mean()
-                loss.backward()
-                optimizer.step()
-                w.log(loss=loss)
-            if far is not None:
-                far.counts = False
+    with (
+        far.counting() if far is not None else contextlib.nullcontext(),
+        modlab.watch(model, optimizer, **{"budget": 1.0, **options}) as w,
+    ):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = model(torch.randn(64, 1, 4, 4, generator=generator).to(device)).square().mean()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+        if far is not None:
+            far.counts = False
     return w
 
 

@@ -74,9 +74,11 @@ def settled(answer: Answer, label: str) -> CardRecord:
     question, kind = answer.question, answer.question.kind
     truth, lines = kind.write(question.answer), kind.lines(answer.said, question.answer)
     if answer.right is None:
-        return CardRecord(label, question.name, f"It is {truth}.", "You made no prediction.", "open", lines, prose=(question.because,))
+        rest = "Your answer could not be read." if answer.trouble else "You made no prediction."
+        return CardRecord(label, question.name, f"It is {truth}.", rest, "open", lines, prose=(question.because,))
     said = kind.write(answer.said)
     if answer.right:
-        return CardRecord(label, question.name, f"You said {said}, and so it is.", "", "fine", lines, prose=(question.because,))
+        strong = f"You said {said}, and so it is." if said == truth or lines else f"You said {said}, and that is right: {truth}."
+        return CardRecord(label, question.name, strong, "", "fine", lines, prose=(question.because,))
     prose = ([answer.wrong.because] if answer.wrong else []) + [question.because]
     return CardRecord(label, question.name, f"You said {said}; it is {truth}.", "", "broken", lines, prose=tuple(prose))

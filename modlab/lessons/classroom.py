@@ -91,8 +91,14 @@ class ClassReport:
         )
 
 
-def read(folder: Path) -> ClassReport:
+def read(folder: Path, lessons: Path | None = None) -> ClassReport:
     """Read all notebooks below a folder: one folder a learner, or files that begin with the learner's name.
+
+    No code of a submission is run.
+
+    Args:
+        folder: the submissions.
+        lessons: where the contents of own lessons lie; the working folder unless told.
 
     Raises:
         ModlabError: there is no notebook.
@@ -101,22 +107,22 @@ def read(folder: Path) -> ClassReport:
     if not found:
         raise ModlabError(f"There is no notebook below {str(folder)!r}: give the folder of the submissions.")
     counts: dict[int, Count] = defaultdict(Count)
-    learners, lessons, skipped = set(), 0, []
+    learners, number_read, skipped = set(), 0, []
     for file in found:
         try:
             notebook = notebooks.read(file)
-            content = shelf.find(notebooks.lesson_name(notebook), file.parent)
+            content = shelf.find(notebooks.lesson_name(notebook), lessons)
         except (notebooks.NotebookError, shelf.LessonError):
             skipped.append(str(file.relative_to(folder)))
             continue
         learner = _learner(file, folder, content)
         learners.add(learner)
-        lessons += 1
+        number_read += 1
         for number, held in _signs(notebook, content):
             counts[number].asked.add(learner)
             if held:
                 counts[number].held.add(learner)
-    return ClassReport(len(learners), lessons, {number: counts[number] for number in BELIEFS}, tuple(skipped))
+    return ClassReport(len(learners), number_read, {number: counts[number] for number in BELIEFS}, tuple(skipped))
 
 
 def _learner(file: Path, folder: Path, content: Content) -> str:
@@ -135,7 +141,7 @@ def _signs(notebook: dict[str, object], content: Content) -> Iterator[tuple[int,
             yield from ((number, number == answer.belief) for number in could)
     tasks = {task.name: task for task in content.tasks}
     for check in notebooks.checked(notebook):
-        task = tasks.get(check.get("task", ""))
+        task = tasks.get(str(check.get("task")))
         if task is not None and check.get("outcome") in ("correct", "not yet"):
             could = {mistake.belief for mistake in task.mistakes} - {0}
             yield from ((number, number == check.get("belief")) for number in could)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from modlab.compat import global_hooks, optimizer_hooks
@@ -42,7 +43,7 @@ def custody(*answers: Any) -> Iterator[Left]:
     switches = [_Switch(*switch) for switch in _SWITCHES]
     tables = [_Table(name, hooks, "hook for all modules") for name, hooks in global_hooks().items() if isinstance(hooks, dict)]
     tables += [_Table(name, hooks, "hook for all optimizers") for name, hooks in optimizer_hooks().items() if isinstance(hooks, dict)]
-    own = dict(vars(nn.Module))
+    namespaces = [_Namespace(thing) for thing in (F, nn, nn.init, *_classes())]
     streams, filters = (sys.stdout, sys.stderr), warnings.filters[:]
     try:
         torch.manual_seed(SEED)
@@ -50,7 +51,7 @@ def custody(*answers: Any) -> Iterator[Left]:
         yield told
     finally:
         told += filter(None, [*(table.restore() for table in tables), *(switch.restore() for switch in switches)])
-        told += _restore_module_class(own)
+        told += [line for namespace in namespaces for line in namespace.restore()]
         sys.stdout, sys.stderr = streams
         warnings.filters[:] = filters  # type: ignore[index]
         restore_numbers()
@@ -101,12 +102,22 @@ class _Table:
         return f"It removed {len(lost)} {self._what} ({self._name}) that somebody else had put there; back again."
 
 
-def _restore_module_class(own: dict[str, Any]) -> Left:
-    now = dict(vars(nn.Module))
-    changed = [name for name in (*own, *(name for name in now if name not in own)) if own.get(name) is not now.get(name)]
-    for name in changed:
-        if name in own:
-            setattr(nn.Module, name, own[name])
-        else:
-            delattr(nn.Module, name)
-    return [f"It changed nn.Module.{name} for everybody; it is as it was." for name in changed]
+def _classes() -> list[type]:
+    """Those of torch.nn, nn.Module first."""
+    return list(dict.fromkeys([nn.Module, *(thing for thing in vars(nn).values() if isinstance(thing, type))]))
+
+
+class _Namespace:
+    """A class or a module of torch, whose names a learner's code may have set to something else."""
+
+    def __init__(self, thing: Any) -> None:
+        self._thing, self._before = thing, dict(vars(thing))
+
+    def restore(self) -> Iterator[str]:
+        now, before = dict(vars(self._thing)), self._before
+        for name in [name for name in (*before, *(name for name in now if name not in before)) if before.get(name) is not now.get(name)]:
+            if name in before:
+                setattr(self._thing, name, before[name])
+            else:
+                delattr(self._thing, name)
+            yield f"It changed {self._thing.__name__}.{name} for everybody; it is as it was."

@@ -24,6 +24,10 @@ class Expectation:
         kinds = error if isinstance(error, tuple) else (error,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
             raise ModlabError(f"lesson.expect takes a class of errors, as lesson.expect(TypeError), and got {error!r}.")
+        try:
+            re.compile(match)
+        except (re.error, TypeError) as wrong:
+            raise ModlabError(f"match= is a pattern that the message must contain, and {match!r} is none: {wrong}.") from wrong
         self._kinds, self._match = kinds, match
         self.message = ""
 

@@ -10,6 +10,8 @@ from importlib import import_module
 @lru_cache(maxsize=32)
 def available(feature: str) -> bool:
     """Whether a dotted name (``torch.ao.quantization.quantize_dynamic``) can be had."""
+    if not feature or not all(part.isidentifier() for part in feature.split(".")):
+        return False
     parts = feature.split(".")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modlab.errors import ModlabError
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Task
 from modlab.lessons.judging import Outcome, Verdict
@@ -85,7 +86,9 @@ class Helper:
             return Card(CardRecord("hint", self._task.name, "There is no hint for this task.", "", "open"))
         if number is None:
             number = min(self._seen + 1, len(hints))
-        number = max(1, min(int(number), len(hints)))
+        if not isinstance(number, int):
+            raise ModlabError(f"A hint is asked for by its number, 1 to {len(hints)}, and not by {number!r}.")
+        number = max(1, min(number, len(hints)))
         self._seen = max(self._seen, number)
         foot = "" if number < len(hints) else f'This was the last one: `lesson.solution("{self._task.name}")`.'
         return Card(CardRecord("hint", self._task.name, f"{number} of {len(hints)}:", hints[number - 1], foot=foot))

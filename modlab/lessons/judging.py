@@ -84,7 +84,7 @@ def judge(task: Task, answer: Any) -> Verdict:
                 torch.manual_seed(passed)
                 probe(answer)
                 passed += 1
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever a learner's code does, it is told
+        except BaseException as error:  # noqa: BLE001 - whatever a learner's code does, it is told
             failure = error
         if _is_stub(failure):
             return Verdict(task.name, "not attempted")

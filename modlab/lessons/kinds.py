@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -64,13 +66,16 @@ class Number(_Free):
     def read(self, given: Any) -> float:
         """A number, or its digits as text."""
         if isinstance(given, str):
-            given = _literal(given.replace(",", ""))
+            thousands = re.fullmatch(r"\s*-?\d{1,3}(,\d{3})+(\.\d+)?\s*", given)
+            given = _literal(given.replace(",", "" if thousands else "."))
         if isinstance(given, bool) or not hasattr(given, "__float__"):
             raise UnreadableError("a number, as 3 or 0.5")
         try:
             number = float(given)
         except (TypeError, ValueError, RuntimeError) as error:  # a tensor of several elements
             raise UnreadableError("one number, as 3 or 0.5") from error
+        if not math.isfinite(number):
+            raise UnreadableError("a number, as 3 or 0.5")
         return int(number) if number.is_integer() else number
 
     def same(self, said: float, other: float) -> bool:
@@ -93,6 +98,8 @@ class YesNo(_Free):
         """True, False, or the word."""
         if isinstance(given, bool):
             return given
+        if getattr(getattr(given, "dtype", None), "name", str(getattr(given, "dtype", ""))) in ("bool", "torch.bool"):
+            return bool(given)  # of numpy or torch
         known = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
         word = given.strip().lower() if isinstance(given, str) else ""
         if word not in known:
@@ -148,9 +155,12 @@ class Shape(_Free):
         if not isinstance(sizes, Iterable):
             raise UnreadableError("a shape, as (2, 3)")
         found = tuple(sizes)
-        if not all(isinstance(size, int) and not isinstance(size, bool) for size in found):
-            raise UnreadableError("a shape of whole numbers, as (2, 3)")
-        return found
+        if isinstance(given, str) or any(isinstance(size, bool) for size in found):
+            raise UnreadableError("a shape, as (2, 3)")
+        try:
+            return tuple(operator.index(size) for size in found)
+        except TypeError as error:
+            raise UnreadableError("a shape of whole numbers, as (2, 3)") from error
 
     def same(self, said: tuple[int, ...], other: tuple[int, ...]) -> bool:
         """The same sizes."""
@@ -176,6 +186,8 @@ class _Lettered:
             UnreadableError: there is no such option.
         """
         word = given.strip() if isinstance(given, str) else getattr(given, "__name__", "")
+        if re.match(r"[A-Za-z]\s*[).:]", word):
+            word = word[0]  # "b)", "b: the text"
         for letter, text in self.options:
             if word in (letter, letter.upper(), text) or (word and word.lower() == text.lower()):
                 return letter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 from collections.abc import Iterable
@@ -64,6 +65,13 @@ class Modification:
         return "\n\n".join(f"{one.code}\n{_indented(one.text)}" for one in self.settings)
 
 
+class Raised(str):
+    """What a setting raised; shown without quotes."""
+
+    def __repr__(self) -> str:
+        return f"raises {self}"
+
+
 def modify(code: str, knobs: dict[str, Iterable[Any]], names: dict[str, Any]) -> Modification:
     """Run a line of code for each setting of its knobs.
 
@@ -76,6 +84,9 @@ def modify(code: str, knobs: dict[str, Iterable[Any]], names: dict[str, Any]) ->
     Raises:
         KnobError: a knob is not in the line, or there are too many settings.
     """
+    for name, choices in knobs.items():
+        if not isinstance(choices, Iterable):
+            raise KnobError(f"A knob takes several values, as {name}=[1, 2, 3], and got {choices!r}.")
     values = {name: tuple(choices) for name, choices in knobs.items()}
     missing = [name for name in values if f"{{{name}}}" not in code]
     if missing or not values:
@@ -97,14 +108,18 @@ def modify(code: str, knobs: dict[str, Iterable[Any]], names: dict[str, Any]) ->
 
 def _value(code: str, names: dict[str, Any]) -> Any:
     """Run all lines, and give the value of the last."""
-    import ast
-
-    tree = ast.parse(code)
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise KnobError(f"With its blanks filled the line is {code!r}, which is no Python: {error.msg}.") from error
     last = tree.body.pop()
     if not isinstance(last, ast.Expr):
         raise KnobError(f"The last line of {code!r} is shown, so it must be an expression.")
-    exec(compile(tree, "<knobs>", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "<knobs>", "eval"), names)
+    try:
+        exec(compile(tree, "<knobs>", "exec"), names)
+        return eval(compile(ast.Expression(last.value), "<knobs>", "eval"), names)
+    except Exception as error:  # noqa: BLE001 - what a setting raises is what it shows
+        return Raised(f"{type(error).__name__}: {error}")
 
 
 def _html(result: Any) -> str:

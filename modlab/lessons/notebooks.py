@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,13 +47,28 @@ def read(file: Path) -> dict[str, Any]:
     """
     try:
         notebook = json.loads(file.read_text(encoding="utf-8"))
-        assert isinstance(notebook["cells"], list)
-        for cell in notebook["cells"]:
-            assert cell["cell_type"] in ("code", "markdown", "raw")
-            source(cell)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise NotebookError(f"{file.name} is no notebook: {error or 'it has no list of cells'}.") from error
-    return dict(notebook)
+    except OSError as error:
+        raise NotebookError(f"{file.name} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise NotebookError(f"{file.name} is no notebook: it is no JSON.") from error
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise NotebookError(f"{file.name} is no notebook: it has no list of cells.")
+    for number, cell in enumerate(notebook["cells"], 1):
+        if not _is_cell(cell):
+            raise NotebookError(f"{file.name} is no notebook: its cell {number} has no type, no source or odd outputs.")
+    return notebook
+
+
+def _is_cell(cell: Any) -> bool:
+    if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+        return False
+    text, outputs = cell.get("source"), cell.get("outputs", [])
+    lines = isinstance(text, str) or (isinstance(text, list) and all(isinstance(line, str) for line in text))
+    return lines and isinstance(outputs, list) and all(_is_output(output) for output in outputs)
+
+
+def _is_output(output: Any) -> bool:
+    return isinstance(output, dict) and isinstance(output.get("output_type"), str) and isinstance(output.get("data", {}), dict)
 
 
 def source(cell: dict[str, Any]) -> str:
@@ -76,7 +92,8 @@ def given(notebook: dict[str, Any]) -> list[Given]:
         method = _asked(call)
         if method in ASKING and call.args:
             name = _value(call.args[0])
-            answer = _value(call.args[1]) if len(call.args) > 1 else ...
+            named = [keyword.value for keyword in call.keywords if keyword.arg == "answer"]
+            answer = next((_value(node) for node in (*call.args[1:2], *named)), ...)
             if isinstance(name, str):
                 found.append(Given(number, method, name, answer))
     return found
@@ -98,7 +115,7 @@ def _calls(notebook: dict[str, Any]) -> Iterator[tuple[int, ast.Call]]:
             continue
         try:
             tree = ast.parse(source(cell))
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # a magic, or something half written
         yield from ((number, node) for node in ast.walk(tree) if isinstance(node, ast.Call))
 
@@ -112,8 +129,21 @@ def _asked(call: ast.Call) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """A literal; a bare name stands for its text, anything else for what was written."""
+    """A literal, or a simple product or sum of some; a bare name stands for its text, anything else for what was written."""
     try:
         return ast.literal_eval(node)
-    except ValueError:
-        return node.id if isinstance(node, ast.Name) else ast.unparse(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        pass
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Add() | ast.Sub() as sign, right=right):
+            one, other = _value(left), _value(right)
+            if isinstance(one, int | float) and isinstance(other, int | float):
+                return _SIGNS[type(sign)](one, other)
+        case ast.Call(func=ast.Attribute(attr="Size"), args=[sizes]):
+            return _value(sizes)
+    return ast.unparse(node)
+
+
+_SIGNS: dict[type, Callable[[Any, Any], Any]] = {ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub}

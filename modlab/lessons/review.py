@@ -45,7 +45,7 @@ def _again(lesson: str, answer: Answer) -> CardRecord:
 
 
 def _answers(folder: Path) -> Iterator[tuple[str, Answer]]:
-    for file in sorted(folder.glob("*.ipynb")):
+    for file in sorted(file for file in folder.glob("*.ipynb") if not file.name.endswith(".new.ipynb")):
         try:
             notebook = notebooks.read(file)
             questions = {question.name: question for question in shelf.find(notebooks.lesson_name(notebook), folder).questions}

@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 from typing import TypeVar
 
 from modlab.errors import ModlabError, nearest
+from modlab.format import cut
 from modlab.lessons import course
 from modlab.lessons.content import Content, Question, Task
 
@@ -38,6 +39,8 @@ def find(name: str, folder: Path | None = None) -> Content:
     Raises:
         LessonError: there is none, or the file holds none.
     """
+    if not isinstance(name, str):
+        raise LessonError(f'A lesson is asked for by the name of its notebook, as Lesson("01_a_module"), and not by {cut(repr(name), 60)}.')
     file = (folder or Path()) / f"{name}.py"
     if name.isidentifier() and file.is_file():
         return _own(file)
@@ -58,7 +61,12 @@ def _own(file: Path) -> Content:
     assert spec is not None and spec.loader is not None
     room = util.module_from_spec(spec)
     sys.modules[spec.name] = room
-    spec.loader.exec_module(room)
+    try:
+        spec.loader.exec_module(room)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise LessonError(f"{file.name} cannot be read as a lesson: {type(error).__name__}: {error}") from error
     content = getattr(room, "LESSON", None)
     if not isinstance(content, Content):
         raise LessonError(f"{file.name} holds no lesson: it needs a LESSON = Content(...); see `python -m modlab lessons new NAME`.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import keyword
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,8 @@ def create(name: str, folder: Path) -> tuple[Path, Path]:
     Raises:
         ModlabError: the name cannot be a Python file's, or one of the files is there.
     """
+    if name.isidentifier() and (keyword.iskeyword(name) or find_spec(name) is not None):
+        raise ModlabError(f"{name!r} means something to Python already, and {name}.py would hide it: take another name, as my_{name}.")
     if not name.isidentifier():
         raise ModlabError(f"{name!r} cannot name a lesson of your own: take letters, digits and underscores, as in my_first_lesson.")
     notebook, content = folder / f"{name}.ipynb", folder / f"{name}.py"

@@ -101,7 +101,7 @@ def _checked(file: Path) -> Report:
     compared = sum(bool(cell.get("outputs")) for cell in cells)
     problems = [*_reading(notebook, file), *_lesson(notebook, file), *_running(file)]
     notes = []
-    if not compared:
+    if not compared and any(cell["cell_type"] == "code" for cell in cells):
         notes.append("It has no stored outputs, so that it was run, and nothing was compared. Run it once and save it.")
     answers = [one for one in notebooks.given(notebook) if one.kind == "predict"]
     if answers and compared:
@@ -125,6 +125,8 @@ def _reading(notebook: dict[str, Any], file: Path) -> Iterator[Problem]:
                     yield Problem(number, f"a heading jumps from level {depth} to level {len(heading)}", f"Use {'#' * (depth + 1)}.")
                 depth = len(heading)
             yield from _pictures(number, _without_code(text))
+        if cell.get("outputs") and cell.get("execution_count") is None:
+            yield Problem(number, "it has outputs and no execution count, so nothing compares them", "Run the notebook again and save it.")
         for output in cell.get("outputs", []):
             yield from _output(number, cell, output)
     if file.stat().st_size > LARGEST:

@@ -210,8 +210,13 @@ class Alarms:
             kind = kind_of(tensor.detach()) if tensor is not None and is_plain(tensor) else ""
             if kind == "nan" or (kind and weight.trainable):
                 word = "NaN" if kind == "nan" else "infinity"
-                text = f"{weight.path} holds {word} at the end, and did not at step {self._watcher.last_sample:,}, the last sample"
-                self.raise_(Alert(kind, weight.path, max(self._watcher.step - 1, 0), text, HOLD))
+                passed = self._watcher.guard.passed
+                if passed is not None:
+                    text, step = f"{weight.path} holds {word} at the end; {passed.words}", passed.step
+                else:
+                    text = f"{weight.path} holds {word} at the end, and did not at step {self._watcher.last_sample:,}, the last sample"
+                    step = max(self._watcher.step - 1, 0)
+                self.raise_(Alert(kind, weight.path, step, text, HOLD))
                 return
 
     # ---- units

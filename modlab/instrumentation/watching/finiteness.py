@@ -45,6 +45,12 @@ class Finding(NamedTuple):
     path: str
     kind: str
 
+    @property
+    def words(self) -> str:
+        """Of a step that went by without being kept."""
+        word = "NaN" if self.kind == "nan" else "infinity"
+        return f"the gradient of {self.path} held {word} first at step {self.step:,}, which was not kept"
+
 
 class Check:
     """Looks at the gradients of each step.

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from torch.nn import Module
 
 from modlab.errors import NotFiniteError
+from modlab.instrumentation.watching import clock
+from modlab.instrumentation.watching.alarms import HOLD
 from modlab.instrumentation.watching.finiteness import Check, Finding
 from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
+from modlab.instrumentation.watching.schedule import GUARDED
 from modlab.records.watch import Alert
 
 if TYPE_CHECKING:
@@ -74,14 +77,14 @@ class Guard:
         self.tap.forget()
         self.spoilt, self.passed = False, None
         if self.standing:
-            self._pay(EACH * len(self._watcher.cast.members))
+            self._pay()
         if not self.always:
             self.tap.off()
             self.standing = False
 
-    def _pay(self, more: float) -> None:
-        """Of a step that it stood by in."""
-        took = self.tap.seconds + more
+    def _pay(self) -> None:
+        """For a step that it stood by in."""
+        took = self.tap.seconds + EACH * len(self._watcher.cast.members)
         self.tap.seconds = 0.0
         self.seconds += took
         self._each = 0.8 * self._each + 0.2 * took if self._each else took
@@ -123,6 +126,20 @@ class Guard:
                 f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
             )
 
+    def glance(self) -> None:
+        """A step was made in which it rested: if its gradients were not finite, stand by in the next one, which may tell more."""
+        watcher = self._watcher
+        self.seconds += GLANCE
+        if self.found or watcher.closed:
+            return
+        try:
+            self.passed = self._checking().glance(watcher.step - 1)
+            if self.passed is not None:
+                self.on()
+                watcher.steps.wake = watcher.step + 1
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            watcher.fail(error)
+
     def _checking(self) -> Check:
         if self._check is None:
             weights = [(weight.path, weight.tensor()) for weight in self._watcher.cast.weights]
@@ -130,19 +147,24 @@ class Guard:
         return self._check
 
     def _finding(self) -> Finding | None:
-        check = self._checking()
-        return check.look(self._watcher.step, self.tap.passes) or check.ready()
+        check, start = self._checking(), clock.now()
+        try:
+            return check.look(self._watcher.step, self.tap.passes) or check.ready()
+        finally:
+            self.tap.seconds += clock.now() - start
 
     def _report(self, finding: Finding) -> None:
         model, step = self._watcher.model, self._watcher.step
-        kind, path, text, fix, trace = finding.kind, finding.path, "", "", None
+        at, kind, path, text, fix, trace = finding.step, finding.kind, finding.path, "", "", None
         if model is not None and finding.step == step:
             self.tap.hold()
             birth = birthplace(model, self.tap)
             text, fix, trace = str(birth), birth.fix, birth.trace
             if birth.where:
                 kind, path = birth.kind or kind, birth.path
+            if self.passed is not None and birth.where in ("the batch", "the weights"):
+                at, text, fix = self.passed.step, f"{text}; {self.passed.words}", fix or HOLD
         else:
             text = f"the gradient {f'of {path}' if path else 'of the outputs'} was not finite at step {finding.step:,}, which was read late"
-            fix = 'modlab.watch(..., on_nan="hold") finds where it was born'
-        self._watcher.alarms.raise_(Alert(kind, path, finding.step, text.rstrip("."), fix, steps=1, trace=trace))
+            fix = HOLD
+        self._watcher.alarms.raise_(Alert(kind, path, at, text.rstrip("."), fix, steps=1, trace=trace))

@@ -139,7 +139,7 @@ class _Search:
                     continue  # the model may have written NaN into it
                 for name, thing, _ in arguments(names, one.args):
                     if issubclass(type(thing), Tensor) and is_plain(thing) and kind_of(thing.detach()) == "nan":
-                        text = f"the batch: {name} holds {_amount(thing.detach(), 'nan')}; and of {weights.text}"
+                        text = f"the batch: {name} holds {_amount(thing.detach(), 'nan')}, and {weights.path} is spoilt already"
                         return Birth(name, "the batch", text, kind="nan", name=name, fix=DATA)
         return weights
 

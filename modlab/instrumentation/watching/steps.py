@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
+from torch import Tensor
+
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
 from modlab.instrumentation.watching.stephooks import StepHooks
@@ -88,21 +90,26 @@ class Steps:
         if not watcher.attends or not self.are_of(optimizer) or captured():
             return
         self.under_way = True
-        watcher.step_begins(bool(args or kwargs.get("closure")))
+        watcher.step_begins(bool(args or kwargs.get("closure")), scaled=_verdict(optimizer) is not None)
 
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
+        guard = self._watcher.guard
+        rested = not guard.standing
         self.made += 1
-        self._told = True
-        if self.made < self.wake and not self._controls.attention:
-            if self._watcher.guard.always:
-                self._watcher.guard.rest()
-                self.under_way = False
-            return
-        self.under_way = False
-        if not captured():
-            self._watcher.step_ended()
+        self._told, self.under_way = True, False
+        quiet = self.made < self.wake and not self._controls.attention
+        if quiet and not rested:
+            guard.rest()
+        elif not captured():
+            verdict = _verdict(optimizer)
+            if not quiet:
+                skipped = verdict is not None and quietly(bool, verdict)
+                self.skipped += skipped
+                self._watcher.step_ended(stepped=not skipped)
+            if rested and verdict is None:
+                guard.glance()
 
     # ---- told by nobody
 
@@ -145,3 +152,9 @@ class Steps:
             if tensor is not None and tensor.requires_grad and tensor.grad is not None:
                 return not bool(quietly(tensor.grad.any))
         return True
+
+
+def _verdict(optimizer: Any) -> Tensor | None:
+    """What a scaler found in the gradients of an optimizer that skips a step by itself, as fused ones do; None if there is no such."""
+    found = vars(optimizer).get("found_inf")
+    return found if isinstance(found, Tensor) else None

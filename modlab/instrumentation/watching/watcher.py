@@ -185,19 +185,19 @@ class Watcher:
         """Whether anything is to be done before the optimizer's step."""
         return self.guard.standing or self._sample is not None
 
-    def step_begins(self, closure: bool) -> None:
-        """The optimizer is about to make its step; with a closure the gradients are computed in it."""
-        if self.guard.standing:
+    def step_begins(self, closure: bool, *, scaled: bool = False) -> None:
+        """The optimizer is about to make its step; with a closure the gradients are computed in it. `scaled`: a scaler has judged them."""
+        if self.guard.standing and not scaled:
             self.guard.look()
         if self._sample is not None:
             self._sample.step_begins(closure)
 
-    def step_ended(self) -> None:
-        """The optimizer has made a step that is looked at."""
+    def step_ended(self, *, stepped: bool) -> None:
+        """The optimizer has made a step that is looked at, or skipped it."""
         if os.getpid() != self._pid:  # a forked process
             return
         try:
-            quietly(self._awake, stepped=True)
+            quietly(self._awake, stepped=stepped)
         except Exception as error:  # noqa: BLE001 - the training goes on
             self.fail(error)
         if self.controls.attention:
@@ -278,7 +278,9 @@ class Watcher:
         """Pay for a look, and learn how long the steps before it took; the first samples are free, and show what the next ones cost."""
         now = clock.now()
         schedule = self.schedule
+        stood, self.guard.seconds = self.guard.seconds, 0.0
         if schedule.began:
+            schedule.stood += stood
             purse.spend(seconds)
             schedule.tick(self.step, now)
             return
@@ -388,12 +390,13 @@ class Watcher:
         with self.lock:
             schedule = self.schedule
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
+            spent = schedule.spent + (self.guard.seconds if schedule.began else 0.0)
             curves = tuple(curve.record() for curve in self.scalars.curves.values())
             units = tuple(one.record() for one in self.units.values())
             counted = max((one.seen for one in self.units.values()), default=0)
             record = WatchRecord(
                 self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
-                np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
+                np.array(self.sampled, np.int64), spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
                 modules=len(self.cast.members), paused=self.controls.paused and not self.closed,
             )  # fmt: skip

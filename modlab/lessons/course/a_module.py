@@ -193,14 +193,18 @@ def _learns(answer: Any) -> None:
 
 
 def _draws(answer: Any) -> None:
-    """its numbers are drawn from the standard normal distribution"""
-    drawn = torch.cat([parameter.detach().flatten() for _ in range(300) for parameter in _made(answer).parameters()])
-    mean, spread = drawn.mean().item(), drawn.std().item()
-    if abs(mean - 0.5) < 0.05 and abs(spread - 12**-0.5) < 0.03:
-        fail(mistake="uniform draw", expected="mean 0, standard deviation 1", got=f"mean {mean:.2f}, standard deviation {spread:.2f}")
-    if abs(mean) > 0.1 or abs(spread - 1) > 0.1:
+    """weight and bias are each drawn from the standard normal distribution"""
+    made = [_made(answer) for _ in range(800)]
+    for name in ("weight", "bias"):
+        drawn = torch.cat([module.get_parameter(name).detach().flatten() for module in made])
+        mean, spread = drawn.mean().item(), drawn.std().item()
+        if abs(mean) < 0.1 and abs(spread - 1) < 0.1:
+            continue
+        uniform = abs(mean - 0.5) < 0.05 and abs(spread - 12**-0.5) < 0.03
+        mistake = "not drawn" if spread < 1e-6 else "uniform draw" if uniform else "another spread" if abs(mean) < 0.1 else ""
         fail(
-            "Over 300 modules of it, the numbers are not standard normal.",
+            f"Over 800 modules of it, the numbers of {name} are not standard normal.",
+            mistake=mistake,
             expected="mean 0, standard deviation 1",
             got=f"mean {mean:.2f}, standard deviation {spread:.2f}",
         )
@@ -208,7 +212,7 @@ def _draws(answer: Any) -> None:
 
 AFFINE = Task(
     "Affine",
-    "Write it yourself, under the name `Affine`: the same names and shapes as `MyLinear`.",
+    "Write it yourself, under the name `Affine`: the same names, shapes and standard normal start as `MyLinear`.",
     starter="""
 class Affine(nn.Module):
     def __init__(self, in_features, out_features):
@@ -272,7 +276,35 @@ class Affine(nn.Module):
     def forward(self, input):
         input @ self.weight + self.bias
 """,
-            "`forward` computes and gives nothing back: `return` is missing.",
+            "`forward` gives nothing back: it is not written yet, or its `return` is missing.",
+        ),
+        Mistake(
+            "not drawn",
+            """
+class Affine(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+""",
+            "The same numbers each time: nothing is drawn. Many layers do start with a bias of zero; this one draws it, too.",
+        ),
+        Mistake(
+            "another spread",
+            """
+class Affine(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(in_features, out_features))
+        self.bias = nn.Parameter(0.5 * torch.randn(out_features))
+
+    def forward(self, input):
+        return input @ self.weight + self.bias
+""",
+            "They lie around 0, and too near to it or too far out. `torch.randn` has a standard deviation of 1 as it is.",
         ),
         Mistake(
             "uniform draw",
@@ -300,9 +332,10 @@ class Affine(nn.Module):
     def forward(self, input):
         return input @ self.weight + self.bias
 """,
-            "The registers are made by `super().__init__()`: before it there is nothing to put a parameter into.",
+            "`super().__init__()` comes first in the constructor: it makes the registers. Before it, or without it, "
+            "there is nothing to put a parameter into.",
             belief=4,
-            error=r"cannot assign parameters? before Module.__init__\(\) call",
+            error=r"cannot assign parameters? before Module.__init__\(\) call|has no attribute '_(parameters|buffers|modules|\w*hooks\w*)'",
         ),
     ),
     hints=(
@@ -317,9 +350,36 @@ class Affine(nn.Module):
 def _stateless(answer: Any) -> None:
     """it owns nothing"""
     require_module_class(answer, "Square")
-    owned = [name for name, _ in answer().named_parameters()]
+    square = answer()
+    owned = [name for name, _ in square.named_parameters()]
     if owned:
-        fail(mistake="it owns a parameter", expected=[], got=owned, evidence=modlab.tree(answer()))
+        fail(mistake="it owns a parameter", expected=[], got=owned, evidence=modlab.tree(square))
+    _owns_no_tensor(square)
+    square(torch.randn(3))
+    _owns_no_tensor(square)
+
+
+def _owns_no_tensor(square: nn.Module) -> None:
+    kept = [f"{path}.{name}".lstrip(".") for path, part in square.named_modules() for name, one in vars(part).items() if _has_tensor(one)]
+    kept += [name for name, _ in square.named_buffers()]
+    if kept:
+        fail(mistake="it keeps a tensor", expected=[], got=kept, evidence=modlab.state(square))
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(one, torch.Tensor) for one in value)
+    return isinstance(value, torch.Tensor)
+
+
+def _differentiable(answer: Any) -> None:
+    """a gradient goes through it"""
+    x = torch.randn(3, requires_grad=True)
+    y = answer()(x)
+    if y.grad_fn is None:
+        fail(mistake="cut off from autograd", expected="an output with a grad_fn", got="an output without one")
+    y.sum().backward()
+    require_equal(x.grad, 2 * x, "The slope of a square is twice the number, and what came back is something else.")
 
 
 def _squares(answer: Any) -> None:
@@ -327,6 +387,8 @@ def _squares(answer: Any) -> None:
     x = torch.randn(3, 4)
     before = x.clone()
     got = answer()(x)
+    if got is None:
+        fail(mistake="nothing returned", expected="a tensor of shape (3, 4)", got=None)
     if not torch.equal(x, before):
         fail(mistake="it changes its input", expected=before[0], got=x[0])
     require_equal(got, before**2, "It gives something else than the squares.")
@@ -345,7 +407,7 @@ class Square(nn.Module):
     def forward(self, input):
         return input**2
 """,
-    probes=(_stateless, _squares),
+    probes=(_stateless, _squares, _differentiable),
     mistakes=(
         Mistake(
             "it owns a parameter",
@@ -359,6 +421,51 @@ class Square(nn.Module):
         return input**self.power
 """,
             "The exponent became a parameter, so training would change it. What is not learnt needs none.",
+        ),
+        Mistake(
+            "super().__init__() left out",
+            """
+class Square(nn.Module):
+    def __init__(self):
+        self.power = 2
+
+    def forward(self, input):
+        return input**self.power
+""",
+            "A constructor of your own begins with `super().__init__()`, which makes the registers that each module has, full or empty.",
+            belief=4,
+            error=r"before Module.__init__\(\) call|has no attribute '_(parameters|buffers|modules|\w*hooks\w*)'",
+        ),
+        Mistake(
+            "it keeps a tensor",
+            """
+class Square(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("power", torch.tensor(2.0))
+
+    def forward(self, input):
+        return input**self.power
+""",
+            "It holds a tensor, and is to be without any state. The exponent can be a plain number in `forward`.",
+        ),
+        Mistake(
+            "nothing returned",
+            """
+class Square(nn.Module):
+    def forward(self, input):
+        input**2
+""",
+            "`forward` gives nothing back: it is not written yet, or its `return` is missing.",
+        ),
+        Mistake(
+            "cut off from autograd",
+            """
+class Square(nn.Module):
+    def forward(self, input):
+        return input.detach() ** 2
+""",
+            "The numbers are right, but nothing before it can learn: `detach()`, `.data` and `no_grad` hide the input from autograd.",
         ),
         Mistake(
             "it changes its input",

@@ -20,7 +20,7 @@ from modlab.lessons.note import DynamicNet, MyLinear
 
 
 class Box(nn.Module):
-    """Six things assigned; as in the notebook."""
+    """Six attributes; as in the notebook."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -391,6 +391,20 @@ def _reached(answer: Any) -> None:
         fail("After to(torch.float64) it still computes in another precision.", expected="torch.float64", got=str(got.dtype))
 
 
+def _trained(answer: Any) -> None:
+    """each of its parameters is trained, and gets a gradient"""
+    net = _made(answer)
+    frozen = [name for name, parameter in net.named_parameters() if not parameter.requires_grad]
+    if frozen:
+        fail(mistake="frozen layers", expected=[], got=frozen, evidence=modlab.state(net))
+    output = net(torch.randn(6, 4), "lrelu")
+    if output.grad_fn is not None:
+        output.sum().backward()
+    without = [name for name, parameter in net.named_parameters() if parameter.grad is None]
+    if without:
+        fail("These get no gradient.", mistake="cut off from autograd", expected=[], got=without, evidence=modlab.state(net))
+
+
 def _net(constructor: str, forward: str = "", *, parameters: str = "self, num_layers", name: str = "__init__") -> str:
     """The source of a whole `DynamicNet`."""
     lines = "\n".join(f"        {line}" for line in constructor.strip().splitlines())
@@ -411,12 +425,18 @@ self.final = MyLinear(4, 1)"""
 _LIST = "[MyLinear(4, 4) for _ in range(num_layers)]"
 _GOOD = f"super().__init__()\nself.linears = nn.ModuleList({_LIST})\n{_REST}"
 
+_LATE = (
+    "`super().__init__()` comes first in the constructor: it makes the stores. Before it, or without it, "
+    "there is nothing to put a module into."
+)
+_NO_STORES = r"cannot assign \w+ before Module.__init__\(\) call|has no attribute '_(parameters|buffers|modules|\w*hooks\w*)'"
+
 DYNAMIC_NET = Task(
     "DynamicNet",
     "Mend `DynamicNet`, so that `DynamicNet(3)` has eight parameters, from `linears.0.weight` to `final.bias`.",
     starter=_net(f"super().__init__()\nself.linears = {_LIST}\n{_REST}"),
     reference=_net(_GOOD),
-    probes=(_runs, _registers, _any_number, _computes, _reached),
+    probes=(_runs, _registers, _any_number, _computes, _trained, _reached),
     given=_GIVEN,
     mistakes=(
         Mistake(
@@ -453,6 +473,13 @@ DYNAMIC_NET = Task(
             belief=3,
         ),
         Mistake(
+            "late super().__init__()",
+            _net(f"self.linears = nn.ModuleList({_LIST})\n{_REST}\nsuper().__init__()"),
+            _LATE,
+            belief=4,
+            error=_NO_STORES,
+        ),
+        Mistake(
             "attribute misspelt",
             _net(f"super().__init__()\nself_linears = nn.ModuleList({_LIST})\n{_REST}"),
             "`forward` asks for a name that was never assigned: compare the two letter by letter. `self_linears = ...` makes a local "
@@ -467,11 +494,14 @@ DYNAMIC_NET = Task(
             belief=2,
         ),
         Mistake(
-            "late super().__init__()",
-            _net(f"self.linears = nn.ModuleList({_LIST})\n{_REST}\nsuper().__init__()"),
-            "The stores are made by `super().__init__()`: before it there is nothing to put a module into.",
-            belief=4,
-            error=r"cannot assign \w+ before Module.__init__\(\) call",
+            "frozen layers",
+            _net(f"{_GOOD}\nself.linears.requires_grad_(False)"),
+            "They are registered, and switched off: a parameter with `requires_grad=False` gets no gradient, so it never learns.",
+        ),
+        Mistake(
+            "cut off from autograd",
+            _net(_GOOD, "for linear in self.linears:\n    x = linear(x).detach()\nx = self.activations[act](x)\nreturn self.final(x)"),
+            "The numbers are right, but `detach()`, `.data` and `no_grad` hide from autograd how they came about.",
         ),
         Mistake(
             "always three layers",
@@ -571,6 +601,18 @@ def _calls(answer: Any) -> None:
         )
 
 
+def _learns(answer: Any) -> None:
+    """both modules learn, and a gradient reaches the input"""
+    both, first, second = _parallel(answer)
+    x = torch.randn(5, 4, requires_grad=True)
+    got = both(x)
+    if got.grad_fn is not None:
+        got.sum().backward()
+    without = [name for name, parameter in both.named_parameters() if parameter.grad is None]
+    if without or x.grad is None:
+        fail("These get no gradient.", mistake="cut off from autograd", expected=[], got=without or ["x"], evidence=modlab.state(both))
+
+
 def _class(constructor: str, forward: str) -> str:
     """The source of a whole `Parallel`."""
     lines = "\n".join(f"        {line}" for line in constructor.splitlines())
@@ -591,7 +633,7 @@ PARALLEL = Task(
     "Write `Parallel(first, second)`: both modules get the same input, and their outputs are joined along the last axis.",
     starter=_class("...", "..."),
     reference=_class(_BOTH, "return torch.cat([self.first(x), self.second(x)], dim=-1)"),
-    probes=(_holds, _joins, _calls),
+    probes=(_holds, _joins, _calls, _learns),
     mistakes=(
         Mistake(
             "kept in a plain container",
@@ -637,7 +679,12 @@ PARALLEL = Task(
         Mistake(
             "nothing returned",
             _class(_BOTH, "torch.cat([self.first(x), self.second(x)], dim=-1)"),
-            "`forward` computes and gives nothing back: `return` is missing.",
+            "`forward` gives nothing back: it is not written yet, or its `return` is missing.",
+        ),
+        Mistake(
+            "cut off from autograd",
+            _class(_BOTH, "return torch.cat([self.first(x).detach(), self.second(x).detach()], dim=-1)"),
+            "The numbers are right, but `detach()`, `.data` and `no_grad` hide from autograd how they came about.",
         ),
         Mistake(
             "past the hooks",
@@ -650,9 +697,9 @@ PARALLEL = Task(
             _class(
                 "self.first = first\nself.second = second\nsuper().__init__()", "return torch.cat([self.first(x), self.second(x)], dim=-1)"
             ),
-            "The stores are made by `super().__init__()`: before it there is nothing to put a module into.",
+            _LATE,
             belief=4,
-            error=r"cannot assign \w+ before Module.__init__\(\) call",
+            error=_NO_STORES,
         ),
     ),
     hints=(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import deepcopy
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_equal
-from modlab.lessons.kinds import Choice, Number, Several, YesNo
-from modlab.lessons.note import BigNet, DynamicNet, Net
+from modlab.lessons.judging import fail
+from modlab.lessons.kinds import Choice, Number, YesNo
+from modlab.lessons.note import BigNet, Net
 
 
 class Forgetful(nn.Module):
@@ -23,13 +24,41 @@ class Forgetful(nn.Module):
         self.scale = torch.ones(4)
 
 
+class Fork(nn.Module):
+    """Goes one of two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.short = nn.Linear(4, 2)
+        self.long = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+    def forward(self, x: Tensor, way: str) -> Tensor:
+        """(4,) and a way → (2,)."""
+        x = self.first(x)
+        return cast(Tensor, self.long(x) if way == "long" else self.short(x))
+
+
 def _ran() -> int:
     called: list[nn.Module] = []
-    net = DynamicNet(2)
+    net = Fork()
     for module in net.modules():
         module.register_forward_hook(lambda module, inputs, output: called.append(module))
-    net(torch.randn(4), "relu")
+    net(torch.randn(4), "long")
     return len(called)
+
+
+def _apart() -> int:
+    ours = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
+    theirs = deepcopy(ours)
+    with torch.no_grad():
+        cast(nn.Linear, theirs[2]).bias.add_(0.1)
+    x = y = torch.randn(8, 4)
+    differ = 0
+    for one, other in zip(ours, theirs, strict=True):
+        x, y = one(x), other(y)
+        differ += not torch.equal(x, y)
+    return differ
 
 
 PREDICTIONS = (
@@ -82,41 +111,39 @@ PREDICTIONS = (
     ),
     Question(
         "modules that run",
-        "`DynamicNet(2)` has two equal layers, a last one, and two activations to choose from. "
-        "How many modules run in one pass, itself included?",
+        'How many modules run in `Fork()(x, "long")`, itself included?',
         Number(),
-        5,
-        "The whole, the two layers, the activation that was chosen, and the last layer. The list and the dict only hold them.",
+        6,
+        "The whole, `first`, `long`, and the three in it. `short` is owned, and not called in this pass.",
         wrong=(
-            Wrong(6, "One of the two activations is not called in this pass."),
-            Wrong(8, "That is all it owns: the list and the dict run nothing, and one activation is not called.", belief=26),
-            Wrong(4, "The whole is a module too, and it is called first."),
+            Wrong(7, "That is all it owns: what runs is decided by `forward`, and `short` does not.", belief=26),
+            Wrong(5, "The whole is a module too, and so is the `Sequential` that calls its three."),
+            Wrong(3, "The whole, `first` and `long`; but `long` calls the three modules that it holds.", belief=28),
+            Wrong(4, "`first` and the three in `long`; and the two that call them are modules, too.", belief=28),
         ),
         proof=_ran,
     ),
     Question(
-        "layers that act by mode",
-        "Which of these layers do something else after `net.eval()`?",
-        Several("nn.Linear", "nn.BatchNorm1d", "nn.ReLU", "nn.Dropout"),
-        ("b", "d"),
-        "BatchNorm changes to its running statistics, Dropout lets everything through. The others ignore the mode.",
-    ),
-    Question(
-        "eval and gradients",
-        "Does `eval()` turn gradients off?",
-        YesNo(),
-        False,
-        "It sets a flag, which some modules ask for. Autograd does not: `torch.no_grad()` is what turns it off.",
-        belief=18,
-        proof=lambda: not nn.Linear(2, 2).eval()(torch.ones(2)).requires_grad,
+        "layers that differ",
+        "For how many of the five layers is the output another one?",
+        Number(),
+        3,
+        "Layer `2`, and the two behind it: they have the same weights, and pass on what they get.",
+        wrong=(
+            Wrong(1, "One layer has another bias; but the layers behind it get other inputs, and so give other outputs."),
+            Wrong(2, "`2`, `3` and `4`: the activation `3` passes the difference on, too."),
+            Wrong(5, "The layers `0` and `1` come before it: same weights, same input, same output."),
+            Wrong(4, "The names begin with 0: before `2` there are `0` and `1`, which give the same."),
+        ),
+        proof=_apart,
     ),
     Question(
         "busy units",
-        "`Net` has three hidden units, and its loss falls nicely. Do all three take part?",
+        "Does a falling loss show that all hidden units take part?",
         YesNo(),
         False,
-        "Unit 1 of `l0` answers zero to every single input: it is dead. The others do its work.",
-        wrong=(Wrong(True, "A falling loss says nothing about single units: one of them is silent from the first step.", belief=25),),
+        "The alert names a unit of `l0` that is silent in each step: it is dead, and the other two do its work.",
+        wrong=(Wrong(True, "The loss is one number for the whole: it falls as well when some of the units do all of the work.", belief=25),),
     ),
 )
 
@@ -132,8 +159,9 @@ def _number(answer: Any) -> None:
 def _eleven_million(answer: Any) -> None:
     """it is the number of ResNet-18's parameters"""
     if answer == 11_699_132:
-        fail(mistake="buffers counted", expected="fewer", got=answer)
-    require_equal(answer, 11_689_512, "The headline of the tree below tells it.")
+        fail(mistake="buffers counted")
+    if answer != 11_689_512:
+        fail("It is another number: the headline of the tree below tells it.")
 
 
 COUNT = Task(
@@ -157,7 +185,7 @@ COUNT = Task(
 RECALLS = (
     Question(
         "the view for what ran",
-        "which call shows what ran in one pass?",
+        "Which call shows what ran in one pass?",
         Choice("`modlab.tree(net)`", "`modlab.state(net)`", "`modlab.trace(net)(x)`", "`modlab.diff(before, net)`"),
         "c",
         "The trace shows what the model did, call by call.",

@@ -594,8 +594,9 @@ def _fuses(answer: Any) -> None:
 
 def _proves(answer: Any) -> None:
     """the difference is that of the two outputs for x, as one number"""
-    net, x = _used(Deep()), torch.randn(5, 3, 9, 9)
+    net, x = _used(Deep()), 1e5 * torch.randn(5, 3, 9, 9)  # so large that rounding shows: who returns 0 has not looked
     fused, difference = _two(answer, copy.deepcopy(net), x.clone())
+    difference = difference.detach() if isinstance(difference, Tensor) else difference
     if isinstance(difference, bool) or (isinstance(difference, Tensor) and difference.dtype == torch.bool):
         fail(mistake="compares with ==", expected="the largest difference, a number", got=difference)
     try:
@@ -609,7 +610,7 @@ def _proves(answer: Any) -> None:
     with torch.no_grad():
         wanted = float((copy.deepcopy(net).eval()(x) - fused(x)).abs().max())
         training = float((copy.deepcopy(net).train()(x) - fused(x)).abs().max())
-    if abs(number - wanted) <= 1e-5:
+    if abs(number - wanted) <= wanted / 4:
         return
     details: dict[str, Any] = {"expected": wanted, "got": number}
     if abs(number - training) <= 1e-4 * training:
