@@ -10,6 +10,7 @@ from modlab.lessons import answers, beliefs, notebooks
 from modlab.lessons.features import available
 from modlab.lessons.judgement import Judgement
 from modlab.lessons.judging import evaluate, judge
+from modlab.lessons.kinds import Number
 from modlab.lessons.seeing import Seen
 from tests import courses
 
@@ -151,6 +152,26 @@ def test_the_notebook_asks_what_the_content_answers(lesson):
         assert plain(questions[one.name].asks) in plain(text)
         for letter, option in questions[one.name].kind.options:
             assert plain(f"- {letter}: {option}") in plain(text)
+
+
+@lesson_by_lesson
+def test_no_number_is_told_before_it_is_asked(lesson):
+    """Of the learner's copy, which has no outputs: small numbers stand in many a sentence by chance, so the others are looked for."""
+    cells = courses.notebook_of(lesson)["cells"]
+    questions = {question.name: question for question in lesson.questions}
+    for one in notebooks.given(courses.notebook_of(lesson)):
+        question = questions[one.name]
+        if isinstance(question.kind, Number) and (abs(question.answer) >= 20 or question.answer % 1):
+            told = "\n".join(map(notebooks.source, cells[: one.cell + 1]))
+            for written in {question.kind.write(question.answer), str(question.answer)}:
+                assert not re.search(rf"(?<![\w.]){re.escape(written)}(?![\w])", told), f"{one.name}: {written} stands above"
+
+
+@lesson_by_lesson
+def test_it_ends_with_three_questions_and_one_from_before(lesson):
+    if lesson.name != LESSONS[0].name:
+        assert len(lesson.recalls) == 3
+        assert any(re.search(r"[Ff]rom (lesson \d\d|the tour)", question.asks) for question in lesson.recalls)
 
 
 @lesson_by_lesson

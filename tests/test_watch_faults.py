@@ -8,6 +8,7 @@ import math
 import os
 import re
 import threading
+import time
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -38,6 +39,9 @@ def _nothing_is_left() -> Iterator[None]:
     before, threads = hooks(), threading.active_count()
     yield
     assert hooks() == before
+    late = time.monotonic() + 20
+    while threading.active_count() > threads and time.monotonic() < late:
+        time.sleep(0.01)  # a queue to worker processes has a thread that ends when it comes to that
     assert threading.active_count() <= threads  # those of other tests may end meanwhile
     assert not [one for one in watchers]
 

@@ -173,7 +173,8 @@ def _loaded(weights: Inventory) -> tuple[str, str]:
     """Lines of code, and an expression that is the weights of a file."""
     part = f"[{weights.part!r}]" if weights.part else ""
     expanded = weights.given.startswith("~") and not os.path.exists(weights.given)
-    start, path = ("import os\n", f"os.path.expanduser({weights.given!r})") if expanded else ("", repr(weights.given))
+    given = os.path.basename(weights.given) if os.path.isabs(weights.given) else weights.given  # no path of this machine is shown
+    start, path = ("import os\n", f"os.path.expanduser({weights.given!r})") if expanded else ("", repr(given))
     if weights.shards:
         read = "safetensors.torch.load_file(file)" if weights.shards == ".safetensors" else "torch.load(file, weights_only=True)"
         needs = "import safetensors.torch\n" if weights.shards == ".safetensors" else ""

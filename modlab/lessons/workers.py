@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from typing import Any
 
@@ -29,8 +31,8 @@ from modlab.errors import ModlabError
 from modlab.lessons.note import Net
 
 SIZE = 2
-PATIENCE_S = 90.0
-"""How long an answer may take: a busy machine needs many seconds to import PyTorch."""
+PATIENCE_S = 240.0
+"""How long an answer may take: a slow and busy machine needs minutes to import PyTorch."""
 
 Work = Callable[..., Any]
 State = dict[str, Tensor]
@@ -104,14 +106,15 @@ def with_statistics(rank: int, steps: int = 3) -> dict[str, Any]:
 
 def uneven(rank: int, patience: float = 1.0) -> str:
     """Process 0 has two batches, process 1 has one; the group is of no use afterwards."""
-    steps = 2 - rank
-    for step in range(1, steps + 1):
-        waiting = dist.all_reduce(torch.ones(1), async_op=True)
-        try:
-            waiting.wait(timedelta(seconds=patience))
-        except RuntimeError:
-            return f"in step {step} nobody came, gave up"
-    return f"ready after step {steps}"
+    dist.all_reduce(torch.ones(1))  # step 1: both have a batch
+    if rank == 1:
+        return "ready after step 1"
+    second = dist.all_reduce(torch.ones(1), async_op=True)
+    try:
+        second.wait(timedelta(seconds=patience))
+    except RuntimeError:
+        return "in step 2 nobody came, gave up"
+    return "ready after step 2"
 
 
 # ---- what they share ------------------------------------------------------------------------------
@@ -173,15 +176,21 @@ class Pair:
             **options: plain values or tensors.
 
         Raises:
-            WorkersError: it lies in a notebook, raised, or gave no answer in time.
+            WorkersError: it lies in a notebook, cannot be sent, raised, or gave no answer in time.
         """
         if getattr(work, "__module__", "__main__") == "__main__":
             raise WorkersError("A new process cannot see a notebook's cells: put the function into a file, and import it.")
         try:
+            message = pickle.dumps((work, options))
+        except Exception as error:
+            raise WorkersError(
+                f"This cannot be sent to a new process ({error}): give a function from the top level of a file, and plain values or tensors."
+            ) from error
+        try:
             if not self._processes:
                 self._start()
             for pipe in self._pipes:
-                pipe.send_bytes(pickle.dumps((work, options)))
+                pipe.send_bytes(message)
             return self._answers()
         except OSError as error:
             self.close()
@@ -195,16 +204,15 @@ class Pair:
         context: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
         if sys.platform == "linux":
             context.set_forkserver_preload([__name__, "torch._dynamo"])
-        folder = tempfile.TemporaryDirectory(prefix="modlab-pair-")
-        meeting = str(Path(folder.name, "meeting"))
+        folder = tempfile.TemporaryDirectory(prefix="modlab-pair-", ignore_cleanup_errors=True)
+        self._end = weakref.finalize(self, _ended, self._processes, self._pipes, folder)  # before the first, as ■ may come at any time
         for rank in range(SIZE):
             here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, meeting, there), daemon=True)
-            process.start()
-            there.close()
             self._pipes.append(here)
+            with there:
+                process = context.Process(target=_serve, args=(rank, folder.name, there), daemon=True)
+                process.start()
             self._processes.append(process)
-        self._end = weakref.finalize(self, _ended, self._processes, self._pipes, folder)
 
     def _answers(self) -> list[Any]:
         found: dict[int, Any] = {}
@@ -221,6 +229,10 @@ class Pair:
                     fine, found[rank] = pickle.loads(self._pipes[rank].recv_bytes())
                 except EOFError as error:
                     raise WorkersError(f"Process {rank} has ended without an answer; both are stopped.") from error
+                except OSError:
+                    raise
+                except Exception as error:
+                    raise WorkersError(f"The answer of process {rank} cannot be read here ({error}); both are stopped.") from error
                 if not fine:
                     raise WorkersError(f"Process {rank} raised {found[rank]}; both are stopped.")
         return [found[rank] for rank in range(SIZE)]
@@ -253,13 +265,14 @@ def _ended(processes: list[BaseProcess], pipes: list[connection.Connection], fol
     folder.cleanup()
 
 
-def _serve(rank: int, meeting: str, pipe: connection.Connection) -> None:
+def _serve(rank: int, folder: str, pipe: connection.Connection) -> None:
     """What a process does until its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ■ is for the notebook, which ends both
+    Thread(target=_follow, args=(folder,), daemon=True).start()
     _be_quiet()
     torch.set_num_threads(1)
     try:
-        store = dist.FileStore(meeting, SIZE)  # type: ignore[attr-defined]
+        store = dist.FileStore(str(Path(folder, "meeting")), SIZE)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE, timeout=timedelta(seconds=PATIENCE_S))
         while True:
             work, options = pickle.loads(pipe.recv_bytes())
@@ -272,6 +285,15 @@ def _serve(rank: int, meeting: str, pipe: connection.Connection) -> None:
         pipe.close()
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _follow(folder: str) -> None:
+    """Where the notebook's process is killed, this one ends too, whatever it waits for, and no file is left."""
+    parent = parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 def _be_quiet() -> None:

@@ -282,7 +282,8 @@ class WatchRecord:
         state: "waiting" (no step yet), "running", "ended", "stopped", "interrupted" or "failed"; `error`: of the last one, what failed.
         steps: steps seen; `samples`: how many of them were measured; `inputs`: how many inputs the light samples counted as well.
         sampled: shape ``(n,)``: steps at which samples were taken (at most some thousand of them, evenly thinned).
-        seconds: what the watch took; `loop`: what the loop took, in seconds, both without the first samples; `budget`: the share allowed.
+        seconds: what the watch took, standing by for a NaN included (partly by what that usually takes), its replay not; `loop`: what the
+            loop took, in seconds, both without the first samples; `budget`: the share allowed.
         remarks: what could not be seen, and why.
         modules: how many the model has; `paused`: the loop waits, as the view was asked.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modlab import format
 from modlab.records.state import MODEL, TableRecord, ValuesRecord
-from modlab.records.structure import Subtree, TreeRecord
+from modlab.records.structure import Subtree, Totals, TreeRecord
 
 
 def of_tree(tree: TreeRecord) -> tuple[str, str]:
@@ -16,8 +16,13 @@ def of_tree(tree: TreeRecord) -> tuple[str, str]:
     if totals.bytes:
         where = " and ".join(totals.devices) if len(totals.devices) < 3 else f"{len(totals.devices)} devices"
         what = ", ".join(totals.dtypes) if len(totals.dtypes) < 4 else f"{len(totals.dtypes)} dtypes"
-        facts.append(f"{format.size(totals.bytes)}, {what} on {where}")
+        facts.append(f"{format.size(totals.bytes)}{unreal(totals)}, {what} on {where}")
     return f"{strong};" if facts else f"{strong}.", f"{', '.join(facts)}." if facts else ""
+
+
+def unreal(totals: Totals) -> str:
+    """That the size is none in memory: tensors on the meta device have no numbers."""
+    return "" if "meta" not in totals.devices else f" if {'it' if len(totals.devices) == 1 else 'all of it'} were real"
 
 
 def _hidden(tree: TreeRecord) -> list[str]:

@@ -37,8 +37,17 @@ def not_finite(subject: Subject) -> Iterator[FindingRecord]:
             "One step with a gradient that is not finite is enough, and no later step repairs it. Often the learning rate is too high, "
             "a log or a division meets 0, or float16 overflows.",
             "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)",
-            group.places,
+            group.places, _if_new(group),
         )  # fmt: skip
+
+
+def _if_new(group: Group) -> str:
+    """Memory that was never filled looks the same; not where something has flowed back already."""
+    members = [one for one in group.members if isinstance(one, Held)]
+    if any(one.tensor.is_leaf and one.tensor.grad is not None for one in members):
+        return ""
+    again = _initializing(group).replace("\n    ", " ")
+    return f"If it was just made by skip_init or to_empty: initialise it{f', {again}' if again else ''}. If it was trained:"
 
 
 def _is_floating(held: Held) -> bool:

@@ -423,19 +423,48 @@ def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
 
 
 def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
-    stray = [(f"{name}.{path + '.' if path else ''}{key}", "has a grad_fn") for name, model in scene.models[:4] for path,
-        module in sources.walk(model)
-             for key, value in stores.contents(module).items() if key not in stores.STANDARD and issubclass(type(value),
-                 Tensor) and value.grad_fn is not None]  # fmt: skip
-    stray += [(f"{name}.{path + '.' if path else ''}{key}", "has a grad_fn") for name, model in scene.models[:4] for path,
-        module in sources.walk(model)
-              for key, tensor in stores.named_tensors(module) if tensor.grad_fn is not None]  # fmt: skip
-    what = stray[0][0] if stray else "A tensor"
+    """Which tensor could not be copied is known: the innermost frame is its own ``__deepcopy__``."""
+    tensor = scene.inner.names.get("self") if scene.inner is not None and scene.inner.function == "__deepcopy__" else None
+    name, kind, key = _carrier(scene, tensor) if issubclass(type(tensor), Tensor) else ("", "", "")
+    node = getattr(tensor, "grad_fn", None) if issubclass(type(tensor), Tensor) else None
+    said = type(node).__name__ if node is not None else "a grad_fn"
+    what = f"{kind} {name}".strip() or "A tensor"
+    kept = Fix("Keep it without its graph:", f"self.{key} = (...).detach()") if key.isidentifier() else Fix(
+        "Take it out of its graph first:", f"{name if name.isidentifier() else 'x'}.detach()")  # fmt: skip
     return Verdict(
-        f"{what} is part of a graph, and a graph cannot be copied.", "deepcopy takes what was made by hand, not what was computed.", "",
-        tuple(stray[:4]),
-        (Fix("Keep it without its graph:", f"{'self.' + what.rpartition('.')[2] if stray else 'x'} = (...).detach()"),),
+        f"{what[:1].upper()}{what[1:]} is part of a graph, and a graph cannot be copied." if kind else
+            f"{what} is part of a graph, and a graph cannot be copied.",
+        "deepcopy takes what was made by hand, not what was computed.", "", ((name, f"computed by {said}"),) if name else (), (kept,),
     )  # fmt: skip
+
+
+def _carrier(scene: Scene, tensor: Tensor) -> tuple[str, str, str]:
+    """What the tensor is called in the model that is copied, what it is there, and the attribute; or its own name; or nothing."""
+    copied = [frame.names.get("x") for frame in scene.frames if frame.function == "deepcopy"]
+    if copied and copied[0] is tensor:
+        own = scene.user.names if scene.user is not None else {}
+        return next((name for name, thing in list(own.items()) if thing is tensor), ""), "", ""
+    for root in (thing for thing in copied if stores.is_module(thing)):
+        called = scene.name_of(root) or type(root).__name__
+        for path, module in sources.walk(root):
+            held = stores.contents(module)
+            place = f"{called}.{path + '.' if path else ''}"
+            for key, one in stores.named_tensors(module):
+                if one is tensor:
+                    return f"{place}{key}", "buffer" if key in (held.get("_buffers") or {}) else "parameter", str(key)
+            for key, value in list(held.items()):
+                if key not in stores.STANDARD and _is_in(value, tensor):
+                    return f"{place}{key}", "attribute", str(key) if value is tensor else ""
+        return "", "", ""
+    return "", "", ""
+
+
+def _is_in(thing: object, tensor: Tensor, depth: int = 3) -> bool:
+    """Whether it is the tensor, or a plain list, tuple or dict that holds it."""
+    if thing is tensor:
+        return True
+    inner = list(thing.values()) if type(thing) is dict else thing if type(thing) in (list, tuple) else ()
+    return depth > 0 and any(_is_in(one, tensor, depth - 1) for one in inner)  # type: ignore[attr-defined]
 
 
 _R = (RuntimeError,)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
+from modlab.inspection import stores
 from modlab.inspection.callables import describe
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call, Seen
@@ -35,6 +36,7 @@ _SUBJECTS = {
     FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input", BACKWARD_PRE: "the gradient of the output",
     TENSOR: "the gradient", ACCUMULATED: ".grad",
 }  # fmt: skip
+_NOTHING = "changes nothing"
 _NAMED = 3  # tensors that are named in a row
 _Copies = list[Tensor | None]
 
@@ -52,12 +54,14 @@ class HookRuns:
         subject: list[Leaf] = []
         before: _Copies = []
         versions: tuple[int, ...] = ()
+        held: dict[str, Any] = {}
         if self._tape.here() and not self._tape.failed and not (self._folds is not None and self._folds.skipping):
             with self._tape.aside() as now:
                 call = self._begin(stage, args, now)
                 subject = _subject(stage, args)
                 call.inputs = self._sightings.values([*_beside(stage, args), *subject])
                 versions, before = versions_of(subject), [_copy(thing) for _, thing, _ in subject]
+                held = _attributes(args[0])
                 if stage.kind == BACKWARD:
                     call.marks += self._around(args[0], subject)
         if call is None:
@@ -84,8 +88,18 @@ class HookRuns:
             seen = call.inputs[len(call.inputs) - len(subject) :] if subject else ()
             run = _Run(what, subject, seen, before, versions, after, call.outputs)
             nested = "" if result is None else _nest(stage, args, result, run)
-            call.marks.append(_doing(run, result is None, nested))
+            doing = _doing(run, result is None, nested)
+            call.marks.append(self._besides(call, what, held, args[0]) if doing == _NOTHING else doing)
         return result
+
+    def _besides(self, call: Call, what: str, held: dict[str, Any], thing: Any) -> str:
+        """What a hook does that leaves alone what it could change: which attributes of its module it sets, how many functions it runs."""
+        now = _attributes(thing)
+        names = [name for name, value in now.items() if name not in held or held[name] is not value]
+        inside = [one for one in self._tape.calls[call.index + 1 :] if one.kind == "function" and one.parent == call.index]
+        done = [f"sets {_few(names)}"] if names else []
+        done += [f"runs {format.plural(sum(max(one.times, 1) for one in inside), 'function')}"] if inside else []
+        return "; ".join([f"leaves {what} as it is", *done]) if done else _NOTHING
 
     def _around(self, module: Module, subject: list[Leaf]) -> Iterator[str]:
         """Which of the module's parameters have got their gradient by now: torch calls the hook when that of the input is there."""
@@ -147,7 +161,7 @@ def _doing(run: _Run, silent: bool, nested: str) -> str:
     if -1 in run.versions and far is None:
         return "whether it changes something in place cannot be seen under inference_mode"
     if silent:
-        return f"changes {what}{facts}" if facts else "changes nothing"
+        return f"changes {what}{facts}" if facts else _NOTHING
     return f"gives {what} back as it was{facts}"
 
 
@@ -256,6 +270,13 @@ def _returned(stage: Stage, args: tuple[Any, ...], result: Any) -> list[Leaf]:
         positional = result[0] if isinstance(result[0], tuple) else (result[0],)
         return arguments(names, positional, result[1] if isinstance(result[1], dict) else None)
     return arguments(names, result if isinstance(result, tuple) else (result,))
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    """The attributes of a module that are none of torch's own; of a tensor, none."""
+    if not stores.is_module(thing):
+        return {}
+    return {name: value for name, value in list(stores.contents(thing).items()) if type(name) is str and name not in stores.STANDARD}
 
 
 def _copy(thing: Any) -> Tensor | None:

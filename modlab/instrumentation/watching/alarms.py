@@ -197,10 +197,6 @@ class Alarms:
                 )
                 self.raise_(Alert(kind, one.path, sample.step, text, steps=1))
 
-    def _since(self, sample: Sample) -> str:
-        before = self._watcher.last_sample
-        return "" if before >= sample.step - 1 else f"; the one before was at step {before:,}"
-
     def weights_at_the_end(self) -> None:
         """Whether the weights are still numbers, in case that a NaN came after the last sample."""
         if any(alert.kind in ("nan", "inf") for alert in self._found.values()):

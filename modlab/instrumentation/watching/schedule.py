@@ -118,8 +118,8 @@ class Schedule:
     def wait(self, purse: Purse, now: float) -> int:
         """The steps until a purse, and the whole budget, cover its next expense; at least 1."""
         loop = self.loop(now)
-        spent = self.spent - max(0.0, self.stood - GUARDED * self.budget * loop)
-        missing = (spent + purse.last) / self.budget - loop
+        left = self.budget - min(self.stood / loop, GUARDED * self.budget) if loop > 0 else self.budget
+        missing = (self.spent - self.stood + purse.last) / left - loop
         return max(purse.wait(loop, self.pace), math.ceil(missing / self.pace) if missing > 0 and self.pace > 0 else 1)
 
     def loop(self, now: float) -> float:
@@ -144,6 +144,11 @@ class Schedule:
         if not self.began or since >= ANYWAY:
             return True
         return self.page.affords(self.loop(now))
+
+    def stand(self, seconds: float) -> None:
+        """Note what it took to stand by."""
+        if self.began:
+            self.stood += seconds
 
     def pause(self, seconds: float) -> None:
         """Leave out the time in which the loop stood still."""

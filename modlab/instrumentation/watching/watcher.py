@@ -278,9 +278,7 @@ class Watcher:
         """Pay for a look, and learn how long the steps before it took; the first samples are free, and show what the next ones cost."""
         now = clock.now()
         schedule = self.schedule
-        stood, self.guard.seconds = self.guard.seconds, 0.0
         if schedule.began:
-            schedule.stood += stood
             purse.spend(seconds)
             schedule.tick(self.step, now)
             return
@@ -390,13 +388,12 @@ class Watcher:
         with self.lock:
             schedule = self.schedule
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
-            spent = schedule.spent + (self.guard.seconds if schedule.began else 0.0)
             curves = tuple(curve.record() for curve in self.scalars.curves.values())
             units = tuple(one.record() for one in self.units.values())
             counted = max((one.seen for one in self.units.values()), default=0)
             record = WatchRecord(
                 self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
-                np.array(self.sampled, np.int64), spent, loop, schedule.budget, self.cast.history.record(), units,
+                np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
                 modules=len(self.cast.members), paused=self.controls.paused and not self.closed,
             )  # fmt: skip

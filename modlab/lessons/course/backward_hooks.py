@@ -324,7 +324,7 @@ def _entered(answer: Any, net: nn.Module) -> Any:
 
 
 def _monitored(
-    answer: Any, net: nn.Module, inputs: Sequence[Tensor], to_none: bool = True
+    answer: Any, net: nn.Module, inputs: Sequence[Tensor], to_none: bool = True, zeroed: bool = True
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """What should stand in the dict after some passes, and what does."""
     before = len(modlab.hooks())
@@ -336,7 +336,8 @@ def _monitored(
             expected[name].append(gradient.norm().item())
     with _quiet(), _entered(answer, net) as norms:
         for x in inputs:
-            net.zero_grad(set_to_none=to_none)
+            if zeroed:
+                net.zero_grad(set_to_none=to_none)
             try:
                 net(x).square().sum().backward()
             except (AttributeError, TypeError) as error:
@@ -356,6 +357,11 @@ def _monitored(
         )
     if not isinstance(norms, dict):
         fail("What stands after `as` is to be a dict.", expected="a dict", got=f"a {type(norms).__name__}")
+    if norms and not any(name in norms for name in expected):
+        keys = [key if isinstance(key, str) else f"a {type(key).__name__}" for key in norms]
+        owned = any(key in dict(net.named_parameters()) for key in keys)
+        mistake = "names of the parameters" if owned else ""
+        fail("" if owned else "The names are others.", mistake=mistake, expected=[*expected], got=keys, evidence=modlab.tree(net))
     return expected, {name: _numbers(norms.get(name, []), name) for name in expected}
 
 
@@ -434,6 +440,16 @@ def _each_pass(answer: Any) -> None:
         if len(got["first"]) == 3 and same(torch.tensor(got["last"]), torch.tensor(expected["last"])):
             fail(mistake="reads weight.grad in the hook", expected=_rounded(expected), got=_rounded(got))
         fail("After three passes it has other norms.", expected=_rounded(expected), got=_rounded(got))
+
+
+def _not_the_sum(answer: Any) -> None:
+    """each pass has its own number, also where nothing is zeroed between two"""
+    net, inputs = Chain(), [torch.randn(6, 4) for _ in range(2)]
+    expected, got = _monitored(answer, net, inputs, zeroed=False)
+    if not _close(got, expected):
+        sums = {name: [norms[0], _grad(net.get_submodule(name).weight).norm().item()] for name, norms in expected.items()}
+        mistake = "the sum of all passes" if _close(got, sums) else ""
+        fail("" if mistake else "The norms are others.", mistake=mistake, expected=_rounded(expected), got=_rounded(got))
 
 
 def _gradients_stay(answer: Any) -> None:
@@ -527,7 +543,7 @@ def monitor(net):
         for handle in handles:
             handle.remove()
 """,
-    probes=(_norms, _first_layer, _each_pass, _gradients_stay, _no_hook_left),
+    probes=(_norms, _first_layer, _each_pass, _not_the_sum, _gradients_stay, _no_hook_left),
     mistakes=(
         Mistake(
             "reads weight.grad in the hook",
@@ -535,6 +551,35 @@ def monitor(net):
             "In the first layer the full hook runs before `weight.grad` is there: it finds None, or what the last pass left. "
             "Hang a hook on the weight itself.",
             belief=35,
+        ),
+        Mistake(
+            "the sum of all passes",
+            _monitor(
+                "handles.append(layer.weight.register_post_accumulate_grad_hook("
+                "lambda weight, name=name: norms[name].append(weight.grad.norm().item())))"
+            ),
+            "Such a hook finds `weight.grad` ready, and all passes since the last zeroing are added up there. "
+            "`layer.weight.register_hook` gets the gradient of this one pass.",
+            belief=22,
+        ),
+        Mistake(
+            "names of the parameters",
+            """
+@contextmanager
+def monitor(net):
+    norms, handles = {}, []
+    for name, parameter in net.named_parameters():
+        if name.endswith("weight"):
+            norms[name] = []
+            hook = lambda gradient, name=name: norms[name].append(gradient.norm().item())
+            handles.append(parameter.register_hook(hook))
+    try:
+        yield norms
+    finally:
+        for handle in handles:
+            handle.remove()
+""",
+            "The names are those of the parameters, `first.weight`. The dict is to have the names of the children, `first`.",
         ),
         Mistake(
             "gradient of the input",

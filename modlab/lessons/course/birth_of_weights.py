@@ -130,7 +130,11 @@ PREDICTIONS = (
         YesNo(),
         False,
         "`skip_init` calls the constructor with `device=...`, and `MyLinear` takes none.",
-        wrong=(Wrong(True, "Any module may look good enough. But `skip_init` builds it on the meta device, so it must take a `device`."),),
+        wrong=(
+            Wrong(
+                True, "It works with the layers of `torch.nn`. But `skip_init` builds it on the meta device, so it must take a `device`."
+            ),
+        ),
         proof=lambda: not _raises(lambda: skip_init(MyLinear, 5, 3)),
     ),
     Question(
@@ -283,6 +287,8 @@ def _owns(answer: Any) -> None:
     require_equal(shapes, SIZES, "It is to own these tensors.", evidence=modlab.state(m))
     if {name for name, _ in m.named_parameters()} != {"weight", "bias"}:
         fail("`weight` and `bias` are to be the parameters.", evidence=modlab.state(m))
+    if m.get_buffer("scale").requires_grad:
+        fail("`scale` is to be a buffer: it does not learn.", evidence=modlab.state(m))
     if _tensors(m)["calls"].is_floating_point():
         fail(mistake="the count in floats", expected="int64", got=str(_tensors(m)["calls"].dtype), evidence=modlab.state(m))
 
@@ -290,16 +296,18 @@ def _owns(answer: Any) -> None:
 def _fills(answer: Any) -> None:
     """its numbers are drawn from the standard normal distribution, the scale is one, the count zero"""
     with _raw_memory_is_nan():
-        m = _made(answer, 60, 50)
+        m = _made(answer, 40, 2000)
     raw = [name for name, tensor in _tensors(m).items() if tensor.isnan().any() or (name == "calls" and tensor.item())]
     if raw:
         fail(mistake="raw memory", expected="numbers", got=f"raw memory in {raw}", evidence=modlab.state(m))
-    drawn = torch.cat([parameter.detach().flatten() for parameter in m.parameters()])
-    mean, spread = drawn.mean().item(), drawn.std().item()
-    if abs(mean) > 0.1 or abs(spread - 1) > 0.1:
-        got = f"mean {mean:.2f}, standard deviation {spread:.2f}"
-        fail("The numbers are not standard normal.", expected="mean 0, standard deviation 1", got=got)
-    require_equal(_tensors(m)["scale"], torch.ones(50), "The scale is to be one.")
+    for name, parameter in m.named_parameters():
+        drawn = parameter.detach()
+        mean, spread, far = drawn.mean().item(), drawn.std().item(), (drawn.abs() > 2).float().mean().item()
+        if abs(mean) > 0.1 or abs(spread - 1) > 0.1 or not 0.02 < far < 0.08:
+            got = f"mean {mean:.2f}, standard deviation {spread:.2f}, {far:.1%} beyond 2"
+            expected = "mean 0, standard deviation 1, about 4.6% beyond 2"
+            fail(f"This is `{name}`.", mistake="other first numbers", expected=expected, got=got, evidence=modlab.measure(drawn))
+    require_equal(_tensors(m)["scale"], torch.ones(2000), "The scale is to be one.")
 
 
 def _computes(answer: Any) -> None:
@@ -307,8 +315,14 @@ def _computes(answer: Any) -> None:
     m = _made(answer)
     own, x = _tensors(m), torch.randn(7, 5)
     require_equal(m(x), (x @ own["weight"] + own["bias"]) * own["scale"], "It gives something else than before.")
-    m(x)
+    y = m(x)
+    if not y.requires_grad:
+        fail("Its output does not hang in the graph any more, so it cannot learn.", expected="requires_grad True", got=False)
+    y.sum().backward()
     require_equal(int(_tensors(m)["calls"]), 2, "It was called twice.")
+    silent = [name for name, parameter in m.named_parameters() if parameter.grad is None]
+    if silent:
+        fail(f"`{silent[0]}` gets no gradient: it no longer learns.", evidence=modlab.state(m))
 
 
 def _dtype(answer: Any) -> None:
@@ -324,7 +338,7 @@ def _dtype(answer: Any) -> None:
             fail("Tensors are missing.", mistake="no parameters any more" if gone else "", **details)
         wrong = {name for name in wanted if shown[name] != wanted[name]}
         if wrong == {"calls"}:
-            fail(mistake="the count in floats", **details)
+            fail("`calls` is to stay int64.", mistake="the count in floats" if own["calls"].is_floating_point() else "", **details)
         if wrong == {"scale"}:
             fail(mistake="buffer forgotten", **details)
         if wrong:
@@ -469,7 +483,7 @@ class ScaledLinear(nn.Module):
         Mistake(
             "an option is missing",
             _scaled_linear().replace("device=None, ", "").replace("device=device, ", ""),
-            "Both options are keyword arguments of the constructor: `device=None, dtype=None`.",
+            "Both options are arguments of the constructor, each by its name: `device=None, dtype=None`.",
             error=r"unexpected keyword argument '(device|dtype)'|Module must support a 'device' arg",
         ),
         Mistake(
@@ -525,6 +539,19 @@ class ScaledLinear(nn.Module):
             error=r"cannot be called on meta tensors|[Mm]eta tensor|data-dependent",
         ),
         Mistake(
+            "other first numbers",
+            _scaled_linear(bias="nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype))"),
+            "The first numbers are others than before: weight and bias were both drawn from the standard normal distribution. "
+            "The options say where and of which dtype, and nothing else.",
+        ),
+        Mistake(
+            "no parent's constructor",
+            _scaled_linear().replace("        super().__init__()\n", ""),
+            "The stores of a module are made by `super().__init__()`, and it has not run when the first parameter comes.",
+            belief=4,
+            error=r"before Module\.__init__\(\) call|has no attribute '_(parameters|buffers|modules)'",
+        ),
+        Mistake(
             "raw memory",
             _scaled_linear(
                 weight="nn.Parameter(torch.empty(in_features, out_features, device=device, dtype=dtype))",
@@ -543,6 +570,9 @@ class ScaledLinear(nn.Module):
 
 
 # ---- the second task: orthogonal --------------------------------------------------------------------
+
+
+DRAWS = ("uniform_", "normal_", "trunc_normal_", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal")
 
 
 def _layer(answer: Any, *sizes: int) -> nn.Linear:
@@ -585,14 +615,17 @@ def _draws_once(answer: Any) -> None:
     """no numbers are drawn that nobody uses"""
     with _Births(16) as births:
         _layer(answer, 16, 16)
-    first = [name for name in births.seen if "uniform_" in name]
-    if first:
-        fail(mistake="drawn twice", expected="one draw", got=f"{first[0]}, then another draw")
+    draws = [name for name in births.seen if name in DRAWS]
+    if len(draws) > 1:
+        fail(mistake="drawn twice", expected="one draw", got=f"{len(draws)} draws: {', '.join(draws)}")
 
 
 def _learns(answer: Any) -> None:
     """weight and bias are parameters that learn"""
     layer = _layer(answer, 5, 3)
+    frozen = [name for name, parameter in layer.named_parameters() if not parameter.requires_grad]
+    if frozen:
+        fail(f"`{frozen[0]}` is frozen.", expected="requires_grad True", got=False, evidence=modlab.state(layer))
     layer(torch.randn(4, 5)).sum().backward()
     silent = [name for name, parameter in layer.named_parameters() if parameter.grad is None]
     if silent:
@@ -635,7 +668,8 @@ def orthogonal(in_features, out_features):
     nn.init.zeros_(layer.bias)
     return layer
 """,
-            "`nn.Linear` draws its own numbers first, and you write over them. `skip_init` leaves that draw out.",
+            "Numbers are drawn that you write over: `nn.Linear` draws its own when it is made. `skip_init` leaves that out, "
+            "and `orthogonal_` needs none before it.",
         ),
         Mistake(
             "not orthogonal",

@@ -330,8 +330,15 @@ def _captured(answer: Any, net: nn.Module, x: Tensor) -> dict[str, Any]:
     for name, found in outputs.items():
         if isinstance(found, Tensor):
             fail(mistake="only the last call", expected=f"a list at {name!r}", got="one tensor")
-        if not isinstance(found, (list, tuple)) or not all(isinstance(one, Tensor) for one in found):
-            fail("Each name is to have a list of tensors.", expected=f"a list at {name!r}", got=f"a {type(found).__name__}")
+        wanted = f"a list of tensors at {name!r}"
+        if not isinstance(found, (list, tuple)):
+            fail("Each name is to have a list of tensors.", expected=wanted, got=f"a {type(found).__name__}")
+        odd = next((one for one in found if not isinstance(one, Tensor)), None)
+        if odd is not None:
+            numbers = isinstance(odd, (list, float, int)) or type(odd).__module__ == "numpy"
+            says = "" if numbers else "Each name is to have a list of tensors."
+            mistake = "numbers, not tensors" if numbers else ""
+            fail(says, mistake=mistake, expected=wanted, got=f"a list with a {type(odd).__name__} in it")
     return {name: list(found) for name, found in outputs.items() if len(found)}
 
 
@@ -531,6 +538,11 @@ def capture(net):
             belief=13,
         ),
         Mistake(
+            "numbers, not tensors",
+            _capture(keep="outputs.setdefault(name, []).append(output.tolist())"),
+            "`tolist()` and `numpy()` make something else of the tensor. A copy that is still one is `output.detach().clone()`.",
+        ),
+        Mistake(
             "hooks are left on",
             _capture(end="    yield outputs\n"),
             "Your hooks outlive the block: they go on running, and the next `capture` adds more. Call `remove()` on each handle.",
@@ -655,6 +667,20 @@ def _within(answer: Any) -> None:
     require_equal(m(input=x), expected, "Called with a keyword, `m(input=x)`, it gives something else.")
 
 
+def _any_bounds(answer: Any) -> None:
+    """other bounds are kept as well, and each module has its own"""
+    x = 3 * torch.randn(5, 4)
+    modules = {(-0.1, 0.2): nn.Linear(4, 6), (0.25, 1.5): nn.Linear(4, 6), (-2.0, -0.5): nn.Linear(4, 6)}
+    plain = {bounds: m(x).detach() for bounds, m in modules.items()}
+    for (low, high), m in modules.items():
+        answer(m, low, high)
+    for (low, high), m in modules.items():
+        got, expected = m(x), plain[low, high].clamp(low, high)
+        if not same(got, expected):
+            found = f"{got.min():.4f} to {got.max():.4f}" if isinstance(got, Tensor) else got
+            fail(mistake="bounds of its own", expected=f"{expected.min():.4f} to {expected.max():.4f}", got=found, evidence=modlab.hooks(m))
+
+
 def _spares_the_caller(answer: Any) -> None:
     """the caller's own tensor stays as it is"""
     m, x = nn.Identity(), torch.tensor([-2.0, 0.0, 2.0])
@@ -723,7 +749,7 @@ def clamp_output(module, low, high):
 def clamp_output(module, low, high):
     return module.register_forward_hook(lambda module, inputs, output: output.clamp(low, high))
 """,
-    probes=(_within, _spares_the_caller, _gradients_pass, _spares_the_others, _ends),
+    probes=(_within, _spares_the_caller, _gradients_pass, _spares_the_others, _any_bounds, _ends),
     mistakes=(
         Mistake(
             "nothing returned",
@@ -736,6 +762,11 @@ def clamp_output(module, low, high):
             _clamp("output.clamp_(low, high)"),
             "`clamp_` writes into a tensor that may belong to somebody else. Make a new one, and return it.",
             belief=34,
+        ),
+        Mistake(
+            "bounds of its own",
+            _clamp("return output.clamp(-0.5, 0.7)"),
+            "It does not keep to the bounds that it is given. `low` and `high` are known inside the hook: use these.",
         ),
         Mistake(
             "a tuple",

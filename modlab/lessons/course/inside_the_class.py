@@ -151,31 +151,33 @@ def _metadata_in_a_copy() -> bool:
     return hasattr({key: value for key, value in state.items()}, "_metadata")
 
 
-def _what_loads() -> str:
-    def as_entry(module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]) -> None:
-        state[prefix + "epoch"] = torch.tensor(3)
-
+def _metadata_after_loading() -> bool:
     def as_metadata(module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]) -> None:
         metadata["epoch"] = 3
 
-    def loads(hook: Any) -> bool:
-        m = nn.Linear(2, 2)
-        m._register_state_dict_hook(hook)  # type: ignore[no-untyped-call]
-        try:
-            nn.Linear(2, 2).load_state_dict(m.state_dict())
-        except RuntimeError:
-            return False
-        return True
-
-    return {(True, True): "c", (True, False): "a", (False, True): "b", (False, False): "d"}[loads(as_entry), loads(as_metadata)]
+    m, plain = nn.Linear(2, 2), nn.Linear(2, 2)
+    m._register_state_dict_hook(as_metadata)  # type: ignore[no-untyped-call]
+    state = m.state_dict()
+    assert state._metadata[""]["epoch"] == 3  # type: ignore[attr-defined]
+    plain.load_state_dict(state)
+    return "epoch" in plain.state_dict()._metadata[""]  # type: ignore[attr-defined]
 
 
-def _becomes_float64() -> str:
+def _where_a_conversion_matters() -> str:
+    def convert(module: nn.Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for name in list(state):
+            state[name] = state[name].to(module.weight.dtype)
+
     found = []
     for options in ({}, {"assign": True}):
-        m = nn.Linear(2, 2)
-        m.load_state_dict(nn.Linear(2, 2).double().state_dict(), **options)
-        found.append(m.weight.dtype == torch.float64)
+        dtypes = []
+        for hooked in (False, True):
+            m = nn.Linear(2, 2)
+            if hooked:
+                m._register_load_state_dict_pre_hook(convert, with_module=True)  # type: ignore[no-untyped-call]
+            m.load_state_dict(nn.Linear(2, 2).double().state_dict(), **options)
+            dtypes.append(m.weight.dtype)
+        found.append(dtypes[0] != dtypes[1])
     return {(True, False): "a", (False, True): "b", (True, True): "c", (False, False): "d"}[found[0], found[1]]
 
 
@@ -297,7 +299,7 @@ PREDICTIONS = (
         proof=_into_a_reserved_name,
     ),
     Question(
-        "three values of a flag",
+        "the flag and two hooks",
         "Which value has `_is_full_backward_hook` before any hook, after a full backward hook, and (on another module) after a legacy one?",
         Choice("False, True, False", "None, True, False", "None, True, True"),
         "b",
@@ -355,31 +357,32 @@ PREDICTIONS = (
         proof=_metadata_in_a_copy,
     ),
     Question(
-        "what a plain layer loads",
-        "A hook writes `epoch` into the state: in one file as an entry, in another into the metadata. "
-        "Which file does a plain `nn.Linear` load?",
-        Choice("the one with the entry", "the one with the metadata", "both", "neither"),
-        "b",
-        "An entry that no tensor claims is unexpected, and strict loading refuses it. Nobody counts the metadata.",
+        "metadata after loading",
+        "`plain` has loaded a state with `epoch` in its metadata. Is `epoch` in the metadata of `plain.state_dict()`, too?",
+        YesNo(),
+        False,
+        "Each `state_dict()` makes its metadata anew. What was in the file is shown to the module while it loads, and kept by nobody.",
         wrong=(
-            Wrong("a", "Other way round: strict loading wants an owner for every *entry*, and this one has none."),
-            Wrong("c", "The entry is unexpected: strict loading refuses it."),
-            Wrong("d", "Metadata is no entry, so it cannot be unexpected."),
+            Wrong(
+                True,
+                "The tensors are copied into the module, and the metadata has no place there: it is read in loading, and gone.",
+            ),
         ),
-        proof=_what_loads,
+        proof=_metadata_after_loading,
     ),
     Question(
-        "what becomes float64",
-        "A `state_dict` in float64 is loaded into a float32 layer. After which is the layer in float64?",
+        "where a conversion matters",
+        "A float32 layer loads a `state_dict` in float64, and a pre-hook converts each entry to float32. "
+        "For which of these does the layer come out otherwise than without the hook?",
         Choice("`load_state_dict(state)`", "`load_state_dict(state, assign=True)`", "both", "neither"),
         "b",
         "By default numbers are copied *into* the layer's tensors, and converted on the way. `assign=True` puts the new tensors in.",
         wrong=(
-            Wrong("a", "By default the numbers are copied into the layer's own tensors, which keep their dtype."),
-            Wrong("c", "The first copies numbers into the layer's own tensors, which keep their dtype."),
-            Wrong("d", "The first keeps the dtype; with `assign=True` the tensors themselves are exchanged."),
+            Wrong("a", "Here the numbers are copied into the layer's own tensors, which keep their dtype with or without the hook."),
+            Wrong("c", "The first copies numbers into the layer's own tensors, which keep their dtype with or without the hook."),
+            Wrong("d", "With `assign=True` the tensors themselves are exchanged, so their dtype counts."),
         ),
-        proof=_becomes_float64,
+        proof=_where_a_conversion_matters,
     ),
     Question(
         "a class without forward",
@@ -639,7 +642,7 @@ def _said(function: Callable[[Any], Any], nets: type[nn.Module], name: str) -> b
         warnings.simplefilter("ignore")  # a full hook on a module whose input requires no gradient
         said = function(nets)
     if said is None:
-        fail(f"{name} says nothing yet.", expected="True or False", got=None)
+        fail(f"{name} gives None. Is there a `return`? A flag can be None, too: compare it with True.", expected="True or False", got=None)
     if not isinstance(said, bool) and not (isinstance(said, Tensor) and said.numel() == 1):
         fail(f"{name} is to say whether the claim holds.", expected="True or False", got=said)
     return bool(said)
@@ -795,6 +798,12 @@ class Court:
             "The claim is about what the hook is *given*: compare shapes, with a batch of five.",
         ),
         Mistake(
+            "a self too many",
+            "\nclass Court:" + "".join(f"\n    def {name}(self, Net):\n        return False\n" for name in _NAMES),
+            "The six are plain functions that stand in a class: each gets a class of nets and nothing else, so leave `self` out.",
+            error=r"_\w+\(\) missing 1 required positional argument: '\w+'",
+        ),
+        Mistake(
             "gradients off in evaluation mode",
             _court(
                 e_gradients="""
@@ -828,9 +837,10 @@ def _nets(base: Any) -> dict[str, Any]:
             self.weight = nn.Parameter(torch.randn(rows, columns))
             self.bias = nn.Parameter(torch.randn(columns))
             self.power = 2
+            self.shift = torch.ones(columns)  # a plain tensor: neither learnt nor saved
 
         def forward(self, x: Tensor) -> Any:
-            return (x @ self.weight + self.bias) ** self.power
+            return (x @ self.weight + self.bias + self.shift) ** self.power
 
     class Two(base):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -922,6 +932,8 @@ def _registered(answer: Any) -> None:
 
 
 def _named_wrongly(got: list[str], expected: list[str], theirs: nn.Module) -> str:
+    if any(name.rpartition(".")[2] == "shift" for name in got):
+        return "every tensor a parameter"
     if sorted(got) == sorted(expected):
         return "order lost"
     if sorted(got) == sorted(n for n, _ in theirs.named_parameters(remove_duplicate=False)):
@@ -958,6 +970,17 @@ def _calls(answer: Any) -> None:
             fail("`__call__` gives nothing back.", expected=expected[0], got=None)
         if not same(got, expected):
             fail(f"The net with {name} computes something else.", expected=expected[0], got=got)
+
+    class Sum(answer):  # type: ignore[misc]
+        def forward(self, one: Tensor, other: Tensor) -> Tensor:
+            return one + other
+
+    try:
+        got = Sum()(x, x)
+    except TypeError as error:
+        fail("A net with two inputs cannot be called: `__call__` is to pass on all that it gets.", expected="two inputs", got=str(error))
+    if not same(got, x + x):
+        fail("A net with two inputs computes something else.", expected=(x + x)[0], got=got)
 
 
 def _exchanges(answer: Any) -> None:
@@ -1103,6 +1126,19 @@ class MiniModule:
 """,
             ),
             "A store on the class is one store for all objects of it. `__init__` makes new ones for each object.",
+        ),
+        Mistake(
+            "every tensor a parameter",
+            (_INIT + _PATHS + _NAMED + _STATE + _CALL).replace("isinstance(value, nn.Parameter)", "isinstance(value, torch.Tensor)"),
+            "A plain tensor came out as a parameter. Only an `nn.Parameter` is one: a tensor under a free name is a plain attribute.",
+            belief=8,
+        ),
+        Mistake(
+            "asks by equality",
+            (_INIT + _PATHS + _NAMED + _STATE + _CALL).replace("seen = set()", "seen = []").replace("seen.add(", "seen.append("),
+            "`in` asks a list by `==`, and of two tensors that gives a tensor. Ask for the object: by `is`, with `id(...)`, or in a set.",
+            belief=29,
+            error="Boolean value of Tensor with more than one value is ambiguous",
         ),
         Mistake(
             "derives from nn.Module",

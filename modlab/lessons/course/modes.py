@@ -110,7 +110,7 @@ PREDICTIONS = (
         YesNo(),
         False,
         "Four numbers go in, one is added to each, four come out: the printed five are not from this line.",
-        wrong=(Wrong(True, "The 1.0 is added to each number; it is no number more."),),
+        wrong=(Wrong(True, "The 1.0 is added to each of the four; it makes no fifth number."),),
         proof=lambda: len(ModalModule()(torch.randn(4))) == 5,
     ),
     Question(
@@ -310,6 +310,11 @@ RECALLS = (
 # ---- the first task: a module around a module -------------------------------------------------------
 
 
+NOTHING = "`forward` gives nothing back: it needs a `return`."
+NO_STORES = r"before Module.__init__\(\) call|has no attribute '_(modules|parameters|buffers|forward_hooks|backward_hooks)'"
+"""What torch says of a module whose ``super().__init__()`` did not run."""
+
+
 def _around(answer: Any, inner: nn.Module) -> nn.Module:
     require_module_class(answer, "Modal")
     module: nn.Module = answer(inner)
@@ -320,8 +325,19 @@ def _has_a_child(answer: Any) -> None:
     """the module inside is its child"""
     inner = nn.Linear(3, 3)
     m = _around(answer, inner)
-    if not any(one is inner for one in m.modules()):
-        fail(mistake="child in a list", evidence=modlab.tree(m))
+    if any(one is inner for one in m.modules()):
+        return
+    told: dict[str, Any] = {"expected": "inner is a child", "evidence": modlab.tree(m)}
+    if any(type(one) is type(inner) for one in m.modules()):
+        fail(mistake="a copy of inner", got="a child of the same class, and another one", **told)
+    if any(isinstance(value, (list, tuple, dict)) and _holds(value, inner) for name, value in vars(m).items() if name != "_modules"):
+        fail(mistake="child in a list", got="inner stands in a plain container", **told)
+    fail(mistake="inner is not kept", got="no such child", **told)
+
+
+def _holds(container: Any, inner: nn.Module) -> bool:
+    values = container.values() if isinstance(container, dict) else container
+    return any(value is inner for value in values)
 
 
 def _adds(answer: Any) -> None:
@@ -335,7 +351,7 @@ def _adds(answer: Any) -> None:
         if same(got, expected):
             continue
         if got is None:
-            fail("`forward` gives nothing back: `return` is missing.", expected=expected, got=None)
+            fail(NOTHING, expected=expected, got=None)
         if training and same(got, inner(x + 1)):
             fail(mistake="one added to the input", expected=expected, got=got)
         with torch.no_grad():
@@ -345,7 +361,9 @@ def _adds(answer: Any) -> None:
         if not training and same(got, plain + 1):
             own = [name for name, value in vars(m).items() if isinstance(value, bool) and name != "training" and not name.startswith("_")]
             says = f"After `eval()`, `training` is {m.training} and `{own[0]}` is {vars(m)[own[0]]}." if own else ""
-            fail(says, mistake="a flag of its own" if own else "decided too early", expected=expected, got=got, evidence=modlab.tree(m))
+            kept = [name for name in vars(m) if not name.startswith("_") and name != "training"]
+            mistake = "a flag of its own" if own else "decided too early" if kept else "nobody asks for the mode"
+            fail(says, mistake=mistake, expected=expected, got=got, evidence=modlab.tree(m))
         fail(f"In {'training' if training else 'evaluation'} mode it gives something else.", expected=expected, got=got)
 
 
@@ -377,6 +395,28 @@ def _reaches_the_child(answer: Any) -> None:
         fail("`train()` and `eval()` are to return the module, as `nn.Module`'s do.", expected="the module", got=m.eval())
 
 
+def _calls_it(answer: Any) -> None:
+    """it calls the module inside, so that its hooks run, and gradients come through"""
+    inner, x = nn.Linear(3, 3), torch.randn(2, 3, requires_grad=True)
+    ran: list[nn.Module] = []
+    m = _around(answer, inner)
+    for training in (True, False):
+        m.train(training)
+        ran.clear()
+        with inner.register_forward_hook(lambda module, inputs, output: ran.append(module)):
+            y = m(x)
+        if len(ran) != 1:
+            told: dict[str, Any] = {"expected": "1 run of a hook on inner", "got": f"{len(ran)} runs", "evidence": modlab.trace(m)(x)}
+            fail("" if not ran else "It calls the module inside more than once.", mistake="past the hooks" if not ran else "", **told)
+        if not y.requires_grad:
+            fail(mistake="cut from the graph", expected="an output with a grad_fn", got="an output without one")
+        for tensor in (x, inner.weight):
+            tensor.grad = None
+        y.sum().backward()
+        if any(tensor.grad is None for tensor in (x, inner.weight)):
+            fail(mistake="cut from the graph", expected="gradients for x and for inner", got="none")
+
+
 def _modal(forward: str, constructor: str = "self.inner = inner", more: str = "") -> str:
     return f"""
 class Modal(nn.Module):
@@ -402,7 +442,7 @@ class Modal(nn.Module):
         ...
 """,
     reference=_modal("self.inner(x) + 1.0 if self.training else self.inner(x)"),
-    probes=(_has_a_child, _adds, _ignores_autograd, _reaches_the_child),
+    probes=(_has_a_child, _adds, _ignores_autograd, _reaches_the_child, _calls_it),
     mistakes=(
         Mistake(
             "a flag of its own",
@@ -432,13 +472,46 @@ class Modal(nn.Module):
         Mistake(
             "child in a list",
             _modal("self.inner[0](x) + 1.0 if self.training else self.inner[0](x)", "self.inner = [inner]"),
-            "What is in a plain list is no child: `eval()` does not reach it, and its parameters are nobody's.",
+            "What is in a plain list, tuple or dict is no child: `eval()` does not reach it, and its parameters are nobody's.",
             belief=1,
         ),
         Mistake(
             "one added to the input",
             _modal("self.inner(x + 1.0) if self.training else self.inner(x)"),
             "The one is added before the inner module runs; it is to be added to what that gives.",
+        ),
+        Mistake(
+            "nobody asks for the mode",
+            _modal("self.inner(x) + 1.0"),
+            "It adds one in both modes: nothing in it asks for the mode. `self.training` says it, at each call.",
+        ),
+        Mistake(
+            "inner is not kept",
+            _modal("self.inner(x) + 1.0 if self.training else self.inner(x)", "..."),
+            "The constructor gets `inner`, and the module does not have it afterwards. Assign it: `self.inner = inner`.",
+        ),
+        Mistake(
+            "a copy of inner",
+            _modal("self.inner(x) + 1.0 if self.training else self.inner(x)", "import copy\n        self.inner = copy.deepcopy(inner)"),
+            "Your module works on a copy. What happens to `inner` afterwards, a step of its optimizer for one, does not reach it.",
+        ),
+        Mistake(
+            "past the hooks",
+            _modal("self.inner.forward(x) + float(self.training)"),
+            "`inner.forward(x)` goes past the hooks of the module inside. Call the module: `self.inner(x)`.",
+            belief=33,
+        ),
+        Mistake(
+            "cut from the graph",
+            _modal("self.inner(x).detach() + float(self.training)"),
+            "The output has no history, so neither the module inside nor anything in front of it can learn. Leave `detach` out.",
+        ),
+        Mistake(
+            "super().__init__() missing",
+            _modal("self.inner(x) + float(self.training)").replace("        super().__init__()\n", ""),
+            "`super().__init__()` makes what a module keeps its children and its mode in. It must run, and run first.",
+            belief=4,
+            error=NO_STORES,
         ),
     ),
     hints=(
@@ -469,7 +542,7 @@ def _quiet(answer: Any) -> None:
     if isinstance(got, Tensor) and got.shape == x.shape and bool((got == 0).any()):
         fail(mistake="always on", expected=x[0], got=got[0], evidence=modlab.compare(m)(x))
     if got is None:
-        fail("`forward` gives nothing back: `return` is missing.", expected=x[0], got=None)
+        fail(NOTHING, expected=x[0], got=None)
     require_equal(got, x, "In evaluation mode it gives something else than its input.")
 
 
@@ -512,6 +585,17 @@ def _draws_anew(answer: Any) -> None:
         fail("Two calls drop the very same numbers.")
 
 
+def _lets_gradients_pass(answer: Any) -> None:
+    """gradients go back through what it keeps"""
+    for training in (True, False):
+        x = torch.ones(50, requires_grad=True)
+        y = _dropout(answer, 0.5).train(training)(x)
+        if not y.requires_grad:
+            fail(mistake="cut from the graph", expected="an output with a grad_fn", got="an output without one")
+        y.sum().backward()
+        require_equal(x.grad, y, "The gradient of `x` is to be the factor: 0 for what goes, 1/(1 - p) for what stays.")
+
+
 def _my_dropout(forward: str) -> str:
     return f"""
 class MyDropout(nn.Module):
@@ -537,7 +621,7 @@ class MyDropout(nn.Module):
         ...
 """,
     reference=_my_dropout("F.dropout(x, self.p, training=self.training)"),
-    probes=(_quiet, _drops, _scales, _draws_anew),
+    probes=(_quiet, _drops, _scales, _draws_anew, _lets_gradients_pass),
     mistakes=(
         Mistake(
             "always on",
@@ -569,6 +653,18 @@ class MyDropout(nn.Module):
             "it changes its input",
             _my_dropout("F.dropout(x, self.p, training=self.training, inplace=True)"),
             "With `inplace=True` it writes into the caller's tensor.",
+        ),
+        Mistake(
+            "cut from the graph",
+            _my_dropout("F.dropout(x.detach(), self.p, training=self.training)"),
+            "Behind `detach()` nothing learns: no gradient gets back to the layers in front. Give `F.dropout` the input itself.",
+        ),
+        Mistake(
+            "super().__init__() missing",
+            _my_dropout("F.dropout(x, self.p, training=self.training)").replace("        super().__init__()\n", ""),
+            "`super().__init__()` makes what a module keeps its children and its mode in. It must run, and run first.",
+            belief=4,
+            error=NO_STORES,
         ),
     ),
     hints=("`F.dropout` has three arguments that matter: the input, the share, and whether it is training. Who knows the last?",),
@@ -686,6 +782,20 @@ def _stays(answer: Any) -> None:
         fail("After `net.eval()` and `net.train()` they move again.", expected=[], got=moved)
 
 
+def _returns(answer: Any) -> None:
+    """train() and eval() still return the module that they are called on"""
+    net = _frozen(answer, _plain_net())
+    for name, module in net.named_modules():
+        for call in (module.train, module.eval):
+            got = call()
+            if got is module:
+                continue
+            expected = f"{name or 'net'}.{call.__name__}() gives the module"
+            mistake = "train returns nothing" if got is None else ""
+            says = "" if mistake else "`train()` and `eval()` are to return the module that they are called on."
+            fail(says, mistake=mistake, expected=expected, got=f"a {type(got).__name__}")
+
+
 def _freeze(body: str, which: str = "net.modules()", kinds: str = "(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)") -> str:
     return f"""
 def freeze_batchnorm(net):
@@ -706,7 +816,7 @@ def freeze_batchnorm(net):
     ...
 """,
     reference=_freeze(_HOLD),
-    probes=(_stands_still, _uses_them, _others_follow, _stays),
+    probes=(_stands_still, _uses_them, _others_follow, _stays, _returns),
     mistakes=(
         Mistake(
             "eval() once",
@@ -747,6 +857,11 @@ def freeze_batchnorm(net):
             "BatchNorm1d alone",
             _freeze(_HOLD, kinds="nn.BatchNorm1d"),
             "A net for pictures has `BatchNorm2d`, which is no `BatchNorm1d`.",
+        ),
+        Mistake(
+            "train returns nothing",
+            _freeze("module.eval()\n            module.train = lambda mode=True: None"),
+            "`train()` returns its module, and `eval()` what `train` gives; so `norm.eval()(x)` now calls None. Return the module.",
         ),
     ),
     hints=(

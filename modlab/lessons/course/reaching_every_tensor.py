@@ -170,7 +170,10 @@ PREDICTIONS = (
         "b",
         "A module's `to` takes floating-point and complex dtypes only. Gradients of whole numbers make no sense.",
         wrong=(
-            Wrong("a", "A tensor's `to` would. A module's refuses, since its parameters could not be trained any more."),
+            Wrong(
+                "a",
+                "A tensor's `to` would, by cutting: 0.9 becomes 0. A module's refuses, since whole numbers cannot be trained.",
+            ),
             Wrong("c", "Integer *buffers* stay what they are. An integer *target* is refused."),
         ),
         proof=_to_int,
@@ -396,6 +399,28 @@ def _fixed(answer: Any) -> None:
         fail(mistake="the scale is trained" if more else "", expected=wanted, got=trained, evidence=modlab.state(m))
 
 
+def _owned(answer: Any) -> None:
+    """it keeps its scale, as floating-point numbers of its own"""
+    m = _scaled(answer)
+    kept = {name: one for name, one in (*m.named_parameters(), *m.named_buffers()) if not name.startswith("linear.")}
+    scales = [name for name, one in kept.items() if one.is_floating_point()]
+    x = torch.randn(5, 4)
+    before = m(x).detach().clone()
+    with torch.no_grad():
+        for name in scales:
+            kept[name].mul_(2)
+        changes = not torch.allclose(m(x), before)
+    if scales and changes:
+        return
+    whole = not scales and any(one.numel() == len(SCALE) for one in kept.values())
+    fail(
+        mistake="whole numbers" if whole else "made anew in each call",
+        expected="a floating-point tensor that is registered, and used",
+        got=", ".join(f"{name}: {one.dtype}" for name, one in kept.items()) or "none",
+        evidence=modlab.state(_scaled(answer)),
+    )
+
+
 def _scaled_source(line: str, forward: str = "self.linear(x) * self.scale", more: str = "") -> str:
     return f"""
 class Scaled(nn.Module):
@@ -414,7 +439,7 @@ SCALED = Task(
     "Repair `Scaled`: its scale stays behind when the model is moved. It shall go along, and not be trained.",
     starter=_scaled_source("self.scale = torch.tensor([1.0, 2.0, 3.0])"),
     reference=_scaled_source('self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0]))'),
-    probes=(_still_scales, _follows, _fixed),
+    probes=(_still_scales, _follows, _fixed, _owned),
     mistakes=(
         Mistake(
             "a plain tensor",
@@ -465,6 +490,17 @@ SCALED = Task(
             error=r"already exists",
         ),
         Mistake(
+            "made anew in each call",
+            _scaled_source("pass", "self.linear(x) * torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype, device=x.device)"),
+            "It computes everywhere, since each call makes a new scale. The module itself keeps none that goes along, or does not use it.",
+            belief=3,
+        ),
+        Mistake(
+            "whole numbers",
+            _scaled_source('self.register_buffer("scale", torch.tensor([1, 2, 3]))'),
+            "Your scale holds whole numbers: `to(torch.float64)` leaves such buffers as they are, so it stays behind.",
+        ),
+        Mistake(
             "the scale is trained",
             _scaled_source("self.scale = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))"),
             "Now it goes along, and the optimizer will change it too: parameters are trained. This one shall stay 1, 2, 3.",
@@ -509,7 +545,7 @@ def _applied(answer: Any) -> tuple[nn.Sequential, nn.Sequential, Any]:
 
 
 def _spread(answer: Any) -> None:
-    """the weight of each MyLinear has Xavier's spread"""
+    """the weight of each MyLinear is normal, with Xavier's spread"""
     net, before, view = _applied(answer)
     held, kept = dict(net.named_parameters()), dict(before.named_parameters())
     for path in OWN:
@@ -525,6 +561,15 @@ def _spread(answer: Any) -> None:
                 mistake="Kaiming's spread" if kaiming else "",
                 expected=f"mean 0, standard deviation {wanted:.3f}",
                 got=f"mean {mean:.3f}, standard deviation {got:.3f}",
+            )
+        farthest = (weight.abs().max() / wanted).item()
+        fourth = (weight.double() / wanted).pow(4).mean().item()  # 3 for a normal distribution, 1.8 for a uniform one
+        if abs(fourth - 3) > 0.5:
+            fail(
+                f"The numbers of {path}.weight have the right spread, and another distribution.",
+                mistake="uniform, not normal" if 1.6 < farthest < 1.8 else "",
+                expected="normal: a few numbers lie more than 3 standard deviations out",
+                got=f"the farthest of {weight.numel()} numbers lies {farthest:.2f} standard deviations out",
             )
 
 
@@ -649,6 +694,16 @@ def start_well(m):
         nn.init.xavier_normal_(m.weight)
 """,
             "The weights are right. The bias shall be zero.",
+        ),
+        Mistake(
+            "uniform, not normal",
+            """
+def start_well(m):
+    if isinstance(m, MyLinear):
+        nn.init.xavier_uniform_(m.weight)
+        nn.init.zeros_(m.bias)
+""",
+            "The spread is Xavier's, but all numbers lie between two walls: that is `xavier_uniform_`. Its neighbour draws normal ones.",
         ),
         Mistake(
             "Kaiming's spread",

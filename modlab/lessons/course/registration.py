@@ -603,7 +603,7 @@ def _calls(answer: Any) -> None:
 
 def _learns(answer: Any) -> None:
     """both modules learn, and a gradient reaches the input"""
-    both, first, second = _parallel(answer)
+    both, *_ = _parallel(answer)
     x = torch.randn(5, 4, requires_grad=True)
     got = both(x)
     if got.grad_fn is not None:

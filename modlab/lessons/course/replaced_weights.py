@@ -425,7 +425,21 @@ def halve(layer):
         Mistake(
             "another share",
             _halve('prune.l1_unstructured(layer, "weight", amount=2)', 'prune.remove(layer, "weight")'),
-            "A whole number is taken as *how many*, a fraction as which share: `amount=0.5` is half.",
+            "It is not half of them that are zero. `amount=0.5` is a share, a whole number is taken as *how many*; "
+            "and a limit, as `weight < 0.1`, does not know how many lie below it.",
+        ),
+        Mistake(
+            "written outside no_grad",
+            _halve("layer.weight[layer.weight.abs() <= layer.weight.abs().median()] = 0"),
+            "Autograd watches a parameter, and refuses that it is written into. Do it in `with torch.no_grad():`, or let `prune` do it.",
+            error="leaf Variable that requires grad",
+        ),
+        Mistake(
+            "a tensor for a parameter",
+            _halve("weight = layer.weight.detach().clone()", "weight[weight.abs() <= weight.abs().median()] = 0", "layer.weight = weight"),
+            "A parameter's name takes no plain tensor. Wrap it in `nn.Parameter(...)`.",
+            belief=8,
+            error=r"cannot assign '.*' as parameter",
         ),
         Mistake(
             "the bias, too",
@@ -583,14 +597,16 @@ class Mirrored(nn.Module):
 
 def _states() -> dict[str, tuple[nn.Module, str]]:
     """Layers in each state, and the name of the parameter behind their weight."""
-    pruned, twice, parametrized = nn.Linear(4, 3), nn.Conv2d(2, 3, 3), nn.Linear(3, 3)
-    prune.l1_unstructured(pruned, "weight", amount=0.5)  # type: ignore[no-untyped-call]
+    pruned, narrow, twice, parametrized = nn.Linear(4, 3), nn.Linear(1, 3), nn.Conv2d(2, 3, 3), nn.Linear(3, 3)
+    for layer in (pruned, narrow):
+        prune.l1_unstructured(layer, "weight", amount=0.5)  # type: ignore[no-untyped-call]
     for amount in (0.2, 0.5):
         prune.l1_unstructured(twice, "weight", amount=amount)  # type: ignore[no-untyped-call]
     parametrize.register_parametrization(parametrized, "weight", Symmetric())
     return {
         "a plain layer": (nn.Linear(4, 3), "weight"),
         "a pruned layer": (pruned, "weight_orig"),
+        "a pruned layer with one input": (narrow, "weight_orig"),
         "a layer that was pruned twice": (twice, "weight_orig"),
         "a parametrized layer": (parametrized, "parametrizations.weight.original"),
     }
@@ -613,13 +629,14 @@ def _finds(answer: Any) -> None:
             continue
         shown: dict[str, Any] = {"expected": name, "evidence": modlab.state(layer)}
         if not isinstance(got, Tensor):
-            fail(f"This is {what}.", got=got, **shown)
+            says = "It has one, and you found none." if got is None else "Give the parameter itself."
+            fail(f"This is {what}. {says}", got=None if got is None else f"a {type(got).__name__}", **shown)
         if got is expected.grad:
             fail(f"This is {what}.", mistake="its gradient", got="its gradient", **shown)
         if got.grad_fn is not None:
-            fail(f"This is {what}.", mistake="the computed weight", got="weight, which is computed from it", **shown)
+            fail(f"This is {what}.", mistake="the computed weight", got="a tensor that is computed from it", **shown)
         if got is dict(layer.named_parameters()).get("bias"):
-            fail(f"This is {what}.", mistake="the first parameter", got="bias", **shown)
+            fail(f"This is {what}.", mistake="not by its name", got="bias", **shown)
         if same(got, expected):
             fail(f"This is {what}.", mistake="a copy", got="another tensor with the same numbers", **shown)
         fail(f"This is {what}.", got="another tensor", **shown)
@@ -682,12 +699,13 @@ def learnt(layer):
             "That is a gradient; and of a pruned or a parametrized layer `weight.grad` is None: it collects in the parameter itself.",
         ),
         Mistake(
-            "the first parameter",
+            "not by its name",
             """
 def learnt(layer):
     return next(layer.parameters(), None)
 """,
-            "The first parameter of a pruned layer is the bias: the renamed weight was registered after it. Go by the name.",
+            "That is the bias. Neither order nor size tells the two apart: the renamed weight was registered after the bias, "
+            "and may be as small. Go by the name.",
         ),
         Mistake(
             "a copy",
@@ -697,8 +715,8 @@ def learnt(layer):
         if name.endswith(("weight", "weight_orig", "original")):
             return value
 """,
-            "The entries of a `state_dict` are detached: the numbers are right, but no optimizer moves such a tensor. "
-            "Ask `named_parameters()`.",
+            "The numbers are right, and it is another tensor, which no optimizer moves: so are the entries of a `state_dict`, "
+            "`.data` and a new `nn.Parameter`. Ask `named_parameters()`.",
         ),
         Mistake(
             "it undoes the pruning",
@@ -708,7 +726,7 @@ def learnt(layer):
         prune.remove(layer, "weight")
     return dict(layer.named_parameters()).get("weight")
 """,
-            "To look at a layer must not change it: after that the mask is gone.",
+            "To look at a layer must not change it: after that the mask or the parametrization is gone.",
         ),
     ),
     hints=(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -179,16 +180,17 @@ PREDICTIONS = (
         "One training step follows. Which of the three hold other numbers then? Give all the letters.",
         Several("`live`", "`copied`", "`cloned`"),
         ("a", "b"),
-        "`state_dict()` gives the live tensors, and `copy()` makes a new dict of the same tensors. Only `clone()` copies numbers.",
+        "The tensors of `state_dict()` share their memory with the model, and `copy()` makes a new dict of the same tensors. "
+        "Only `clone()` copies numbers.",
         wrong=(
-            Wrong("a", "`copy()` gives a new dict of the same tensors, and the optimizer writes into those.", belief=13),
+            Wrong("a", "`copy()` gives a new dict of the same tensors, and they share their memory with the model.", belief=13),
             Wrong(
                 [],
-                "A dict looks like a copy. Its values are the model's own tensors, and the optimizer writes into those.",
+                "A dict looks like a copy. Its tensors share their memory with the model's, and the optimizer writes into that.",
                 belief=13,
             ),
             Wrong("a b c", "`clone()` has memory of its own: no optimizer knows of it."),
-            Wrong("b", "`live` holds the model's own tensors as well: `state_dict()` copies nothing.", belief=13),
+            Wrong("b", "`live` shares the model's memory as well: `state_dict()` copies nothing.", belief=13),
         ),
         belief=13,
         proof=_changed_dicts,
@@ -248,10 +250,10 @@ PREDICTIONS = (
         '`torch.save(net, "whole.pt")` saved the net itself. What does `torch.load("whole.pt", weights_only=True)` do?',
         Choice("it gives the net", "it gives the state_dict of the net", "it refuses the file"),
         "c",
-        "The file names a class, whose code would run on loading. `weights_only=True` reads tensors and plain containers alone.",
+        "`weights_only=True` reads tensors and plain containers alone. A file with a class in it is refused as a whole.",
         wrong=(
             Wrong("a", "So it was before `weights_only=True` became the default, and so it is with `weights_only=False`.", belief=17),
-            Wrong("b", "It does not pick the weights out: a file with a class in it is refused as a whole.", belief=17),
+            Wrong("b", "It does not pick the weights out: what it may not read stops it.", belief=17),
         ),
         proof=lambda: "c" if _raises(lambda: _filed(Net()), pickle.UnpicklingError) else "a",
     ),
@@ -362,8 +364,12 @@ def _kept(answer: Any, module: nn.Module) -> dict[str, Tensor]:
     """What an answer keeps of a module, as a plain dict."""
     require_callable(answer, "snapshot")
     kept = answer(module)
-    if not isinstance(kept, dict) or not all(isinstance(tensor, Tensor) for tensor in kept.values()):
-        fail("Give a dict of names and tensors.", expected="a dict of tensors", got=f"a {type(kept).__name__}")
+    if not isinstance(kept, dict):
+        says = "It gives nothing back: is there a `return`?" if kept is None else "Give a dict of names and tensors."
+        fail(says, expected="a dict of tensors", got=f"a {type(kept).__name__}")
+    other = next((type(value).__name__ for value in kept.values() if not isinstance(value, Tensor)), "")
+    if other:
+        fail("Give a dict of names and tensors.", expected="a dict of tensors", got=f"a dict with a {other} in it")
     return kept
 
 
@@ -378,6 +384,7 @@ def _keeps_all(answer: Any) -> None:
     require_equal(sorted(kept), sorted(expected), "The names are others.", evidence=modlab.diff(kept, module))
     for name, tensor in expected.items():
         require_equal(kept[name], tensor, f"`{name}` has other numbers.")
+        require_equal(kept[name].dtype, tensor.dtype, f"`{name}` has another dtype.")
 
 
 def _stays(answer: Any) -> None:
@@ -403,6 +410,8 @@ def _buffers_stay(answer: Any) -> None:
     kept = _kept(answer, module)
     module(torch.randn(5, 3))
     require_equal(kept["running_mean"], torch.zeros(3), "BatchNorm has moved its mean, and your copy with it.")
+    count = int(kept["num_batches_tracked"])
+    require_equal(count, 0, "BatchNorm has counted on, and your copy with it: whole numbers need a copy too.")
 
 
 def _no_graph(answer: Any) -> None:
@@ -426,6 +435,19 @@ def _loads_back(answer: Any) -> None:
     require_equal(module.param1, kept["param1"], "After loading it back, `param1` is another.")
 
 
+def _module_stays(answer: Any) -> None:
+    """the module stays as it was: its mode, its flags, its gradients"""
+    net = Net()
+    net.l0.requires_grad_(False)
+    net(torch.randn(4)).sum().backward()
+    _kept(answer, net)
+    now = (net.training, net.l0.weight.requires_grad, net.l1.weight.requires_grad, net.l1.weight.grad is not None)
+    names = ("training mode", "l0 frozen", "l1 learns", "l1 has a gradient")
+    lost = [name for name, same_as_before in zip(names, (now[0], not now[1], now[2], now[3]), strict=True) if not same_as_before]
+    if lost:
+        fail("The module is another after it.", expected=", ".join(names), got=f"no longer: {', '.join(lost)}", evidence=modlab.state(net))
+
+
 SNAPSHOT = Task(
     "snapshot",
     "Write `snapshot(module)`: it gives a dict with the names and numbers of the state_dict, which nothing changes afterwards.",
@@ -437,7 +459,7 @@ def snapshot(module):
 def snapshot(module):
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 """,
-    probes=(_keeps_all, _stays, _buffers_stay, _no_graph, _loads_back),
+    probes=(_keeps_all, _stays, _buffers_stay, _no_graph, _loads_back, _module_stays),
     mistakes=(
         Mistake(
             "the live state_dict",
@@ -454,7 +476,7 @@ def snapshot(module):
 def snapshot(module):
     return module.state_dict().copy()
 """,
-            "You have copied the dict and not the tensors in it. `dict()`, `copy()` and `detach()` all keep the same memory: "
+            "The dict is a new one, and its tensors share the model's memory. `dict()`, `copy()`, `detach()` and `cpu()` keep it: "
             "`clone()` takes its own.",
             belief=13,
         ),
@@ -530,19 +552,34 @@ def _adapted(answer: Any, net: nn.Module, state: dict[str, Tensor]) -> None:
     require_callable(answer, "adapt")
     answer(net)
     hooks = modlab.hooks(net)
+    hooked = bool(net._load_state_dict_pre_hooks)
+    nowhere: dict[str, Any] = {"expected": "a load pre-hook on the net", "got": f"{len(hooks)} hooks of other kinds", "evidence": hooks}
     try:
         net.load_state_dict(state)
     except RuntimeError as error:
-        if "Missing key" not in str(error):
+        if "Missing key" not in str(error) and "Unexpected key" not in str(error):
             raise
-        names = " ".join(state)
-        if "submodule" in names and '"subweight"' in str(error):
-            fail(mistake="replace", expected="submodule.weight", got="subweight", evidence=modlab.diff(state, net))
-        if not len(hooks):
-            fail("No hook is on the net.", evidence=modlab.diff(state, net))
-        fail(mistake="a dict of its own", expected=next(iter(before)), got=next(iter(state)), evidence=hooks)
+        _blame(str(error), [*state], [*before], hooks if hooked else None, nowhere)
+    if not hooked and any(not torch.equal(before[name], tensor) for name, tensor in net.state_dict().items()):
+        fail(mistake="no hook", **nowhere)
     if all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items()):
         fail(mistake="strict=False", expected=f"{len(before)} tensors loaded", got="0 tensors loaded", evidence=modlab.diff(state, net))
+
+
+def _blame(error: str, given: list[str], wanted: list[str], hooks: Any, nowhere: dict[str, Any]) -> NoReturn:
+    """What the names in an error of `load_state_dict` tell of the hook."""
+    if hooks is None:
+        fail("No load pre-hook is on the net: `net.register_load_state_dict_pre_hook(...)` puts one there.", **nowhere)
+    found = re.findall('"([^"]*)"', error.partition("Unexpected key")[2].partition("\n")[0])
+    shown: dict[str, Any] = {"expected": wanted, "got": found, "evidence": hooks}
+    if "subweight" in found:
+        fail(mistake="replace", **shown)
+    if sorted(found) == sorted(given):
+        fail(mistake="a dict of its own" if "Missing key" in error else "the old names stay", **shown)
+    if found and all(name not in wanted and not name.startswith("module.") for name in found):
+        cut = {len(full) - len(name) for name, full in zip(sorted(found), sorted(given), strict=False)}
+        fail(mistake="lstrip" if len(cut) > 1 or cut != {7} else "", says="The hook makes names that the net has not.", **shown)
+    fail("The names that the hook makes do not fit.", **shown)
 
 
 def _loads_wrapped(answer: Any) -> None:
@@ -658,8 +695,49 @@ def adapt(net):
         Mistake(
             "cuts every name",
             _adapt("for name in list(state_dict):\n            state_dict[name[7:]] = state_dict.pop(name)"),
-            "Seven letters are cut off each name, also where the prefix is not there. Ask with `startswith`, or take `removeprefix`.",
+            "Something is cut off each name, also where the prefix is not there. Ask with `startswith`, or take `removeprefix`.",
             belief=14,
+        ),
+        Mistake(
+            "lstrip",
+            _adapt('for name in list(state_dict):\n            state_dict[name.lstrip("module.")] = state_dict.pop(name)'),
+            "The names are cut too far. `lstrip` takes away all the *letters* that it is given, as long as it finds any of them, "
+            "and `split` cuts at every place. `removeprefix` takes a word, once, off the front.",
+            belief=14,
+        ),
+        Mistake(
+            "the old names stay",
+            _adapt('for name in list(state_dict):\n            state_dict[name.removeprefix("module.")] = state_dict[name]'),
+            "The new names are there, and the old ones too: those are unexpected now. Take each out as you rename it: `pop`.",
+            belief=14,
+        ),
+        Mistake(
+            "too few arguments",
+            """
+def adapt(net):
+    def rename(module, state_dict):
+        for name in list(state_dict):
+            state_dict[name.removeprefix("module.")] = state_dict.pop(name)
+
+    net.register_load_state_dict_pre_hook(rename)
+""",
+            "Such a hook is given eight arguments, of which you need two. Let it take the others as well: "
+            "`def rename(module, state_dict, *rest)`.",
+            error=r"takes \d+ positional arguments? but 8 were given",
+        ),
+        Mistake(
+            "no hook",
+            """
+def adapt(net):
+    load = net.load_state_dict
+
+    def renamed(state_dict, strict=True):
+        return load({name.removeprefix("module."): tensor for name, tensor in state_dict.items()}, strict=strict)
+
+    net.load_state_dict = renamed
+""",
+            "It loads, by another way than a hook: `load_state_dict` is replaced on this one object. A hook also runs "
+            "where the net is a part of a larger one. Register it: `net.register_load_state_dict_pre_hook(...)`.",
         ),
         Mistake(
             "silences the check",
@@ -693,18 +771,19 @@ def adapt(net):
 class _Classifier(nn.Module):
     """A trunk with a buffer, a norm whose name begins like the head's, and a head."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, head: str = "head") -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6))
         self.head_norm = nn.LayerNorm(6)
-        self.head = nn.Linear(6, classes)
+        self.last = head
+        self.add_module(head, nn.Linear(6, classes))
         with torch.no_grad():
             for tensor in (*self.parameters(), *self.buffers()):
                 if tensor.is_floating_point():
                     tensor.add_(torch.rand_like(tensor))
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.head(self.head_norm(self.body(x)).relu())
+        y: Tensor = self.get_submodule(self.last)(self.head_norm(self.body(x)).relu())
         return y
 
 
@@ -740,17 +819,18 @@ def _trunk_loaded(answer: Any) -> None:
 def _head_kept(answer: Any) -> None:
     """the head keeps its own numbers, also where those of the file would fit"""
     for classes in (5, 3):
-        _, before, net = _transferred(answer, classes)
+        state, before, net = _transferred(answer, classes)
         if not isinstance(net.head, nn.Linear) or net.head.out_features != classes:
             fail("The head is another layer now.", expected=f"Linear(6, {classes})", got=repr(net.head))
         if not same(net.head.weight, before["head.weight"]) or not same(net.head.bias, before["head.bias"]):
-            fail(mistake="head loaded too", expected=before["head.bias"], got=net.head.bias, evidence=modlab.diff(before, net))
+            name = "head loaded too" if same(net.head.weight, state["head.weight"]) else "another head"
+            fail(mistake=name, expected=before["head.bias"], got=net.head.bias, evidence=modlab.diff(before, net))
 
 
 def _head_learns_alone(answer: Any) -> None:
     """a training step changes the head alone"""
     _, _, net = _transferred(answer, 5)
-    if not all(parameter.requires_grad for parameter in net.head.parameters()):
+    if not all(parameter.requires_grad for parameter in net.get_submodule("head").parameters()):
         fail(mistake="head frozen too", expected="head.weight and head.bias learn", got="frozen", evidence=modlab.state(net))
     before = modlab.snapshot(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1)
@@ -763,6 +843,20 @@ def _head_learns_alone(answer: Any) -> None:
         fail(mistake=name, expected="head.weight and head.bias alone", got=moved, evidence=modlab.diff(before, net))
     if not modlab.diff(before, net).find("head.*", status="changed"):
         fail("The head does not learn.", evidence=modlab.diff(before, net))
+
+
+def _by_name(answer: Any) -> None:
+    """the head is the child that was named, whatever its name"""
+    state, net = _copy(_Classifier(3, "top").state_dict()), _Classifier(5, "top")
+    try:
+        answer(state, net, "top")
+    except (AttributeError, KeyError, RuntimeError) as error:
+        fail(mistake="one name for all", expected="a head named `top`", got=f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    learns = [name for name, parameter in net.named_parameters() if parameter.requires_grad]
+    if learns != ["top.weight", "top.bias"]:
+        fail(mistake="one name for all", expected=["top.weight", "top.bias"], got=learns, evidence=modlab.state(net))
+    if not same(net.head_norm.weight, state["head_norm.weight"]):
+        fail(mistake="one name for all", expected="head_norm loaded", got="head_norm as before", evidence=modlab.diff(state, net))
 
 
 def _file_spared(answer: Any) -> None:
@@ -805,7 +899,7 @@ def transfer(state, net, head):
     net.requires_grad_(False)
     net.get_submodule(head).requires_grad_(True)
 """,
-    probes=(_trunk_loaded, _head_kept, _head_learns_alone, _file_spared),
+    probes=(_trunk_loaded, _head_kept, _head_learns_alone, _by_name, _file_spared),
     mistakes=(
         Mistake(
             "strict=False alone",
@@ -832,6 +926,29 @@ def transfer(state, net, head):
                 "    net.load_state_dict(fitting, strict=False)"
             ),
             "What fits in size was loaded, and so was the old head when it had as many classes. Choose by name.",
+        ),
+        Mistake(
+            "another head",
+            """
+def transfer(state, net, head):
+    trunk = {name: tensor for name, tensor in state.items() if not name.startswith(head + ".")}
+    net.load_state_dict(trunk, strict=False)
+    net.requires_grad_(False)
+    setattr(net, head, nn.Linear(net.get_submodule(head).in_features, net.get_submodule(head).out_features))
+""",
+            "The head has other numbers than before, and they are not those of the file: you made it anew, or drew it again. "
+            "It was to stay as it is.",
+        ),
+        Mistake(
+            "one name for all",
+            """
+def transfer(state, net, head):
+    trunk = {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
+    net.load_state_dict(trunk, strict=False)
+    net.requires_grad_(False)
+    net.head.requires_grad_(True)
+""",
+            "It works for a child called `head` alone. Which child is the head says the argument `head`: `net.get_submodule(head)`.",
         ),
         Mistake(
             "trunk still trained",

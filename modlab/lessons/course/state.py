@@ -269,15 +269,15 @@ PREDICTIONS = (
         ),
         ("a", "b"),
         "A parameter's name refuses what is neither a parameter nor None, a buffer's name what is neither a tensor nor None. "
-        "But a buffer's name gives way to a parameter or a module, without a word.",
+        "But a buffer's name lets a parameter and a module pass, without a word.",
         wrong=(
             Wrong(
                 "a b c d e",
-                "The names are reserved, but not locked: parameters and modules take a buffer's name, None empties any.",
+                "The names are reserved, but not locked: a buffer's name lets parameters and modules pass, None empties any.",
                 belief=12,
             ),
-            Wrong("a b c d", "A parameter and a module take over a buffer's name without a word.", belief=12),
-            Wrong("a b d", "A module takes a buffer's name, as a parameter does.", belief=12),
+            Wrong("a b c d", "A buffer's name lets a parameter and a module pass.", belief=12),
+            Wrong("a b d", "A buffer's name lets a module pass, as it lets a parameter.", belief=12),
             Wrong("b", "A plain tensor is no parameter, and `param3` is reserved for one.", belief=12),
             Wrong([], "A reserved name is not free: it is kept for a parameter, or for a buffer.", belief=12),
         ),
@@ -360,7 +360,7 @@ REASONS = (
             "a buffer has no gradient",
         ),
         "b",
-        "`self.mean = self.mean.detach()`, or the update under `no_grad`, cuts the mean off from what came before.",
+        "The first `backward` throws its graph away at the end. The second mean was computed from the first: its way back leads there.",
         wrong=(
             Wrong(
                 "a",
@@ -453,8 +453,8 @@ def _keeps(answer: Any) -> None:
     if "mean" not in buffers and isinstance(vars(m).get("mean"), Tensor):
         fail(mistake="a plain attribute", expected=["mean"], got=keys, **told)
     if "mean" in buffers and "last" not in buffers and ("last" in vars(m) or not hasattr(m, "last")):
-        says = "" if "last" in vars(m) else "There is no `last` before the first call."
-        fail(says, mistake="a cache that stays behind", expected=["mean", "last"], got=buffers, **told)
+        mistake = "a cache that stays behind" if "last" in vars(m) else "no last"
+        fail(mistake=mistake, expected=["mean", "last"], got=buffers, **told)
     if "last" in keys:
         fail(mistake="a cache that is saved", expected=["mean"], got=keys, **told)
     require_equal(keys, ["mean"], "Its state_dict is to hold the mean, and nothing else.", **told)
@@ -464,18 +464,21 @@ def _keeps(answer: Any) -> None:
 
 def _averages(answer: Any) -> None:
     """in training mode the mean is momentum * mean + (1 - momentum) * x, over ten inputs"""
-    for momentum in (0.9, 0.6):
-        m, mean, swapped = _made(answer, 3, momentum), torch.zeros(3), torch.zeros(3)
+    for momentum in (0.9, 0.6, None):
+        m, mean, swapped = _made(answer, 3, *([] if momentum is None else [momentum])), torch.zeros(3), torch.zeros(3)
+        by_default, momentum = momentum is None, momentum or 0.9
         for i in range(10):
             x = torch.randn(3) + 2
             mean = momentum * mean + (1 - momentum) * x
             swapped = (1 - momentum) * swapped + momentum * x
             got = m(x)
             if i == 0 and got is None:
-                fail("`forward` gives nothing back: `return` is missing.", expected=mean, got=None)
+                fail("`forward` gives nothing back: it needs a `return`.", expected=mean, got=None)
             told: dict[str, Any] = {"expected": mean, "got": m.mean}
             if same(m.mean, swapped):
                 fail(mistake="momentum the other way round", **told)
+            if by_default and not same(m.mean, mean):
+                fail(f"After {i + 1} input{'s' if i else ''} of `BetterMean(3)`:", mistake="another default", **told)
             if not same(m.mean, mean):
                 fail(f"After {i + 1} input{'s' if i else ''} with momentum {momentum} the mean is another.", **told)
             require_equal(got, mean, "It is to return the new mean.")
@@ -501,6 +504,8 @@ def _cuts_the_graph(answer: Any) -> None:
     m = _made(answer, 3)
     for _ in range(2):
         m(torch.randn(3, requires_grad=True) * 2)
+        if m.last.requires_grad and not m.mean.requires_grad:
+            fail(mistake="the input itself is kept", expected="no grad_fn", got="a grad_fn of last", evidence=modlab.diagnose(m))
         if any(getattr(m, name).grad_fn is not None or getattr(m, name).requires_grad for name in ("mean", "last")):
             fail(mistake="a graph dragged along", expected="no grad_fn", got="a grad_fn", evidence=modlab.diagnose(m))
 
@@ -533,9 +538,21 @@ def _gives_a_copy(answer: Any) -> None:
             fail(mistake="it gives its own tensor away", expected=before, got=mean)
 
 
+def _keeps_a_copy(answer: Any) -> None:
+    """what the caller writes into its input afterwards leaves both alone"""
+    m, x = _made(answer, 3), torch.ones(3)
+    m(x)
+    was = {name: buffer.clone() for name, buffer in m.named_buffers()}
+    before = modlab.snapshot(m)
+    x.zero_()
+    for name, buffer in m.named_buffers():
+        if not torch.equal(buffer, was[name]):
+            fail(mistake="it shares the caller's memory", expected=was[name], got=buffer, evidence=modlab.diff(before, m))
+
+
 _UPDATE = """            with torch.no_grad():
                 self.mean = self.momentum * self.mean + (1 - self.momentum) * x
-                self.last = x.detach()
+                self.last = x.detach().clone()
 """
 _BUFFERS = """        self.register_buffer("mean", torch.zeros(num_features))
         self.register_buffer("last", torch.zeros(num_features), persistent=False)
@@ -569,7 +586,7 @@ class BetterMean(nn.Module):
         ...
 """,
     reference=_better_mean(),
-    probes=(_keeps, _averages, _moves, _cuts_the_graph, _stands_still, _gives_a_copy),
+    probes=(_keeps, _averages, _moves, _cuts_the_graph, _stands_still, _gives_a_copy, _keeps_a_copy),
     mistakes=(
         Mistake(
             "a plain attribute",
@@ -607,6 +624,29 @@ class BetterMean(nn.Module):
             belief=8,
         ),
         Mistake(
+            "no last",
+            _better_mean(_BUFFERS.splitlines()[0] + "\n"),
+            "The constructor makes no `last`. Register it there, as zeros: what `forward` alone assigns is a plain attribute.",
+        ),
+        Mistake(
+            "another default",
+            _better_mean().replace("momentum=0.9", "momentum=0.5"),
+            "Who gives no momentum gets 0.9: `def __init__(self, num_features, momentum=0.9)`.",
+        ),
+        Mistake(
+            "the input itself is kept",
+            _better_mean(update=_UPDATE.replace("x.detach().clone()", "x")),
+            "Under `no_grad` what is *computed* has no graph. `self.last = x` computes nothing: it keeps the tensor that came, "
+            "with the graph behind it. Keep `x.detach().clone()`.",
+            belief=36,
+        ),
+        Mistake(
+            "it shares the caller's memory",
+            _better_mean(update=_UPDATE.replace("x.detach().clone()", "x.detach()")),
+            "`detach()` gives a second name for the same numbers: who writes to the input writes to `last`. Add `clone()`.",
+            belief=13,
+        ),
+        Mistake(
             "attribute first, buffer after",
             _better_mean("        self.mean = torch.zeros(num_features)\n" + _BUFFERS),
             "The name is taken by the attribute. `register_buffer` alone makes name and tensor.",
@@ -616,9 +656,9 @@ class BetterMean(nn.Module):
         Mistake(
             "late super().__init__()",
             _better_mean(_BUFFERS + "        super().__init__()\n").replace("        super().__init__()\n", "", 1),
-            "`super().__init__()` makes the registers: before it there is nothing to put a buffer into.",
+            "`super().__init__()` makes the registers: before it, and without it, there is nothing to put a buffer into.",
             belief=4,
-            error=r"cannot assign buffer before Module.__init__\(\) call",
+            error=r"before Module.__init__\(\) call|has no attribute '_(modules|parameters|buffers|state_dict_pre_hooks|backward_hooks)'",
         ),
         Mistake(
             "momentum the other way round",
@@ -650,7 +690,7 @@ class BetterMean(nn.Module):
     ),
     hints=(
         "Two calls of `register_buffer` in the constructor; one of them with `persistent=False`. Assign nothing to them there.",
-        "In `forward`, only `if self.training`: the two new values, under `torch.no_grad()` and with `x.detach()`.",
+        "In `forward`, only `if self.training`: the two new values, under `torch.no_grad()`, `last` as `x.detach().clone()`.",
         "`return self.mean.clone()`, in both modes.",
     ),
     minutes=9,
@@ -687,6 +727,8 @@ def _lists(answer: Any) -> None:
     require_callable(answer, "unsaved_buffers")
     for net, expected in _nets():
         got = answer(net)
+        if isinstance(got, str):
+            fail(mistake="one text for all", expected=expected, got=repr(got))
         if not isinstance(got, (list, tuple, set)) and not hasattr(got, "__iter__"):
             fail("It is to give a list of names.", expected=expected, got=got)
         found = sorted(map(str, got))
@@ -753,6 +795,29 @@ def unsaved_buffers(module):
     return [name for one in module.modules() for name in one._non_persistent_buffers_set]
 """,
             "The names are those inside each child; a dotted name says where the child is: `1.cache`.",
+        ),
+        Mistake(
+            "attributes too",
+            """
+def unsaved_buffers(module):
+    saved, found = module.state_dict(), []
+    for path, one in module.named_modules():
+        for name, value in [*one.named_buffers(recurse=False), *vars(one).items()]:
+            if isinstance(value, torch.Tensor):
+                found.append(f"{path}.{name}".lstrip("."))
+    return [name for name in found if name not in saved]
+""",
+            "A plain tensor attribute is not saved either, but it is no buffer: nobody registered it.",
+            belief=8,
+        ),
+        Mistake(
+            "one text for all",
+            """
+def unsaved_buffers(module):
+    saved = module.state_dict()
+    return ", ".join(name for name, buffer in module.named_buffers() if name not in saved)
+""",
+            "That is one text. Give a list, which has each name for itself, and is empty where there is none.",
         ),
     ),
     hints=("Two lists of names are there already: one has all buffers, the other has all that is saved.",),

@@ -143,7 +143,9 @@ PREDICTIONS = (
         YesNo(),
         False,
         "The alert names a unit of `l0` that is silent in each step: it is dead, and the other two do its work.",
-        wrong=(Wrong(True, "The loss is one number for the whole: it falls as well when some of the units do all of the work.", belief=25),),
+        wrong=(
+            Wrong(True, "The loss is one number for the whole: it falls as well when some of the units do all of the work.", belief=25),
+        ),
     ),
 )
 

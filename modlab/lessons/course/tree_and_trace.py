@@ -147,7 +147,7 @@ PREDICTIONS = (
     ),
     Question(
         "five numbers",
-        "Three editions of PyTorch's note call `dynamic(torch.randn(5))`. What comes?",
+        "What does `dynamic(torch.randn(5))` give?",
         Choice(
             "one number",
             "a `TypeError`: `act` is missing",
@@ -436,6 +436,21 @@ def _leaves_nothing(answer: Any) -> None:
         fail("It changed the net.", evidence=difference)
 
 
+def _leaves_hooks(answer: Any) -> None:
+    """hooks that were there before are there afterwards"""
+    net, x = _Branches(), torch.randn(3)
+    rang: list[str] = []
+    for name in ("", "used"):
+        child = net.get_submodule(name)
+        child.register_forward_pre_hook(lambda module, inputs: rang.append("before"))
+        child.register_forward_hook(lambda module, inputs, output: rang.append("after"))
+    answer(net, x)
+    rang.clear()
+    net(x)
+    if len(rang) != 4:
+        fail(mistake="others' hooks removed", expected="4 hooks that run", got=f"{len(rang)} that run", evidence=modlab.hooks(net))
+
+
 def _hooked(condition: str, *, modules: str = "module.named_modules()", remove: bool = True, call: str = "module(*inputs)") -> str:
     """The source of a `never_called` that hooks modules, runs the net and keeps some names."""
     return f"""
@@ -467,7 +482,7 @@ def never_called(module, *inputs):
         handle.remove()
     return [name for name, child in module.named_modules() if child not in called]
 """,
-    probes=(_finds_nests, _finds_the_activation, _finds_inside, _finds_nothing, _leaves_nothing),
+    probes=(_finds_nests, _finds_the_activation, _finds_inside, _finds_nothing, _leaves_nothing, _leaves_hooks),
     mistakes=(
         Mistake(
             "children only",
@@ -516,6 +531,13 @@ def never_called(module, *inputs):
             "hooks left behind",
             _hooked("child not in called", remove=False),
             "Each `register_forward_pre_hook` returns a handle; without `handle.remove()` the hook stays, and runs at each later call.",
+        ),
+        Mistake(
+            "others' hooks removed",
+            _hooked("child not in called").replace(
+                "for handle in handles: handle.remove()", "for m in module.modules(): m._forward_pre_hooks.clear()"
+            ),
+            "Clearing a module's hooks takes away those of others, too. `handle.remove()` takes off the one that is yours.",
         ),
         Mistake(
             "hooks that answer",
@@ -587,6 +609,28 @@ def _computes_otherwise(answer: Any) -> None:
                 fail(f"It computes what is there already: {says}.", mistake="an edition that exists", evidence=evidence)
 
 
+def _depends(answer: Any) -> None:
+    """its output depends on the input, and on each of its weights"""
+    nets = [_third(answer) for _ in range(4)]  # several: in one of them a unit may be dead
+    outputs = [net(torch.randn(40, 4), "lrelu") for net in nets]
+    if all(torch.allclose(output, output[:1].expand_as(output)) for output in outputs):
+        fail(mistake="the same for every input", expected="outputs that differ", got=outputs[0][:4].flatten())
+    for output in outputs:
+        if output.grad_fn is not None:
+            output.square().sum().backward()
+    net = nets[0]
+    reached = {name for one in nets for name, parameter in one.named_parameters() if parameter.grad is not None and parameter.grad.any()}
+    without = [name for name, _ in net.named_parameters() if name not in reached]
+    if without:
+        fail(
+            "A gradient never reaches these.",
+            mistake="layers that make no difference",
+            expected=[],
+            got=without,
+            evidence=modlab.state(net),
+        )
+
+
 def _keeps_its_weights(answer: Any) -> None:
     """a call changes no weight and registers nothing"""
     net = _third(answer)
@@ -611,11 +655,11 @@ def _subclass(body: str, constructor: str = "") -> str:
 
 THIRD_EDITION = Task(
     "ThirdEdition",
-    "Write a third edition: the same tree as `DynamicNet`, and another output.",
+    "Write a third edition: the same tree as `DynamicNet`, and another output, which depends on the input and on each of the weights.",
     starter=_subclass("        ..."),
     reference=_subclass(_LOOP.format("x + self.activations[act](linear(x))")),
     given="from modlab.lessons.note import DynamicNet\n",
-    probes=(_owns_the_same, _keeps_its_weights, _computes_otherwise),
+    probes=(_owns_the_same, _keeps_its_weights, _computes_otherwise, _depends),
     mistakes=(
         Mistake(
             "it registers something",
@@ -627,6 +671,17 @@ THIRD_EDITION = Task(
             "an edition that exists",
             _subclass(_LOOP.format("self.activations[act](linear(x))")),
             "The output is the same as one of the two editions' with the same weights.",
+        ),
+        Mistake(
+            "the same for every input",
+            _subclass("        return torch.zeros(*x.shape[:-1], 1)"),
+            "A constant is another output, but no net: it has looked at nothing.",
+        ),
+        Mistake(
+            "layers that make no difference",
+            _subclass("        return self.final(self.activations[act](x))"),
+            "Some of its weights never count: their layers are passed by, or `detach()` and `no_grad` cut them off. Use all that it owns.",
+            belief=26,
         ),
         Mistake(
             "it changes its weights",

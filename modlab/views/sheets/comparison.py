@@ -96,7 +96,7 @@ def _conclusion(table: ComparisonTable) -> tuple[str, str]:
     surprise = _surprise(table)
     moved = _moved(table)
     if surprise:
-        return surprise, _end("; ".join(filter(None, (" ".join(difference).strip(), moved))))
+        return surprise, _end("; ".join(filter(None, (_by_equal_numbers(" ".join(difference).strip(), table), moved))))
     if not difference[1]:
         return (difference[0] + "; ", _end(moved)) if moved else (_end(difference[0]), "")
     return difference[0], _end("; ".join(filter(None, (difference[1], moved))))
@@ -220,6 +220,21 @@ def _surprise(table: ComparisonTable) -> str:
         source = next((row for row in unsteady if row.unsteady_here), unsteady[-1])
         return f"Not repeatable: {_place(source.path, table)} gives something else in two equal runs."
     return ""
+
+
+def _by_equal_numbers(said: str, table: ComparisonTable) -> str:
+    """That the same output in both modes is no rest from chance: the two runs began with the same random numbers."""
+    drawing = [row for row in table.rows if _stays_random(row)]
+    if not drawing or not said.startswith("The "):
+        return said
+    deaf = said.startswith("The same in both modes") and not any(row.acts_by_mode or row.moved for row in table.rows)
+    end = f": {'it does' if len(drawing) == 1 else 'they do'} not listen to the mode" if deaf else ""
+    return f"With equal random numbers {said[:1].lower()}{said[1:]}{end}"
+
+
+def _stays_random(row: ComparisonRecord) -> bool:
+    """Whether it draws in eval mode, and gives something else with other numbers."""
+    return "eval" in row.random and any(one.startswith("eval") for one in row.draws)
 
 
 def _names(row: ComparisonRecord, side: str) -> list[str]:
@@ -451,7 +466,8 @@ def _side(row: ComparisonRecord, move: Move) -> str:
 
 def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
     if row.equal:
-        yield "equal" if row.inputs_equal is not False else "equal again"
+        equal = "equal" if row.inputs_equal is not False else "equal again"
+        yield f"{equal} with equal random numbers" if _is_modes(table) and _stays_random(row) else equal
     elif row.differs and _near(row, table):
         yield "the same to rounding"
     elif row.differs and not row.starts_here:

@@ -13,7 +13,7 @@ from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
 COLUMNS = (
     Column("order", "number", width=56, yields=2),
-    Column("a returned value", "words", width=180, yields=1),
+    Column("a returned value", "words", width=210, yields=1),
     Column("options", "code", width=90, yields=4),
     Column("defined in", "code", width=250, yields=3),
 )
@@ -33,39 +33,39 @@ class Kind(NamedTuple):
 _SAVED = "state_dict, prefix, local_metadata"
 KINDS = {
     "forward pre": Kind(
-        "forward pre-hook", "hook(module, args)", "replaces the input",
+        "forward pre-hook", "hook(module, args)", "would replace the input",
         "It runs before forward. What it returns replaces the input, for forward and for every hook after it; a value that is no "
         "tuple is wrapped into one. With with_kwargs it returns the pair (args, kwargs).",
         "register_forward_pre_hook", "register_module_forward_pre_hook",
     ),
     "forward": Kind(
-        "forward hook", "hook(module, args, output)", "replaces the output",
+        "forward hook", "hook(module, args, output)", "would replace the output",
         "It runs after forward. args are what forward got: the input as the forward pre-hooks left it, not as the caller gave it. "
         "What it returns replaces the output.",
         "register_forward_hook", "register_module_forward_hook",
     ),
     "full backward pre": Kind(
-        "full backward pre-hook", "hook(module, grad_output)", "replaces the output's gradient",
+        "full backward pre-hook", "hook(module, grad_output)", "would replace the output's gradient",
         "It runs in the backward pass before the module's part of it: it sees the gradient with respect to the output, and no gradient "
         "of a parameter. What it returns is used in its place, so that the parameters' gradients change too.",
         "register_full_backward_pre_hook", "register_module_full_backward_pre_hook",
     ),
     "full backward": Kind(
-        "full backward hook", "hook(module, grad_input, grad_output)", "replaces the input's gradient",
+        "full backward hook", "hook(module, grad_input, grad_output)", "would replace the input's gradient",
         "It runs after the module's part of the backward pass. What it returns replaces the gradient with respect to the module's input "
         "only: the gradients of its parameters stay what they are. Where no input requires a gradient (the first layer of a net) "
         "grad_input is (None,). The module's output must not be changed in place afterwards (nn.ReLU(inplace=True)): that raises.",
         "register_full_backward_hook", "register_module_full_backward_hook",
     ),
     "legacy backward": Kind(
-        "legacy backward hook", "hook(module, grad_input, grad_output)", "replaces the last operation's",
+        "legacy backward hook", "hook(module, grad_input, grad_output)", "would replace the last operation's",
         "Deprecated: it hangs on the last operation that made the output, so that grad_input is what flows into that operation, not "
         "always into the module. A module has full backward hooks or these, never both.",
         "register_backward_hook", "register_module_backward_hook",
     ),
     "backward": Kind("backward hook", "hook(module, grad_input, grad_output)", "", "It was put into _backward_hooks by hand.", ""),
     "gradient": Kind(
-        "gradient hook", "hook(grad)", "replaces the gradient",
+        "gradient hook", "hook(grad)", "would replace the gradient",
         "It hangs on the tensor itself and runs when its gradient has been computed, before that is added to .grad. What it returns is "
         "used in its place.", "register_hook",
     ),
@@ -94,19 +94,19 @@ KINDS = {
         "register_load_state_dict_post_hook",
     ),
     "module registration": Kind(
-        "module registration hook", "hook(module, name, submodule)", "replaces what is registered",
+        "module registration hook", "hook(module, name, submodule)", "would replace what is registered",
         "It runs whenever a module is registered in another.", "", "register_module_module_registration_hook",
     ),
     "parameter registration": Kind(
-        "parameter registration hook", "hook(module, name, param)", "replaces what is registered",
+        "parameter registration hook", "hook(module, name, param)", "would replace what is registered",
         "It runs whenever a parameter is registered in a module.", "", "register_module_parameter_registration_hook",
     ),
     "buffer registration": Kind(
-        "buffer registration hook", "hook(module, name, buffer)", "replaces what is registered",
+        "buffer registration hook", "hook(module, name, buffer)", "would replace what is registered",
         "It runs whenever a buffer is registered in a module.", "", "register_module_buffer_registration_hook",
     ),
     "optimizer step pre": Kind(
-        "optimizer step pre-hook", "hook(optimizer, args, kwargs)", "replaces (args, kwargs)",
+        "optimizer step pre-hook", "hook(optimizer, args, kwargs)", "would replace (args, kwargs)",
         "It runs before the step of every optimizer.", "", "register_optimizer_step_pre_hook",
     ),
     "optimizer step post": Kind(
@@ -151,7 +151,7 @@ def kind_of(record: HookRecord) -> Kind:
 
 def returned(record: HookRecord) -> str:
     """What becomes of a value that the hook returns."""
-    return kind_of(record).value if record.public else "replaces the dict, at the root only"
+    return kind_of(record).value if record.public else "would replace the dict, at the root only"
 
 
 def marks_of(record: HookRecord) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ _NUMBERS = 12  # rows and columns up to which a small tensor is written out
 def sheet(trace: TraceRecord) -> Sheet:
     """The view of a trace."""
     longest = max((event.seconds for event in trace.events), default=0.0)
-    largest = max((event.bytes for event in trace.events), default=0)
+    largest = max((event.bytes for event in trace.events if not _is_meta(event)), default=0)
     rows = list(_rows(trace, longest, largest))
     notes = [Block("not seen", prose=remark, mark="careful") for remark in trace.remarks]
     return Sheet(
@@ -258,10 +258,21 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
         cells=(
             Cell(_text(event, broken), flow=_flow(event, broken), mark="broken" if event.error else ""),
             Cell(format.seconds(event.seconds), event.seconds / longest if longest else 0.0) if event.kind != "gradient" else Cell(),
-            Cell(format.size(event.bytes), event.bytes / largest) if event.bytes else Cell(),
+            _memory(event, largest),
         ),
         details=partial(_details, trace, event),
     )  # fmt: skip
+
+
+def _memory(event: Event, largest: int) -> Cell:
+    if not event.bytes:
+        return Cell()
+    return Cell("meta: none") if _is_meta(event) else Cell(format.size(event.bytes), event.bytes / largest)
+
+
+def _is_meta(event: Event) -> bool:
+    """Whether it gives tensors of the meta device alone, which take no memory."""
+    return {value.device for value in _tensors(event.outputs)} == {"meta"}
 
 
 def _kind(event: Event) -> str:
@@ -324,7 +335,8 @@ def _details(trace: TraceRecord, event: Event) -> Iterator[Block]:
     if event.kind == "module" and event.training is not None:
         facts.append(("mode", "training" if event.training else "evaluation"))
     if event.bytes:
-        facts.append(("new memory", format.size(event.bytes)))
+        size = format.size(event.bytes)
+        facts.append(("new memory", f"none on meta; {size} if it were real" if _is_meta(event) else size))
     if event.memory is not None:
         facts.append(("allocator", f"{'+' if event.memory >= 0 else '-'}{format.size(abs(event.memory))}"))
     yield Block(_path(event), rows=tuple(facts))

@@ -54,6 +54,8 @@ def of_diff(diff: DiffRecord) -> tuple[str, str]:
 
 def _name(diff: DiffRecord) -> str:
     before, after = diff.before, diff.after
+    if diff.before_form == diff.after_form == "mapping" and not diff.same:  # neither has a name
+        return f"first {before} → second {after}"
     if diff.before_form == diff.after_form == "file" or before == after:
         return before if before == after else f"{before} → {after}"
     return before if diff.before_form == "snapshot" and diff.after_form == "mapping" else f"{before} → {after}"
