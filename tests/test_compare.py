@@ -115,6 +115,19 @@ def test_functional_dropout_is_random_in_eval_mode_too():
     assert comparison.headline.startswith("Still random in eval mode: 1 (Careless) draws random numbers there too.")
 
 
+def test_random_in_eval_mode_and_the_same_by_equal_numbers_is_no_contradiction():
+    net = nn.Sequential(nn.Linear(4, 4), Careless())
+    comparison = modlab.compare(net)(torch.randn(8, 4))
+    assert comparison.headline.endswith(
+        "With equal random numbers both modes give the same, to the bit: it does not listen to the mode."
+    )
+    text = str(comparison)
+    assert "random in eval mode too; not reached by eval(); equal with equal random numbers" in text
+    assert "1.l" in text and [line.split("  ")[-1] for line in text.splitlines() if line.startswith("0 ")] == ["equal"]
+    both = modlab.compare(Made(lambda self, x: self.b(self.a(x)), a=Careless(), b=nn.Dropout()))(torch.randn(8, 4))
+    assert both.headline.startswith("Still random in eval mode: a draws") and "listen" not in both.headline
+
+
 def test_random_numbers_shifted_by_others_are_no_difference():
     """A layer that samples in both modes gets other numbers in eval mode where a dropout before it draws none."""
     noisy = Made(lambda self, x: x + torch.randn_like(x))

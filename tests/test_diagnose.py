@@ -697,3 +697,20 @@ def test_eval_mode_with_an_optimizer_is_a_note():
     found = notes(model, sgd(model))["", "in evaluation mode"]
     assert "Dropout and BatchNorm1d act as in use" in found.what and found.fix.startswith("model.train()")
     assert ("", "in evaluation mode") not in notes(net().eval(), sgd(net()))
+
+
+def test_memory_that_was_never_filled_is_to_be_initialised():
+    model = nn.Sequential(nn.utils.skip_init(nn.Linear, 4, 4))
+    with torch.no_grad():
+        model[0].weight.fill_(float("nan"))
+        model[0].bias.zero_()
+    (found,) = [one for one in modlab.diagnose(model).findings if one.kind == "not finite"]
+    said = "If it was just made by skip_init or to_empty, initialise it: model[0].reset_parameters(). If it was trained:"
+    assert found.advice == said and found.fix.startswith("model.load_state_dict(last_good)")
+    exec("model[0].reset_parameters()", {"model": model})
+    assert not [one for one in modlab.diagnose(model).findings if one.kind == "not finite"]
+    with torch.no_grad():
+        model[0].weight.fill_(float("nan"))
+    model[0].weight.grad = torch.zeros(4, 4)
+    (found,) = [one for one in modlab.diagnose(model).findings if one.kind == "not finite"]
+    assert not found.advice  # something has flowed back: it is not new

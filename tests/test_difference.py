@@ -810,3 +810,21 @@ def test_a_repair_of_names_says_what_it_leaves():
     assert block.caption == "repair" and "it would still raise: 2 sizes that do not fit." in block.prose
     assert [row[:2] for row in block.rows] == [("size mismatch", "1.weight"), ("size mismatch", "1.bias")]
     assert modlab.diff({"x": torch.ones(2)}, nn.Linear(2, 3)).record.loading.repair == ""
+
+
+def test_two_state_dicts_are_told_apart():
+    first, second = ({"w": torch.full((2,), value)} for value in (0.0, 1.0))
+    assert modlab.diff(first, second).headline == "first state_dict → second state_dict: 1 of 1 tensor changed."
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_no_path_of_this_machine_is_printed(tmp_path, monkeypatch, prefix):
+    net = nn.Linear(2, 2)
+    file = tmp_path / "net.pt"
+    torch.save({f"{prefix}{name}": tensor for name, tensor in net.state_dict().items()}, file)
+    found = modlab.diff(str(file), net)
+    page = found._repr_mimebundle_()["text/html"] if hasattr(found, "_repr_mimebundle_") else found._repr_html_()
+    for face in (str(found), page.partition("<!--modlab:live-->")[0]):
+        assert "torch.load(" in face and "net.pt" in face and str(tmp_path) not in face
+    monkeypatch.chdir(tmp_path)
+    exec(found.record.loading.repair or found.record.loading.code, {"torch": torch, "model": net})

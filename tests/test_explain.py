@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import copy
 import gc
 import sys
 import time
@@ -1643,3 +1644,63 @@ def test_the_shell_is_not_kept(shell):
     ours(None)    # ipykernel passes None where a cell was interrupted
     shell.run_line_magic("unload_ext", "modlab")
     assert ours not in shell.events.callbacks["post_run_cell"]
+
+
+# ---- graphs and the meta device
+
+
+class Keeps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l, self.last = nn.Linear(3, 3), []
+        self.register_buffer("h", torch.zeros(3))
+
+    def forward(self, x):
+        return self.l(x)
+
+
+def copied(change):
+    model, other = nn.Sequential(Keeps()), Keeps()
+    other.h = other(torch.ones(3))
+    loss = other(torch.ones(3)).sum()
+    change(model[0])
+    with pytest.raises(RuntimeError) as caught:
+        copy.deepcopy(model)
+    assert loss.requires_grad
+    return modlab.explain(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "code"),
+    [
+        (lambda m: setattr(m, "h", m(torch.ones(3))), "Buffer model.0.h", "self.h = (...).detach()"),
+        (lambda m: setattr(m, "seen", m(torch.ones(3))), "Attribute model.0.seen", "self.seen = (...).detach()"),
+        (lambda m: m.last.append(m(torch.ones(3))), "Attribute model.0.last", "x.detach()"),
+    ],
+)
+def test_a_copy_of_a_graph_names_what_carries_it_and_nothing_else(change, said, code):
+    result = copied(change)
+    assert result.headline.startswith(f"{said} is part of a graph, and a graph cannot be copied.")
+    assert [fix.code for fix in result.record.fixes] == [code]
+    text = str(result)
+    assert "other." not in text and "loss" not in text and "computed by" in text
+
+
+def test_a_meta_module_that_is_moved_gets_memory_and_no_stranger_is_named():
+    model, unrelated = nn.Sequential(nn.Linear(3, 3, device="meta")), torch.zeros(3, device="meta")
+    with pytest.raises(NotImplementedError) as caught:
+        model.to("cpu")
+    result = modlab.explain(caught.value)
+    assert [fix.code for fix in result.record.fixes] == ["model.to_empty(device='cpu')"]
+    assert "unrelated" not in str(result) and unrelated.is_meta
+
+
+def test_of_a_model_that_is_meta_in_part_the_rest_keeps_its_numbers():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3, device="meta"))
+    kept = model[0].weight.clone()
+    with pytest.raises(NotImplementedError) as caught:
+        model.cpu()
+    (fix,) = modlab.explain(caught.value).record.fixes
+    assert fix.code == "model.get_submodule('1').to_empty(device='cpu')"
+    exec(fix.code, {"model": model})
+    assert torch.equal(model[0].weight, kept) and not any(p.is_meta for p in model.parameters())

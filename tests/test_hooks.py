@@ -545,7 +545,16 @@ def test_the_words_for_forward_hooks_hold():
     assert torch.equal(m(x), expected)
     assert [round(v, 4) for v in m(x).flatten().tolist()] == [-1.098, 0.6396, 0.4666, 0.3634, 0.6538, 1.0256]
     assert "gets the input after add_one" in str(modlab.hooks(m))
-    assert (returned(m, "forward pre"), returned(m, "forward")) == ("replaces the input", "replaces the output")
+    assert (returned(m, "forward pre"), returned(m, "forward")) == ("would replace the input", "would replace the output")
+
+
+def test_a_hook_that_returns_nothing_is_not_said_to_replace_anything():
+    m = nn.Linear(3, 3)
+    prune.l1_unstructured(m, "weight", 0.5)
+    (hook,) = m._forward_pre_hooks.values()
+    assert hook(m, (torch.randn(2, 3),)) is None
+    text = str(modlab.hooks(m))
+    assert "would replace the input" in text and "replaces the input" not in text
 
 
 def test_the_words_for_backward_hooks_hold():
@@ -556,11 +565,12 @@ def test_the_words_for_backward_hooks_hold():
     m.zero_grad()
     m.register_full_backward_hook(forty_two)
     m(x).sum().backward()
-    assert torch.equal(m.weight.grad, plain) and (x.grad > 41).all() and returned(m, "full backward") == "replaces the input's gradient"
+    assert torch.equal(m.weight.grad, plain) and (x.grad > 41).all()
+    assert returned(m, "full backward") == "would replace the input's gradient"
     m.zero_grad()
     m.register_full_backward_pre_hook(lambda module, grads: (2 * grads[0],))
     m(x).sum().backward()
-    assert torch.equal(m.weight.grad, 2 * plain) and returned(m, "full backward pre") == "replaces the output's gradient"
+    assert torch.equal(m.weight.grad, 2 * plain) and returned(m, "full backward pre") == "would replace the output's gradient"
     got = []
     m.register_full_backward_hook(lambda module, grad_input, grad_output: got.append(grad_input))
     with modlab.hooks(m).off(function=forty_two), pytest.warns(UserWarning, match="no inputs require gradients"):
@@ -574,7 +584,7 @@ def test_the_words_for_the_other_kinds_hold():
     m.bias.register_post_accumulate_grad_hook(torch.ones_like)
     with pytest.raises(RuntimeError, match="should return None"):
         m(torch.ones(2)).sum().backward()
-    assert (returned(m, "post accumulate grad"), returned(m, "gradient")) == ("must be None", "replaces the gradient")
+    assert (returned(m, "post accumulate grad"), returned(m, "gradient")) == ("must be None", "would replace the gradient")
     modlab.hooks(m).remove(kind="post accumulate grad")
     m.zero_grad()
     m(torch.ones(2)).sum().backward()
@@ -593,7 +603,7 @@ def test_the_words_for_the_other_kinds_hold():
     modlab.hooks(m).remove()
     m._register_state_dict_hook(lambda *_: {"mine": 1})
     assert m.state_dict() == {"mine": 1} and list(nn.Sequential(m).state_dict()) == ["0.weight", "0.bias"]
-    assert "replaces the dict, at the root only" in str(modlab.hooks(m))
+    assert "would replace the dict, at the root only" in str(modlab.hooks(m))
 
 
 # ---- off, and gone
@@ -844,9 +854,9 @@ def test_text():
         "the forward hook gets the input as pre-hooks have left it.",
         "path hook order a returned value options defined in",
         "l0 Linear",
-        "l0 add_one forward pre-hook 1 replaces the input tests/test_hooks.py:N",
-        "l0 residual forward hook (gets the input after add_one) 1 replaces the output with_kwargs tests/test_hooks.py:N",
-        "l0 forty_two full backward hook 1 replaces the input's gradient tests/test_hooks.py:N",
+        "l0 add_one forward pre-hook 1 would replace the input tests/test_hooks.py:N",
+        "l0 residual forward hook (gets the input after add_one) 1 would replace the output with_kwargs tests/test_hooks.py:N",
+        "l0 forty_two full backward hook 1 would replace the input's gradient tests/test_hooks.py:N",
         "not to be seen: hooks on nodes of the autograd graph (grad_fn.register_hook), of which torch keeps no list",
     ]
 

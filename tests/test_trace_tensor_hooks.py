@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import prune
 
 import modlab
 from modlab.instrumentation.recording import tape as tapes
@@ -229,3 +230,25 @@ def test_a_thread_of_autograds_own_is_told_from_one_of_the_users(monkeypatch):
     monkeypatch.setattr(tapes, "get_ident", lambda: 0)  # of another thread
     monkeypatch.setattr(tapes.callers, "_whose", lambda file: noted.append(True) or 0)
     assert here() and noted
+
+
+def test_a_hook_that_leaves_the_input_alone_says_what_else_it_does():
+    m = nn.Linear(4, 4)
+    prune.l1_unstructured(m, "weight", 0.5)
+    text = str(modlab.trace(m)(torch.randn(2, 4)))
+    assert "put there by pruning, leaves the input as it is; sets weight; runs 2 functions)" in text and "changes nothing" not in text
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        (lambda m, args: setattr(m, "seen", 1), "leaves the input as it is; sets seen"),
+        (lambda m, args: args[0].mean() and None, "leaves the input as it is; runs 1 function"),
+        (lambda m, args: None, "changes nothing"),
+    ],
+)
+def test_what_a_silent_hook_does(hook, said):
+    m = nn.Linear(4, 4)
+    m.register_forward_pre_hook(hook)
+    trace = modlab.trace(m)(torch.ones(2, 4))
+    assert [event.marks[-1] for event in trace.record.events if event.kind == "hook"] == [said]

@@ -580,3 +580,17 @@ def test_the_tree_of_a_big_real_network_is_right():
     shown = modlab.tree(model)
     assert shown.total_parameters == sum(p.numel() for p in model.parameters()) == 124_439_808
     assert [r.count for r in shown.record.rows(folded=True) if r.type == "GPT2Block"] == [12]
+
+
+def test_on_the_meta_device_no_memory_is_taken():
+    big = nn.Linear(1_000_000, 1_000_000, device="meta")
+    tree = modlab.tree(big)
+    assert "4.00 TB if it were real, float32 on meta." in str(tree)
+    half = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4, device="meta"))
+    assert "160 B if all of it were real" in str(modlab.tree(half))
+    assert "real" not in str(modlab.tree(nn.Linear(4, 4)))
+    row = next(iter(modlab.trace(big)(torch.zeros(8, 1_000_000, device="meta")).record.events))
+    assert row.bytes == 32_000_000  # of the record it is the size; that there is none is said by the view
+    text = str(modlab.trace(big)(torch.zeros(8, 1_000_000, device="meta")))
+    assert "meta: none" in text and "32.0 MB" not in text
+    assert "meta" not in str(modlab.trace(nn.Linear(4, 4))(torch.zeros(8, 4)))

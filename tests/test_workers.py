@@ -238,7 +238,7 @@ def test_what_cannot_be_sent_starts_nothing(pair):
     with pytest.raises(WorkersError, match="cannot see a notebook's cells"):
         pair(in_a_cell)
     for work, options in ((local, {}), (lambda rank: rank, {}), (told, {"number": lambda: 0})):
-        with pytest.raises(WorkersError, match="cannot be sent to a new process .*top level of a file"):
+        with pytest.raises(WorkersError, match=r"cannot be sent to a new process .*top level of a file"):
             pair(work, **options)
     assert repr(pair) == "two processes, not started"
 

@@ -184,7 +184,7 @@ class Pair:
             message = pickle.dumps((work, options))
         except Exception as error:
             raise WorkersError(
-                f"This cannot be sent to a new process ({error}): give a function from the top level of a file, and plain values or tensors."
+                f"This cannot be sent to a new process ({error}): give a function from the top level of a file, and plain values."
             ) from error
         try:
             if not self._processes:

@@ -206,7 +206,8 @@ def _subtree(subtree: Subtree) -> dict[str, Any]:
         "flags": list(subtree.flags), "own": totals.own_parameters, "total": totals.parameters,
         "trainable": totals.trainable, "buffers": totals.buffers, "bytes": totals.bytes,
         "ownText": format.count(totals.own_parameters), "totalText": format.count(totals.parameters),
-        "bytesText": f"{format.size(totals.bytes)}{headline.unreal(totals)}", "dtypes": list(totals.dtypes), "devices": list(totals.devices),
+        "bytesText": f"{format.size(totals.bytes)}{headline.unreal(totals)}",
+        "dtypes": list(totals.dtypes), "devices": list(totals.devices),
         "lazy": totals.lazy, "modules": totals.modules,
     }  # fmt: skip
 

@@ -46,8 +46,10 @@ def _if_new(group: Group) -> str:
     members = [one for one in group.members if isinstance(one, Held)]
     if any(one.tensor.is_leaf and one.tensor.grad is not None for one in members):
         return ""
-    again = _initializing(group).replace("\n    ", " ")
-    return f"If it was just made by skip_init or to_empty: initialise it{f', {again}' if again else ''}. If it was trained:"
+    sites = {id(one.site.module): one.site for one in members}
+    alone = next(iter(sites.values())) if len(sites) == 1 else None
+    again = f": {alone.code}.reset_parameters()" if alone is not None and hasattr(type(alone.module), "reset_parameters") else ""
+    return f"If it was just made by skip_init or to_empty, initialise it{again}. If it was trained:"
 
 
 def _is_floating(held: Held) -> bool:

@@ -6,12 +6,13 @@ import ast
 import re
 from difflib import get_close_matches
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, bodies
+from modlab.instrumentation.accidents import advice, bodies, sources
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
@@ -101,10 +102,14 @@ def _meta(scene: Scene, given: str, own: str) -> Verdict:
 def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
     if scene.module is not None and any(frame.function in ("to", "_apply", "cuda", "cpu") for frame in scene.frames):
         model = advice.name_of_root(scene).removesuffix(".to")
+        place = scene.failing.place if scene.failing is not None and _has_numbers(scene) else ""
+        part = f".get_submodule({place!r})" if place else ""
+        rest = "" if not part else " alone: the rest of the model has its numbers"
         return Verdict(
             f"{scene.subject} is on the meta device: there are no numbers to move.", "Its weights have shapes and dtypes alone.", "no data",
             (("weights", "meta"),),
-            (Fix("Give them memory (the values are then arbitrary), and load or initialise them:", f"{model}.to_empty(device='cpu')"),),
+            (Fix(f"Give them memory{rest} (the values are then arbitrary), and load or initialise them:",
+                f"{model}{part}.to_empty(device={_wanted(scene)!r})"),),
         )  # fmt: skip
     name = next((o.text for o in scene.tensors if _device(o.thing) == "meta"), "The tensor")
     return Verdict(
@@ -113,6 +118,22 @@ def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
             else "It has a shape and a dtype alone.",
         "no number", ((name, "meta"),), (Fix("Make it on a real device:", "torch.zeros(..., device='cpu')"),),
     )  # fmt: skip
+
+
+def _wanted(scene: Scene) -> str:
+    """Where the model was to be moved."""
+    to = next((frame.names.get("device") for frame in scene.frames if frame.is_torch and frame.function == "to"), None)
+    if type(to) is torch.device:
+        return str(to)
+    return "cuda" if any(frame.is_torch and frame.function == "cuda" for frame in scene.frames) else "cpu"
+
+
+def _has_numbers(scene: Scene) -> bool:
+    """Whether other parts of the model are on a real device: to_empty() would take their values."""
+    root = scene.root.module if scene.root is not None else None
+    return root is not None and any(
+        not tensor.is_meta for _, module in sources.walk(root, _LOOKED) for _, tensor in stores.named_tensors(module)
+    )
 
 
 def _lazy(scene: Scene, match: re.Match[str]) -> Verdict:

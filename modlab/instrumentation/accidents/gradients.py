@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -424,9 +425,10 @@ def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
 
 def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
     """Which tensor could not be copied is known: the innermost frame is its own ``__deepcopy__``."""
-    tensor = scene.inner.names.get("self") if scene.inner is not None and scene.inner.function == "__deepcopy__" else None
-    name, kind, key = _carrier(scene, tensor) if issubclass(type(tensor), Tensor) else ("", "", "")
-    node = getattr(tensor, "grad_fn", None) if issubclass(type(tensor), Tensor) else None
+    tensor: Any = scene.inner.names.get("self") if scene.inner is not None and scene.inner.function == "__deepcopy__" else None
+    known = issubclass(type(tensor), Tensor)
+    name, kind, key = _carrier(scene, tensor) if known else ("", "", "")
+    node = tensor.grad_fn if known else None
     said = type(node).__name__ if node is not None else "a grad_fn"
     what = f"{kind} {name}".strip() or "A tensor"
     kept = Fix("Keep it without its graph:", f"self.{key} = (...).detach()") if key.isidentifier() else Fix(
@@ -440,7 +442,7 @@ def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
 
 def _carrier(scene: Scene, tensor: Tensor) -> tuple[str, str, str]:
     """What the tensor is called in the model that is copied, what it is there, and the attribute; or its own name; or nothing."""
-    copied = [frame.names.get("x") for frame in scene.frames if frame.function == "deepcopy"]
+    copied: list[Any] = [frame.names.get("x") for frame in scene.frames if frame.code is getattr(copy.deepcopy, "__code__", None)]
     if copied and copied[0] is tensor:
         own = scene.user.names if scene.user is not None else {}
         return next((name for name, thing in list(own.items()) if thing is tensor), ""), "", ""

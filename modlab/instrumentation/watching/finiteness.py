@@ -134,6 +134,11 @@ class Check:
             found = (tensor.grad for _, tensor in self._early)
             return any(one is not None and is_plain(one) and (is_far(one) or bool(kind_of(one))) for one in found)
 
+    @property
+    def narrow(self) -> Tensor | None:
+        """The parameter that a glance asks."""
+        return None if self._narrow is None else self._narrow[1]
+
     def glance(self, step: int) -> Finding | None:
         """Look at one gradient alone, through which nearly all others pass; nothing that lies on an accelerator."""
         if self._narrow is None or dispatch_modes():

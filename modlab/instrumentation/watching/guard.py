@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
+from torch import Tensor
 from torch.nn import Module
 
+from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import HOLD
@@ -46,6 +49,8 @@ class Guard:
         self._check: Check | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
         self.passed: Finding | None = None
+        self._narrow: Tensor | None = None  # whose gradient a glance asks
+        self._paid = 0  # the step up to which it has been
         self._each = 0.0  # seconds of a step that it stands by in
         self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
         self.always = self._asked
@@ -63,8 +68,9 @@ class Guard:
     def close(self) -> None:
         """Stop, and let go of everything."""
         self.tap.close()
+        self.pay()
         self.standing = False
-        self._check = None
+        self._check = self._narrow = None
 
     def on(self) -> None:
         """Stand by in the next step."""
@@ -75,18 +81,23 @@ class Guard:
         """The step is over: let it go, and rest unless every step is to be seen."""
         self.tap.forget()
         self.spoilt, self.passed = False, None
-        if self.standing:
-            self._pay()
+        self.pay()
         if not self.always:
             self.tap.off()
             self.standing = False
+            self._narrow = None if self.found else self._checking().narrow
 
-    def _pay(self) -> None:
-        """For a step that it stood by in; not for the replay of a NaN, which comes once."""
-        took = self.tap.seconds + EACH * len(self._watcher.cast.members)
-        self.tap.seconds = 0.0
-        self._watcher.schedule.stand(took)
-        self._each = 0.8 * self._each + 0.2 * took if self._each else took
+    def pay(self) -> None:
+        """For the glances, and a step that it stood by in; not for the replay of a NaN, which comes once."""
+        step, took = self._watcher.step, 0.0
+        if step == self._paid:
+            return
+        if self.standing:
+            took = self.tap.seconds + EACH * len(self._watcher.cast.members)
+            self.tap.seconds = 0.0
+            self._each = 0.8 * self._each + 0.2 * took if self._each else took
+        self._watcher.schedule.stand(took + GLANCE * (step - self._paid - self.standing))
+        self._paid = step
 
     def settle(self, pace: float, budget: float) -> None:
         """Decide whether every step can be seen: by how long one takes."""
@@ -125,10 +136,21 @@ class Guard:
                 f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
             )
 
+    def wonders(self) -> bool:
+        """Whether the gradient that a glance asks is not finite, as far as its sum tells. Asked in nearly every step: it must be quick."""
+        try:
+            gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
+            if gradient is None:
+                return False
+            with without_torch_function():
+                return not isfinite(gradient.sum().item())
+        except Exception:  # noqa: BLE001 - it is of another kind now
+            self._narrow = None
+            return False
+
     def glance(self) -> None:
         """A step was made in which it rested: if its gradients were not finite, stand by in the next one, which may tell more."""
         watcher = self._watcher
-        watcher.schedule.stand(GLANCE)
         if self.found or watcher.closed:
             return
         try:

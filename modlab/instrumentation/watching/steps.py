@@ -96,20 +96,19 @@ class Steps:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
         guard = self._watcher.guard
-        rested = not guard.standing
         self.made += 1
         self._told, self.under_way = True, False
-        quiet = self.made < self.wake and not self._controls.attention
-        if quiet and not rested:
-            guard.rest()
-        elif not captured():
-            verdict = _verdict(optimizer)
-            if not quiet:
+        wonders = not guard.standing and guard.wonders()
+        if self.made >= self.wake or self._controls.attention:
+            if not captured():
+                verdict = _verdict(optimizer)
                 skipped = verdict is not None and quietly(bool, verdict)
                 self.skipped += skipped
                 self._watcher.step_ended(stepped=not skipped)
-            if rested and verdict is None:
-                guard.glance()
+        elif guard.standing:
+            guard.rest()
+        if wonders and not captured() and _verdict(optimizer) is None:
+            guard.glance()
 
     # ---- told by nobody
 

@@ -235,6 +235,7 @@ class Watcher:
 
     def _awake(self, *, stepped: bool) -> None:
         start = clock.now()
+        self.guard.pay()
         self.state = "running"
         sample = self._sample
         if sample is not None:

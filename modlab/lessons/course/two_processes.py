@@ -17,7 +17,7 @@ from modlab.lessons.judging import evaluate, fail, require_callable, same
 from modlab.lessons.kinds import Choice, Name, Number, Several
 from modlab.lessons.note import Net
 
-GLOO = "torch.distributed.init_process_group"
+GLOO = "torch.distributed.ProcessGroupGloo"
 
 # ---- questions ------------------------------------------------------------------------------------
 
@@ -87,6 +87,7 @@ PREDICTIONS = (
             Wrong("c", "That would be `reduce`, which has one receiver. *All* get the result here."),
         ),
         proof=lambda: {(4.0, 4.0): "a", (2.0, 2.0): "b", (4.0, 3.0): "c"}[tuple(_real()["reduced"])],
+        needs=GLOO,
     ),
     Question(
         "gradients of two",
@@ -99,6 +100,7 @@ PREDICTIONS = (
             Wrong("c", "All processes add up the same two gradients and divide by the same number."),
         ),
         proof=_gradients,
+        needs=GLOO,
     ),
     Question(
         "apart after thirty",
@@ -111,6 +113,7 @@ PREDICTIONS = (
             Wrong(2, "Weights and biases are treated alike: both have gradients, and both are averaged."),
         ),
         proof=lambda: _differing("by_hand"),
+        needs=GLOO,
     ),
     Question(
         "without all-reduce",
@@ -119,10 +122,11 @@ PREDICTIONS = (
         4,
         "Each process follows its own data: there are two nets, each trained on half of it.",
         wrong=(
-            Wrong(0, "The start is the same, but already the first gradients differ, and with them the second weights."),
+            Wrong(0, "The start is the same, but already the first gradients differ, and so do the weights after the first step."),
             Wrong(2, "Biases have gradients as weights have, and they differ too."),
         ),
         proof=lambda: _differing("alone"),
+        needs=GLOO,
     ),
     Question(
         "start of two",
@@ -135,6 +139,7 @@ PREDICTIONS = (
             Wrong("c", "Averages are for gradients. To begin, one of them is as good as any other."),
         ),
         proof=_start,
+        needs=GLOO,
     ),
     Question(
         "key of the wrapper",
@@ -149,6 +154,7 @@ PREDICTIONS = (
         ),
         belief=14,
         proof=lambda: next(key for key in _real()["wrapped"][0]["saved"] if key.endswith("l0.weight")),
+        needs=GLOO,
     ),
     Question(
         "running means",
@@ -161,18 +167,20 @@ PREDICTIONS = (
             Wrong("b", "They are copied, but before the forward pass; after it each has moved on with its own batch."),
         ),
         proof=_statistics,
+        needs=GLOO,
     ),
     Question(
-        "who waits",
+        "a batch too few",
         "Process 1 has no second batch and skips that step. What does process 0 do in it?",
         Choice("it goes on with its own gradient", "it waits in `all_reduce`", "it gets zeros from process 1"),
         "b",
-        "`all_reduce` is done when all have come. Who comes alone waits, by default for half an hour.",
+        "`all_reduce` is done when all have come. Who comes alone waits, with gloo for half an hour unless told otherwise.",
         wrong=(
             Wrong("a", "It cannot know that nobody will come. A slow partner looks just the same."),
             Wrong("c", "Who does not call `all_reduce` sends nothing, not even zeros."),
         ),
         proof=_uneven,
+        needs=GLOO,
     ),
 )
 
@@ -225,7 +233,13 @@ RECALLS = (
             "it puts `module.` in front of the names",
         ),
         ("a", "b", "e"),
-        "A start, a mean in each `backward`, and a level in the names. A sampler deals out the data, and each optimizer works alone.",
+        wrong=(
+            Wrong("a b c e", "Weights are not averaged: they start equal and move equally, so that there is nothing to average."),
+            Wrong("a b d e", "The wrapper never sees your data before you give it a batch. Each process picks its own, or a sampler does."),
+            Wrong("b e", "The start is sent too: with other weights at the start, equal gradients would not make equal nets."),
+            Wrong("a b", "Look at the names in its `state_dict()`: the wrapper is a module around yours."),
+        ),
+        because="A start, a mean in each `backward`, a level in the names. A sampler deals out the data; each optimizer works alone.",
     ),
     Question(
         "a forgiving load",
@@ -391,7 +405,33 @@ STEP_MISTAKES = (
     Mistake(
         "the sum",
         _step(_BUFFERS, _BACKWARD, _MEAN.replace(".mean(0)", ".sum(0)"), _STEP),
-        "Your copies take the sum of the gradients, as `all_reduce` gives it. With two processes each step is then twice as long: divide.",
+        "Your copies take the sum of the gradients, as `all_reduce` gives it. Divide by the number of copies.",
+    ),
+    Mistake(
+        "always halves",
+        _step(_BUFFERS, _BACKWARD, _MEAN.replace(".mean(0)", ".sum(0) / 2"), _STEP),
+        "You divide by two, whatever the number of copies: with three of them that is no mean.",
+    ),
+    Mistake(
+        "the first one leads",
+        _step(
+            _BUFFERS,
+            _BACKWARD,
+            "\n    optimizers[0].step()\n",
+            """
+    for net in nets[1:]:
+        for mine, first in zip(net.parameters(), nets[0].parameters()):
+            mine.data.copy_(first.data)
+""",
+        ),
+        "The first copy learns from its own batch, and the others take over its weights: their batches are for nothing. "
+        "The wrapper sends weights at the start only; after that it averages gradients.",
+    ),
+    Mistake(
+        "buffers copied after",
+        _step(_BACKWARD, _MEAN, _STEP, _BUFFERS),
+        "You copy the buffers when the step is done. The wrapper does so *before* the forward pass, after which each copy "
+        "has moved them by its own batch.",
     ),
     Mistake(
         "no mean",
@@ -419,6 +459,27 @@ STEP_MISTAKES = (
         ),
         "You average the weights after the step. For SGD that comes to the same, as its step is a plain multiple of the gradient; "
         "each optimizer then remembers another gradient, and with Adam the result differs. The wrapper averages gradients.",
+    ),
+    Mistake(
+        "the mean moves along",
+        _step(
+            _BUFFERS,
+            _BACKWARD,
+            """
+    for twins in zip(*(net.parameters() for net in nets)):
+        for twin in twins:
+            twin.grad = torch.stack([other.grad for other in twins]).mean(0)
+""",
+            _STEP,
+        ),
+        "The first copy's gradient is replaced before the second mean is taken, which then counts it in. "
+        "Take the mean once, then give it to all.",
+    ),
+    Mistake(
+        "in evaluation mode",
+        _step("\n    for net in nets:\n        net.eval()\n", _BUFFERS, _BACKWARD, _MEAN, _STEP),
+        "You put the copies into evaluation mode: a BatchNorm then normalises by its running statistics, and learns none.",
+        belief=19,
     ),
     Mistake(
         "buffers forgotten",
@@ -486,7 +547,6 @@ def step_together(nets, optimizers, batches):
         "Assign the mean to `.grad` of each of them. `net.buffers()` go by the first copy: `mine.copy_(first)`.",
     ),
     minutes=8,
-    needs=GLOO,
 )
 
 # ---- the second task: save ---------------------------------------------------------------------------
@@ -515,7 +575,7 @@ class Nested(nn.Module):
         return self.module(self.submodule(x))
 
 
-def _saved(answer: Any, net: nn.Module) -> dict[str, Tensor]:
+def _saved(answer: Any, net: nn.Module) -> dict[str, Any]:
     """What a reader of the file gets."""
     require_callable(answer, "save_plain")
     with tempfile.TemporaryDirectory() as folder:
@@ -526,7 +586,10 @@ def _saved(answer: Any, net: nn.Module) -> dict[str, Tensor]:
         try:
             found = torch.load(file, weights_only=True)
         except Exception as error:  # noqa: BLE001 - whatever the file holds
-            whole = isinstance(torch.load(file, weights_only=False), nn.Module)
+            try:
+                whole = isinstance(torch.load(file, weights_only=False), nn.Module)
+            except Exception:  # noqa: BLE001 - not even a file of torch's
+                whole = False
             fail(
                 "" if whole else f"The file cannot be loaded: {type(error).__name__}.",
                 mistake="the whole module" if whole else "",
@@ -546,6 +609,10 @@ def _loads(answer: Any) -> None:
         evidence = modlab.diff(found, net) if found and all(isinstance(value, Tensor) for value in found.values()) else None
         if [*found] == [f"module.{name}" for name in wanted]:
             fail(mistake="names of the wrapper", evidence=evidence, **details)
+        if sorted(found) == sorted({f"module.{name}".lstrip("module.") for name in wanted}) and sorted(found) != sorted(wanted):
+            fail(mistake="lstrip", evidence=evidence, **details)
+        if any(isinstance(value, dict) and sorted(value) == sorted(wanted) for value in found.values()):
+            fail(mistake="a dict in a dict", **details)
         if sorted(found) == sorted({name.replace("module.", "") for name in wanted}) and sorted(found) != sorted(wanted):
             fail(mistake="every module. taken out", evidence=evidence, **details)
         if sorted(found) == sorted(name for name, _ in net.named_parameters()) and len(found) < len(wanted):
@@ -562,17 +629,24 @@ def _same_numbers(answer: Any) -> None:
     for name, value in wanted.items():
         if not same(found[name], value):
             fail(f"`{name}` has other numbers in the file.", expected=value.flatten()[:4], got=found[name])
+        if found[name].dtype != value.dtype:
+            fail(f"`{name}` has another type in the file.", expected=str(value.dtype), got=str(found[name].dtype))
 
 
 def _untouched(answer: Any) -> None:
     """and the wrapper can go on training"""
     net = Nested()
     wrapper = Wrapper(net)
-    before = [*wrapper.state_dict()]
+    before, names = modlab.snapshot(net), [*wrapper.state_dict()]
     with tempfile.TemporaryDirectory() as folder:
         answer(wrapper, str(Path(folder, "net.pt")))
-    if [*wrapper.state_dict()] != before or wrapper.module is not net or not net.training:
-        fail("Saving has changed the wrapper.", expected=before, got=[*wrapper.state_dict()], evidence=modlab.tree(wrapper))
+    if wrapper.module is not net or [*wrapper.state_dict()] != names:
+        fail("Saving has changed the wrapper.", expected=names, got=[*wrapper.state_dict()], evidence=modlab.tree(wrapper))
+    if not all(module.training for module in wrapper.modules()):
+        fail("Saving has left it in evaluation mode.", expected="training mode", got="evaluation mode", evidence=modlab.tree(wrapper))
+    change = modlab.diff(before, net)
+    if change.changed:
+        fail("Saving has changed the net's tensors.", evidence=change)
 
 
 def _save(body: str) -> str:
@@ -601,6 +675,18 @@ SAVE = Task(
             "`replace` takes the word out wherever it stands, so `submodule.weight` becomes `subweight`. "
             "Only the first level is the wrapper's.",
             belief=14,
+        ),
+        Mistake(
+            "lstrip",
+            _save('torch.save({name.lstrip("module."): value for name, value in ddp.state_dict().items()}, path)'),
+            "`lstrip` takes away letters, and not a word: from `module.l0.weight` it eats the `l` too. `removeprefix` takes the word.",
+            belief=14,
+        ),
+        Mistake(
+            "a dict in a dict",
+            _save('torch.save({"state_dict": ddp.module.state_dict()}, path)'),
+            "The state lies one level down in your file, and `load_state_dict` would look for names at the top. "
+            "That is good for a checkpoint; here the state itself is wanted.",
         ),
         Mistake(
             "the whole module",

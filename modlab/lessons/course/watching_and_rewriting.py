@@ -156,9 +156,12 @@ PREDICTIONS = (
         "Which of the six modules takes most of the time?",
         Name(),
         "conv",
-        "Its weights are few, but each of them is used at each of 1,024 places, in eight pictures.",
+        "A tenth of the parameters, and most of the time. The profiler tells what, and not why: that is asked below.",
         wrong=(
-            Wrong("head", "It has nine tenths of all parameters, but uses each of them once a picture."),
+            Wrong(
+                "head",
+                "It has nine tenths of all parameters. But these are there before the pass; what takes time is what is computed with them.",
+            ),
             Wrong("stem", "It sees the largest picture, but does next to nothing at each place: its kernel is 1 × 1."),
             Wrong("pool", "It reads much, and only adds up four neighbours."),
             Wrong("shrink", "It reads much, and only adds up."),
@@ -197,9 +200,9 @@ PREDICTIONS = (
         "`Net` has two layers, `l0` and `l1`, of the class `MyLinear`. How many nodes of its graph call a module?",
         Number(),
         0,
-        "Modules that PyTorch brings along stay whole. FX goes into all others and notes what they do: their hooks will not run.",
+        "Modules of `torch.nn` stay whole, all but `Sequential`. FX goes into the others and notes what they do: their hooks will not run.",
         wrong=(
-            Wrong(2, "It would be two with `nn.Linear`. FX keeps PyTorch's own modules whole, and looks into yours."),
+            Wrong(2, "It would be two with `nn.Linear`. FX keeps PyTorch's own layers whole, and looks into yours."),
             Wrong(3, "The ReLU of `Net` is a function, and so no call of a module in any case.", belief=27),
         ),
         proof=lambda: sum(node.op == "call_module" for node in fx.symbolic_trace(Net()).graph.nodes),
@@ -209,9 +212,9 @@ PREDICTIONS = (
         "`block` is in training mode. What does `fuse(block)` do?",
         Choice("it fuses, with the mean of the next batch", "it fuses, with the running mean", "it raises an error"),
         "c",
-        "In training mode the normalisation is another one for each batch. A fixed weight cannot do that, so `fuse` refuses.",
+        "`fuse` asks for evaluation mode first, and does not put the net into it by itself.",
         wrong=(
-            Wrong("a", "The next batch is not there yet, and the one after it has another mean.", belief=19),
+            Wrong("a", "The next batch is not there yet: `fuse` sees the net alone, and no input.", belief=19),
             Wrong(
                 "b",
                 "These numbers it needs; but in training mode the module does not normalise by them, so the result would differ.",
@@ -400,22 +403,30 @@ class Often(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.once = Churn(16)
-        self.again = Churn(2)
+        self.once = Churn(24)
+        self.again = Churn(1)
 
     def forward(self, x: Tensor) -> Any:
         x = self.once(x)
-        for _ in range(32):
+        for _ in range(60):
             x = self.again(x)
         return x
 
 
 def _flat() -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 300), nn.Linear(300, 8), Churn(40), Wide(), Narrow(), nn.Linear(8, 8))
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 300), nn.Linear(300, 8), Churn(40), Wide(), Narrow(), nn.Linear(8, 8))
 
 
 def _nested() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 8), Inner(), nn.Linear(8, 8))
+
+
+def _asked(answer: Any, net: nn.Module, x: Tensor) -> Any:
+    """What it says twice: on a busy machine any module may be held up once."""
+    names = [answer(net, x)]
+    while isinstance(names[-1], str) and len(names) < 5 and names.count(names[-1]) < 2:
+        names.append(answer(net, x))
+    return names[-1]
 
 
 def _named(answer: Any, net: nn.Module, wanted: str) -> None:
@@ -425,7 +436,7 @@ def _named(answer: Any, net: nn.Module, wanted: str) -> None:
         net(x)  # the first pass is slow for other reasons
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in net.modules()]
     with _one_thread():
-        got = answer(net, x)
+        got = _asked(answer, net, x)
     left = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in net.modules()]
     if left != hooks:
         fail(mistake="leaves hooks", expected="as before", got=f"{sum(left)} hooks", evidence=modlab.hooks(net))
@@ -438,13 +449,17 @@ def _named(answer: Any, net: nn.Module, wanted: str) -> None:
     details = {"expected": wanted, "got": got, "evidence": evidence}
     if not isinstance(got, str):
         fail("It is to give one name.", **details)
+    if wanted.endswith(f".{got}"):
+        fail(mistake="the last name only", **details)
     if got not in names:
         fail("`named_modules()` has no such name.", **details)
     if wanted == got or wanted.startswith(f"{got}.") or not got:
         fail(mistake="the parent", **details)
+    if got not in leaves:
+        fail("This one holds other modules: ask among those that hold none.", **details)
     if isinstance(net, Often):
         fail(mistake="one call only", **details)
-    if sizes[got] == max(sizes.values()) > 0:
+    if [name for name in sizes if sizes[name] == max(sizes.values())] == [got]:
         fail(mistake="most parameters", **details)
     if isinstance(names[got], Wide):
         fail(mistake="most memory", **details)
@@ -453,7 +468,7 @@ def _named(answer: Any, net: nn.Module, wanted: str) -> None:
 
 def _finds(answer: Any) -> None:
     """it finds the slow one, which has neither most parameters nor most memory"""
-    _named(answer, _flat(), "2")
+    _named(answer, _flat(), "3")
 
 
 def _finds_inside(answer: Any) -> None:
@@ -508,6 +523,19 @@ def hot_module(net, x):
     return max(trace.find(kind="module"), key=lambda event: event.seconds).path
 """,
             "A module's time includes that of its children, so the outermost always wins. Ask among those without children.",
+        ),
+        Mistake(
+            "the last name only",
+            """
+def hot_module(net, x):
+    leaves = [name for name, module in net.named_modules() if not list(module.children())]
+    seconds = dict.fromkeys(leaves, 0)
+    for event in modlab.trace(net, values=False)(x).find(kind="module"):
+        if event.path in leaves:
+            seconds[event.path] += event.seconds
+    return max(seconds, key=seconds.get).split(".")[-1]
+""",
+            "That is the name in its parent. The full name, as in `named_modules()`, begins at the net.",
         ),
         Mistake(
             "one call only",
@@ -574,8 +602,17 @@ def _two(answer: Any, net: nn.Module, x: Tensor) -> tuple[Any, Any]:
     require_callable(answer, "fuse_and_prove")
     found = answer(net, x)
     if not (isinstance(found, (tuple, list)) and len(found) == 2 and isinstance(found[0], nn.Module)):
-        fail("It is to return two things.", expected="the fused net, the largest difference", got=f"a {type(found).__name__}")
+        kinds = [type(one).__name__ for one in found] if isinstance(found, (tuple, list)) else [type(found).__name__]
+        fail("It is to return two things.", expected="the fused net, the largest difference", got=", ".join(kinds) or "nothing")
     return found[0], found[1]
+
+
+def _without_normalisation(net: nn.Module) -> nn.Module:
+    bare = copy.deepcopy(net).eval()
+    for name, child in bare.named_children():
+        if isinstance(child, nn.BatchNorm2d):
+            setattr(bare, name, nn.Identity())
+    return bare
 
 
 def _fuses(answer: Any) -> None:
@@ -588,13 +625,32 @@ def _fuses(answer: Any) -> None:
         if left:
             fail(mistake="nothing fused", expected=[], got=left, evidence=modlab.tree(fused))
         got = fused(x)
+        if same(got, _without_normalisation(net)(x), 1e-4):
+            fail(mistake="the normalisation dropped", expected=plain.flatten()[:4], got=got.flatten()[:4])
         if not same(got, plain, 1e-4):
             fail("The fused net computes something else.", expected=plain.flatten()[:4], got=got.flatten()[:4])
 
 
 def _proves(answer: Any) -> None:
     """the difference is that of the two outputs for x, as one number"""
-    net, x = _used(Deep()), 1e5 * torch.randn(5, 3, 9, 9)  # so large that rounding shows: who returns 0 has not looked
+    net = _used(Deep())
+    for sign in (1, -1):
+        _proved(answer, net, _telling(_two(answer, copy.deepcopy(net), torch.randn(1, 3, 6, 6))[0], net, sign))
+
+
+def _telling(fused: Any, net: nn.Module, sign: int) -> Tensor:
+    """An input for which rounding shows, and the largest difference is neither the largest with its sign, nor the mean, nor the sum."""
+    still = copy.deepcopy(net).eval()
+    for _ in range(300):
+        x = 1e5 * torch.randn(1, 3, 6, 6)
+        apart = sign * (still(x) - fused(x)).detach()
+        largest = apart.abs().max()
+        if apart.max() < 0.6 * largest and apart.abs().mean() < 0.6 * largest and apart.abs().sum() > 1.4 * largest:
+            break
+    return x
+
+
+def _proved(answer: Any, net: nn.Module, x: Tensor) -> None:
     fused, difference = _two(answer, copy.deepcopy(net), x.clone())
     difference = difference.detach() if isinstance(difference, Tensor) else difference
     if isinstance(difference, bool) or (isinstance(difference, Tensor) and difference.dtype == torch.bool):
@@ -602,11 +658,11 @@ def _proves(answer: Any) -> None:
     try:
         number = float(difference)
     except (TypeError, ValueError, RuntimeError):
-        number = -1.0
+        number = float("nan")
     if isinstance(difference, Tensor) and difference.numel() > 1:
         fail("It is to be one number, the largest.", expected="one number", got=f"{difference.numel()} numbers")
-    if number < 0 or number != number:
-        fail("It is to be a number, zero or more.", expected="the largest difference", got=difference)
+    if number != number:
+        fail("It is to be a number.", expected="the largest difference", got=difference)
     with torch.no_grad():
         wanted = float((copy.deepcopy(net).eval()(x) - fused(x)).abs().max())
         training = float((copy.deepcopy(net).train()(x) - fused(x)).abs().max())
@@ -618,6 +674,14 @@ def _proves(answer: Any) -> None:
     again = float(_two(answer, copy.deepcopy(net), x.clone())[1])
     if number != again:
         fail(mistake="compares two inputs", **details)
+    with torch.no_grad():
+        apart = copy.deepcopy(net).eval()(x) - fused(x)
+    if any(abs(number - float(one)) <= wanted / 100 for one in (apart.max(), -apart.min())):
+        fail(mistake="without abs()", **details)
+    if abs(number - float(apart.abs().mean())) <= wanted / 100:
+        fail(mistake="the mean", **details)
+    if number == 0:
+        fail("Zero is too good: the largest difference between the two nets' outputs for this `x` is rounding, and not nothing.", **details)
     fail("The largest difference of the two outputs is another one.", **details)
 
 
@@ -686,6 +750,28 @@ def fuse_and_prove(net, x):
             "Your caller's net was in training mode, and is in evaluation mode now: its next training step normalises by old statistics. "
             "Work on a copy, or put the mode back.",
             belief=20,
+        ),
+        Mistake(
+            "without abs()",
+            _fusing(*_COPY, "return fused, (still(x) - fused(x)).max().item()"),
+            "A difference has a sign: the largest may be below zero, and `max()` passes it over. Take `abs()` first.",
+        ),
+        Mistake(
+            "the mean",
+            _fusing(*_COPY, "return fused, (still(x) - fused(x)).abs().mean().item()"),
+            "That is the mean of all differences. The largest is what proves that all are small.",
+        ),
+        Mistake(
+            "the normalisation dropped",
+            _fusing(
+                "still = copy.deepcopy(net).eval()",
+                "bare = copy.deepcopy(still)",
+                "for name, child in bare.named_children():",
+                "    if isinstance(child, torch.nn.BatchNorm2d):",
+                "        setattr(bare, name, torch.nn.Identity())",
+                "return bare, (still(x) - bare(x)).abs().max().item()",
+            ),
+            "The normalisation is gone, and its work too. Its scale and shift have to go into the convolution's weight and bias.",
         ),
         Mistake(
             "nothing fused",

@@ -229,7 +229,8 @@ def _by_equal_numbers(said: str, table: ComparisonTable) -> str:
         return said
     deaf = said.startswith("The same in both modes") and not any(row.acts_by_mode or row.moved for row in table.rows)
     end = f": {'it does' if len(drawing) == 1 else 'they do'} not listen to the mode" if deaf else ""
-    return f"With equal random numbers {said[:1].lower()}{said[1:]}{end}"
+    same = said.replace("The same in both modes", "both modes give the same", 1)
+    return f"With equal random numbers {same[:1].lower()}{same[1:]}{end}"
 
 
 def _stays_random(row: ComparisonRecord) -> bool:

@@ -144,5 +144,6 @@ def _facts(record: ExplanationRecord) -> Iterator[Block]:
 def _place(record: ExplanationRecord) -> Iterator[Block]:
     if record.line:
         yield Block(f"{'In' if record.where.startswith('a cell') else 'At'} {record.where}", code=record.line)
-    if record.locals and record.family != "deepcopy":  # what is part of a graph is named; the others are not to blame
+    named = record.family == "deepcopy" or (record.family == "meta" and record.steps)  # what is to blame is; others are not
+    if record.locals and not named:
         yield _table("local names there", record.locals)
