@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EACH = 2e-6
 """Seconds that the tap costs each call of a module, beside what it takes itself."""
 
-GLANCE = 2.5e-6
+GLANCE = 2e-6
 """Seconds that a glance takes."""
 
 
