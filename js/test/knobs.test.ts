@@ -69,6 +69,17 @@ describe("knobs", () => {
     expect(host.querySelectorAll("form")).toHaveLength(1);
   });
 
+  it("counts its own settings, and not what unfolds in their views", () => {
+    const host = page([["x", ["1", "2"]]], ["a", "b"]);
+    const view = document.createElement("div");
+    view.className = "modlab-static";
+    view.innerHTML = "<details><summary>l0</summary></details>";
+    host.querySelector("details")?.append(view);
+    knobs(host);
+    expect(host.querySelector(".modlab-line")?.textContent).toBe("a");
+    expect(view.querySelector("details")?.hidden).toBe(false);
+  });
+
   it("shows a user's text as text", () => {
     const host = page([["x", ["<b>1</b>", "2"]]], ["a", "b"]);
     knobs(host);

@@ -121,7 +121,8 @@ def _told(task: Task, error: BaseException) -> _Told:
     if isinstance(error, NotYet):
         mistake = next((one for one in task.mistakes if one.name == error.mistake), None)
         says = tuple(part for part in (mistake.says if mistake else "", error.says) if part)
-        both = (_value(error.expected), _value(error.got)) if (error.expected, error.got) != (None, None) else ("", "")
+        told = error.expected is not None or error.got is not None
+        both = (_value(error.expected), _value(error.got)) if told else ("", "")
         return _Told(error.mistake, mistake.belief if mistake else 0, says, *both, _faces(error.evidence))
     known = _known(task, error)
     if known is not None:

@@ -4,26 +4,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.browser.jupyterlab import CHROMIUM_FLAGS
+from tests.browser.jupyterlab import JupyterLab
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tour.html"
 
 
 @pytest.fixture(scope="module", params=["light 1200", "dark 400"])
-def tour(request: pytest.FixtureRequest, chromium: Path) -> Iterator[Page]:
+def tour(request: pytest.FixtureRequest, lab_server: JupyterLab) -> Iterator[Page]:
+    """In a window of its own of the browser that runs anyway: Playwright starts only once in a thread."""
     scheme, width = request.param.split()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        page = browser.new_page(viewport={"width": int(width), "height": 900}, color_scheme=scheme)
-        page.trouble = []    # what it complained of, and what it asked of others
-        page.on("console", lambda message: page.trouble.append(message.text))
-        page.on("pageerror", lambda error: page.trouble.append(str(error)))
-        page.on("request", lambda asked: asked.url.startswith(("file:", "data:", "blob:")) or page.trouble.append(asked.url[:80]))
-        page.goto(PAGE.as_uri())
-        yield page
-        browser.close()
+    page = lab_server.page.context.browser.new_page(viewport={"width": int(width), "height": 900}, color_scheme=scheme)
+    page.trouble = []    # what it complained of, and what it asked of others
+    page.on("console", lambda message: page.trouble.append(message.text))
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    page.on("request", lambda asked: asked.url.startswith(("file:", "data:", "blob:")) or page.trouble.append(asked.url[:80]))
+    page.goto(PAGE.as_uri())
+    yield page
+    page.close()
 
 
 def test_every_view_is_alive_and_nothing_is_asked_of_the_network(tour: Page) -> None:

@@ -9,7 +9,7 @@ const SWITCHED = 4; // values that stand side by side; more become a slider
 
 /** Put controls above the settings, and show one of them at a time. Without them all stand folded below each other. */
 export function knobs(host: HTMLElement): void {
-  const settings = [...host.querySelectorAll<HTMLDetailsElement>(".modlab-static > details")];
+  const settings = [...host.querySelectorAll<HTMLDetailsElement>(":scope > .modlab-static > details")];
   const all = JSON.parse(host.dataset.knobs ?? "[]") as Knob[];
   const count = all.reduce((product, [, values]) => product * values.length, 1);
   if (!all.length || count !== settings.length || host.querySelector("form")) return;
