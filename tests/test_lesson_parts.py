@@ -1,8 +1,10 @@
 """The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, knobs."""
 
 import json
+import linecache
 import random
 import re
+import types
 import warnings
 
 import numpy
@@ -147,7 +149,7 @@ def test_a_card_says_the_same_in_text_and_html_and_escapes_what_it_is_given():
         assert word in text and word in html
     assert "<b>" not in html.replace("<strong>", "") and "<i>step" not in html and "\u202e" not in html and "<code>code</code>" in html
     assert all(sign in text and sign in html for sign in "✕✓"), "colour is never the only sign"
-    assert card.html() == card.html() and "<script" not in html
+    assert "<script" not in html
 
 
 # ---- checks ---------------------------------------------------------------------------------------
@@ -162,8 +164,7 @@ def _doubles(answer):
 
 
 def _keeps(answer):
-    """it draws what it is given"""
-    assert torch.rand(1).item() == torch.manual_seed(1).initial_seed() or True
+    """it keeps zero"""
     require_equal(answer(torch.zeros(1)), torch.zeros(1), "It does not keep zero.")
 
 
@@ -193,7 +194,7 @@ def test_a_check_has_three_outcomes():
     assert (verdict.outcome, verdict.mistake, verdict.expected, verdict.got) == ("not yet", "adds", "2", "3")
     assert judge(TASK, made("def double(x):\n    raise NotImplementedError()")).outcome == "not attempted", "a grader's stub"
     half = judge(TASK, made("def double(x):\n    return x + 1"))
-    assert (half.outcome, half.score, half.steps) == ("not yet", 0.5, (("it doubles", True), ("it draws what it is given", False)))
+    assert (half.outcome, half.score, half.steps) == ("not yet", 0.5, (("it doubles", True), ("it keeps zero", False)))
 
 
 def test_a_starter_in_another_spelling_is_still_untouched():
@@ -201,11 +202,12 @@ def test_a_starter_in_another_spelling_is_still_untouched():
     assert not untouched(made("def double(x):\n    return None or ..."), TASK)
 
 
-def test_an_error_in_the_learners_code_names_its_own_line(tmp_path):
+def test_an_error_in_the_learners_code_names_its_own_line(monkeypatch):
     source = "def double(x):\n    z = 1\n    return y * z"
+    monkeypatch.setitem(linecache.cache, "<lesson>", (len(source), None, source.splitlines(keepends=True), "<lesson>"))
     verdict = judge(TASK, made(source))
     assert (verdict.mistake, verdict.says[0]) == ("typo", "A typo.")
-    assert "NameError" in verdict.says[1]
+    assert "NameError in `return y * z` (line 3 of double)" in verdict.says[1]
 
 
 def test_a_judgement_grades_and_helps():
@@ -254,6 +256,13 @@ def test_what_is_left_on_is_put_back_and_told(leave, word):
     assert torch.is_grad_enabled() and torch.get_default_dtype() is torch.float32
     assert torch.ones(1).device.type == "cpu" and not torch.are_deterministic_algorithms_enabled()
     assert nn.Linear(1, 1)(torch.ones(1)).shape == (1,)
+
+
+def test_a_part_of_torch_that_was_imported_meanwhile_stays():
+    with custody() as left:
+        torch.nn.loaded_late = types.ModuleType("torch.nn.loaded_late")
+    assert left == [] and "loaded_late" in vars(torch.nn)
+    del torch.nn.loaded_late
 
 
 def test_random_numbers_and_a_given_module_are_as_they_were():

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -114,7 +115,8 @@ class _Namespace:
         self._thing, self._before = thing, dict(vars(thing))
 
     def restore(self) -> Iterator[str]:
-        now, before = dict(vars(self._thing)), self._before
+        before = self._before  # what was imported meanwhile (torch.nn.attention) is nobody's change
+        now = {name: value for name, value in vars(self._thing).items() if name in before or not isinstance(value, ModuleType)}
         for name in [name for name in (*before, *(name for name in now if name not in before)) if before.get(name) is not now.get(name)]:
             if name in before:
                 setattr(self._thing, name, before[name])
