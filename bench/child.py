@@ -90,6 +90,13 @@ def trim() -> None:
         malloc_trim(0)
 
 
+def map_memory() -> None:
+    """In the child: have glibc map each large block by itself, so that the resident set is what is in use, and no hole between blocks."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(MMAP_THRESHOLD, 2**16)
+
+
 def keep_memory() -> None:
     """In the child: let glibc keep what is freed.
 

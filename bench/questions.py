@@ -15,6 +15,7 @@ from bench.report import Target
 from modlab.lessons.note import DynamicNet
 
 DEEP = 100  # levels
+BLOCKS = 40
 SLOW = 0.5  # CPU seconds of a first call after which one more is enough
 Models = dict[str, tuple[nn.Module, Tensor]]
 Question = Callable[[], Any]
@@ -26,6 +27,24 @@ def nested(levels: int) -> nn.Module:
     for _ in range(levels - 1):
         model = nn.Sequential(nn.Linear(4, 4), model)
     return model
+
+
+class Layered(nn.Module):
+    """Blocks in a list, as language models have them; the last one does not fit."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(100, 16)
+        self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.SiLU(), nn.Linear(32, 16)) for _ in range(blocks))
+        self.layers.append(nn.Linear(15, 16))
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.embed(ids)
+        if mask is not None:
+            x = x * mask
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
 
 
 def failure(call: Question) -> Exception:
@@ -57,6 +76,7 @@ def questions(models: Models) -> dict[str, Callable[[], Question]]:
     found: dict[str, Callable[[], Question]] = {
         "explain(error), an activation that DynamicNet lacks": lambda: _explain(DynamicNet(3), torch.ones(2, 4), "gelu"),
         "explain(error), a shape in DynamicNet": lambda: _explain(DynamicNet(3), torch.ones(2, 5), "relu"),
+        f"explain(error), a shape after {BLOCKS} blocks": lambda: _explain(Layered(BLOCKS), torch.zeros(2, 7, dtype=torch.long)),
         f"explain(error), a shape {DEEP} modules deep": lambda: _explain(nested(DEEP), torch.ones(2, 4)),
     }
     for name, (model, x) in models.items():

@@ -16,6 +16,7 @@ from modlab.version import __version__
 
 if TYPE_CHECKING:
     from modlab.results.comparison import compare
+    from modlab.results.costs import costs
     from modlab.results.diagnosis import diagnose
     from modlab.results.difference import diff
     from modlab.results.explanation import explain
@@ -34,6 +35,7 @@ __all__ = [
     "Stopped",
     "__version__",
     "compare",
+    "costs",
     "diagnose",
     "diff",
     "snapshot",
@@ -52,6 +54,7 @@ __all__ = [
 _ROOMS = {
     "diagnose": "modlab.results.diagnosis",
     "compare": "modlab.results.comparison",
+    "costs": "modlab.results.costs",
     "diff": "modlab.results.difference",
     "explain": "modlab.results.explanation",
     "hooks": "modlab.results.hooks",

@@ -129,6 +129,13 @@ norms: tuple[type, ...] = tuple(
 )
 """The bases of batch and instance norms, whose way to load a state_dict is the usual one but for files from before they counted batches."""
 
+
+def has_compiled() -> bool:
+    """Whether ``torch.compile`` has compiled anything in this process: what runs inside of that calls no hook that Python sees."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
+    return bool((counters.get("frames") or {}).get("ok"))
+
+
 being_traced: Callable[[], bool] = getattr(torch.jit, "is_tracing", lambda: False)
 """Whether ``torch.jit.trace`` is taking down what is called."""
 

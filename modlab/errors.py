@@ -94,6 +94,10 @@ class UnknownFigureError(ModlabError, ValueError):
     """A figure was asked for by a name that a result has none of."""
 
 
+class ProfileError(ModlabError, ValueError):
+    """Something was given as a profile that is none, or names no module of the model."""
+
+
 class GoneError(ModlabError, ReferenceError):
     """The model of a result exists no longer; what had been read from it still does."""
 

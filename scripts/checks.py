@@ -13,16 +13,24 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTEST = (sys.executable, "-m", "pytest")
+# Tests run on two cores, or up to four; each test process then has torch's work to itself. Fewer of them: MODLAB_WORKERS=1.
+WORKERS = os.environ.get("MODLAB_WORKERS") or str(min(max(os.cpu_count() or 2, 2), 4))
+PYTEST = (sys.executable, "-m", "pytest", "-n", WORKERS, "--dist")
+QUICK = ("-p", "no:nbval")    # takes two seconds to load
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120")
 
 # section: (folder, commands); what only reads comes first, the browser last
 SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "lint": (".", [(sys.executable, "-m", "ruff", "check", "."), (sys.executable, "-m", "mypy")]),
     "front-end": ("js", [("npm", "ci"), ("npm", "run", "typecheck"), ("npm", "test"), ("npm", "run", "check")]),
-    "units": (".", [(*PYTEST, "--doctest-modules", "modlab", "tests", "--ignore=tests/browser")]),
-    "notebooks": (".", [(*PYTEST, *NBVAL, "notebooks")]),
-    "browser": (".", [(*PYTEST, "tests/browser")]),
+    "units": (".", [(*PYTEST, "worksteal", *QUICK, "--doctest-modules", "modlab", "tests", "--ignore=tests/browser")]),
+    "notebooks": (".", [(*PYTEST, "loadfile", *NBVAL, "notebooks")]),    # a notebook's cells need one another
+    "browser": (".", [(*PYTEST, "worksteal", *QUICK, "tests/browser")]),
+}
+ENVIRONMENT = {
+    "MODLAB_REQUIRE_BROWSER": "1",
+    "OMP_NUM_THREADS": "1",    # the tests share the cores; threads that wait for each other do not
+    "MKL_NUM_THREADS": "1",
 }
 
 
@@ -52,7 +60,7 @@ def timed(name: str) -> tuple[str, float, str]:
 def passes(command: tuple[str, ...], folder: Path) -> bool:
     """Run one command and return whether it succeeded."""
     print(f"\n$ {' '.join(command).replace(sys.executable, 'python')}", flush=True)
-    environment = {**os.environ, "MODLAB_REQUIRE_BROWSER": "1"}
+    environment = {**os.environ, **ENVIRONMENT}
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode == 0
 
 

@@ -144,6 +144,7 @@ def normalise_output(output: dict[str, Any]) -> None:
         html = output["data"].get("text/html")
         if html is not None:
             output["data"]["text/html"] = without_paths(LIVE.sub("", html))
+            output["data"].pop("image/png", None)    # the same picture, without the words for who cannot see it
 
 
 def number_view(output: dict[str, Any], views: Iterator[int]) -> None:

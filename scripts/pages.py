@@ -98,11 +98,9 @@ def page(notebook: dict[str, Any], mark: str, home: str) -> str:
     """One page of an executed notebook."""
     bundles: dict[str, str] = {}
     styles: set[str] = set()
-    said = ""    # by the prose before a cell
     parts: list[str] = []
     for cell in notebook["cells"]:
-        said = cell["source"] if cell["cell_type"] == "markdown" else said
-        parts += _cell(cell, bundles, styles, said)
+        parts += _cell(cell, bundles, styles)
     body = "\n".join(parts)
     title, _, rest = body.partition("</h1>")
     return Template(FRAME.read_text(encoding="utf-8")).substitute(
@@ -117,7 +115,7 @@ def page(notebook: dict[str, Any], mark: str, home: str) -> str:
     )
 
 
-def _cell(cell: dict[str, Any], bundles: dict[str, str], styles: set[str], said: str) -> Iterator[str]:
+def _cell(cell: dict[str, Any], bundles: dict[str, str], styles: set[str]) -> Iterator[str]:
     if cell["cell_type"] == "markdown":
         yield _prose(cell["source"])
         return
@@ -125,7 +123,7 @@ def _cell(cell: dict[str, Any], bundles: dict[str, str], styles: set[str], said:
     yield f'<pre class="code" tabindex="0"><code>{code}</code></pre>'
     for output in cell["outputs"]:
         notebooks.style_once(output, styles)
-        yield f'<div class="output">{_output(output, bundles, said)}</div>'
+        yield f'<div class="output">{_output(output, bundles)}</div>'
 
 
 def _prose(source: str) -> str:
@@ -138,13 +136,10 @@ def _anchor(words: str) -> str:
     return re.sub(r"\W+", "-", re.sub(r"<.*?>", "", words).lower()).strip("-")
 
 
-def _output(output: dict[str, Any], bundles: dict[str, str], said: str) -> str:
+def _output(output: dict[str, Any], bundles: dict[str, str]) -> str:
     data = output.get("data", {})
     if "text/html" in data:
         return _shared(data["text/html"], bundles)
-    if "image/png" in data:
-        alt = re.sub(r"<.*?>", "", _prose(said.strip().rpartition("\n\n")[2])).strip()
-        return f'<img alt="{escape(alt)}" src="data:image/png;base64,{data["image/png"].replace(chr(10), "")}">'
     text = output.get("text") or data.get("text/plain") or "\n".join(output.get("traceback", ()))
     return f'<pre tabindex="0">{escape(notebooks.without_paths(ANSI.sub("", text)).rstrip())}</pre>'
 

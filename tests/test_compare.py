@@ -128,6 +128,34 @@ def test_random_in_eval_mode_and_the_same_by_equal_numbers_is_no_contradiction()
     assert both.headline.startswith("Still random in eval mode: a draws") and "listen" not in both.headline
 
 
+@pytest.mark.parametrize("start", [0.0, torch.zeros(4)], ids=["number", "tensor"])
+def test_a_plain_attribute_that_the_next_pass_uses_is_state(start):
+    """What a module only keeps (a count, its last output) moves too, and is none."""
+
+    def forward(self, x):
+        self.count += 1
+        self.seen = x.detach()[0]
+        if self.used:
+            self.mean = self.mean + (x.detach().mean(0) if isinstance(start, torch.Tensor) else 1.0)
+        return x - self.mean
+
+    for used in (True, False):
+        net = nn.Sequential(nn.Linear(4, 4), Made(forward, mean=start, count=0, seen=torch.zeros(4), used=used))
+        x = torch.randn(8, 4)
+        before = everything(net)
+        comparison = modlab.compare(net)(x)
+        assert everything(net) == before and net[1].mean is start and net[1].count == 0
+        assert comparison["1"].ignores_mode is used and {move.kind for move in comparison["1"].moved} == {"state" if used else "attribute"}
+        assert comparison.headline.startswith("State goes on moving in eval mode: 1." if used else "The same in both modes, to the bit.")
+
+
+def test_who_asks_for_the_mode_and_draws_in_both_is_reached_by_eval():
+    gumbel = Made(lambda self, x: F.gumbel_softmax(self.l(x), hard=not self.training), l=nn.Linear(4, 4))
+    comparison = modlab.compare(gumbel)(torch.randn(8, 4))
+    assert comparison[""].acts_by_mode and comparison.headline.startswith("Still random in eval mode")
+    assert "acts by mode; random in eval mode too" in str(comparison) and "not reached" not in str(comparison)
+
+
 def test_random_numbers_shifted_by_others_are_no_difference():
     """A layer that samples in both modes gets other numbers in eval mode where a dropout before it draws none."""
     noisy = Made(lambda self, x: x + torch.randn_like(x))

@@ -123,6 +123,63 @@ def test_a_plain_tensor_that_requires_a_gradient_should_be_a_parameter():
     assert kinds(model) == [] and "gain" in dict(model.named_parameters())
 
 
+class Noting(nn.Module):
+    """Leaves tensors on itself while it runs, in different ways."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.l, self.how, self.note = nn.Linear(4, 4), how, torch.zeros(4)
+
+    def forward(self, x):
+        y = self.l(x)
+        if self.how == "kept":
+            self.note = y.softmax(-1)
+            return self.note * y
+        if self.how == "listed":
+            self.note = [y, y.detach()]
+        return y
+
+    def extra_loss(self):
+        return 0.0
+
+
+class Following(Noting):
+    def forward(self, x):
+        self.note = 0.9 * self.note + 0.1 * self.l(x).mean(0)
+        return x - self.note
+
+
+def test_what_each_pass_leaves_anew_is_no_lost_parameter():
+    """Attention weights, a loss of its own, what a hook notes: neither parameters nor state."""
+    for how in ("kept", "listed"):
+        model = Noting(how)
+        model(torch.randn(2, 4))
+        assert not modlab.diagnose(model).findings, how
+    model = net()
+
+    def note(module, args, output):
+        module.seen = output
+
+    model[0].register_forward_hook(note)
+    model(torch.randn(2, 4))
+    assert not modlab.diagnose(model).findings
+
+
+def test_what_a_pass_goes_on_from_should_be_a_buffer():
+    model = Following("")
+    model(torch.randn(2, 4))
+    found = only(model)
+    assert (found.kind, found.severity) == ("should be a buffer", "careful")
+    exec(found.fix, {"self": model})
+    assert not modlab.diagnose(model).findings and model.note.grad_fn is None
+
+
+def test_one_tensor_in_a_container_is_in_it():
+    model = net()
+    model.masks = {"one": torch.ones(2)}
+    assert only(model).sentence.startswith("masks holds a plain tensor: .to()")
+
+
 def test_more_hiding_places_than_are_listed():
     model = nn.Module()
     for i in range(30):
@@ -223,8 +280,47 @@ def test_held_twice():
         twice = torch.optim.SGD([*model.parameters(), model[0].weight], lr=0.1)
     found = only(model, twice)
     assert (found.path, found.severity) == ("0.weight", "broken") and "2 times in SGD #0" in found.what
+    exec(found.fix, {"optimizer": twice})
+    assert not modlab.diagnose(model, twice).findings and len(twice.param_groups[0]["params"]) == 4
     found = only(model, [sgd(model), torch.optim.Adam(model[0].parameters())])
     assert (found.path, found.severity) == ("0", "careful") and "in SGD #0 and in Adam #0" in found.what
+
+
+def test_an_average_of_the_weights_is_in_no_optimizer():
+    """Nothing trains it, and adding it to the optimizer would be the mistake."""
+    model = net()
+    model.average = torch.optim.swa_utils.AveragedModel(net())
+    assert not modlab.diagnose(model, torch.optim.SGD([*model[0].parameters(), *model[2].parameters()], lr=0.1)).findings
+    original = net()
+    average = torch.optim.swa_utils.AveragedModel(original)
+    assert not modlab.diagnose(average, sgd(original)).findings and not modlab.diagnose(average, sgd(average)).findings
+    half = torch.optim.SGD(average.module[0].parameters(), lr=0.1)
+    assert not modlab.diagnose(average, half).findings
+    x, y = torch.randn(6, 4), torch.arange(6) % 2
+    gradients = modlab.diagnose(average, batch=(x, y), loss=nn.CrossEntropyLoss()).experiments[0]
+    assert (gradients.outcome, gradients.what) == ("passed", "all 4 parameters"), "alone it is a model as any other"
+
+
+def test_an_optimizer_made_too_early_is_made_again_by_each_fix():
+    """A weight that became two: one has the shape of the old one, the other has not; both fixes are the same line."""
+    model = net()
+    optimizer = sgd(model)
+    torch.nn.utils.parametrizations.weight_norm(model[0])
+    found = modlab.diagnose(model, optimizer).findings
+    assert {one.kind for one in found} == {"replaced since", "in no optimizer"} and len({one.fix for one in found}) == 1
+    names = {"torch": torch, "model": model}
+    exec(found[0].fix, names)
+    assert not modlab.diagnose(model, names["optimizer"]).findings and names["optimizer"].param_groups[0]["lr"] == 0.1
+
+
+def test_an_optimizer_of_the_users_is_made_again_by_its_own_name():
+    class Lion(torch.optim.SGD):
+        pass
+
+    model = net()
+    optimizer = Lion(model.parameters(), lr=0.1)
+    model.load_state_dict(model.state_dict(), assign=True)
+    assert only(model, optimizer).fix.startswith("optimizer = Lion(model.parameters(), lr=0.1)")
 
 
 APART = ("Optimizer", "SparseAdam", "LBFGS")

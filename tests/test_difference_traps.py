@@ -330,3 +330,70 @@ def test_an_extra_state_that_changed_is_in_the_headline():
     before = modlab.snapshot(model)
     model.count = 2
     assert modlab.diff(before, model).headline.startswith("Extra: _extra_state.count changed; 0 of 2 tensors changed")
+
+
+class Extra(nn.Linear):
+    """Saves what is no tensor beside its weights."""
+
+    def get_extra_state(self):
+        return {"scale": 2.0}
+
+    def set_extra_state(self, state):
+        self.scale = state["scale"]
+
+
+def test_names_of_what_is_no_tensor_are_repaired_too():
+    """What the repair would do is seen by the keys that its code gives, of an extra state as well."""
+    model = nn.Sequential(Extra(3, 3), nn.Linear(3, 2))
+    weights = {f"module.{key}": value for key, value in copy.deepcopy(model).state_dict().items()}
+    found = modlab.diff(weights, model).record.loading
+    assert found.fails and found.repaired is not None and not found.repaired.fails
+    names = {"state_dict": weights, "model": model}
+    exec(found.repair, names)
+    assert model[0].scale == 2.0 and not modlab.diff(names["state_dict"], model).changed
+    weights["module.1.bias"] = [0.0, 0.0]
+    assert [key for key, _ in modlab.diff(weights, model).record.loading.repaired.wrong] == ["1.bias"]
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_what_fits_alone_is_chosen_beside_an_extra_state(prefix, capsys):
+    model = nn.Sequential(Extra(3, 3), nn.Linear(3, 2))
+    weights = {prefix + key: value for key, value in model.state_dict().items()}
+    weights[prefix + "1.weight"] = torch.zeros(5, 3)
+    (code,) = [note.code for note in modlab.diff(weights, model)._sheet().notes if "fitting" in note.code]
+    exec(code, {"state_dict": weights, "model": model})
+    assert capsys.readouterr().out == "_IncompatibleKeys(missing_keys=['1.weight'], unexpected_keys=[])\n" and model[0].scale == 2.0
+
+
+def stepping(kind, **options):
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = kind(net.parameters(), lr=0.1, **options)
+    net(torch.ones(4)).square().sum().backward()
+    optimizer.step()
+    return net, optimizer
+
+
+@pytest.mark.parametrize(("kind", "options"), [(torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {})])
+def test_a_state_that_is_loaded_is_no_step(kind, options):
+    net, optimizer = stepping(kind, **options)
+    weights, old = copy.deepcopy(net.state_dict()), copy.deepcopy(optimizer.state_dict())
+    optimizer.step()
+    before = modlab.snapshot(net, optimizer)
+    optimizer.load_state_dict(old)
+    count = len(optimizer.state[net.l0.weight]) * 4
+    assert modlab.diff(before, net).headline == f"Net: 0 of 4 tensors changed; {count} optimizer states changed."
+    if kind is torch.optim.Adam:  # it counts its steps, which tells the way back from the way on
+        net.load_state_dict(weights)
+        assert modlab.diff(before, net).headline == f"Net: 4 of 4 tensors changed; {count} optimizer states changed."
+    optimizer.step()
+    optimizer.step()
+    assert "the optimizer stepped" in modlab.diff(before, net).headline
+
+
+def test_two_optimizers_that_differ_have_made_no_step():
+    (_, one), (net, other) = stepping(torch.optim.Adam), stepping(torch.optim.Adam)
+    other.step()
+    assert modlab.diff(one, other).headline == "Adam: 12 optimizer states changed."
+    assert modlab.diff(other, one.state_dict()).headline == "Adam → state_dict: 12 optimizer states changed."
+    assert modlab.diff(modlab.snapshot(net, other), other).headline == "Net → Adam: nothing changed; 23 entries compared."

@@ -540,6 +540,52 @@ def diagnosed_with(model):
     return diagnosed(model)
 
 
+class Centred(Model):
+    """Takes off a mean that training follows, and that is kept in different ways."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.steps = how, 0
+        if how in ("saved", "unsaved"):
+            self.register_buffer("mean", torch.zeros(4), persistent=how == "saved")
+        else:
+            self.mean = {"tensor": torch.zeros(4), "number": 0.0, "list": [0.0]}[how]
+
+    def forward(self, x):
+        if self.training:
+            self.steps += 1
+            if self.how == "list":
+                self.mean[0] += 0.1
+            else:
+                self.mean = self.mean + (0.1 if self.how == "number" else x.mean(0) + 0.1)
+        return super().forward(x - (self.mean[0] if self.how == "list" else self.mean))
+
+
+@pytest.mark.parametrize("how", ["saved", "unsaved", "tensor", "number", "list"])
+def test_what_moves_in_training_and_is_not_saved_does_not_come_back(how):
+    """A count that moves too, and that nothing depends on, is not to blame."""
+    torch.manual_seed(0)
+    model = Centred(how)
+    found = the(diagnosed(model), "round trip")
+    assert model.steps == 0 and float(torch.as_tensor(model.mean).sum()) == 0, "put back"
+    if how == "saved":
+        assert found.outcome == "passed"
+    elif how == "list":  # that it differs is certain, and not by what
+        assert found.outcome == "failed" and "not all in it" in found.what and not found.path
+    else:
+        assert (found.outcome, found.path, found.places) == ("failed", "mean", ())
+        assert found.what == "a copy that loads the state_dict differs: mean moves in training, and is not in it"
+
+
+def test_a_hidden_parameter_that_nothing_uses_is_not_to_blame():
+    model = Centred("unsaved")
+    model.spare = [nn.Linear(4, 4)]
+    assert the(diagnosed(model), "round trip").path == "mean"
+    unused = making(Model.forward)
+    unused.spare = [nn.Linear(4, 4)]
+    assert the(diagnosed(unused), "round trip").outcome == "passed"
+
+
 def test_a_state_dict_that_forgets():
     class Forgetful(nn.Linear):
         def _save_to_state_dict(self, destination, prefix, keep_vars):
@@ -565,6 +611,29 @@ def test_what_cannot_learn():
     exploding = making(lambda self, x: Model.forward(self, x) * self.scale, scale=nn.Parameter(torch.tensor(float("nan"))))
     result = diagnosed(exploding)
     assert the(result, "overfit").outcome == "not run" and "NaN" in [one.kind for one in result.findings]
+
+
+@pytest.mark.parametrize(
+    ("loss", "outcome", "what"),
+    [
+        (lambda output, target: CROSS(output, target) - 10, "unclear", "the loss falls, but not by half"),
+        (lambda output, target: -output.softmax(-1).gather(1, target[:, None]).mean(), "passed", "the loss falls within"),
+        (lambda output, target: output.sum() * 0 - 1, "failed", "the loss does not fall"),
+        (lambda output, target: output.sum() * 0, "passed", "the loss is 0"),
+    ],
+)
+def test_a_loss_below_zero_falls_too(loss, outcome, what):
+    """A log-likelihood, a similarity: half of a negative number is more than it."""
+    found = the(diagnosed(making(Model.forward), loss=loss), "overfit")
+    assert found.outcome == outcome and found.what.startswith(what)
+
+
+def test_sparse_gradients_are_learnt_from():
+    """Adam takes none, and that is not the model's fault."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 8, sparse=True), nn.Flatten(), nn.Linear(24, 3))
+    assert the(diagnosed(model, torch.arange(18).reshape(6, 3)), "overfit").outcome == "passed"
+    assert model[0].weight.grad is None
 
 
 def test_learning_a_mean_is_not_learning():

@@ -645,7 +645,7 @@ def test_the_way_there_can_be_traced():
     assert "is flattened: the input may have another size than meant." in str(result)
     traced = explained(lambda: modlab.trace(model)(pictures))
     assert "To see the way there" not in str(traced) and traced.family == "product"
-    unnamed = _WAY.format("model", "x").replace("there:", "there, call the Headed model, then:")    # nobody has that name yet
+    unnamed = _WAY.format("model", "pictures").replace("there:", "there, write model = Headed() first, then:")    # nobody has that name
     assert unnamed in str(explained(lambda: Headed()(pictures)))
     known = str(explained(lambda: Small()(R(5))))    # nothing is missing there, nothing is flattened
     assert "To see the way there" not in known and "another size" not in known
@@ -788,7 +788,7 @@ def test_errors_of_traced_and_wrapped_models():
 
 
 def test_a_branch_before_makes_no_promise():
-    """What ran in a branch is not known, so it is neither listed nor blamed."""
+    """What ran in a branch is not known, so it is listed as such, and not blamed."""
 
     class Branching(Small):
         def forward(self, x):
@@ -798,7 +798,7 @@ def test_a_branch_before_makes_no_promise():
 
     net = Branching()
     result = explained(lambda: net(R(4)))
-    assert [step.path for step in result.records] == ["", "l1"]
+    assert [(step.path, step.said) for step in result.records[:2]] == [("", ""), ("l0", "ran if x.sum() > 100")]
     assert [fix.code for fix in result.fixes] == ["self.l1 = MyLinear(4, 1)"]
 
 
@@ -902,7 +902,7 @@ def test_none_is_blamed_on_the_module_that_gave_it():
 
     for cause in (given, to_a_loss):
         assert explained(cause).headline.startswith("out is None: Silent's forward has no return.")
-    assert explained(of_another).family == ""
+    assert explained(of_another).headline.startswith("w.grad is None: no backward has reached w")
     assert "0 (Silent) gave it: its forward has no return." in explained(lambda: nn.Sequential(Silent(), nn.Linear(3, 3))(R(2, 3))).headline
 
 

@@ -218,6 +218,8 @@ def hooked(*lines):
         (("h = self.a(x)", "h += 1", "return self.b(h)"), "a"),
         (("h = self.a(x)", "g = self.b(h)", "g.mul_(h)"), "b"),
         (("h = self.a(x)", "g = self.b(h)", "torch.relu_(g)"), "b"),
+        (("h = self.a(x)", "g = self.b(h)", "if x is not None: g = h", "g.mul_(2)"), "a"),
+        (("g = self.a(x)", "for _ in range(2): g = self.b(g)", "g.mul_(2)"), "b"),
     ],
 )
 def test_the_hook_is_that_of_the_module_whose_output_it_is(lines, whose):
@@ -226,8 +228,8 @@ def test_the_hook_is_that_of_the_module_whose_output_it_is(lines, whose):
     assert [fact for fact in result.record.facts if fact[1] == "full backward hook"] == [(f"{whose} (Linear)", "full backward hook")]
 
 
-@pytest.mark.parametrize("lines", [("h = self.a(x)", "g = self.b(h)", "if x is not None: g = h", "g.mul_(2)"),
-                                   ("g = self.a(x)", "for _ in range(2): g = self.b(g)", "g.mul_(2)")])  # fmt: skip
+@pytest.mark.parametrize("lines", [("h = self.a(x)", "g = self.b(h)", "if x.sum() < 9: g = h", "g.mul_(2)"),
+                                   ("g = self.a(x)", "for _ in range(int(x.sum())): g = self.b(g)", "g.mul_(2)")])  # fmt: skip
 def test_where_the_code_does_not_show_it_no_module_is_named(lines):
     result = hooked(*lines)
     assert "a full backward hook has made that a view" in result.headline

@@ -1,5 +1,6 @@
 """Figures: the bars of a tree stay on its axes whatever is tied, and histograms hold up to the end of a double."""
 
+import html
 import pickle
 import subprocess
 import sys
@@ -101,12 +102,34 @@ def test_a_figure_shows_itself_in_any_notebook_and_without_pyplot():
         net[0].weight.add_(1)
     for figure in (modlab.tree(net).figure(), modlab.state(net)["0.weight"].figure(), modlab.diff(before, net).figure()):
         for shown in (figure, pickle.loads(pickle.dumps(figure))):
-            assert shown._repr_png_().startswith(b"\x89PNG\r\n")
+            png, words = shown._repr_png_()
+            assert png.startswith(b"\x89PNG\r\n")
+            assert words["alt"] and f'<img alt="{html.escape(words["alt"])}" src="data:image/png;base64,' in shown._repr_html_()
     code = (
-        "import sys, modlab, torch; f = modlab.tree(torch.nn.Linear(2, 3)).figure(); f._repr_png_(); "
+        "import sys, modlab, torch; f = modlab.tree(torch.nn.Linear(2, 3)).figure(); f._repr_html_(); "
         "assert 'matplotlib.figure' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_figure_says_what_it_shows():
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 30))
+    alt = modlab.tree(net).figure().alt
+    assert alt.startswith("Parameters by module as boxes, the largest 2 (93 %), 0 (7 %): Sequential: 129 parameters")
+    assert modlab.state(net)["0.weight"].figure().alt.startswith("Histogram, and the numbers as a heat map: ")
+    for model in (nn.ReLU(), tied(), alias_of_a_container()):
+        assert modlab.tree(model).figure().alt.startswith("Parameters by module as boxes")
+    with modlab.watch(net) as w:
+        pass
+    assert '<img alt="norm of the' in w.figure()._repr_html_()
+
+
+def test_a_figure_of_the_users_own_is_left_as_it_is():
+    from matplotlib.figure import Figure
+
+    own = Figure()
+    assert modlab.tree(nn.Linear(2, 3)).figure(ax=own.add_subplot()) is own
+    assert not hasattr(own, "alt")
 
 
 def test_where_figures_are_inline_it_is_one_image():
@@ -117,6 +140,6 @@ def test_where_figures_are_inline_it_is_one_image():
 
     figure = modlab.tree(nn.Linear(2, 3)).figure()
     display = DisplayFormatter()
-    assert set(display.format(figure)[0]) == {"text/plain", "image/png"}
+    assert set(display.format(figure)[0]) == {"text/plain", "text/html", "image/png"}
     display.formatters["image/png"].for_type(Figure, lambda one: b"inline" if isinstance(one.canvas, FigureCanvasBase) else None)
     assert display.format(figure)[0]["image/png"] == b"inline"  # theirs, in the place of ours

@@ -641,7 +641,7 @@ QUESTIONS = [{}, {"path": "l0"}, {"path": "l*"}, {"kind": "forward"}, {"kind": "
              {"path": "", "kind": "forward pre"}]  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", QUESTIONS, ids=str)
+@pytest.mark.parametrize("asked", QUESTIONS)
 @pytest.mark.parametrize("seed", range(4))
 def test_off_puts_everything_back(asked, seed):
     net, _ = full_of_hooks(seed)
@@ -740,7 +740,7 @@ def test_off_in_a_pass_and_a_failing_model():
     assert ran == [] and snapshot(net) == before
 
 
-@pytest.mark.parametrize("asked", QUESTIONS, ids=str)
+@pytest.mark.parametrize("asked", QUESTIONS)
 def test_remove_takes_what_was_asked_and_nothing_else(asked):
     net, _ = full_of_hooks(5)
     result = modlab.hooks(net)
@@ -818,9 +818,9 @@ def test_wrong_questions_teach():
     assert result["l0"] == () and result.remove("l0") == 0 and result.remove("nothing.*") == 0
     with pytest.raises(QuestionError, match="no kind of hook 'fwd'"):
         result.remove(kind="fwd")
-    with pytest.raises(QuestionError, match="got a int"):
+    with pytest.raises(QuestionError, match="got an int"):
         result.remove(3)
-    with pytest.raises(QuestionError, match="function= got a int"), result.off(function=3):
+    with pytest.raises(QuestionError, match="function= got an int"), result.off(function=3):
         pass
     with pytest.raises(NotAModuleError, match=r"modlab\.hooks"):
         modlab.hooks("net.pt")

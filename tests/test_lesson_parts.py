@@ -25,6 +25,12 @@ from modlab.lessons.judging import evaluate, fail, judge, require_equal, untouch
 from modlab.lessons.kinds import Choice, Name, Number, Order, Several, Shape, UnreadableError, YesNo
 from modlab.lessons.modification import KnobError
 
+
+@pytest.fixture(autouse=True)
+def nothing_said_before(monkeypatch):
+    monkeypatch.setattr("modlab.lessons.lesson._SAID", {})
+
+
 # ---- kinds ----------------------------------------------------------------------------------------
 
 LETTERS = Choice("first", "second", "third")
@@ -136,6 +142,61 @@ def test_before_the_answer_is_known_nothing_gives_it_away():
         card = answers.asked(answers.read(QUESTION, given), "predict")
         told = " ".join((card.strong, card.rest, *card.prose, card.foot))
         assert "Because" not in told and ("2" in told) == (given == 2)
+
+
+def test_the_first_cell_run_again_forgets_no_answer():
+    name = "numbers of MyLinear"
+    first = Lesson("01_a_module")
+    first.predict(name, 15)
+    first.predict("call or forward", "perhaps")
+    again = Lesson("01_a_module")
+    assert "You said 15, and so it is." in repr(again.see(None, name))
+    again.predict(name, 12)
+    assert "You said 12; it is 15." in repr(Lesson("01_a_module").see(None, name))
+    again.predict(name, ...)
+    assert "You made no prediction." in repr(Lesson("01_a_module").see(None, name)), "an answer that was taken back stays so"
+    assert Lesson("02_registration")._said == {}
+
+
+# ---- pictures -------------------------------------------------------------------------------------
+
+
+def test_a_picture_is_seen_with_its_words_and_only_once():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    lesson = Lesson("01_a_module")
+    figure, axes = pyplot.subplots()
+    shown = lesson.see(figure, alt='two <lines> that "part"')
+    assert repr(shown) == 'picture: two <lines> that "part"'
+    assert '<img alt="two &lt;lines&gt; that &quot;part&quot;" src="data:image/png;base64,' in shown.html()
+    assert pyplot.get_fignums() == [], "an open figure is shown once more by the notebook"
+    with pytest.raises(ModlabError, match="needs words"):
+        lesson.see(figure)
+    axes.set_title("a line")
+    assert repr(lesson.see(figure)) == "picture: a line"
+    assert repr(lesson.see(modlab.tree(nn.Linear(2, 3)).figure())).startswith("picture: Parameters by module as boxes")
+
+
+SEEN = {
+    "a_buffers": "_buffers holds both kinds: 0 persistent, 1 not",
+    "b_flag": "_is_full_backward_hook",
+    "c_pre_hook": "_look (full backward pre-hook, changes nothing)",
+    "d_constructor": "super().__init__()",
+    "e_gradients": "4 gradients added",
+    "f_decay": "4 of 4 tensors changed",
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("verdict", [True, False])
+def test_the_court_answers_a_verdict_without_evidence_by_a_view(name, verdict):
+    from modlab.lessons.course import inside_the_class
+
+    empty = f"\n    def {name}(Net):\n        return {verdict}\n"
+    found = judge(inside_the_class.COURT, made(inside_the_class._court(**{name: empty}), inside_the_class.COURT))
+    assert found.outcome == "not yet"
+    text, html = found.evidence
+    assert SEEN[name] in text
+    assert html
 
 
 # ---- cards ----------------------------------------------------------------------------------------

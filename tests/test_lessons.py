@@ -6,18 +6,17 @@ import re
 import pytest
 import torch
 
-from modlab.lessons import answers, beliefs, notebooks
+from modlab.lessons import note, notebooks, rehearsal
 from modlab.lessons.features import available
 from modlab.lessons.judgement import Judgement
-from modlab.lessons.judging import evaluate, judge
-from modlab.lessons.kinds import Number
+from modlab.lessons.judging import judge
+from modlab.lessons.kinds import Choice, Name, Number, Several
 from modlab.lessons.seeing import Seen
 from tests import courses
 
 LESSONS = courses.lessons()
 QUESTIONS = [(lesson, question) for lesson in LESSONS for question in lesson.questions]
 TASKS = [(lesson, task) for lesson in LESSONS for task in lesson.tasks if not task.needs or available(task.needs)]
-MISTAKES = [(lesson, task, mistake) for lesson, task in TASKS for mistake in task.mistakes]
 LINES, WORDS = 15, 120
 
 
@@ -26,60 +25,24 @@ def label(thing):
 
 
 def each(things):
-    return pytest.mark.parametrize(
-        [("lesson",), ("lesson", "thing"), ("lesson", "task", "mistake")][len(things[0]) - 1], things, ids=lambda one: label(one)
-    )
-
-
-def made(task, source):
-    return evaluate(f"{task.given}\n{source}", task.expression)
+    return pytest.mark.parametrize(("lesson", "thing"), things, ids=label)
 
 
 lesson_by_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=label)
 
 
 @each(QUESTIONS)
-def test_the_answer_to_a_question_is_true(lesson, thing):
-    kind = thing.kind
-    answer = kind.read(thing.answer)
-    assert answer == thing.answer, "give the answer in the form in which it is read"
-    assert answers.read(thing, thing.answer).right is True
-    assert thing.asks.strip() and thing.because.strip()
-    if thing.proof is not None and (not thing.needs or available(thing.needs)):
-        torch.manual_seed(0)
-        assert kind.right(kind.read(thing.proof()), answer)
-
-
-@each(QUESTIONS)
-def test_a_usual_wrong_answer_is_wrong_and_has_its_own_explanation(lesson, thing):
-    told = set()
-    for wrong in thing.wrong:
-        answer = answers.read(thing, wrong.answer)
-        assert answer.right is False and answer.wrong is wrong and wrong.because.strip()
-        assert answer.belief == 0 or answer.belief in beliefs.BELIEFS
-        told.add(wrong.because)
-    assert len(told) == len(thing.wrong)
-    if thing.kind.options and type(thing.kind).__name__ == "Choice":
+def test_the_answer_to_a_question_is_true_and_the_usual_wrong_ones_are_explained(lesson, thing):
+    assert list(rehearsal.of_question(thing)) == []
+    if type(thing.kind) is Choice:
         explained = {thing.kind.read(wrong.answer) for wrong in thing.wrong}
         unexplained = {letter for letter, _ in thing.kind.options} - {thing.answer} - explained
         assert not unexplained, f"the choices {unexplained} have no explanation"
 
 
 @each(TASKS)
-def test_a_starter_is_not_attempted_and_a_reference_is_correct(lesson, thing):
-    assert judge(thing, ...).outcome == "not attempted"
-    assert judge(thing, made(thing, thing.starter)).outcome == "not attempted"
-    verdict = judge(thing, made(thing, thing.reference))
-    assert verdict.outcome == "correct", verdict
-
-
-@each(MISTAKES)
-def test_a_usual_mistake_is_known_by_name(lesson, task, mistake):
-    verdict = judge(task, made(task, mistake.source))
-    assert verdict.outcome == "not yet", verdict
-    assert verdict.mistake == mistake.name, verdict
-    assert mistake.says in verdict.says
-    assert mistake.belief == 0 or mistake.belief in beliefs.BELIEFS
+def test_a_starter_is_not_attempted_a_reference_is_correct_and_mistakes_are_known_by_name(lesson, thing):
+    assert list(rehearsal.of_task(thing)) == []
 
 
 def _raises(*arguments, **options):
@@ -165,6 +128,81 @@ def test_no_number_is_told_before_it_is_asked(lesson):
             told = "\n".join(map(notebooks.source, cells[: one.cell + 1]))
             for written in {question.kind.write(question.answer), str(question.answer)}:
                 assert not re.search(rf"(?<![\w.]){re.escape(written)}(?![\w])", told), f"{one.name}: {written} stands above"
+
+
+# ---- nothing is given away -------------------------------------------------------------------------
+
+
+def words(text):
+    return re.findall(r"\w+", text.lower())
+
+
+def shown(cell):
+    """What a code cell prints and shows as text; nothing where that may differ."""
+    if cell["cell_type"] != "code" or "nbval-ignore-output" in cell["metadata"].get("tags", ()):
+        return ""
+    return "\n".join("".join(one.get("text", "")) + "".join(one.get("data", {}).get("text/plain", "")) for one in cell["outputs"])
+
+
+def above(lesson, kinds=("predict", "why")):
+    """Each question that is asked before it can be seen, with the prose, the headings and the outputs above it."""
+    cells = courses.notebook_of(lesson)["cells"]
+    questions = {question.name: question for question in lesson.questions}
+    for one in notebooks.given(courses.notebook_of(lesson)):
+        if one.kind in kinds:
+            prose = [notebooks.source(cell) for cell in cells[: one.cell] if cell["cell_type"] == "markdown"]
+            headings = [heading for text in prose for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+            options = re.compile(r"^- \w: .*$", re.MULTILINE)
+            said = "\n".join(options.sub("", text) for text in prose)
+            yield questions[one.name], headings, said, "\n".join(map(shown, cells[: one.cell]))
+
+
+@lesson_by_lesson
+def test_no_number_is_shown_by_a_cell_above_its_question(lesson):
+    """Numbers below a hundred are met by chance."""
+    for question, _, _, outputs in above(lesson):
+        if isinstance(question.kind, Number) and (abs(question.answer) >= 100 or question.answer % 1):
+            for written in {question.kind.write(question.answer), str(question.answer)}:
+                assert not re.search(rf"(?<![\w.]){re.escape(written)}(?![\w])", outputs), f"{question.name}: {written} is shown above"
+
+
+@lesson_by_lesson
+def test_no_heading_gives_an_answer_away(lesson):
+    for question, headings, _, _ in above(lesson):
+        kind = question.kind
+        for heading in headings:
+            if type(kind) is Name and question.answer:
+                assert question.answer not in re.findall(r"[\w.]+", heading), f"{question.name}: {heading}"
+            elif type(kind) in (Choice, Several):
+                right = {word for letter, text in kind.options if letter in question.answer for word in words(text)}
+                wrong = {word for letter, text in kind.options if letter not in question.answer for word in words(text)}
+                telling = {word for word in set(words(heading)) & (right ^ wrong) if len(word) >= LONG}
+                assert len(telling & right) < 2 or telling & wrong, f"{question.name}: {telling} in {heading}"
+
+
+@lesson_by_lesson
+def test_no_sentence_above_a_question_explains_its_answer(lesson):
+    """Five words in a row, most of them long, are no chance."""
+    for question, _, said, outputs in above(lesson):
+        told = f" {' '.join(words(said))} | {' '.join(words(outputs))} "
+        explained = words(question.because)
+        for i in range(len(explained) - 4):
+            five = explained[i : i + 5]
+            assert sum(len(word) >= LONG for word in five) < 3 or f" {' '.join(five)} " not in told, f"{question.name}: {' '.join(five)}"
+
+
+LONG = 5  # letters of a word that tells something
+
+
+@lesson_by_lesson
+def test_a_module_of_the_note_is_shown_by_no_lesson_before_the_one_that_makes_it(lesson):
+    names = [name for name, thing in vars(note).items() if isinstance(thing, type) and thing.__module__ == note.__name__]
+    sources = "\n".join(notebooks.source(cell) for cell in courses.notebook_of(lesson)["cells"])
+    for name in names:
+        if re.search(rf"^class {name}\(", sources, re.MULTILINE):
+            for earlier in LESSONS[: LESSONS.index(lesson)]:
+                views = "\n".join(map(shown, courses.notebook_of(earlier)["cells"]))
+                assert not re.search(rf"^{name}: ", views, re.MULTILINE), f"{earlier.name} shows a {name}"
 
 
 @lesson_by_lesson

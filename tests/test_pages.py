@@ -104,7 +104,8 @@ def test_the_front_end_stands_once():
 
 
 def test_nothing_in_it_is_of_the_machine_that_made_it():
-    for text in (TEXT, *payloads(TEXT)):
+    told = re.sub(r"[A-Za-z0-9+/=]{400,}", "", TEXT)    # what is packed says by chance whatever one looks for
+    for text in (told, *payloads(TEXT)):
         assert not re.search(r"ipykernel_\d|site-packages/|/tmp/|/home/|/Users/|\b0x[0-9a-f]{8,}", text)
         assert str(ROOT) not in text
 

@@ -3,15 +3,20 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from modlab.__main__ import main
 from modlab.errors import ModlabError
-from modlab.lessons import classroom, copies, notebooks, shelf, template, validation
+from modlab.lessons import classroom, copies, notebooks, rehearsal, shelf, template, validation
 from modlab.lessons.beliefs import BELIEFS
+from modlab.lessons.content import Mistake, Question, Task, Wrong
 from modlab.lessons.judgement import MIME
+from modlab.lessons.judging import fail, require_equal
+from modlab.lessons.kinds import Number, Order
 from scripts.notebooks import index
 from tests import courses
 
@@ -111,17 +116,24 @@ def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
         '<img src="x.png">',
         "object()",
         'lesson.predict("a", 3)',
+        "plot()",
+        "figure",
     )
     content["cells"][1]["outputs"] = [{"output_type": "execute_result", "execution_count": 1, "data": {"text/plain": "3"}, "metadata": {}}]
     content["cells"][1]["execution_count"] = 1
     address = {"output_type": "execute_result", "execution_count": 3, "data": {"text/plain": "<object at 0x7f0011223344>"}, "metadata": {}}
     content["cells"][5]["outputs"] = [address]
     content["cells"][5]["execution_count"] = 3
+    for cell, metadata in ((7, {}), (8, {"image/png": {"alt": "a line"}})):
+        picture = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "<Figure>"}, "metadata": metadata}
+        content["cells"][cell] |= {"outputs": [picture], "execution_count": 4}
     (report,) = validation.check(save(content, tmp_path / "broken.ipynb"))
     found = {(problem.cell, word) for problem in report.problems for word in WORDS if word in problem.says}
     assert found >= {
         (1, "heading"), (2, "another"), (3, "ValueError: on purpose"), (4, "alt text"), (5, "alt text"), (6, "address"), (7, "answer"),
+        (8, "alt text"),
     }  # fmt: skip
+    assert (9, "alt text") not in found
     assert not report.passed and "cell 3" in str(report)
 
 
@@ -242,6 +254,67 @@ def test_a_check_finds_a_wrong_answer_in_an_own_lesson(tmp_path):
     told = "\n".join(problem.says for problem in report.problems)
     assert "its answer is 9, and its proof gives 8" in told
     assert "the mistake 'adds two' comes out as not yet" in told
+
+
+QUESTION = Question("q", "How many?", Number(), 2, "Because.", wrong=(Wrong(3, "You counted the root.", belief=28),))
+BROKEN = {
+    "it asks nothing": replace(QUESTION, asks=" "),
+    "is not one": replace(QUESTION, answer="many"),
+    "counts as wrong": replace(QUESTION, kind=Order("x", "y", valid=lambda order: False), answer=("a", "b"), wrong=()),
+    "write that": replace(QUESTION, answer="2"),
+    "counts as right": replace(QUESTION, wrong=(Wrong(2, "No."),)),
+    "stands there twice": replace(QUESTION, wrong=(Wrong(3, "No."), Wrong(3, "Never."))),
+    "no explanation of its own": replace(QUESTION, wrong=(Wrong(3, "No."), Wrong(4, "No."))),
+    "there is none of that number": replace(QUESTION, belief=99),
+    "its proof gives 3": replace(QUESTION, proof=lambda: 3),
+}
+
+
+@pytest.mark.parametrize("told", BROKEN)
+def test_a_rehearsal_says_what_is_wrong_with_a_question(told):
+    (found,) = [one for one in rehearsal.of_question(BROKEN[told]) if told in one]
+    assert found
+    assert list(rehearsal.of_question(QUESTION)) == []
+
+
+def _once(answer):
+    """it is one"""
+    require_equal(answer, 1, "It is not one.")
+
+
+def _by_name(answer):
+    """it is one"""
+    if answer == 2:
+        fail(mistake="two")
+    _once(answer)
+
+
+TASK = Task("n", "One.", starter="n = ...", reference="n = 1", probes=(_by_name,), mistakes=(Mistake("two", "n = 2", "It is two."),))
+FAULTY = {
+    "its starter counts as correct": replace(TASK, starter="n = 1"),
+    "its reference is not yet": replace(TASK, reference="n = 4"),
+    "the mistake 'two' comes out as not yet: ": replace(TASK, probes=(_once,)),
+    "the mistake 'two' comes out as correct": replace(TASK, mistakes=(Mistake("two", "n = 1", "It is two."),)),
+    "there is none of that number": replace(TASK, mistakes=(Mistake("two", "n = 2", "It is two.", belief=99),)),
+}
+
+
+@pytest.mark.parametrize("told", FAULTY)
+def test_a_rehearsal_says_what_is_wrong_with_a_task(told):
+    (found,) = [one for one in rehearsal.of_task(FAULTY[told]) if told in one]
+    assert found
+    assert list(rehearsal.of_task(TASK)) == []
+    assert list(rehearsal.of_task(replace(FAULTY[told], needs="torch.of.tomorrow"))) == []
+
+
+def test_a_proof_leaves_nothing_behind():
+    def proof():
+        torch.set_grad_enabled(False)
+        return 2
+
+    before = torch.get_rng_state()
+    assert list(rehearsal.of_question(replace(QUESTION, proof=proof))) == []
+    assert torch.is_grad_enabled() and torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_copy_takes_the_content_of_own_lessons_along(tmp_path):

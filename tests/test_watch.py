@@ -475,6 +475,36 @@ def test_weights_changed_by_hand_are_steps_too() -> None:
                     parameter.grad = None
     assert w.record.steps == 29  # the last one ends with the next pass
     assert rung(w, "the optimizer owns it").state == "not seen"
+    assert rung(w, "it moves").state == "passed"
+    history = w.record.history
+    updates = history.columns["low"][:, history.row("4.weight", "update")]
+    assert np.isfinite(updates).any() and (updates[np.isfinite(updates)] < 0).any()
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_a_parameter_forgotten_in_steps_by_hand_does_not_move(data: bool) -> None:
+    """Also where ``.data`` is changed, which no version counts."""
+    model = mlp()
+    with modlab.watch(model, budget=1.0) as w:
+        for _ in range(15):
+            model(torch.randn(8, 4)).square().mean().backward()
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if name != "2.weight":
+                        (parameter.data if data else parameter).sub_(0.1 * parameter.grad)
+            model.zero_grad()
+    assert w.record.steps == 14
+    assert rung(w, "it moves").state == "broken"
+    assert rung(w, "it moves").path == "2.weight"
+
+
+def test_where_nobody_steps_nothing_is_said_to_stand_still() -> None:
+    model = mlp()
+    with modlab.watch(model, budget=1.0) as w:
+        for _ in range(15):
+            model.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+    assert rung(w, "it moves").state == "not seen"
 
 
 def test_several_optimizers_own_together() -> None:

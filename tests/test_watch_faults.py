@@ -267,6 +267,34 @@ def test_a_nan_between_two_samples(what: str) -> None:
         assert alert.path == "0.weight" and 'on_nan="hold"' in alert.fix
 
 
+class Named(nn.Module):
+    """Takes its batch by name, and may change it."""
+
+    def __init__(self, writes: bool) -> None:
+        super().__init__()
+        self.net, self.writes = mlp(), writes
+
+    def forward(self, *, x: Tensor) -> Tensor:
+        if self.writes:
+            x[:] = x / x.abs().amin().mul(0)
+        return self.net(x)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_nan_batches_by_name(writes: bool) -> None:
+    """The batch is blamed where it is as it was made, and not where the model may have written into it."""
+    model = Named(writes=False)
+
+    def loss(step: int) -> Tensor:
+        model.writes = writes and step >= 600
+        x = torch.randn(8, 4) * (math.nan if step >= 600 and not writes else 1)
+        return model(x=x).square().mean()
+
+    w = train(model, sgd(model), 800, loss, budget=0.001)
+    alert = next(alert for alert in w.alerts if alert.kind in ("nan", "inf"))
+    assert alert.text.startswith("the weights: net.0.weight holds " if writes else "the batch: x holds 32 NaN of 32 numbers, and ")
+
+
 class Careful(torch.optim.Optimizer):
     """Leaves out what is not finite."""
 

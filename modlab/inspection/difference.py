@@ -96,7 +96,7 @@ class Comparison:
         rows = list(self._in_eval(rows))
         return DiffRecord(
             self.before.title, self.after.title, self.before.form, self.after.form, (*rows, *flags), same, self.live, self.digests,
-            tuple(renamings), self._loading(rows, renamings), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows), self.own,
+            tuple(renamings), self._loading(renamings), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows), self.own,
         )  # fmt: skip
 
     # ---- who stands beside whom ----
@@ -326,14 +326,12 @@ class Comparison:
                 once, here = (f"to {entry.tied or 'nothing'}" for entry in (before, after))
                 yield _flag(after.path, "tied", once, here, after.owner)
 
-    def _loading(self, rows: list[DifferenceRecord], renamings: list[Renaming]) -> Loading | None:
+    def _loading(self, renamings: list[Renaming]) -> Loading | None:
         """Between a model and weights: what loading them would do."""
         for model, given in ((self.before, self.after), (self.after, self.before)):
             if model.form == "module" and given.form in LOOSE and STATE in given.sections:
-                pairs = [(row.renamed_from, row.path) for row in rows if row.renamed_from]
-                names = {new: old for old, new in pairs} if given is self.after else dict(pairs)
                 found = loading.predict(model.source, given, model)
-                return loading.repaired(found, model.source, given, model, names, [one.code for one in renamings])
+                return loading.repaired(found, model.source, given, model, [one.code for one in renamings])
         return None
 
     def _skipped(self) -> Iterator[str]:
@@ -355,7 +353,26 @@ class Comparison:
         yield from dict.fromkeys([*self.before.remarks, *self.after.remarks])
 
     def _stepped(self, rows: list[DifferenceRecord]) -> bool:
-        return any(row.kind == "optimizer state" and row.status in ("changed", "added") for row in rows)
+        """Whether a step was made: of one model, weights and what is kept of them changed, and no count of steps went back."""
+        ends = [side.source if side.model is None else side.model() for side in (self.before, self.after)]
+        moved = any(row.kind == "parameter" and row.differs for row in rows)
+        kept = any(row.kind == "optimizer state" and row.status in ("changed", "added") for row in rows)
+        return ends[0] is not None and ends[0] is ends[1] and moved and kept and not self._went_back()
+
+    def _went_back(self) -> bool:
+        """Whether an older state was loaded."""
+        counts = [
+            (e, self._buffers_after[path]) for path, e in self._buffers.items() if path.endswith(".step") and path in self._buffers_after
+        ]
+        return any(_count(was) > _count(now) for was, now in counts)
+
+
+def _count(entry: Entry) -> float:
+    """The number of steps that an optimizer has made."""
+    try:
+        return float(_text(entry) if entry.tensor is None else entry.tensor.detach())
+    except (ValueError, RuntimeError):
+        return math.nan  # a fingerprint, or something else of this name
 
 
 def _facts(before: Entry, after: Entry) -> Told:

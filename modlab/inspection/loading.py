@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab.compat import norms
 from modlab.inspection import slots, stores
-from modlab.inspection.inventory import STATE, Entry, Inventory, Key
+from modlab.inspection.inventory import STATE, Inventory, Key
 from modlab.records.difference import Loading
 from modlab.records.structure import ROOT, TensorEntry
 
@@ -134,7 +134,7 @@ def _own_way(module: Module) -> bool:
     return loads not in stock or bool(stores.contents(module).get("_load_state_dict_pre_hooks"))
 
 
-def repaired(found: Loading, model: Module, weights: Inventory, target: Inventory, names: dict[str, str], lines: Sequence[str]) -> Loading:
+def repaired(found: Loading, model: Module, weights: Inventory, target: Inventory, lines: Sequence[str]) -> Loading:
     """The same prediction with the repair that new names are, if there is one.
 
     Args:
@@ -142,23 +142,25 @@ def repaired(found: Loading, model: Module, weights: Inventory, target: Inventor
         model: it is not touched.
         weights: of a mapping or a file.
         target: the inventory of `model`.
-        names: of the weights, and what the model calls them.
         lines: the code that renames the keys of ``state_dict``.
     """
-    if not (found.fails and names and lines and all(lines)):
+    if not (found.fails and lines and all(lines)):
         return found
-    entries = [replace(e, path=names[e.path], key=Key(STATE, names[e.path])) if _named(e, names) else e for e in weights.entries]
-    content = weights.content
-    if isinstance(content, Mapping):
-        content = {names.get(str(key), str(key)): value for key, value in content.items()}
+    held = weights.content if isinstance(weights.content, Mapping) else {}
+    names = _renamed(lines, [*(e.path for e in weights.entries if e.key.section == STATE), *map(str, held)])
+    entries = [replace(e, path=names[e.path], key=Key(STATE, names[e.path])) for e in weights.entries if e.path in names]
+    content = {names[str(key)]: value for key, value in held.items() if str(key) in names} or None
     # the new dict has no _metadata, and so no versions
     then = predict(model, replace(weights, entries=entries, content=content, versions=None), target)
     code = "\n".join([_reading(weights), *lines, "model.load_state_dict(state_dict)"]).strip()
     return replace(found, repair=code, repaired=then)
 
 
-def _named(entry: Entry, names: dict[str, str]) -> bool:
-    return entry.key.section == STATE and entry.path in names
+def _renamed(lines: Sequence[str], keys: list[str]) -> dict[str, str]:
+    """What the code makes of each key, of a tensor or not: seen by running it on the keys alone."""
+    space: dict[str, Any] = {"state_dict": {key: key for key in keys}}
+    exec("\n".join(lines), space)  # lines of `modlab.inspection.renames`
+    return {old: new for new, old in space["state_dict"].items()}
 
 
 def _reading(weights: Inventory) -> str:

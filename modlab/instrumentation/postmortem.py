@@ -22,6 +22,7 @@ from modlab.instrumentation import values
 from modlab.instrumentation.accidents import FAMILIES, advice, bodies, calls, earlier, frames, hooking, places, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
+from modlab.instrumentation.accidents.widths import Ran
 from modlab.records.explanation import ExplanationRecord, Step
 from modlab.records.structure import ROOT
 from modlab.records.trace import Value
@@ -194,10 +195,13 @@ def _traced(scene: Scene, family: str) -> Iterator[str]:
     if any(frame.function == "__call__" and frame.is_ours for frame in scene.frames):
         return  # it stands in the trace itself
     name, call = advice.name_of_root(scene), advice.written_call(scene)
-    named = call.startswith(f"{name}(") or bool(scene.name_of(root.module))
-    if not call.startswith(f"{name}("):
+    named, made = call.startswith(f"{name}(") or bool(scene.name_of(root.module)), advice.made_in_call(scene)
+    if made and not named:
+        call = f"{name}{call.removeprefix(made)}"
+    elif not call.startswith(f"{name}("):
         call = f"{name}({'x' if len(root.args) < 2 else '...'})"
-    see = "To see the way there" if named else f"To see the way there, call the {root.type} {name}, then"
+    first = f", write {name} = {made} first, then" if made else f", call the {root.type} {name}, then"
+    see = f"To see the way there{'' if named else first}"
     yield f"A traceback does not show all that ran before. {see}: with modlab.trace({name}) as t: {call}"
 
 
@@ -253,20 +257,29 @@ def _before(call: Call, inner: Call | None, depth: int) -> Iterator[Step]:
         ran = earlier.before(call, inner)
     except Exception:  # noqa: BLE001 - source code that is not what it seems
         return
-    left = len(ran) - BEFORE
-    for place, (name, module, taken, given) in enumerate(ran[-BEFORE:]):
-        more = f"{format.plural(left, 'call')} before it are not listed" if left > 0 and place == 0 else ""
+    more = _left_out([one for one, _, _ in ran])
+    for one, taken, given in ran[-BEFORE:]:
+        name, module = one.name, one.module
         inputs, outputs = (_shaped(shape) for shape in (taken, given))
         if module is None:
-            yield Step(
-                None, name, "function", "function", depth, inputs, outputs, stopped=False, said="ran", note="no module: not in the tree"
-            )
+            note = "; ".join(filter(None, (more, "no module: not in the tree")))
+            yield Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, said=one.perhaps or "ran", note=note)
+            more = ""
             continue
-        path = None if call.path is None else calls.join(call.path, name)
+        registered = call.path is not None and calls.at(call.module, name) is module
+        path = calls.join(call.path or "", name) if registered else None
         yield Step(
             path, name.rpartition(".")[2] if path is not None else name, type(module).__name__, marks.category(type(module)), depth,
-            inputs, outputs, _tensors(module), stopped=False, said="ran", note=more,
+            inputs, outputs, _tensors(module), stopped=False, said=one.perhaps or "ran", note=more,
         )  # fmt: skip
+        more = ""
+
+
+def _left_out(ran: list[Ran]) -> str:
+    """What is not listed of what came before, above the first one that is."""
+    calls_before, rounds_before = len(ran) - BEFORE, sum(one.skipped for one in ran[: max(len(ran) - BEFORE, 0) + 1])
+    words = [format.plural(number, word) for number, word in ((rounds_before, "round"), (calls_before, "call")) if number > 0]
+    return f"{' and '.join(words)} before it are not listed" if words else ""
 
 
 def _shaped(shape: tuple[int, ...] | None) -> tuple[Value, ...]:

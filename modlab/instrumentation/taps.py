@@ -47,6 +47,7 @@ class Taps:
         for handle in self._handles:
             hooks = handle.hooks_dict_ref()
             if hooks is not None:
+                _number(handle, min(0, *hooks) - 1)
                 hooks.move_to_end(handle.id, last=False)
                 self._hooks.append(hooks)
 
@@ -73,6 +74,15 @@ class Taps:
         """`rest` is keyword arguments and output; after an exception torch leaves the former out."""
         if not _captured() and self._here():
             self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])
+
+
+def _number(handle: RemovableHandle, key: int) -> None:
+    """Give a hook the number that it had the last time: code that torch compiled guards on it, and compiles anew 8 times, then no more."""
+    extra = [held for found in handle.extra_dict_ref or () if (held := found()) is not None]
+    for store in (*extra, global_hooks_with_kwargs, handle.hooks_dict_ref() or {}):
+        if handle.id in store:
+            store[key] = store.pop(handle.id)
+    handle.id = key
 
 
 def _captured() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from modlab.lessons import answers, shelf
 from modlab.lessons.answers import Answer
 from modlab.lessons.cards import Card
-from modlab.lessons.content import Question, Task
+from modlab.lessons.content import Content, Question, Task
 from modlab.lessons.expectation import Expectation
 from modlab.lessons.features import available
 from modlab.lessons.judgement import Helper, Judgement
@@ -19,9 +19,22 @@ from modlab.lessons.modification import Modification, modify
 from modlab.lessons.review import missed
 from modlab.lessons.seeing import Seen
 
+_SAID: dict[str, dict[str, Answer]] = {}
+"""What was said to each lesson since the kernel started: who runs the first cell again has not taken it back."""
+
+
+def _again(content: Content) -> dict[str, Answer]:
+    """The answers so far, read anew: a teacher may have edited the questions meanwhile."""
+    known, said = {question.name: question for question in content.questions}, _SAID.setdefault(content.name, {})
+    for name in tuple(said):
+        answer = said.pop(name)
+        if name in known:
+            said[name] = answers.read(known[name], answer.said)
+    return said
+
 
 class Lesson:
-    """The questions and tasks of one notebook.
+    """The questions and tasks of one notebook. Made once more under the same name, it keeps what was said to it.
 
     Args:
         name: of the notebook, without its ending; a lesson of one's own lies in ``NAME.py`` beside it.
@@ -36,7 +49,7 @@ class Lesson:
 
     def __init__(self, name: str) -> None:
         self.content = shelf.find(name)
-        self._said: dict[str, Answer] = {}
+        self._said = _again(self.content)
         self._helpers = {task.name: Helper(task) for task in self.content.tasks}
 
     def predict(self, name: str, answer: Any = ...) -> Card:
@@ -49,15 +62,16 @@ class Lesson:
         said = self._said[name] = answers.read(self._question(name), answer)
         return Card(answers.asked(said, "predict"))
 
-    def see(self, view: Any, *names: str) -> Seen:
+    def see(self, view: Any, *names: str, alt: str = "") -> Seen:
         """Show something, and what had been predicted of it above it: "you said 3, it is 2".
 
         Args:
-            view: any result of modlab's, or anything else that can be shown.
+            view: any result of modlab's, a figure of matplotlib's, or anything else that can be shown.
             names: of the predictions that it settles.
+            alt: what a figure shows, in words, for who cannot see it; its titles unless told.
         """
         found = [self._said.get(name) or Answer(self._question(name)) for name in names]
-        return Seen(view, [answers.settled(one, "see") for one in found])
+        return Seen(view, [answers.settled(one, "see") for one in found], alt)
 
     def why(self, name: str, answer: Any = ...) -> Card:
         """Choose the reason; each choice has its own explanation."""

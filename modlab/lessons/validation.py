@@ -28,6 +28,7 @@ _UNSTABLE = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "a random id"),
 )
 _ANSI = re.compile(r"(?:\x1b|#x1B)\[[0-9;]*m")  # as pytest writes it into XML
+_WORDLESS = "a picture has no alt text: who cannot see it learns nothing"
 _PICTURES = (
     (re.compile(r"!\[\s*\]\("), "![what it shows](…)"),
     (re.compile(r"<img\b(?![^>]*\balt\s*=\s*[\"'][^\"']+[\"'])[^>]*>", re.IGNORECASE), '<img alt="what it shows" …>'),
@@ -162,7 +163,7 @@ def _without_code(text: str) -> str:
 def _pictures(number: int, text: str) -> Iterator[Problem]:
     for pattern, better in _PICTURES:
         if pattern.search(text):
-            yield Problem(number, "a picture has no alt text: who cannot see it learns nothing", f"Write {better}")
+            yield Problem(number, _WORDLESS, f"Write {better}")
 
 
 def _output(number: int, cell: dict[str, Any], output: dict[str, Any]) -> Iterator[Problem]:
@@ -176,9 +177,17 @@ def _output(number: int, cell: dict[str, Any], output: dict[str, Any]) -> Iterat
             if found := pattern.search(text):
                 yield Problem(number, f"its output holds {what}, which another run has not: {cut(found[0], 60)}", "Print something else.")
     yield from _pictures(number, "".join(data.get("text/html", "")))
+    images = [kind for kind in data if kind.startswith("image/")]
+    if images and "text/html" not in data and not any(_words(output.get("metadata", {}), kind) for kind in images):
+        yield Problem(number, _WORDLESS, 'Show it with words: lesson.see(figure, alt="what it shows"), or a figure of modlab\'s.')
     length = sum(len("".join(value) if isinstance(value, list) else str(value)) for value in data.values())
     if length > LARGEST_OUTPUT:
         yield Problem(number, f"an output has {size(length)}, more than {size(LARGEST_OUTPUT)}", "Show less.")
+
+
+def _words(metadata: dict[str, Any], kind: str) -> str:
+    """The alt text where nbconvert looks for it."""
+    return str(metadata.get(kind, {}).get("alt") or metadata.get("alt") or "")
 
 
 def _running(file: Path) -> Iterator[Problem]:

@@ -42,7 +42,7 @@ class Move:
 
     Attributes:
         name: "running_mean".
-        kind: "buffer", "parameter" or "attribute".
+        kind: "buffer", "parameter", "state" (a plain attribute on which the next pass in eval mode depends) or "attribute".
         side: the mode in which it moved.
         before, after: the value in words.
         max_abs: the greatest distance between the two; None where there is none.

@@ -148,7 +148,7 @@ class DiffRecord:
         digests: values were compared by fingerprints.
         skipped: what only one side has and is therefore not compared, in words.
         remarks: what cannot be known, with the reason.
-        stepped: an optimizer made a step in between, as far as its state tells.
+        stepped: an optimizer made a step in between, as far as weights and its state tell.
         own: one side is the very model that the other is a snapshot of.
     """
 

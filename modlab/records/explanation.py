@@ -31,7 +31,7 @@ class Step:
         locals: the tensors that stood in the local names of its code when it stopped.
         stopped: whether the error came out of it.
         failed: whether it is the innermost one of these.
-        said: what happened there, in words ("(1×5) @ (4×4): inner sizes 5 ≠ 4").
+        said: what happened there, in words ("(1×5) @ (4×4): inner sizes 5 ≠ 4"); "ran", or under which condition it did.
         note: what is special ("called through .forward: hooks are skipped").
         where: file and line of its code that was running ("net.py:12").
         line: that line.

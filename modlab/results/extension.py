@@ -1,6 +1,7 @@
 """``%load_ext modlab``: a module as the last line of a cell shows its tree, and an error of a model is explained below its traceback.
 
-``%unload_ext modlab`` ends both.
+``%unload_ext modlab`` ends both. What an explanation needs is imported with this file (a tenth of a second), so that the first error is
+explained as quickly as any other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from torch.nn import Module
 
 from modlab.errors import NotInitializedError
 from modlab.inspection import stores
+from modlab.results.explanation import explain
+from modlab.results.trace import Tracer
 from modlab.results.tree import tree
 
 _before: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()  # per IPython: the printers that ours stand in for
@@ -66,9 +69,6 @@ def _explainers(ipython: Any) -> tuple[Callable[[Any], None], Callable[[Any], No
         if here is None or not isinstance(error, Exception):  # an interruption needs no reason
             return
         try:
-            from modlab.results.explanation import explain
-            from modlab.results.trace import Tracer
-
             if _passes(error, Tracer.__call__.__code__):  # the trace that it has shown says it
                 return
             explanation = explain(error)

@@ -191,7 +191,7 @@ class Hooks(RowsResult):
         _require_words(path, kind)
         if function is not None and not isinstance(function, str) and not callable(function):
             raise QuestionError(
-                f"function= got a {type(function).__name__}, and takes the function itself, a class, or a name such as 'probe'."
+                f"function= got {checks.described(function)}, and takes the function itself, a class, or a name such as 'probe'."
             )
         return Asked(model, None if path is None else self._resolved(path), kind, function, records)
 
@@ -229,7 +229,7 @@ def _names(row: HookRecord) -> tuple[str, ...]:
 def _require_words(path: Any, kind: Any) -> None:
     if path is not None and not isinstance(path, str):
         raise QuestionError(
-            f"The path got a {type(path).__name__}, and takes a dotted name such as 'net.l0', with wildcards 'net.*', "
+            f"The path got {checks.described(path)}, and takes a dotted name such as 'net.l0', with wildcards 'net.*', "
             f"or records of .find(...)."
         )
     if kind is None:

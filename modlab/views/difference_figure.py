@@ -37,4 +37,4 @@ def of_diff(diff: DiffRecord, *, ax: Axes | None = None) -> Figure:
     more = f" (the {_BARS} largest of {len(rows):,})" if len(rows) > _BARS else ""
     ax.set_title(verdict.of_diff(diff)[0].rstrip(";.") + more, fontsize=10, loc="left", parse_math=False)
     ax.spines[["top", "right", "bottom"]].set_visible(False)
-    return _figure(ax)
+    return _figure(ax, "How far each tensor is from what it was, as bars")

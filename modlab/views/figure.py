@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import cache
+from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,10 +46,13 @@ def _blank() -> type[Figure]:
         raise MissingPackageError("figure() needs matplotlib, which is not installed.\n  Install it: pip install matplotlib") from error
 
     class Picture(Figure):
-        def _repr_png_(self) -> bytes:
-            stream = BytesIO()
-            self.savefig(stream, format="png", bbox_inches="tight")
-            return stream.getvalue()
+        alt = ""
+
+        def _repr_html_(self) -> str:
+            return of_picture(self, self.alt or titles(self))
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+            return _png(self), {"alt": self.alt or titles(self)}
 
         def __reduce__(self) -> Any:
             return _empty, (), self.__getstate__()  # a class made in a function has no name that pickle could find
@@ -59,9 +64,30 @@ def _empty() -> Figure:
     return _blank().__new__(_blank())
 
 
-def _figure(ax: Axes) -> Figure:
+def of_picture(figure: Figure, alt: str) -> str:
+    """Any figure with words for who cannot see it, as HTML: no notebook shows those of an image, where an output has any."""
+    encoded = b64encode(_png(figure)).decode("ascii")
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{encoded}" style="max-width:100%">'
+
+
+def titles(figure: Figure) -> str:
+    """What a figure says of itself, in a line."""
+    found = (ax.get_title(side) for ax in figure.axes for side in ("left", "center", "right"))
+    return "; ".join(dict.fromkeys(" ".join(title.split()) for title in found if title))
+
+
+def _png(figure: Figure) -> bytes:
+    stream = BytesIO()
+    figure.savefig(stream, format="png", bbox_inches="tight")
+    return stream.getvalue()
+
+
+def _figure(ax: Axes, what: str = "") -> Figure:
+    """The figure of these axes; of our own it is kept what it shows."""
     found = ax.get_figure()
     assert found is not None
+    if what and isinstance(found, _blank()):
+        found.alt = f"{what}: {titles(found)}."  # type: ignore[attr-defined]
     return found  # type: ignore[return-value]
 
 
@@ -79,7 +105,16 @@ def of_tree(tree: TreeRecord, *, ax: Axes | None = None, depth: int = 4) -> Figu
     ax.set(xlim=(0, 1), ylim=(depth + 0.6, -0.6), yticks=[], xticks=[0, 0.5, 1], xticklabels=["0", "50 %", "100 %"])
     ax.set_title(headline.of_tree(tree)[0].rstrip(";"), fontsize=10, loc="left", parse_math=False)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    return _figure(ax)
+    return _figure(ax, f"Parameters by module as boxes{_largest(tree)}")
+
+
+def _largest(tree: TreeRecord) -> str:
+    """The shares of the largest children, in words."""
+    total = tree.root.totals.parameters
+    children = [record for record, _ in _shown(tree, 1) if record.depth]
+    children.sort(key=lambda record: -record.subtree.totals.parameters * record.count)
+    shares = (f"{format.clean(one.name)} ({100 * one.subtree.totals.parameters * one.count / total:.0f} %)" for one in children[:3])
+    return f", the largest {', '.join(shares)}" if children else ""
 
 
 class _Box(NamedTuple):
@@ -155,7 +190,7 @@ def of_table(table: TableRecord, *, ax: Axes | None = None) -> Figure:
     more = f" (the {_BARS} largest of {len(rows):,})" if len(rows) > _BARS else ""
     ax.set_title(headline.of_table(table)[0].rstrip(";.") + more, fontsize=10, loc="left", parse_math=False)
     ax.spines[["top", "right", "bottom"]].set_visible(False)
-    return _figure(ax)
+    return _figure(ax, "Bytes by tensor as bars")
 
 
 def of_values(values: ValuesRecord, *, ax: Axes | None = None) -> Figure:
@@ -163,14 +198,14 @@ def of_values(values: ValuesRecord, *, ax: Axes | None = None) -> Figure:
     if ax is not None or values.matrix is None or not values.stats.finite:
         ax = _axes(ax, 5, 3)
         _histogram(values, ax)
-        return _figure(ax)
+        return _figure(ax, "Histogram")
     left = _axes(None, 9, 3)
     figure = _figure(left)
     left.remove()
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _histogram(values, left)
     _heat(values, right)
-    return figure
+    return _figure(left, "Histogram, and the numbers as a heat map")
 
 
 def _histogram(values: ValuesRecord, ax: Axes) -> None:

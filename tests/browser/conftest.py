@@ -1,7 +1,7 @@
 """One JupyterLab for all browser tests; each test opens a notebook of its own in it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from scripts import find_chromium
 from tests.browser.jupyterlab import JupyterLab
 
 HERE = Path(__file__).parent
+PASSED = pytest.StashKey[bool]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,10 +35,19 @@ def lab_server(chromium: Path) -> Iterator[JupyterLab]:
         yield lab
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[PASSED] = report.passed
+    return report
+
+
 @pytest.fixture
-def lab(lab_server: JupyterLab) -> Iterator[JupyterLab]:
-    """The shared JupyterLab, light and 1280 × 900 again after each test."""
+def lab(lab_server: JupyterLab, request: pytest.FixtureRequest) -> Iterator[JupyterLab]:
+    """The shared JupyterLab, light and 1280 × 900 again after each test; what failed leaves no page to the next."""
     yield lab_server
+    if not request.node.stash[PASSED]:
+        lab_server.distrust_page()
     lab_server.set_viewport(1280, 900)
     if lab_server.path and lab_server.page.evaluate("document.body.dataset.jpThemeName") != "JupyterLab Light":
         lab_server.set_theme("JupyterLab Light")

@@ -23,6 +23,7 @@ from typing import Any, Self
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request, sync_playwright
 
 START_TIMEOUT_S = 90
+PAGE_LASTS = 12    # notebooks; then it is loaded anew, as a renderer that has shown many of them holds a gigabyte
 CHROMIUM_FLAGS = (
     "--no-sandbox",    # as root, in a container
     "--disable-gpu",
@@ -39,14 +40,17 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
-# What JupyterLab itself writes to the console: no fault of ours.
-NOISE = re.compile(r"(?i)favicon|ERR_NAME_NOT_RESOLVED.*(jupyter-notifications|github\.io)|@jupyterlab/.*deprecat")
+# What JupyterLab itself writes to the console: no fault of ours. Its debugger says so where a notebook is closed soon.
+NOISE = re.compile(
+    r"(?i)favicon|ERR_NAME_NOT_RESOLVED.*(jupyter-notifications|github\.io)|@jupyterlab/.*deprecat|restore the debugger state"
+)
 
 PANEL = "[...window.jupyterapp.shell.widgets('main')].find(w => w.context?.path === path)"
 IS_IDLE = f"""path => {{
     const panel = window.jupyterapp && {PANEL};
     return panel?.context.isReady && panel.sessionContext.session?.kernel?.status === 'idle';
 }}"""
+CLOSE_ALL = "() => { for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose(); }"    # and nobody asks to save
 COMMAND_DONE = f"path => window.__done && {PANEL}.sessionContext.session?.kernel?.status === 'idle'"
 START_COMMAND = """([name, args]) => {
     window.__done = '';
@@ -115,6 +119,7 @@ class JupyterLab:
         self.page: Page
         self._stack = ExitStack()
         self._opened = 0
+        self._loaded = False    # whether the page is one in which a further notebook can be opened
 
     # ---- start and stop ----------------------------------------------------------------------
 
@@ -231,13 +236,19 @@ class JupyterLab:
     # ---- a notebook --------------------------------------------------------------------------
 
     def open(self, notebook: Path | Sequence[str], *, outputs: Mapping[int, list[dict[str, Any]]] | None = None) -> None:
-        """Open a notebook in a fresh page, forget earlier errors, and wait until its kernel is idle.
+        """Open a notebook, with a fresh kernel, in place of what was open; forget earlier errors, and wait until the kernel is idle.
+
+        JupyterLab itself is loaded once: that takes longer than most of what is done in a notebook.
 
         Args:
             notebook: a file, which is copied in, or the sources of code cells.
             outputs: given outputs by cell, as if the notebook had been run elsewhere and saved.
         """
+        if self._loaded:
+            self.page.evaluate(CLOSE_ALL)
         self.shutdown_kernels()
+        if self._opened % PAGE_LASTS == 0:
+            self.distrust_page()
         self._opened += 1
         if isinstance(notebook, Path):
             self.path = notebook.name
@@ -246,13 +257,25 @@ class JupyterLab:
             self.path = f"scratch-{self._opened}.ipynb"
             (self.root / self.path).write_text(json.dumps(_notebook(notebook, outputs or {})))
         self._forget()
-        self.reopen()
+        if self._loaded:
+            self.page.evaluate(START_COMMAND, ["docmanager:open", {"path": self.path, "factory": "Notebook"}])
+            self._wait_until_open()
+        else:
+            self.reopen()
 
-    def reopen(self, timeout_s: float = 90) -> None:
+    def reopen(self) -> None:
         """Load the page anew, as after closing the tab: from the file, with an empty workspace."""
         self.page.goto(f"{self.address}/lab/tree/{self.path}?reset&token={self.token}", wait_until="commit")
-        self.page.wait_for_function(IS_IDLE, arg=self.path, timeout=timeout_s * 1000)
+        self._wait_until_open()
+        self._loaded = True
+
+    def _wait_until_open(self) -> None:
+        self.page.wait_for_function(IS_IDLE, arg=self.path, timeout=START_TIMEOUT_S * 1000)
         self.settle()
+
+    def distrust_page(self) -> None:
+        """Let the next notebook begin with a fresh page, whatever became of this one."""
+        self._loaded = False
 
     def shutdown_kernels(self) -> None:
         """End all kernels, so that a notebook begins with a fresh one."""

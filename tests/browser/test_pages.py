@@ -39,10 +39,10 @@ def test_a_view_answers_the_keys(tour: Page) -> None:
     root = view.get_by_role("treeitem").first
     root.click()
     tour.keyboard.press("ArrowDown")
-    expect(view.locator("[role=treeitem][aria-selected=true]")).to_contain_text("l1")
+    expect(view.locator("[role=treeitem][aria-selected=true]")).to_contain_text("stem")
     tour.keyboard.press("/")
-    tour.keyboard.type("net.l0")
-    expect(view.get_by_role("treeitem").filter(has_text="l0")).to_be_visible()
+    tour.keyboard.type("body.0")
+    expect(view.get_by_role("treeitem").filter(has_text="15")).to_be_visible()
 
 
 def test_the_page_fits_its_window(tour: Page) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
@@ -164,14 +163,15 @@ after = modlab.snapshot(evil)
 '''
 
 
-@pytest.mark.parametrize("code", [
-    "modlab.trace(evil)(torch.ones(2))", "modlab.hooks(evil)", "modlab.internals(evil)", "modlab.diff(after, torch.nn.Linear(1, 1))",
-    "modlab.compare(evil)(torch.ones(2))", "modlab.diagnose(evil)",
-])  # fmt: skip
-def test_hostile_names_are_text(lab: JupyterLab, code: str) -> None:
-    lab.open([SET_UP, HOSTILE, EVIL, code])
+def test_hostile_names_are_text(lab: JupyterLab) -> None:
+    codes = [
+        "modlab.trace(evil)(torch.ones(2))", "modlab.hooks(evil)", "modlab.internals(evil)", "modlab.diff(after, torch.nn.Linear(1, 1))",
+        "modlab.compare(evil)(torch.ones(2))", "modlab.diagnose(evil)",
+    ]  # fmt: skip
+    lab.open([SET_UP, HOSTILE, EVIL, *codes])
     lab.run_all()
     assert not lab.trouble()
     lab.page.wait_for_timeout(200)
     assert lab.page.evaluate("window.pwned ?? null") is None
-    assert lab.cell(3).locator("img, mjx-container, .MathJax, [onmouseover]").count() == 0
+    for cell, code in enumerate(codes, 3):
+        assert lab.cell(cell).locator("img, mjx-container, .MathJax, [onmouseover]").count() == 0, code

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
@@ -68,17 +67,18 @@ def test_searching_by_keyboard(lab: JupyterLab) -> None:
     expect(lab.cell(1).get_by_role("treeitem").filter(has_text="decoder").first).to_be_visible()
 
 
-@pytest.mark.parametrize("code", [STILL, "modlab.state(net)", "modlab.tree(net).widget()", "modlab.state(net).widget()"])
-def test_keys_stay_in_the_view(lab: JupyterLab, code: str) -> None:
+def test_keys_stay_in_the_view(lab: JupyterLab) -> None:
     """JupyterLab's command mode cuts a cell on x and deletes it on d d."""
-    show(lab, code, "1 + 1")
+    codes = [STILL, "modlab.state(net)", "modlab.tree(net).widget()", "modlab.state(net).widget()"]
+    show(lab, *codes, "1 + 1")
     before = [(cell["type"], cell["source"]) for cell in sources(lab)]
-    lab.cell(1).locator('[role="tree"], [role="grid"]').first.focus()
-    for key in ("x", "d", "d", "a", "b", "m", "z", "*", "y", "Enter", "Escape", "1", "/"):
-        lab.page.keyboard.press(key)
-    lab.page.keyboard.type("xddabmz/*")    # now in the search box
-    lab.page.wait_for_timeout(200)
-    assert [(cell["type"], cell["source"]) for cell in sources(lab)] == before
+    for cell, code in enumerate(codes, 1):
+        lab.cell(cell).locator('[role="tree"], [role="grid"]').first.focus()
+        for key in ("x", "d", "d", "a", "b", "m", "z", "*", "y", "Enter", "Escape", "1", "/"):
+            lab.page.keyboard.press(key)
+        lab.page.keyboard.type("xddabmz/*")    # now in the search box
+        lab.page.wait_for_timeout(200)
+        assert [(found["type"], found["source"]) for found in sources(lab)] == before, code
 
 
 def sources(lab: JupyterLab) -> list[dict[str, str]]:
@@ -182,14 +182,15 @@ evil = Evil()
 '''
 
 
-@pytest.mark.parametrize("code", ["modlab.tree(evil)", "modlab.state(evil)", "modlab.tree(evil).widget()", "modlab.state(evil).widget()"])
-def test_hostile_names_are_text(lab: JupyterLab, code: str) -> None:
-    lab.open([SET_UP, HOSTILE, code])
+def test_hostile_names_are_text(lab: JupyterLab) -> None:
+    codes = ["modlab.tree(evil)", "modlab.state(evil)", "modlab.tree(evil).widget()", "modlab.state(evil).widget()"]
+    lab.open([SET_UP, HOSTILE, *codes])
     lab.run_all()
     lab.page.wait_for_timeout(300)
     assert lab.page.evaluate("window.pwned ?? null") is None
-    assert lab.cell(2).locator("img, mjx-container, .MathJax, [onmouseover]").count() == 0
-    expect(lab.cell(2).get_by_text("<img src=x onerror=window.pwned=6>").locator("visible=true").first).to_be_visible()
+    for cell, code in enumerate(codes, 2):
+        assert lab.cell(cell).locator("img, mjx-container, .MathJax, [onmouseover]").count() == 0, code
+        expect(lab.cell(cell).get_by_text("<img src=x onerror=window.pwned=6>").locator("visible=true").first).to_be_visible()
 
 
 def test_without_script_the_picture_stays(lab: JupyterLab, tmp_path: Path) -> None:
@@ -209,15 +210,19 @@ def still_html() -> str:
     return modlab.tree(BigNet()).html()
 
 
-@pytest.mark.parametrize("template", ["lab", "classic"])
-def test_in_a_converted_page_it_is_alive_offline(lab: JupyterLab, tmp_path: Path, template: str) -> None:
+def test_in_a_converted_page_it_is_alive_offline(lab: JupyterLab, tmp_path: Path) -> None:
     show(lab, STILL, "modlab.state(net)")
     (tmp_path / "saved.ipynb").write_text(json.dumps(lab.save()))
-    convert = [sys.executable, "-m", "nbconvert", "--to", "html", "--template", template, "--log-level", "ERROR", "saved.ipynb"]
-    subprocess.run(convert, cwd=tmp_path, check=True)
+    for template in ("lab", "classic"):
+        convert = [sys.executable, "-m", "nbconvert", "--to", "html", "--template", template, "--log-level", "ERROR", "saved.ipynb"]
+        subprocess.run(convert, cwd=tmp_path, check=True)
+        alive_offline(lab, tmp_path / "saved.html")
+
+
+def alive_offline(lab: JupyterLab, file: Path) -> None:
     page = lab.page.context.new_page()
     try:
-        page.goto((tmp_path / "saved.html").as_uri(), wait_until="domcontentloaded")    # MathJax's address is never reached
+        page.goto(file.as_uri(), wait_until="domcontentloaded")    # MathJax's address is never reached
         expect(page.get_by_role("tree")).to_be_visible()
         page.get_by_role("tree").focus()
         page.keyboard.press("End")

@@ -12,10 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_views import sources
+
+pytestmark = pytest.mark.alone    # a training that goes on by the clock while it is looked at
 
 SET_UP = '''
 import gc, time, torch, modlab

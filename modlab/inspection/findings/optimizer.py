@@ -51,19 +51,18 @@ def missing(subject: Subject) -> Iterator[FindingRecord]:
     replaced, rest = _replaced(subject, lacking)
     for group in cover(replaced, subject.trained, "parameter"):
         yield _old_copy(subject, group)
-    name = subject.names[0]
     for group in cover(rest, subject.trained, "parameter"):
         yield FindingRecord(
             group.path, group.site.path, "in no optimizer", "broken", group.words,
             f"{group.verb('is', 'are')} in no group of {' or '.join(subject.names)}, so no step changes {group.verb('it', 'them')}",
             "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not "
             "clear them.",
-            _adding(group, name),
+            _anew(subject) if replaced else _adding(subject, group),
             group.places,
         )  # fmt: skip
 
 
-def _adding(group: Group, name: str) -> str:
+def _adding(subject: Subject, group: Group) -> str:
     if len(group.members) == 1 and isinstance(group.members[0], Held):
         return f'optimizer.add_param_group({{"params": [{group.code}]}})  # or {group.code}.requires_grad_(False)'
     if group.whole:
@@ -75,7 +74,16 @@ def _adding(group: Group, name: str) -> str:
             'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
             'optimizer.add_param_group({"params": [p for p in model.parameters() if p.requires_grad and id(p) not in held]})'
         )
-    return f"optimizer = torch.optim.{name}(model.parameters())  # with your settings"
+    return _anew(subject)
+
+
+def _anew(subject: Subject) -> str:
+    """A line that makes the optimizer again, for all parameters that the model has now."""
+    kind = type(subject.optimizers[0])
+    name = f"torch.optim.{kind.__name__}" if getattr(torch.optim, kind.__name__, None) is kind else kind.__name__
+    rate = subject.optimizers[0].param_groups[0].get("lr")
+    settings = f", lr={format.number(float(rate))}" if isinstance(rate, (int, float)) else ""
+    return f"optimizer = {name}(model.parameters(){settings})  # made after the last change of the model; with your other settings"
 
 
 def _replaced(subject: Subject, lacking: Sequence[Held]) -> tuple[list[Held], list[Held]]:
@@ -102,15 +110,13 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
 
 def _old_copy(subject: Subject, group: Group) -> FindingRecord:
     names = " or ".join(subject.names)
-    rates = [one.get("lr") for optimizer in subject.optimizers for one in optimizer.param_groups]
-    rate = f", lr={format.number(float(rates[0]))}" if rates and isinstance(rates[0], (int, float)) else ""
     return FindingRecord(
         group.path, group.site.path, "replaced since", "broken", group.words,
         f"{group.verb('is', 'are')} not what {names} holds: it has {group.verb('another tensor', 'other tensors')} of the same shape, so "
         f"no step changes {group.verb('it', 'them')}",
         "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
         "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
-        f"optimizer = torch.optim.{subject.names[0]}(model.parameters(){rate})  # made after the last change of the model",
+        _anew(subject),
         group.places,
     )  # fmt: skip
 
@@ -133,9 +139,13 @@ def twice(subject: Subject) -> Iterator[FindingRecord]:
                 group.path, group.site.path, "held twice", "broken" if same else "careful", group.words,
                 f"{group.verb('is', 'are')} {place}: {steps} {group.verb('it', 'them')} twice",
                 "Each entry is updated by itself, with a state of its own where there are two optimizers.",
-                "optimizer = ...  # give each parameter to one group; list(dict.fromkeys(parameters)) drops repeats",
+                _ONCE if same else "",
                 group.places,
+                advice="" if same else f"Give {group.verb('it', 'each of them')} to one optimizer.",
             )  # fmt: skip
+
+
+_ONCE = 'for group in optimizer.param_groups:\n    group["params"] = list(dict.fromkeys(group["params"]))'
 
 
 def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:

@@ -12,6 +12,7 @@ from torch.nn import Module, Parameter
 from modlab import format
 from modlab.inspection import stores
 from modlab.inspection.findings import corrections
+from modlab.inspection.findings.accesses import access
 from modlab.inspection.findings.families import DROPOUTS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
@@ -26,8 +27,16 @@ def hidden(subject: Subject) -> Iterator[FindingRecord]:
     """Modules and tensors in lists, dicts, small objects and plain attributes."""
     for site in subject.suspicious:
         for ghost in subject.finder.find(site.module):
-            if not ghost.harmless:
+            if not ghost.harmless and not _is_of_a_pass(site, ghost):
                 yield _hidden(subject, site, ghost)
+
+
+def _is_of_a_pass(site: Site, ghost: Ghost) -> bool:
+    """Whether it holds tensors that each pass leaves there anew: attention weights, a loss of its own."""
+    if ghost.modules or ghost.parameters or ghost.name not in site.held:
+        return False
+    written, read = access(site.module, ghost.name)
+    return written and not read
 
 
 def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
@@ -46,12 +55,14 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         return FindingRecord(
             path, site.path, kind, severity, words, f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}", _reason(ghost), fix
         )
-    if isinstance(value, Tensor) and value.grad_fn is not None:
+    joined = isinstance(value, Tensor) and value.grad_fn is not None
+    if isinstance(value, Tensor) and joined and not access(site.module, ghost.name).written:
         return _lost(site, path, ghost, value)
-    if isinstance(value, Tensor) and value.requires_grad:
+    if isinstance(value, Tensor) and value.requires_grad and not joined:
         return _unregistered(site, path, ghost)
-    fix = corrections.placed(site, ghost.name, ghost.fix)
-    what = "is a plain tensor: .to() and .cuda() leave it where it is, and state_dict() does not save it"
+    fix = corrections.placed(site, ghost.name, ghost.fix.replace('"))', '").detach())') if joined else ghost.fix)
+    verb = "is" if issubclass(type(value), Tensor) else "holds"
+    what = f"{verb} a plain tensor: .to() and .cuda() leave it where it is, and state_dict() does not save it"
     if ghost.tensors > 1:
         what = f"holds {ghost.tensors} plain tensors: .to() and .cuda() leave them where they are, and state_dict() does not save them"
     reason = "PyTorch moves and saves parameters and buffers. A constant that need not be saved is a buffer with persistent=False."

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList, Sequential
 from torch.nn.parameter import is_lazy
+from torch.optim.swa_utils import AveragedModel
 
 from modlab.errors import NotInitializedError
 from modlab.inspection import ghosts, stores
@@ -22,11 +23,12 @@ from modlab.statistics import measure_tensor
 class Site:
     """A module in its place. Its path is spelled out when it is asked for: those of 10,000 levels are long."""
 
-    __slots__ = ("held", "module", "name", "parent")
+    __slots__ = ("averaged", "held", "module", "name", "parent")
 
     def __init__(self, module: Module, parent: Site | None, name: str) -> None:
         self.module, self.parent, self.name = module, parent, name
         self.held: dict[str, Any] = stores.contents(module)
+        self.averaged: bool = issubclass(type(module), AveragedModel) or (parent is not None and parent.averaged)
 
     @property
     def above(self) -> Iterator[Site]:
@@ -112,11 +114,11 @@ class Subject:
         self.tensors = list(_tensors(self.sites))
         self.parameters = [held for held in self.tensors if held.kind == "parameter"]
         self.buffers = [held for held in self.tensors if held.kind == "buffer"]
-        self.trained = [held for held in self.parameters if held.tensor.requires_grad]
         self.by_tensor = {id(held.tensor): held for held in self.tensors}
         self.labels = Ownership(optimizers).labels  # "AdamW #0", one a group
         self.names = tuple(dict.fromkeys(type(optimizer).__name__ for optimizer in optimizers))
         self._owned = {id(tensor) for optimizer in optimizers for group in optimizer.param_groups for tensor in group["params"]}
+        self.trained = [held for held in self.parameters if held.tensor.requires_grad and not self._follows(held)]
         self._stats: dict[int, TensorStats] = {}
 
     @cached_property
@@ -152,6 +154,11 @@ class Subject:
     def owns(self, tensor: Tensor) -> bool:
         """Whether one of the optimizers has this very tensor."""
         return id(tensor) in self._owned
+
+    def _follows(self, held: Held) -> bool:
+        """Whether it is an average of weights that are trained elsewhere, and no optimizer is to have it."""
+        alone = self.sites[0].averaged and not self.optimizers  # then nothing is known of the others
+        return held.site.averaged and not self.owns(held.tensor) and not alone
 
     def stats(self, held: Held) -> TensorStats:
         """The numbers of one tensor, measured once."""

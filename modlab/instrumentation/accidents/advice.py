@@ -14,11 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
+from modlab.compat import without_torch_function
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import calls, operands, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, own, shape_of
+from modlab.statistics.contents import sizes_of
 
 _MAKERS = ("randn", "rand", "zeros", "ones", "empty", "normal")
 WIDTHS = {"in_features", "in_channels", "num_features", "input_size", "embed_dim", "num_channels"}
@@ -166,7 +169,7 @@ def parameters_of(function: Any) -> list[str]:
     return [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
-def target(scene: Scene, path: str) -> tuple[str, str]:
+def target(scene: Scene, path: str, made: str = "") -> tuple[str, str]:
     """Where a module is assigned: in the class of its owner ("Net", "self.l1"), or from outside ("", "net[1]")."""
     if scene.root is None:
         return "", ""
@@ -174,15 +177,29 @@ def target(scene: Scene, path: str) -> tuple[str, str]:
         return "", name_of_root(scene)
     parts = path.split(".")
     end = len(parts)
-    while end > 1 and parts[end - 1].isdigit():
+    while end > 1 and (parts[end - 1].isdigit() or type(calls.at(scene.root.module, ".".join(parts[: end - 1]))) is nn.ModuleDict):
         end -= 1
     owner = calls.at(scene.root.module, ".".join(parts[: end - 1]))
     if owner is None:
         return "", ""
-    if parts[end - 1].isdigit() or is_torchs(owner) or is_installed(type(owner)):
-        written = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
-        return "", f"{name_of_root(scene)}{written}"
-    return type(owner).__name__, f"{self_name(type(owner))}.{parts[end - 1]}" + "".join(f"[{part}]" for part in parts[end:])
+    for place in range(end - 1, -1, -1):  # outwards, until a class is found whose other objects it suits
+        owner = calls.at(scene.root.module, ".".join(parts[:place]))
+        if owner is None or (place == end - 1 and (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner)))):
+            break
+        own_class = not (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner)))
+        if own_class and (not made or _fits_all(scene, owner, ".".join(parts[place:]), made)):
+            return type(owner).__name__, f"{self_name(type(owner))}{_written(owner, parts[place:])}"
+    return "", f"{name_of_root(scene)}{_written(scene.root.module, parts)}"
+
+
+def _written(owner: Module | None, parts: list[str]) -> str:
+    """How a module is reached from another one."""
+    text = ""
+    for part in parts:
+        keyed = type(owner) is nn.ModuleDict
+        text += f"[{part!r}]" if keyed else f"[{part}]" if part.isdigit() else f".{part}"
+        owner = calls.at(owner, part) if owner is not None else None
+    return text
 
 
 def self_name(cls: type) -> str:
@@ -204,6 +221,13 @@ def name_of_root(scene: Scene) -> str:
     return scene.name_of(root) or "model"
 
 
+def made_in_call(scene: Scene) -> str:
+    """How the outermost module was made, where that stands in its call: ``Net(3)`` of ``Net(3)(x)``."""
+    call = scene.call_expression()
+    made = call.func if call is not None and scene.root is not None and scene.root.args is not None else None
+    return ast.unparse(made) if isinstance(made, (ast.Call, ast.Subscript)) else ""
+
+
 def renewed(scene: Scene, call: Call, made: str) -> tuple[str, str]:
     """The same for the module of a call, also where that hangs in a plain list."""
     if call.path is not None or not call.place.endswith("]"):
@@ -220,13 +244,36 @@ def _is_plain(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_plain(node.value))
 
 
+def _fits_all(scene: Scene, owner: Module, path: str, made: str) -> bool:
+    """Whether a line in a class's constructor suits all its objects in the model: they have the same there, or what is made."""
+    module, cls = calls.at(owner, path), type(owner)
+    fitting = [] if module is None else [_sizes(module)]
+    for other in [one for one in ties.modules(scene) if type(one) is cls and one is not owner]:
+        twin = calls.at(other, path)
+        if twin is None or type(twin) is not type(module):
+            return False
+        sizes = _sizes(twin)
+        if sizes not in fitting:
+            size = width(twin)
+            if size is None or constructor(twin, size, size) != made:
+                return False
+            fitting.append(sizes)
+    return True
+
+
+def _sizes(module: Module) -> list[tuple[int, ...]]:
+    with without_torch_function():
+        return [() if is_lazy(tensor) else sizes_of(tensor)[0] for _, tensor in stores.named_tensors(module)]
+
+
 def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:
     """The class in whose constructor a line stands (or nothing), and the line that assigns a new module.
 
     No line where that would be undone (its weight is tied to another one's), or would change other places than this one.
     """
-    owner, name = target(scene, path)
-    if made and path and _is_held(scene, path):
+    held = bool(made and path) and _is_held(scene, path)
+    owner, name = target(scene, path, made)
+    if held:
         return owner, ""
     return (owner, f"{name} = {made}") if name and made else (owner, "")
 
@@ -241,7 +288,7 @@ def _is_held(scene: Scene, path: str) -> bool:
         return True
     if known.places and call is not None and call.path == path:  # a new layer here: what comes behind must not be the old one
         above = scene.calls[scene.calls.index(call) - 1]
-        ran = {calls.join(above.place, one.name) for one in above.read.ran} if above.read is not None else set()
+        ran = {calls.join(above.place, one.name) for one in above.read.ran if not one.perhaps} if above.read is not None else set()
         return not set(known.places) <= ran
     return False
 

@@ -6,16 +6,19 @@ import ast
 import copy
 import linecache
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import dedent
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 from weakref import WeakKeyDictionary
 
 from modlab.instrumentation.accidents.frames import Frame, Position
 
 _LONG = 400  # lines of a function that is read
 _CLOSING = 6  # lines below the last one that runs, where its brackets may be closed
+
+
+Extent = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Body(NamedTuple):
@@ -28,6 +31,8 @@ class Body(NamedTuple):
         written: how often each name is given something, arguments once.
         read: where names are read.
         assigned: the assignments.
+        looped: the names that a loop, or what is run later, gives something.
+        touched: the names, and the attributes, of what may be changed without being given anew: ``x.append(1)``, ``self.n += 1``.
     """
 
     tree: ast.FunctionDef
@@ -36,6 +41,15 @@ class Body(NamedTuple):
     written: Mapping[str, int] = {}
     read: tuple[ast.Name, ...] = ()
     assigned: tuple[ast.Assign, ...] = ()
+    looped: frozenset[str] = frozenset()
+    touched: frozenset[str] = frozenset()
+
+    def extent(self, place: Position | None) -> Extent | None:
+        """A place in the file, as the nodes tell theirs: begin and end, each as line and column."""
+        if place is None:
+            return None
+        first, last, start, end = place
+        return (first - self.line + 1, start - self.column), (last - self.line + 1, end - self.column)
 
     def place(self, node: ast.expr | ast.stmt) -> Position:
         """Where a node stands in the file, as `Frame.position` tells it."""
@@ -80,7 +94,46 @@ def _body(tree: ast.FunctionDef, first: int, column: int) -> Body:
     names = [node for node in nodes if isinstance(node, ast.Name)]
     written = Counter([*(one.id for one in names if not isinstance(one.ctx, ast.Load)), *(n.arg for n in nodes if isinstance(n, ast.arg))])
     read = tuple(one for one in names if isinstance(one.ctx, ast.Load))
-    return Body(tree, first, column, written, read, tuple(node for node in nodes if isinstance(node, ast.Assign)))
+    assigned = tuple(node for node in nodes if isinstance(node, ast.Assign))
+    looped = frozenset(one.id for node in nodes if isinstance(node, _REPEATED) for one in ast.walk(node) if _is_written(one))
+    return Body(tree, first, column, written, read, assigned, looped, frozenset(name for node in nodes for name in _touched(node)))
+
+
+_REPEATED = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.AsyncFor)
+_HARMLESS = frozenset({"items", "keys", "values", "get", "index", "count", "copy", "size", "dim", "numel", "view", "reshape", "format"})
+
+_LOOKING = frozenset({"len", "enumerate", "zip", "reversed", "range", "sum", "isinstance", "list", "tuple", "print"})
+
+
+def _is_written(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+
+
+def _touched(node: ast.AST) -> Iterator[str]:
+    """What a node may change, without giving its name something else."""
+    if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        yield node.attr
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        yield from _last(node.value)
+    elif isinstance(node, ast.AugAssign):
+        yield from _last(node.target)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr not in _HARMLESS:
+        yield from _last(node.func.value)
+        if node.func.attr in ("train", "eval"):
+            yield "training"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr", "exec", "vars"):
+        yield "*"
+    if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _LOOKING):
+        yield from (part.id for part in node.args if isinstance(part, ast.Name))
+
+
+def _last(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Subscript):
+        yield from _last(node.value)
 
 
 def statement_of(frame: Frame) -> ast.stmt | None:

@@ -125,7 +125,7 @@ def _place(calls: list[Call]) -> None:
             call.note = holder.note
             break
         else:
-            hidden = _in_attribute(above.module, call.module)
+            hidden = in_attribute(above.module, call.module)
             call.place = join(above.place, hidden) if hidden else type(call.module).__name__
             call.note = "in a plain Python container: PyTorch does not see it" if hidden else "not a part of the model above"
 
@@ -194,7 +194,7 @@ def path_to(root: Module, wanted: Module, most: int = SEARCHED) -> str | None:
     return None
 
 
-def _in_attribute(holder: Module, wanted: Module) -> str:
+def in_attribute(holder: Module, wanted: Module) -> str:
     """How a module is reached that hangs on another one unregistered: ``layers[0]``."""
     for name, value in stores.contents(holder).items():
         if name in stores.STANDARD:
@@ -215,7 +215,7 @@ def at(root: Module, path: str) -> Module | None:
     for part in path.split(".") if path else []:
         if module is None:
             return None
-        module = dict(stores.named_children(module)).get(part)
+        module = stores.contents(module).get("_modules", {}).get(part)
     return module
 
 

@@ -315,9 +315,10 @@ def _some(keys: Iterable[str]) -> str:
 def _not_a_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     kind = match[1].rpartition(".")[2]
     given = scene.local("state_dict")
-    name = advice.name_of_root(scene)
+    name, call = advice.name_of_root(scene), scene.call_expression()
+    other = ast.unparse(call.args[0]) if call is not None and call.args and isinstance(call.args[0], (ast.Name, ast.Attribute)) else "other"
     fix = (
-        Fix("Its weights are its state_dict:", f"{name}.load_state_dict(other.state_dict())")
+        Fix("Its weights are its state_dict:", f"{name}.load_state_dict({other}.state_dict())")
         if stores.is_module(given)
         else Fix("A path is read first:", f"{name}.load_state_dict(torch.load(path))")
     )

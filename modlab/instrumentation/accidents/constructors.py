@@ -398,6 +398,15 @@ def _class(frame: Frame) -> tuple[type, ast.Call] | None:
     return (found, call) if isinstance(found, type) and issubclass(found, Module) else None
 
 
+def _made_first(frame: Frame | None, call: ast.Call, maker: str) -> str:
+    """The statement with ``nn.MSELoss()(out, y)`` in it, where the constructor needs nothing."""
+    if frame is None or "..." in maker:
+        return ""
+    made = ast.Call(ast.parse(maker, mode="eval").body, call.args, call.keywords)
+    line = bodies.rewritten(frame, call, made)
+    return line if line != ast.unparse(made) else ""
+
+
 def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
     """``Net(x)``: the constructor got what the model was to be called with."""
     found = _constructed(scene)
@@ -416,7 +425,7 @@ def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{written}({given}) makes a new {name}, and calls none: {words}.",
         f"A constructor takes sizes and options; the {name} that it makes takes the tensors.", "", (("given to the constructor", given),),
-        (Fix("Make it first, then call it:", f"model = {maker}\nmodel({given})"),),
+        (Fix("Make it first, then call it:", _made_first(frame, call, maker) or f"model = {maker}\nmodel({given})"),),
     )  # fmt: skip
 
 

@@ -39,7 +39,12 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
         remarks = (f"With {len(seen)} dimensions the input counts as one without a batch: its first size, {given}, is taken for channels.",)
     module = scene.module
     grouped = module is None or stores.contents(module).get("groups") != 1
-    if scene.failing is not None and scene.failing.path is not None and not grouped and not (fixes and _certain(seen, expected)):
+    if (
+        scene.failing is not None
+        and scene.failing.path is not None
+        and not grouped
+        and not (fixes and (_certain(seen, expected) or (unbatched and expected == 1)))
+    ):
         owner, line = flow.made_anew(scene, advice.constructor(scene.failing.module, expected, given))
         if flow.ran_before(scene):
             fixes.append(Fix(flow.ran_before(scene)))

@@ -10,8 +10,10 @@ from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice, calls, ties
+from modlab.instrumentation.accidents.account import Source
 from modlab.instrumentation.accidents.calls import Call
-from modlab.instrumentation.accidents.earlier import Source, frame_of, module_at, read
+from modlab.instrumentation.accidents.certainties import module_at
+from modlab.instrumentation.accidents.earlier import frame_of, read
 from modlab.instrumentation.accidents.scene import Scene, shape_of
 from modlab.instrumentation.accidents.widths import Ran, hooked, is_linear
 
@@ -87,6 +89,8 @@ def _layer(scene: Scene, source: Source, value: int) -> tuple[str, Module] | Non
     if len(made) != 1 or made[0].module is None or hooked(made[0].module):
         return None
     module = made[0].module
+    if calls.at(source.call.module, made[0].name) is not module:
+        return None  # in a plain list
     if type(module) is not nn.Linear and (advice.is_torchs(module) or not is_linear(module)):
         return None
     path = calls.join(source.call.place, made[0].name)
@@ -106,9 +110,10 @@ def ran_before(scene: Scene) -> str:
     for source in _sources(scene):
         inner = source.inner
         name = inner.place.rpartition(".")[2] if inner is not None else ""
-        if any(inner is not None and ran.module is inner.module and ran.name.rpartition(".")[2] == name for ran in source.ran):
-            word = inner.label if inner is not None else scene.subject
-            return f"{word} ran before in the same forward, with another size: one layer for each call."
+        same = [ran for ran in source.ran if inner is not None and ran.module is inner.module and ran.name.rpartition(".")[2] == name]
+        if same:
+            word, ran = inner.label if inner is not None else scene.subject, "may have run" if all(one.perhaps for one in same) else "ran"
+            return f"{word} {ran} before in the same forward, with another size: one layer for each call."
         if source.again:
             return f"{inner.label if inner is not None else scene.subject} is called in each round of a loop: one size must fit them all."
         if source.helped:
@@ -160,7 +165,8 @@ def changed(scene: Scene, change: str) -> str:
         change: the expression, with ``{}`` for what is given now.
     """
     above = scene.calls[-2] if len(scene.calls) > 1 else None
-    call = frame.expression() if above is not None and (frame := frame_of(above)) is not None else None
+    frame = read(above, scene.calls[-1]).frame if above is not None else None
+    call = frame.expression() if frame is not None else None
     if above is None:
         call = scene.call_expression()
     elif advice.is_installed(type(above.module)):  # a library's code, which nobody edits
@@ -173,7 +179,9 @@ def changed(scene: Scene, change: str) -> str:
 def elsewhere(scene: Scene, change: str) -> str:
     """The same; where it is not known, with the name ``x``. Nothing in a Sequential, which has no line for it."""
     line = changed(scene, change)
-    above = scene.calls[-2].module if len(scene.calls) > 1 else None
+    above, root, failing = scene.calls[-2].module if len(scene.calls) > 1 else None, scene.root, scene.failing
+    if not line and root is not None and failing is not None and root.args and failing.given and root.args[0] is failing.given[0]:
+        line = outermost(scene, change)
     return line or ("" if type(above) is nn.Sequential else f"x = {change.format('x')}")
 
 
@@ -212,8 +220,7 @@ def sides(scene: Scene) -> list[tuple[str, tuple[int, ...] | None]]:
     known = {operand.text: shape_of(operand.thing) for operand in scene.tensors}
     shapes = [known.get(text) for text in texts]
     failing = scene.failing
-    if None in shapes and failing is not None and frame_of(failing) is scene.user:
-        source = read(failing, None)
+    if None in shapes and failing is not None and (source := read(failing, None)).frame is scene.user:
         places = (-1, 0) if -1 in source.taken else (0, 1)
         found = [source.shapes[source.taken[place]] if place in source.taken and not source.within else None for place in places]
         shapes = [shape or other for shape, other in zip(shapes, found, strict=True)]
@@ -231,18 +238,17 @@ def gives(module: Module) -> int | None:
 def taken_apart(scene: Scene) -> str:
     """The line that takes the first part of what the giver gave, where it was assigned or where it was used."""
     found = _given(scene)
-    if found is None or found[0].body is None:
+    if found is None or found[0].scope is None or found[0].frame is None:
         return ""
-    source, ran = found
-    assert source.body is not None and source.frame is not None
-    for statement in ast.walk(source.body.tree):
+    ran, scope, frame = found[1], found[0].scope, found[0].frame
+    for statement in ast.walk(scope.body.tree):
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call) or len(statement.targets) != 1:
             continue
         target = statement.targets[0]
-        written = isinstance(target, ast.Name) and source.names.get(target.id) == ran.given
-        if written and module_at(source, statement.value.func) is ran.module:
+        written = isinstance(target, ast.Name) and scope.values.get(target.id) == ran.given
+        if written and module_at(scope, statement.value.func) is ran.module:
             return f"{ast.unparse(target)}, _ = {ast.unparse(statement.value)}"
-    call = source.frame.expression()
+    call = frame.expression()
     if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
         rest = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
         return f"{ast.unparse(call.func)}({', '.join([f'{ast.unparse(call.args[0])}[0]', *rest])})"

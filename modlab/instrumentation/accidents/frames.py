@@ -118,15 +118,7 @@ class Frame:
     @cached_property
     def _expression(self) -> ast.AST | None:
         text = self.segment()
-        if not text:
-            return None
-        for source, mode in ((f"({text}\n)", "eval"), (text, "exec")):
-            try:
-                tree: Any = ast.parse(source, mode=mode)
-            except (SyntaxError, ValueError):
-                continue
-            return tree.body if mode == "eval" else (tree.body[0] if tree.body else None)
-        return None
+        return _parsed(text) if text else None
 
     def position(self) -> Position | None:
         """Where the expression that failed stands: first and last line, first column and the one behind the last, in bytes."""
@@ -152,6 +144,17 @@ class Frame:
         raw[-1] = raw[-1][:end]
         raw[0] = raw[0][start:]
         return b"".join(raw).decode("utf-8", "replace")
+
+
+@lru_cache(256)
+def _parsed(text: str) -> ast.AST | None:
+    for source, mode in ((f"({text}\n)", "eval"), (text, "exec")):
+        try:
+            tree: Any = ast.parse(source, mode=mode)
+        except (SyntaxError, ValueError):
+            continue
+        return tree.body if mode == "eval" else (tree.body[0] if tree.body else None)
+    return None
 
 
 @lru_cache(256)

@@ -323,7 +323,8 @@ def _anew(statement: ast.stmt | None) -> str:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         name = call.func.attr.removesuffix("_")
-        if name in ("add", "sub", "mul", "div", "clamp", "relu", "exp", "neg", "abs"):
+        again = isinstance(call.func.value, ast.Call) and ast.unparse(call.func.value.func).endswith("_")
+        if not again and name in ("add", "sub", "mul", "div", "clamp", "relu", "exp", "neg", "abs"):
             return f"y = {ast.unparse(call.func.value)}.{name}({', '.join(map(ast.unparse, [*call.args, *call.keywords]))})"
     return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from math import prod
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, operands
+from modlab.instrumentation.accidents import advice, bodies, flow, operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, own, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -60,6 +61,18 @@ def _written(scene: Scene) -> tuple[str, str, str, str]:
     first, second = map(_operand, nodes)
     more = [*map(ast.unparse, call.args[2:]), *(f"{name}={ast.unparse(value)}" for name, value in words.items())]
     return ast.unparse(call.func), first, second, "".join(f", {text}" for text in more)
+
+
+def _changed(scene: Scene, place: int, change: str) -> str:
+    """The line that changes the input (0) or the target (1): ``y = y.long()``, or the call with that, where it has no name."""
+    name, (function, *operands, more) = _names(scene)[place], _written(scene)
+    user = scene.user
+    if function == "loss" or (user is not None and name in user.names):
+        return f"{name} = {change.format(name)}"
+    operands[place] = change.format(operands[place])
+    call = user.expression() if user is not None else None
+    made = ast.parse(f"{function}({', '.join(operands)}{more})", mode="eval").body
+    return ast.unparse(made) if user is None or not isinstance(call, ast.Call) else bodies.rewritten(user, call, made)
 
 
 def _operand(node: ast.expr) -> str:
@@ -120,9 +133,9 @@ def _batch(scene: Scene, match: re.Match[str]) -> Verdict:
 
 
 def _long(scene: Scene, match: re.Match[str]) -> Verdict:
-    name, (given, target) = _names(scene)[1], _pair(scene)
+    given, target = _pair(scene)
     dtype = _dtype(target) if issubclass(type(target), Tensor) else match[1].lower()
-    fixes = [Fix("Class numbers are whole numbers of 64 bits:", f"{name} = {name}.long()")]
+    fixes = [Fix("Class numbers are whole numbers of 64 bits:", _changed(scene, 1, "{}.long()"))]
     if shape_of(given) is not None and shape_of(given) == shape_of(target):
         fixes.append(Fix("For numbers instead of classes there is nn.MSELoss, for yes and no nn.BCEWithLogitsLoss."))
     return Verdict(
@@ -141,9 +154,9 @@ def _multi(scene: Scene, _: re.Match[str]) -> Verdict:
             (Fix("Give the last layer one output for each column:", f"nn.Linear(..., {shapes[1][1]})"),),
         )  # fmt: skip
     if len(shapes[1]) == 2 and shapes[1][1] == 1:
-        fix = Fix("Leave out the dimension of 1:", f"{name} = {name}.squeeze(1)")
+        fix = Fix("Leave out the dimension of 1:", _changed(scene, 1, "{}.squeeze(1)"))
     elif floating:
-        fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", f"{name} = {name}.argmax(dim=1)")
+        fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", _changed(scene, 1, "{}.argmax(dim=1)"))
     else:
         fix = Fix("One class a sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
     return Verdict(
@@ -244,19 +257,20 @@ def _weights(scene: Scene, match: re.Match[str]) -> Verdict:
 
 def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
     target, given = tuple_of(match[1]), tuple_of(match[2])
-    names = _names(scene)
     fixes = [Fix("Both need one shape.")]
     if len(given) == len(target) + 1 and given[-1] == 1 and given[:-1] == target:
         fixes = [
-            Fix("Leave out the last dimension of the predictions:", f"{names[0]}.squeeze(-1)"),
-            Fix("Or give the targets one:", f"{names[1]}.unsqueeze(-1)"),
+            Fix("Leave out the last dimension of the predictions:", _changed(scene, 0, "{}.squeeze(-1)")),
+            Fix("Or give the targets one:", _changed(scene, 1, "{}.unsqueeze(-1)")),
         ]
     elif len(given) == 2 and given[1] > 1 and target == given[:1] and _are_classes(scene, given[1]):
         function, first, second, _ = _written(scene)
         code = f"F.cross_entropy({first}, {second}.long())" if function != "loss" else ""
         fixes = [Fix(f"For one class of {given[1]} a sample there is another loss:", code)]
     elif len(target) == len(given) + 1 and target[-1] == 1 and target[:-1] == given:
-        fixes = [Fix("Leave out the last dimension of the targets:", f"{names[1]}.squeeze(-1)")]
+        fixes = [Fix("Leave out the last dimension of the targets:", _changed(scene, 1, "{}.squeeze(-1)"))]
+    elif len(given) == 2 and target[:1] == given[:1] and prod(target[1:]) == given[1]:
+        fixes = [Fix("Make one row of each target:", _changed(scene, 1, "{}.flatten(1)"))]
     return Verdict(
         f"The predictions are {given} and the targets {target}.", "The loss compares them one by one.", f"{shown(given)} ≠ {shown(target)}",
         _facts(scene), tuple(fixes),
@@ -303,19 +317,19 @@ def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
 def _float_target(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if not any(frame.function.startswith("binary_cross_entropy") for frame in scene.frames):
         return None
-    name, target = _names(scene)[1], _pair(scene)[1]
+    target = _pair(scene)[1]
     dtype = _dtype(target) if issubclass(type(target), Tensor) else "int64"
     return Verdict(
         f"The target is of dtype {dtype}, and this loss needs floating-point numbers.",
         "0 and 1 are probabilities here, not class numbers.",
-        f"{dtype} ≠ float", _facts(scene), (Fix("", f"{name} = {name}.float()"),),
+        f"{dtype} ≠ float", _facts(scene), (Fix("", _changed(scene, 1, "{}.float()")),),
     )  # fmt: skip
 
 
 def _one_target(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"The predictions are one sample without a batch, and there are {match[1]} targets.", "", f"1 ≠ {match[1]}", _facts(scene),
-        (Fix("Give the predictions a batch:", f"{_names(scene)[0]}.unsqueeze(0)"),),
+        (Fix("Give the predictions a batch:", _changed(scene, 0, "{}.unsqueeze(0)")),),
     )  # fmt: skip
 
 
@@ -365,7 +379,7 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
 def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
     given = scene.local("input")
     dtype = _dtype(given) if issubclass(type(given), Tensor) else match[1].lower()
-    fix = Fix("If they are whole numbers all the same:", "x = x.long()")
+    fix = Fix("If they are whole numbers all the same:", flow.elsewhere(scene, "{}.long()"))
     if _fractions(given):
         fix = Fix("They are no whole numbers: measured values go through a linear layer, not through a table.", "nn.Linear(...)")
     return Verdict(

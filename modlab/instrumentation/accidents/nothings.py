@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torch import Tensor
 from torch.nn import Module
 
 from modlab.inspection import stores
@@ -54,6 +55,26 @@ def _called(expression: ast.AST, frame: Frame) -> Iterator[type[Any]]:
                 yield thing
         elif stores.is_module(thing):
             yield type(thing)
+
+
+def _no_gradient(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """``w.grad.zero_()`` of what has no gradient yet."""
+    frame = scene.user
+    expression = frame.expression() if frame is not None else None
+    node = expression.value if isinstance(expression, ast.Attribute) else None
+    tensor = operands.follow(node.value, frame) if isinstance(node, ast.Attribute) and node.attr == "grad" and frame is not None else None
+    if not isinstance(node, ast.Attribute) or tensor is None or not issubclass(type(tensor), Tensor) or tensor.grad is not None:
+        return None
+    name = ast.unparse(node.value)
+    if not tensor.requires_grad:
+        return Verdict(f"{name}.grad is None: {name} does not require a gradient.", "", "no gradient", (("attribute", match[1]),),
+            (Fix("Before it is used:", f"{name}.requires_grad_()"),))  # fmt: skip
+    return Verdict(
+        f"{name}.grad is None: no backward has reached {name} since it was made, or since its gradient was cleared.",
+        "zero_grad sets gradients to None, too." if match[1] != "zero_" else "", "no gradient", (("attribute", match[1]),),
+        (Fix("Ask before:", f"if {name}.grad is not None: {scene.user.text}"),)
+        if scene.user is not None and scene.user.text.startswith(f"{name}.grad.") else (Fix("Call backward on the loss first."),),
+    )  # fmt: skip
 
 
 def _hook(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -104,5 +125,6 @@ FIRST = (
     Family("argument", (AttributeError, TypeError, ValueError, KeyError, IndexError), r"", _spread),
     Family("argument", (AttributeError, TypeError), r"NoneType", _returned),
     Family("hook", (TypeError,), r"^'NoneType' object is not callable$", _hook),
+    Family("no gradient", (AttributeError,), r"^'NoneType' object has no attribute '(\w+)'", _no_gradient),
 )
 """Asked before those that only tell that something is None."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from modlab.inspection import stores
 from modlab.instrumentation.accidents.frames import Frame
 
-_MISSING = object()
+MISSING: Any = object()
 _LONG = 60  # characters of an expression that serves as a name
 Sizes = tuple[int, ...]
 
@@ -81,7 +81,7 @@ def _followed(node: ast.expr, frame: Frame) -> list[Operand]:
     if isinstance(node, ast.Starred):
         return _followed(node.value, frame)
     thing = follow(node, frame)
-    if thing is _MISSING:
+    if thing is MISSING:
         return []
     text = ast.unparse(node)
     if type(thing) in (list, tuple) and thing and all(issubclass(type(part), Tensor) for part in thing):
@@ -92,15 +92,15 @@ def _followed(node: ast.expr, frame: Frame) -> list[Operand]:
 def follow(node: ast.AST, frame: Frame) -> Any:
     """What an expression stands for, if that can be had without running anything."""
     if isinstance(node, ast.Name):
-        return frame.names.get(node.id, frame.globals.get(node.id, _MISSING))
+        return frame.names.get(node.id, frame.globals.get(node.id, MISSING))
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Attribute):
         owner = follow(node.value, frame)
-        return _MISSING if owner is _MISSING else attribute(owner, node.attr)
+        return MISSING if owner is MISSING else attribute(owner, node.attr)
     if isinstance(node, ast.Subscript):
-        return _member(follow(node.value, frame), follow(node.slice, frame))
-    return _MISSING
+        return member(follow(node.value, frame), follow(node.slice, frame))
+    return MISSING
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -111,24 +111,25 @@ def attribute(owner: Any, name: str) -> Any:
             found = held.get(store)
             if found and name in found:
                 return found[name]
-        return held.get(name, _MISSING)
+        return held.get(name, MISSING)
     if issubclass(type(owner), Tensor):
-        return _MISSING
+        return MISSING
     try:
-        return object.__getattribute__(owner, "__dict__").get(name, _MISSING)
+        return object.__getattribute__(owner, "__dict__").get(name, MISSING)
     except AttributeError:
-        return _MISSING
+        return MISSING
 
 
-def _member(owner: Any, key: Any) -> Any:
+def member(owner: Any, key: Any) -> Any:
+    """What stands in a list, a dict or a list of modules at a place."""
     if stores.is_module(owner):
         found = stores.contents(owner).get("_modules", {})
         members = list(found.values())
         if type(key) is int and -len(members) <= key < len(members):
             return members[key]
-        return found.get(key, _MISSING) if type(key) is str else _MISSING
+        return found.get(key, MISSING) if type(key) is str else MISSING
     if type(owner) in (list, tuple) and type(key) is int and -len(owner) <= key < len(owner):
         return owner[key]
     if type(owner) is dict and type(key) in (str, int):
-        return owner.get(key, _MISSING)
-    return _MISSING
+        return owner.get(key, MISSING)
+    return MISSING

@@ -124,7 +124,8 @@ def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int
         return [Fix("F.linear wants the weight as (out, in), and this one is (in, out): turn it.", f"{name} = nn.Parameter({name}.T)"),
                 Fix("Or multiply without it, where nothing is turned:", f"{ast.unparse(expression.args[0])} @ {name}")]  # fmt: skip
     whole = shape_of(root.args[0]) if root.args else None
-    if 1 < len(left) < 4 and prod(left) == expected and whole and (whole == left or whole[0] != left[0]):
+    alone = whole is not None and (whole == left or (whole[0] != left[0] and not (whole[0] == 1 and len(whole) > 3)))  # no batch yet
+    if 1 < len(left) < 4 and prod(left) == expected and alone:
         said = f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front."
         fixes.append(Fix(said, flow.outermost(scene, "{}.reshape(1, -1)" if whole == left else "{}.unsqueeze(0)")))
     if len(left) == 1 and whole and len(whole) > 1 and whole[0] > 1 and given == whole[0] * expected:

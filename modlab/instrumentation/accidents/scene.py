@@ -71,6 +71,7 @@ class Scene:
         self.frames = frames
         self.calls = calls.of_frames(frames)
         self.ties: dict[int, Any] = {}  # what was found out about modules with several places
+        self.inside: list[Module] = []  # all modules of the models there, once they were gone through
         self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
 
     @property
@@ -159,7 +160,11 @@ class Scene:
     def call_expression(self) -> ast.Call | None:
         """How the outermost module was called, as it is written."""
         found = self.caller.expression() if self.caller is not None else None
-        return found if isinstance(found, ast.Call) else None
+        if not isinstance(found, ast.Call) or self.caller is None or self.root is None:
+            return None
+        called = operands.follow(found.func, self.caller)
+        another = isinstance(found.func, ast.Name) if called is operands.MISSING else not stores.is_module(called)
+        return None if another and self.root.args is not None else found  # list(map(net, batches)) calls list
 
     @property
     def models(self) -> list[tuple[str, Module]]:

@@ -207,6 +207,29 @@ def _reshaped(scene: Scene) -> str:
     return bodies.rewritten(user, call, ast.Call(func, call.args, call.keywords))
 
 
+def _no_places(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """``out.gather(1, y)`` with a y of real numbers."""
+    user = scene.user
+    call = user.expression() if user is not None else None
+    if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    written = [ast.unparse(node) for node in call.args]
+    index = next((one for one in scene.tensors if one.text in written and one.thing.dtype not in (torch.int32, torch.int64)), None)
+    places = [i for i, node in enumerate(call.args) if index is not None and ast.unparse(node) == index.text]
+    if index is None or len(places) != 1:
+        return None
+    dtype = str(index.thing.dtype).removeprefix("torch.")
+    whole: list[ast.expr] = list(call.args)
+    whole[places[0]] = ast.Call(ast.Attribute(call.args[places[0]], "long", ast.Load()), [], [])
+    made = ast.Call(call.func, whole, call.keywords)
+    return Verdict(
+        f"{match[1].rstrip('_')}: {index.text} is {dtype}, and needs int64{scene.within}.",
+        "It holds places in the other tensor, which are whole numbers.",
+        f"{dtype} ≠ int64", ((index.text, f"{shape_of(index.thing)} {dtype}"),),
+        (Fix("If they are whole numbers all the same:", bodies.rewritten(user, call, made)),),
+    )  # fmt: skip
+
+
 def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
     """``out.gather(1, y)`` with one index a row, which lacks the dimension along which it gathers."""
     user = scene.user
@@ -306,6 +329,7 @@ FAMILIES = (
         rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
         rf"sizes: {_L}\.\s+Tensor sizes: {_L}", _expand),
     Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
+    Family("index", _R, r"^((?:gather|scatter\w*))\(\): Expected dtype (?:int32/)?int64 for index", _no_places),
     Family("index", _R, r"^Index tensor must have the same number of dimensions as (?:input|self) tensor", _gathered),
     Family("view", _R, r"view size is not compatible with input tensor's size and stride", _strides),
     Family("view", _R, r"unflatten: Provided sizes \[([\d, -]+)\] don't multiply up to the size of dim (-?\d+) \((\d+)\)", _unflatten),

@@ -129,7 +129,7 @@ def assigned_from(frame: Frame, name: str) -> Module | None:
 
 def given_by(frame: Frame, name: str) -> Module | None:
     """The same, only if the name was given what the call gave, and nothing made of it."""
-    for _, line in reversed([one for one in frame.lines() if one[0] <= frame.line] if name else []):
+    for _, line in reversed([one for one in frame.lines() if one[0] < frame.line + _is_elsewhere(frame, name)] if name else []):
         found = re.search(rf"(?:^|;)\s*({re.escape(name)}\s*=(?!=).*)", line.rstrip())
         if found:
             try:
@@ -139,6 +139,11 @@ def given_by(frame: Frame, name: str) -> Module | None:
             module = operands.follow(value.func, frame) if isinstance(value, ast.Call) else None
             return module if stores.is_module(module) else None
     return None
+
+
+def _is_elsewhere(frame: Frame, name: str) -> bool:
+    """Whether the line that failed is none that writes a name anew, which had not happened yet."""
+    return re.search(rf"(?:^|;)\s*{re.escape(name)}\s*=(?!=)", frame.text) is None
 
 
 def returns_nothing(cls: type) -> bool:

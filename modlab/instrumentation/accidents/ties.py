@@ -45,7 +45,7 @@ def _looked(scene: Scene, module: Module) -> Ties:
     roots = list({id(model): model for model in (root, *(model for _, model in scene.models[:_MODELS]))}.values())
     above = {id(call.module) for call in scene.calls[1:] if call.module is not module}
     own = {id(tensor): name for name, tensor in stores.named_tensors(module)}
-    if _is_alone(roots, {id(module)} | above, own):
+    if _is_alone(scene, roots, {id(module)} | above, own):
         return Ties()
     found = _found(roots, {id(module)} | above, own)
     held = [thing for _, thing, _ in found if stores.is_module(thing) and thing is not module]
@@ -57,7 +57,14 @@ def _looked(scene: Scene, module: Module) -> Ties:
     )
 
 
-def _is_alone(roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
+def modules(scene: Scene) -> list[Module]:
+    """All modules of the models there."""
+    if not scene.inside and scene.root is not None:
+        scene.inside = list(stores.modules(scene.root.module))
+    return scene.inside
+
+
+def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
     """Whether each of these is held once: asked of every model, so that it is one quick walk without names."""
     contents, known, inside, owned = stores.contents, set[int](), list[Any](), list[Any]()
     for root in roots:
@@ -76,6 +83,7 @@ def _is_alone(roots: list[Module], modules: set[int], tensors: dict[int, str]) -
                 return False
         known.update(map(id, line))
         inside += line[1:]
+    scene.inside = [*roots, *(one for one in inside if one is not None)]
     places = [one for one in map(id, inside) if one in modules]
     names = [one for one in map(id, owned) if one in tensors]
     return len(places) == len(set(places)) and len(names) == len(set(names))

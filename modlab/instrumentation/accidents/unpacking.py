@@ -8,7 +8,7 @@ import re
 from torch import Tensor
 
 from modlab import format
-from modlab.instrumentation.accidents import operands
+from modlab.instrumentation.accidents import bodies, operands, sources
 from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of
 from modlab.records.explanation import Fix
@@ -74,4 +74,31 @@ def _assignment(frame: Frame) -> ast.Assign | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-FAMILIES = (Family("unpacking", (ValueError,), r"(?:not enough|too many) values to unpack \(expected (\d+)", _unpacked),)
+def _of_tuple(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """``out[:, -1]`` or ``out.view(2)`` of what an LSTM gave, which is a tuple of several things."""
+    frame = scene.user
+    expression = frame.expression() if frame is not None else None
+    if not isinstance(expression, (ast.Subscript, ast.Attribute)) or not hasattr(Tensor, getattr(expression, "attr", "shape")):
+        return None
+    node = expression.value
+    thing = operands.follow(node, frame) if frame is not None else None
+    module = sources.given_by(frame, node.id) if isinstance(node, ast.Name) and frame is not None else None
+    if frame is None or module is None or type(thing) is not tuple or not thing or shape_of(thing[0]) is None:
+        return None
+    name, kind = ast.unparse(node), type(module).__name__
+    parts = ", ".join(str(shape_of(part)) if shape_of(part) is not None else type(part).__name__ for part in thing)
+    part = ast.Subscript(node, ast.Constant(0), ast.Load())
+    first: ast.expr = ast.Attribute(part, expression.attr, ast.Load()) if isinstance(expression, ast.Attribute) else part
+    if isinstance(expression, ast.Subscript):
+        first = ast.Subscript(part, expression.slice, ast.Load())
+    return Verdict(
+        f"{name} is what {kind} gave: a tuple of {len(thing)}, and no tensor.", f"In it are {parts}.", f"tuple of {len(thing)} ≠ tensor",
+        ((name, f"({parts})"),), (Fix("Take its first part:", bodies.rewritten(frame, expression, first)),),
+    )  # fmt: skip
+
+
+FAMILIES = (
+    Family("unpacking", (ValueError,), r"(?:not enough|too many) values to unpack \(expected (\d+)", _unpacked),
+    Family("unpacking", (AttributeError,), r"^'tuple' object has no attribute '\w+'", _of_tuple),
+    Family("unpacking", (TypeError,), r"^tuple indices must be integers or slices, not tuple$", _of_tuple),
+)

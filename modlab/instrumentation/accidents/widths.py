@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any
 
 from torch import nn
 from torch.nn import Module
@@ -13,6 +17,7 @@ from modlab.instrumentation.accidents import advice, bodies
 from modlab.instrumentation.accidents.scene import own, shape_of
 
 _Shape = tuple[int, ...]
+_Making = Callable[[dict[str, Any], _Shape], _Shape | None]
 ELEMENTWISE = {
     "relu", "gelu", "silu", "elu", "leaky_relu", "tanh", "sigmoid", "softmax", "log_softmax", "dropout", "abs", "exp", "relu6", "softplus",
     "clone", "detach", "contiguous", "float", "double", "half", "log", "sqrt", "square", "hardswish", "mish", "logsigmoid", "selu",
@@ -29,12 +34,30 @@ class Ran:
         name: how it is written or reached ("l0", "F.relu").
         module: what was called; None for a function.
         taken, given: the numbers of its first input and of its output, in `Source.shapes`.
+        perhaps: under which condition it ran; nothing where that is certain.
+        skipped: rounds of a loop before it that are not looked at.
+        hooked, free, keeps: whether hooks may change what it gets or gives, whether it takes any shape and gives that back, and whether
+            it gives back the shape that it takes.
     """
 
     name: str
     module: Module | None
     taken: int
     given: int
+    perhaps: str = ""
+    skipped: int = 0
+    hooked: bool = False
+    free: bool = False
+    keeps: bool = False
+
+    def __post_init__(self) -> None:
+        self.hooked = hooked(self.module)
+        if self.module is None:
+            self.free = self.keeps = self.name.rpartition(".")[2] in ELEMENTWISE
+        elif type(self.module).__module__.startswith("torch.nn.modules."):
+            self.free, self.keeps = _kept(type(self.module))  # type: ignore[arg-type]
+        if self.free and self.module is not None and type(self.module) is not nn.Identity:
+            self.free = not any(True for _ in stores.named_tensors(self.module))
 
 
 def hooked(module: Module | None) -> bool:
@@ -43,7 +66,10 @@ def hooked(module: Module | None) -> bool:
 
 
 def through(module: Module, taken: _Shape) -> _Shape | None:
-    """What a layer of weights makes of a shape."""
+    """What a layer makes of a shape, as far as its kind or its code says so."""
+    made = _MADE.get(type(module))
+    if made is not None:
+        return made(stores.contents(module), taken)
     weight = shape_of(own(module, "weight"))
     if weight is None or len(weight) != 2:
         return None
@@ -52,6 +78,35 @@ def through(module: Module, taken: _Shape) -> _Shape | None:
     if advice.is_torchs(module) or not is_linear(module):
         return None
     return (*taken[:-1], weight[1] if weight[0] == taken[-1] else weight[0])
+
+
+def _windowed(held: dict[str, Any], taken: _Shape, dimensions: int) -> _Shape | None:
+    """What a convolution or a pooling makes of a batch."""
+    windows = [held.get(name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
+    pairs = [(one,) * dimensions if type(one) is int else one for one in windows]
+    if len(taken) != dimensions + 2 or held.get("ceil_mode") or held.get("return_indices") or any(type(one) is not tuple for one in pairs):
+        return None
+    sizes = [(size + 2 * pad - gap * (kernel - 1) - 1) // step + 1 for size, kernel, step, pad, gap in zip(taken[2:], *pairs, strict=True)]
+    return (taken[0], held.get("out_channels", taken[1]), *sizes)
+
+
+def _flattened(held: dict[str, Any], taken: _Shape) -> _Shape | None:
+    first, last = held["start_dim"], held["end_dim"] % max(len(taken), 1)
+    return (*taken[:first], prod(taken[first : last + 1]), *taken[last + 1 :]) if 0 <= first <= last < len(taken) else None
+
+
+def _windows(dimensions: int) -> _Making:
+    return lambda held, taken: _windowed(held, taken, dimensions)
+
+
+_WINDOWED = {
+    1: (nn.Conv1d, nn.MaxPool1d, nn.AvgPool1d), 2: (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d), 3: (nn.Conv3d, nn.MaxPool3d, nn.AvgPool3d),
+}  # fmt: skip
+_MADE: dict[type, _Making] = {
+    **{cls: _windows(dimensions) for dimensions, classes in _WINDOWED.items() for cls in classes},
+    nn.Flatten: _flattened,
+    nn.Embedding: lambda held, taken: (*taken, held["embedding_dim"]),
+}
 
 
 def is_linear(module: Module) -> bool:
@@ -80,21 +135,15 @@ def _is_own(node: ast.expr, itself: str, module: Module, dimensions: int) -> boo
     return len(shape_of(own(module, node.attr)) or ()) == dimensions
 
 
-def keeps(ran: Ran) -> bool:
-    """Whether a call gives back the shape that it was given."""
-    return is_free(ran) or (ran.module is not None and advice.is_torchs(ran.module) and marks.category(type(ran.module)) in _KEEPING and (
-        type(ran.module).__name__ not in ("MultiheadAttention", "GLU")))  # fmt: skip
+@cache
+def _kept(cls: type) -> tuple[bool, bool]:
+    """Whether modules of a class of torch's take any shape and give it back, if they have no weights; and whether they keep what fits."""
+    if cls is nn.Identity or cls.__name__ in ("MultiheadAttention", "GLU"):
+        return cls is nn.Identity, cls is nn.Identity
+    category = marks.category(cls)
+    return category in _FREE, category in _KEEPING
 
 
-def is_free(ran: Ran) -> bool:
-    """Whether a call takes any size, and gives it back."""
-    if ran.module is None:
-        return ran.name.rpartition(".")[2] in ELEMENTWISE
-    if type(ran.module) is nn.Identity:
-        return True
-    return (
-        advice.is_torchs(ran.module)
-        and marks.category(type(ran.module)) in _FREE
-        and type(ran.module).__name__ not in ("MultiheadAttention", "GLU")
-        and not any(True for _ in stores.named_tensors(ran.module))
-    )
+def back(module: Module, given: _Shape) -> _Shape | None:
+    """What a layer must have got to give a shape."""
+    return (*given[:-1], shape[1]) if type(module) is nn.Linear and (shape := shape_of(own(module, "weight"))) and given else None

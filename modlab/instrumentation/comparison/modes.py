@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -149,7 +150,9 @@ class Experiment:
                 error.add_note(f"modlab.compare: raised in training mode; in eval mode the model raises {line_of(other)}")
             raise error
         if other is None:
+            onward = self._go_on(evaluation)
             self._repeat(evaluation)
+            self._note_state(evaluation, onward)
         for mode in self._failed():
             for grad in GRADS[1:]:
                 self._pass(mode, grad, reference=self.passes[mode, "normal"])
@@ -169,6 +172,22 @@ class Experiment:
         changes = [change for change in self._restoration.changes() if (id(change.owner), change.name) not in self._switched]
         for key, some in moves(changes, mode).items():
             self.moved.setdefault(key, []).extend(some)
+
+    def _go_on(self, mode: str) -> Pass | None:
+        """A pass from where the first one ended: what it left in plain attributes may be used again, or only kept."""
+        if not any(move.kind == "attribute" and move.side == mode for some in self.moved.values() for move in some):
+            return None
+        self._pass(mode, "onward", reference=self.passes[mode, "normal"], onward=True, sources=True)
+        return self.passes.pop((mode, "onward"))
+
+    def _note_state(self, mode: str, onward: Pass | None) -> None:
+        """Attributes that move, of modules that give something else for it, are state; others are notes that nobody reads."""
+        again = self.passes.get((mode, "again"), self.passes[mode, "no_grad"])
+        if onward is None or again.parts_from(self.passes[mode, "normal"]):
+            return
+        sources = {key for key, path in self.paths.items() if path in onward.sources()}
+        for key in sources & self.moved.keys():
+            self.moved[key] = [replace(move, kind="state") if move.kind == "attribute" else move for move in self.moved[key]]
 
     def _repeat(self, mode: str) -> None:
         first = self.passes[mode, "normal"]
@@ -197,7 +216,7 @@ class Experiment:
 
     def _pass(
         self, mode: str, kind: str, *, reference: Pass | None = None, elsewhere: bool = False, probe: Probe | None = None,
-        sources: bool = False,
+        sources: bool = False, onward: bool = False,
     ) -> Exception | None:  # fmt: skip
         """One pass from the state in which the model was given.
 
@@ -208,11 +227,16 @@ class Experiment:
             elsewhere: with other random numbers.
             probe: calls some modules again.
             sources: whether to find out in whose code it parts from the reference.
+            onward: from the state in which the pass before it left the model.
 
         Returns:
             What the model raised.
         """
-        self._restoration.renew()
+        if onward:
+            for one in self._restoration.generators.values():
+                one.put_back()
+        else:
+            self._restoration.renew()
         self._put_back()
         if elsewhere:
             start_elsewhere()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.inspection.findings.subject import Subject
+from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import gaps
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench, line_of
+from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord
 
 
@@ -29,32 +33,113 @@ def copied(bench: Bench) -> Module:
 
 
 def round_trip(bench: Bench) -> ExperimentRecord:
-    """A copy whose weights are all overwritten, and that loads the state_dict, gives the same output."""
+    """A copy that was trained on, whose weights are all overwritten, and that loads the state_dict, gives the same output."""
     bench.model.eval()
-    other = copied(bench)
-    hidden = _overwrite(Subject(other))
-    other.load_state_dict(bench.model.state_dict())
-    one = bench.outputs()
-    gap = gaps.gap(one, bench.outputs(other))
-    if gap is None or gap <= gaps.ROUNDING * gaps.scale(one):
+    other, suspects = _reloaded(bench)
+    one, now = bench.outputs(), bench.outputs(other)
+    gap = gaps.gap(one, now)
+    if _alike(one, now):
         return record("round trip", "passed", "equal bit by bit" if gap is None else "equal up to rounding")
     numbers = (("max_abs", gap),)
-    if hidden:
-        more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+    guilty = _guilty(bench, other, suspects)
+    what, reason, fix, advice = _MOVED if all(one.moved for one in guilty) else _HIDDEN
+    names = [one.name for one in guilty if one.moved is (what is _MOVED[0])]
+    if not names:
         return record(
-            "round trip", "failed", f"a copy that loads the state_dict differs: {hidden[0]}{more} is not in it",
-            "A parameter that is not registered is not saved; the next time it starts with other numbers.", "list(model.state_dict())",
-            path=hidden[0], places=tuple(hidden) if len(hidden) > 1 else (), numbers=numbers,
+            "round trip", "failed", "a copy that loads the state_dict differs: what forward uses is not all in it, or not loaded from it",
+            "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
+            "modlab.state(model)  # what is saved, and what is not", numbers=numbers,
         )  # fmt: skip
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return record(
-        "round trip", "failed", "a copy that loads the state_dict differs: what forward uses is not all in it, or not loaded from it",
-        "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
-        "modlab.state(model)  # what is saved, and what is not", numbers=numbers,
+        "round trip", "failed", f"a copy that loads the state_dict differs: {names[0]}{more} {what[bool(more)]}", reason, fix,
+        path=names[0], places=tuple(names) if more else (), numbers=numbers, advice=advice,
     )  # fmt: skip
 
 
-def _overwrite(subject: Subject) -> list[str]:
-    """Other numbers in everything that is saved, and in hidden parameters, whose names are returned."""
+_HIDDEN = (
+    ("is not in it", "are not in it"),
+    "A parameter that is not registered is not saved; the next time it starts with other numbers.",
+    "list(model.state_dict())",
+    "",
+)
+_MOVED = (
+    ("moves in training, and is not in it", "move in training, and are not in it"),
+    "What training moves and prediction uses is state: a checkpoint without it gives back another model.",
+    "",
+    "Keep it in a buffer: self.register_buffer(name, tensor), without persistent=False.",
+)
+_TRIED = 40  # suspects
+
+
+class Suspect(NamedTuple):
+    """Something of the copy's that is another than the model's, and that the state_dict does not bring back.
+
+    Attributes:
+        name: its dotted name.
+        put_back: makes it what it is in the model.
+        moved: by a pass in training mode; else it is a hidden parameter that was overwritten.
+    """
+
+    name: str
+    put_back: Callable[[], None]
+    moved: bool
+
+
+def _reloaded(bench: Bench) -> tuple[Module, list[Suspect]]:
+    """The copy, after a pass in training mode, other weights and loading; and what may be another in it."""
+    other = copied(bench)
+    before = Restoration()
+    before.add(other)
+    try:
+        other.train()
+        bench.outputs(other)
+        other.eval()
+        hidden = _loaded(bench, other)
+    except Exception:  # noqa: BLE001 - a batch of one, or a buffer of another shape now: then without that pass
+        other = copied(bench)
+        return other, _loaded(bench, other)
+    places = Subject(other).by_module
+    return other, hidden + [
+        _moved(places[id(one.owner)], one) for one in before.changes() if id(one.owner) in places and not _is_saved(one)
+    ]
+
+
+def _loaded(bench: Bench, other: Module) -> list[Suspect]:
+    hidden = _overwrite(Subject(other))
+    other.load_state_dict(bench.model.state_dict())
+    return hidden
+
+
+def _is_saved(change: Change) -> bool:
+    transient = stores.contents(change.owner).get("_non_persistent_buffers_set") or ()
+    return change.kind == "parameter" or (change.kind == "buffer" and change.name not in transient)
+
+
+def _moved(site: Site, change: Change) -> Suspect:
+    held = site.held["_buffers"] if change.kind == "buffer" else site.held
+    return Suspect(_joined(site, change.name), partial(held.__setitem__, change.name, change.before), True)
+
+
+def _guilty(bench: Bench, other: Module, suspects: list[Suspect]) -> list[Suspect]:
+    """Those that make the output another: put back one by one, after which it is the same; nothing where it is not."""
+    found, last = [], bench.outputs(other)
+    for suspect in suspects[:_TRIED]:
+        suspect.put_back()
+        now = bench.outputs(other)
+        if not _alike(last, now):
+            found.append(suspect)
+            last = now
+    return found if _alike(bench.outputs(), last) else []
+
+
+def _alike(one: list[Tensor], other: list[Tensor]) -> bool:
+    gap = gaps.gap(one, other)
+    return gap is None or gap <= gaps.ROUNDING * gaps.scale(one)
+
+
+def _overwrite(subject: Subject) -> list[Suspect]:
+    """Other numbers in everything that is saved, and in hidden parameters, which are returned."""
     hidden = []
     with torch.no_grad():
         for site in subject.sites:
@@ -65,9 +150,13 @@ def _overwrite(subject: Subject) -> list[str]:
         for site in subject.suspicious:
             for place, tensor, _ in subject.finder.tensors(site.module):
                 if issubclass(type(tensor), nn.Parameter):
+                    hidden.append(Suspect(_joined(site, place), partial(setattr, tensor, "data", tensor.detach().clone()), False))
                     _other_numbers(tensor)
-                    hidden.append(f"{site.path}.{place}" if site.parent else place)
     return hidden
+
+
+def _joined(site: Site, name: str) -> str:
+    return f"{site.path}.{name}" if site.parent else name
 
 
 def _other_numbers(tensor: Tensor) -> None:

@@ -34,7 +34,7 @@ def overfit(bench: Bench) -> ExperimentRecord:
         first, least, made, end = _learnt(bench, rate)
         if best is None or not least >= best[1]:
             best = (first, least, end)
-        if math.isfinite(least) and least <= 0.5 * first:
+        if math.isfinite(least) and _share(first, least) <= 0.5:
             break
     assert best is not None
     first, least, end = best
@@ -45,23 +45,31 @@ def overfit(bench: Bench) -> ExperimentRecord:
             "overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)} {within}{made}",
             numbers=numbers, advice="torch.autograd.set_detect_anomaly(True) says which function's gradient is NaN.",
         )  # fmt: skip
-    share = least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
-    if share <= 0.5 or abs(first) < 1e-6:
+    if abs(first) < 1e-6:
+        return record("overfit", "passed", "the loss is 0", numbers=numbers)
+    share = _share(first, least)
+    if share <= 0.5:
         alike = _same_for_all(bench, end) if share > LEARNT else None
         if alike is not None and alike >= TELLS_APART:
             return _one_answer(alike, within, numbers)
-        word = next((word for limit, word in ((LEARNT, "a hundredth"), (0.1, "a tenth"), (0.5, "half")) if share <= limit), "what it was")
-        return record("overfit", "passed", f"the loss falls below {word} {within}" if first >= 1e-6 else "the loss is 0", numbers=numbers)
-    if share < 0.99:
+        word = "a hundredth" if share <= LEARNT else "a tenth" if share <= 0.1 else "half"
+        return record("overfit", "passed", f"the loss falls {f'below {word} ' if first > 0 else ''}{within}", numbers=numbers)
+    if share < (0.99 if first > 0 else 1.0):  # one that may be negative has no known end, and may be there already
         return record(
-            "overfit", "unclear", f"the loss falls, but not to half, {within}", "Too few steps, too large a batch, or too small a model.",
-            numbers=numbers,
+            "overfit", "unclear", f"the loss falls, but not {'to half' if first > 0 else 'by half'}, {within}",
+            "Too few steps, too large a batch, or too small a model.", numbers=numbers,
         )  # fmt: skip
     return record(
         "overfit", "failed", f"the loss does not fall {within}",
         "What cannot learn one batch by heart learns nothing from many: a gradient does not get through, the loss does not depend on the "
-        "output as meant, or targets do not belong to inputs.", "modlab.trace(model)  # where does the gradient end?", numbers=numbers,
+        "output as meant, or targets do not belong to inputs. "
+        "Unless it is as low as it can be already.", "modlab.trace(model)  # where does the gradient end?", numbers=numbers,
     )  # fmt: skip
+
+
+def _share(first: float, least: float) -> float:
+    """What is left of the first loss; one that is negative falls by a share of its size."""
+    return least / first if first > 0 else 1.0 + (least - first) / (abs(first) or 1.0)
 
 
 def _same_for_all(bench: Bench, learnt: Module) -> float | None:
@@ -112,11 +120,14 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:
         optimizer.zero_grad()
         value = bench.value(bench.output(other))
         losses.append(float(value.detach()))
-        if not math.isfinite(losses[-1]) or step == STEPS or losses[-1] <= LEARNT * losses[0] or losses[0] == 0:
+        if not math.isfinite(losses[-1]) or step == STEPS or losses[0] == 0 or (losses[-1] <= LEARNT * losses[0] and losses[0] > 0):
             break
         if not value.requires_grad:
             raise NotRunError("the loss has no grad_fn")
         value.backward(inputs=parameters)  # and none that the loss holds of the user's
+        for parameter in parameters:
+            if parameter.grad is not None and parameter.grad.layout is torch.sparse_coo:  # Adam takes none
+                parameter.grad = parameter.grad.to_dense()
         optimizer.step()
         if time.perf_counter() - started > LIMIT_S:
             raise NotRunError(f"{STEPS} steps of this model take too long to be tried here")

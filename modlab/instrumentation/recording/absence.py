@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 from torch.nn import Module
 
+from modlab.compat import has_compiled
 from modlab.inspection import marks, stores
 from modlab.instrumentation.recording.roster import is_fused, is_opaque
 from modlab.records.trace import Uncalled
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 NEVER = "never called in this trace"
 _AWAY = "called in another thread, which is not followed"
+_UNSEEN = "not seen to be called; inside a function that torch.compile runs it may have been"
 _WRAPPED = "inside something compiled, which is not part of the model and was called: not seen"
 
 
@@ -60,19 +62,31 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         used = recorder.uses.first(id(tensor))
         if used >= 0:
             return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
+    if id(module) in _unseen(recorder):
+        return _UNSEEN
     return "not called before the pass stopped" if error else NEVER  # whether it would have been is not known
 
 
 def hidden(recorder: Recorder) -> int:
     """How many modules may have run without being seen: compiled, scripted, in other threads."""
-    times, elsewhere = recorder.modules.times, recorder.modules.elsewhere | recorder.modules.wrapped
+    times, inside = recorder.modules.times, recorder.modules.elsewhere | recorder.modules.wrapped | _unseen(recorder)
     found = 0
     for path, module in recorder.roster.modules.items():
         if id(module) in times or not recorder.kinds[type(module)].runs:
             continue
         above = called_above(recorder, path)
-        found += bool(id(module) in elsewhere or is_opaque(module) or (above is not None and is_opaque(above[1])))
+        found += bool(id(module) in inside or is_opaque(module) or (above is not None and is_opaque(above[1])))
     return found
+
+
+def _unseen(recorder: Recorder) -> set[int]:
+    """Those that a function that ``torch.compile`` runs may have called: all, if none was seen; those whose parameters got a gradient."""
+    if not has_compiled():
+        return set()
+    arrived, used = recorder.backward.arrived, recorder.uses
+    if not (any(recorder.modules.times.values()) or recorder.operations.direct):
+        return {id(module) for module in recorder.roster.modules.values()}
+    return {id(one.owner) for one in recorder.roster.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
 
 
 def called_above(recorder: Recorder, path: str) -> tuple[str, Module] | None:

@@ -152,7 +152,8 @@ class Backward:
             now, then = self._before.get(key), before.get(key)
             gradient = None if now is None else now[0]()
             if now is not None and gradient is not None and (then is None or then[0]() is not gradient or then[1] != now[1]):
-                self.arrived[key] = event
+                if event >= 0 or self.arrived.get(key, -1) < 0:  # after the last pass it may have been set to zero, or clipped
+                    self.arrived[key] = event
                 found.append((one, gradient))
         return found
 

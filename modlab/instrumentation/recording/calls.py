@@ -69,6 +69,7 @@ class Call:
     popped = False  # functions are not seen inside: seeing them would change what runs, or they are not to be told
     unasked = False  # for keyword arguments, of which its class takes none beside these
     grad = True  # whether autograd was on
+    excused = False  # autograd was off for a torch.autograd.Function alone, which makes the gradient itself
     inference = False  # if it was off, whether for inference_mode
 
     @property

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.hookruns import article
 from modlab.instrumentation.recording.reasons import Ways
+from modlab.instrumentation.recording.tape import one_line
 from modlab.records.structure import ROOT
 
 if TYPE_CHECKING:
     from modlab.instrumentation.recording.recorder import Recorder
 
 
-def explanation(recorder: Recorder, error: BaseException) -> dict[str, object]:
-    """The reason in two halves of a sentence, where it is proven; else nothing."""
+def explanation(recorder: Recorder, error: BaseException, known: bool) -> dict[str, object]:
+    """The reason in two halves of a sentence, where it is proven; else nothing. `known`: the traceback has told one."""
     found = None
     with recorder.tape.aside():
-        found = _hook(recorder, error) or _graph(recorder)
+        found = _hook(recorder, error) or (None if known else _misfit(recorder, error)) or _graph(recorder)
     return {} if found is None else {"explanation": found}
 
 
@@ -31,8 +34,19 @@ def _hook(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
     call = odd[0]
     path = call.path or (ROOT if call.path == "" else "a module")
     kind = call.marks[0].partition(" on ")
-    said = f"The {kind[0]} {call.name} on {kind[2] or path} returned {article(call.odd)}, which is no gradient."
+    said = f"The {kind[0]} {_short(call)} on {kind[2] or path} returned {article(call.odd)}, which is no gradient."
     return said, f"It stands at {call.where}." if call.where else ""
+
+
+def _misfit(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
+    """A hook put something else into the place of a tensor, and then there was an error that speaks of such a thing."""
+    odd = [call for call in recorder.tape.calls if call.odd and not call.error and call.path is not None]
+    message = str(error) if type(error) in (AttributeError, TypeError) else ""
+    if len(odd) != 1 or not re.search(rf"'{odd[0].odd}'|not {odd[0].odd}\b", message):
+        return None
+    call = odd[0]
+    said = f"The {call.marks[0]} {_short(call)} on {call.path or ROOT} returned {article(call.odd)} where a tensor was."
+    return said, f"It stands at {call.where}. After it: {one_line(error)}."
 
 
 def _graph(recorder: Recorder) -> tuple[str, str] | None:
@@ -55,3 +69,8 @@ def _graph(recorder: Recorder) -> tuple[str, str] | None:
     }
     place = f"{call.name}{f' in {call.path}' if call.path else ''}{f' at {call.where}' if call.where else ''}"
     return "The loss has no graph: there is nothing to go back through.", f"The graph ends in {place}{how.get(left.how, '')}."
+
+
+def _short(call: Call) -> str:
+    """The name of a hook's function, without the word for a function inside another one."""
+    return call.name.replace(".<locals>", "")

@@ -10,6 +10,13 @@ from torch import Tensor
 LIMIT = 20_000  # nodes; torch 2.13 does not survive it when hundreds of thousands have been looked at and are freed
 
 
+def is_attached(tensor: Tensor) -> bool:
+    """Whether autograd knows how it was computed, or that it is a leaf: a view made under no_grad requires grad, and is neither."""
+    if tensor.requires_grad and tensor.grad_fn is None:
+        return tensor._base is None or not tensor._base.requires_grad
+    return tensor.requires_grad
+
+
 def leaves_of(tensors: Iterable[Tensor]) -> frozenset[int] | None:
     """The identities of the leaves that a gradient of `tensors` reaches; None if the graph is too large to be walked."""
     found: set[int] = set()

@@ -23,6 +23,7 @@ from modlab.instrumentation.recording.stages import (
     BACKWARD_PRE,
     FORWARD,
     FORWARD_PRE,
+    LEGACY,
     TENSOR,
     Stage,
     innermost,
@@ -34,7 +35,7 @@ from modlab.instrumentation.values import Leaf, argument_names, arguments, leave
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
 _SUBJECTS = {
     FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input", BACKWARD_PRE: "the gradient of the output",
-    TENSOR: "the gradient", ACCUMULATED: ".grad",
+    LEGACY: "the gradient of its last operation's input", TENSOR: "the gradient", ACCUMULATED: ".grad",
 }  # fmt: skip
 _NOTHING = "changes nothing"
 _NAMED = 3  # tensors that are named in a row
@@ -62,7 +63,7 @@ class HookRuns:
                 call.inputs = self._sightings.values([*_beside(stage, args), *subject])
                 versions, before = versions_of(subject), [_copy(thing) for _, thing, _ in subject]
                 held = _attributes(args[0])
-                if stage.kind == BACKWARD:
+                if stage.kind in (BACKWARD, LEGACY):
                     call.marks += self._around(args[0], subject)
         if call is None:
             return stage.original(*args, **kwargs)
@@ -88,6 +89,8 @@ class HookRuns:
             seen = call.inputs[len(call.inputs) - len(subject) :] if subject else ()
             run = _Run(what, subject, seen, before, versions, after, call.outputs)
             nested = "" if result is None else _nest(stage, args, result, run)
+            if nested.startswith("puts"):
+                call.odd = type(result).__name__
             doing = _doing(run, result is None, nested)
             call.marks.append(self._besides(call, what, held, args[0]) if doing == _NOTHING else doing)
         return result
@@ -147,7 +150,7 @@ def _doing(run: _Run, silent: bool, nested: str) -> str:
     """What a hook did to what it could change, in words."""
     same = [id(thing) for _, thing, _ in run.subject] == [id(thing) for _, thing, _ in run.after]
     far = _far(run.before, run.after)
-    how = f" by up to {format.number(far)}" if far else ""
+    how = _by(far)
     facts = "".join(f", {fact}" for fact in _facts(run))
     what = run.what
     in_place = same and (versions_of(run.after) != run.versions or bool(far))
@@ -165,10 +168,14 @@ def _doing(run: _Run, silent: bool, nested: str) -> str:
     return f"gives {what} back as it was{facts}"
 
 
+def _by(far: float | None) -> str:
+    return "" if not far else " to NaN" if far != far else f" by up to {format.number(far)}"
+
+
 def _replacement(run: _Run, far: float | None) -> str:
     """What is to be said of other tensors in the place of those that were there."""
     if far:
-        return f"changes {run.what} by up to {format.number(far)}"
+        return f"changes {run.what}{_by(far)}"
     shapes = [(old.sight.shape, new.sight.shape) for old, new in zip(run.seen, run.outputs, strict=False)]
     if len(run.seen) == len(run.outputs) and all(old == new for old, new in shapes):
         if far == 0 and _all_compared(run):
@@ -250,21 +257,21 @@ def _subject(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
         return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 2 else None)
     if stage.kind == FORWARD:
         return leaves(args[-1], "output")
-    return leaves(args[1], "grad_input" if stage.kind == BACKWARD else "grad_output")
+    return leaves(args[1], "grad_input" if stage.kind in (BACKWARD, LEGACY) else "grad_output")
 
 
 def _beside(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook sees besides: a forward hook the arguments, as the hooks before ``forward`` have left them."""
     if stage.kind == FORWARD:
         return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 3 else None)
-    return leaves(args[2], "grad_output") if stage.kind == BACKWARD else []
+    return leaves(args[2], "grad_output") if stage.kind in (BACKWARD, LEGACY) else []
 
 
 def _returned(stage: Stage, args: tuple[Any, ...], result: Any) -> list[Leaf]:
     if stage.kind in (TENSOR, ACCUMULATED):
         return [("gradient", result, "")]
     if stage.kind != FORWARD_PRE:
-        return leaves(result, {FORWARD: "output", BACKWARD: "grad_input"}.get(stage.kind, "grad_output"))
+        return leaves(result, {FORWARD: "output", BACKWARD: "grad_input", LEGACY: "grad_input"}.get(stage.kind, "grad_output"))
     names = argument_names(type(args[0]))
     if len(args) > 2 and isinstance(result, tuple) and len(result) == 2:  # one that takes keyword arguments gives both back
         positional = result[0] if isinstance(result[0], tuple) else (result[0],)

@@ -8,8 +8,10 @@ import torch
 
 from modlab.instrumentation.recording import functions
 from modlab.instrumentation.recording.calls import Call, Seen
+from modlab.instrumentation.recording.stages import FORWARD_PRE
 
 _ARRAY = "ndarray"
+_PRE = FORWARD_PRE, f"global {FORWARD_PRE}"  # what they give is what the module gets
 _TELLING = 5  # characters from which on a number is more than a 0.0 that stands everywhere
 
 
@@ -27,6 +29,7 @@ class Lineage:
 
     def __init__(self, calls: Sequence[Call], roots: Iterable[Seen]) -> None:
         filled = {call.parent for call in calls if call.kind in ("module", "function")}
+        self._prepared = {call.parent: call for call in calls if call.kind == "hook" and call.marks[0].startswith(_PRE) and call.outputs}
         makers: dict[int, list[Call]] = {}
         first: dict[int, tuple[Call, Seen]] = {}
         for call in calls:
@@ -55,7 +58,8 @@ class Lineage:
                     self.events.add(call.index)
                     self._loose += [seen for seen in call.inputs if seen.version is None]
                     if not call.name.endswith(functions.UNRELATED):
-                        todo += [seen.sight.number for seen in call.inputs if seen.version is not None]
+                        given = self._prepared[call.index].outputs if call.index in self._prepared else call.inputs
+                        todo += [seen.sight.number for seen in given if seen.version is not None]
 
     def takes(self, call: Call) -> bool:
         """Whether a plain number or array that came out of an event went into one of these."""

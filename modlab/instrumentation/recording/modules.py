@@ -22,7 +22,7 @@ from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.keeping import detached
 from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.roster import Roster, walk
+from modlab.instrumentation.recording.roster import STAGES, Roster, walk
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.strangers import Strangers
 from modlab.instrumentation.recording.tape import Tape
@@ -43,6 +43,7 @@ class ModuleCalls:
         elsewhere: identities of modules that were called in other threads.
         wrapped: those of modules inside something compiled that was called and is no part of the model.
         alone: tells whether no hook but ours is there for all modules.
+        late: is told of a module with hooks that is called, and tells whether some are new and run unseen.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ModuleCalls:
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
         self._kinds, self._follow = kinds, follow
         self.alone: Callable[[], bool] = bool  # until it is known: no
+        self.late: Callable[[Module], bool] | None = None
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
         self._strangers = Strangers(self.times, tape.last)
@@ -126,6 +128,8 @@ class ModuleCalls:
             self._hooks.given(given, path or "")
         self._mark(call, parent, caller.in_function)
         self._uses.by_module(call, module, given)
+        if path is not None and self.late is not None and any([held.get(store) for store in STAGES]) and self.late(module):
+            self._tape.remark(f"hooks that {path or 'the model'} got while the trace ran are seen from its next call on")
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
             call.marks.append(f"{opaque}: nothing inside is seen")
@@ -164,8 +168,8 @@ class ModuleCalls:
         if graph_task() != -1:
             again = call.call > 1
             call.marks.append("computed again for the backward pass (checkpointing)" if again else "called in the backward pass")
-        elif in_function:  # such a function turns autograd off, and makes the gradient itself
-            call.grad = before
+        elif in_function or (parent is not None and parent.excused and not call.grad):
+            call.grad, call.excused = before, True
         elif not call.grad and before:
             call.marks.append(f"under {call.off}")
         if parent is not None and parent.kind == "step" and parent.popped:
@@ -208,11 +212,12 @@ class ModuleCalls:
     def _end_counted(self, folds: Folds, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
         """A call of which nothing inside was recorded has ended: if it was not like the first one, it is told at least."""
         call = counted.call
-        seen = self._sightings.values(given, len(self._tape.calls))
+        born = len(self._tape.calls) - 0.5  # before the event that follows
+        seen = self._sightings.values(given, born)
         if raised is not None or not folds.joins(counted, seen):
             self._tape.add(call, now, raised)
             call.outputs = seen if raised is None else ()
-            call.bytes = self._sightings.new_bytes(given, seen, call.index)
+            call.bytes = self._sightings.new_bytes(given, seen, born)
             call.marks.append(f"unlike {counted.first.path or 'the first'}, and what ran inside was not recorded (fold=True)")
         self._wake()
 

@@ -12,7 +12,7 @@ from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.functions import Functions
-from modlab.instrumentation.recording.graph import leaves_of
+from modlab.instrumentation.recording.graph import is_attached, leaves_of
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.tape import Tape
@@ -131,7 +131,7 @@ class Operations:
         if not made and not changed and call.name not in functions.TAKEN_OUT:
             self._tape.drop(call)
             return
-        call.outputs = self._sightings.values(after, call.index)
+        call.outputs = self._sightings.values(after, call.index, raw=call.name in functions.RAW)
         call.bytes = self._sightings.new_bytes(after, call.outputs, call.index)
         if changed:
             call.marks.append("in place")
@@ -139,13 +139,13 @@ class Operations:
 
     def _note_leaving(self, call: Call, before: list[Tensor], after: list[Tensor]) -> None:
         """Say where something leaves the graph, and remember what it had been computed from."""
-        attached = [tensor for tensor in before if tensor.requires_grad]
+        attached = [tensor for tensor in before if is_attached(tensor)]
         if not attached and call.name in functions.TAKEN_OUT and len(self.exported) < LEAVING:
             self.exported.append(call.index)
         if not attached or call.name.endswith(functions.UNRELATED):
             return
-        if any(tensor.requires_grad for tensor in after):
-            if not all(tensor.requires_grad for tensor in after):  # the indices beside the values
+        if any(map(is_attached, after)):
+            if any(map(_is_whole, after)) and not any(map(_is_whole, before)):  # the indices beside the values
                 self._leave(call, attached, "whole")
             return
         if any(is_transformed(tensor) for tensor in (*attached, *after)):
@@ -157,7 +157,7 @@ class Operations:
                 self._leave(call, attached, call.off)
         elif not after:
             self._leave(call, attached, "number")
-        elif any(tensor.is_floating_point() or tensor.is_complex() for tensor in after):
+        elif not all(map(_is_whole, after)):
             self._leave(call, attached, "detached")
         else:
             self._leave(call, attached, "whole")
@@ -173,6 +173,11 @@ class Operations:
             sources = leaves_of(attached)
             if sources is not None:
                 self.left.append(Leaving(call.index, sources, how))
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether it holds whole numbers or truths, which carry no gradient."""
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _tensors(given: list[Leaf]) -> list[Tensor]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
 from modlab.compat import tensor_hooks
 from modlab.inspection import stores
@@ -31,6 +32,11 @@ _Found = tuple[str, str, int]
 Told = tuple[str, str, str, int]
 _NONE = "no backward", "no backward pass ran in this trace", -1
 _RENEWED = "; it is another tensor than when the trace began: an optimizer that was made before does not hold it"
+_REPLACED = "another tensor stood in its place when {} ran (torch.func.functional_call does so)"
+_FUNCTION = (
+    "it ran inside a torch.autograd.Function, which made no graph to it (checkpoint(..., use_reentrant=True) makes none where no input "
+    "requires grad)"
+)
 _STALE = "; its .grad is that of an earlier pass"
 _HOW = {
     "detached": ("detached", "detached: what was computed from it left the graph in"),
@@ -60,20 +66,29 @@ def of_parameters(recorder: Recorder, error: str = "") -> Iterator[Told]:
 
 
 def _held(recorder: Recorder) -> Iterator[tuple[Owned, bool]]:
-    """The parameters, each with whether it was put into the place of another one since; of the two the one that the model holds."""
-    renewed = recorder.roster.renewed
-    now = {path: one for path, one in renewed.items() if _holds(one)}
-    new = {id(one.tensor) for one in renewed.values()}
+    """The parameters, each with whether it was put into the place of another one since; of several the one that the model holds."""
+    found: dict[str, tuple[Owned, bool]] = {}
     for one in recorder.roster.parameters:
-        if id(one.tensor) not in new:
-            yield now.get(one.path, one), one.path in now
-    known = {one.path for one in recorder.roster.parameters if id(one.tensor) not in new}
-    yield from ((one, False) for path, one in now.items() if path not in known)  # one that there was not
+        if one.path not in found:
+            if recorder.roster.renewed.get(one.path) is not one or _holds(recorder, one):
+                found[one.path] = one, False
+        elif _holds(recorder, one):
+            found[one.path] = one, True
+    yield from found.values()
 
 
-def _holds(one: Owned) -> bool:
-    held = stores.contents(one.owner).get("_parameters") or {}
-    return dict(held.items()).get(one.name) is one.tensor
+def _holds(recorder: Recorder, one: Owned) -> bool:
+    """Whether the model has this very tensor under its name now: in its module, and that in its place."""
+    above = one.path[: -len(one.name)].rstrip(".")
+    module: Module | None = recorder.roster.modules[""]
+    for name in above.split(".") if above else ():
+        module = None if module is None else _of_store(module, "_modules", name)
+    return _of_store(one.owner if module is None else module, "_parameters", one.name) is one.tensor  # a name may have a dot in it
+
+
+def _of_store(module: Module, store: str, name: str) -> Any:
+    held = stores.contents(module).get(store) or {}
+    return (held if isinstance(held, dict) else dict(held.items())).get(name)  # those of scripted modules are no dicts
 
 
 class Export(NamedTuple):
@@ -156,13 +171,13 @@ def _is_plain(recorder: Recorder, one: Owned) -> bool:
         return False
     if use < 0 or not tensor.requires_grad or recorder.uses.frozen.get(id(tensor)) == use or not recorder.tape.calls[use].grad:
         return False
-    return _holds(one) and (tensor.is_floating_point() or tensor.is_complex())
+    return _holds(recorder, one) and (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, error: str) -> _Found:
     tensor, key, backward = one.tensor, id(one.tensor), recorder.backward
     arrived = backward.arrived.get(key)
-    if arrived is not None and not _holds(one):
+    if arrived is not None and not _holds(recorder, one):
         text = "a gradient came, and the model holds another tensor, or None, under this name now: the one that got it is gone"
         return "overwritten", text, arrived
     if arrived is not None:
@@ -173,7 +188,7 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, 
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return "integer", f"it holds {str(tensor.dtype).removeprefix('torch.')}, and whole numbers have no gradient", -1
     use = _use(recorder, one, calls)
-    if not _holds(one):
+    if not _holds(recorder, one):
         return (
             "overwritten",
             "the model holds another tensor, or None, under this name now; the one that was there when it ran is gone",
@@ -238,7 +253,7 @@ def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
         return "cannot be seen", "the graph of the loss is too large to be walked", used.index
     if not backward.kept and backward.returned and key not in backward.refused:
         return "not asked for", "torch.autograd.grad gave back the gradients of other tensors alone", used.index
-    return _off_the_path(recorder, used, ways)
+    return _off_the_path(recorder, one, used, ways)
 
 
 def _of_raised(recorder: Recorder, key: int, ways: Ways) -> _Found:
@@ -275,9 +290,14 @@ def _of_export(recorder: Recorder, export: Export) -> _Found:
     ), event  # fmt: skip
 
 
-def _off_the_path(recorder: Recorder, used: Call, ways: Ways) -> _Found:
+def _off_the_path(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
     """The graph does not lead to it. Where that was cut is not proven; what may have to do with it is said as it was seen."""
+    replaced = recorder.uses.replaced.get((id(one.owner), one.name))
+    if replaced is not None:
+        return "overwritten", _REPLACED.format(recorder.roster.paths[id(one.owner)] or "the model"), replaced
     text = f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from"
+    if used.excused:
+        return "off the path", f"{text}: {_FUNCTION}", used.index
     calls = recorder.tape.calls
     strange = [event for event, _ in ways.strange(ways.all()) if event > used.index]
     if strange:
@@ -305,6 +325,8 @@ def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> 
         )
     if zero:
         return "zero", "it has a gradient, and that is zero everywhere", arrived
+    if stats is not None and stats.measured and _is_zero(one.tensor.grad):
+        return "gradient", f"it got a gradient{odd}, and that was set to zero since (zero_grad(set_to_none=False) does so)", arrived
     sum_of = ", added to the one that was there before (no zero_grad between)" if added else ""
     return "gradient", f"it has a gradient{odd}{sum_of}", arrived
 
@@ -336,7 +358,7 @@ def _of_unused(recorder: Recorder, one: Owned) -> _Found:
         return "cannot be seen", "equal calls were recorded once (fold=True), and others than this one's", -1
     replaced = recorder.uses.replaced.get((id(one.owner), one.name))
     if replaced is not None:
-        return "overwritten", f"another tensor stood in its place when {name} ran (torch.func.functional_call does so)", replaced
+        return "overwritten", _REPLACED.format(name), replaced
     if recorder.modules.times[id(one.owner)]:
         return "not used", f"{name} ran, and nothing was seen to use it", -1
     return "not called", f"not called: {name} did not run", -1

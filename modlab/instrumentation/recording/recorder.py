@@ -115,6 +115,7 @@ class Recorder:
                 self._gradients.open()
         self._taps.open()
         if not compiled:
+            self.modules.late = self._stages.late
             self.operations.mode.resume()
 
     def close(self, error: BaseException | None = None) -> TraceRecord:
@@ -142,7 +143,8 @@ class Recorder:
         self._finished = True
         draft = self._draft("" if error is None else one_line(error))
         if error is not None:
-            draft.facts.update(_explained(error) | evidence.explanation(self, error))
+            explained = _explained(error)
+            draft.facts.update(explained | evidence.explanation(self, error, bool(explained)))
         return draft
 
     def record(self) -> TraceRecord:

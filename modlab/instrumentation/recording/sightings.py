@@ -20,6 +20,7 @@ from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 
 WRITTEN = 64  # elements up to which a tensor's numbers are noted
+RAW = "not measured: nothing has been written into this memory yet"
 OWNED = 4096  # elements up to which a parameter or buffer is measured
 
 
@@ -36,7 +37,7 @@ def versions_of(given: Iterable[Leaf]) -> tuple[int, ...]:
     return tuple([version_of(thing) for _, thing, _ in given if issubclass(type(thing), Tensor)])
 
 
-Memory = tuple[int, int]
+Memory = tuple[float, int]
 """What tensors lie in, one for all views of it: the event in which it was first met as an output (-1: as an input), and its bytes."""
 
 
@@ -55,10 +56,17 @@ class Sightings:
         self._memories: dict[int, tuple[ref[torch.UntypedStorage], Memory]] = {}  # by id of the storage
         self._placed: set[int] = set()  # parameters and buffers of which it is known what they lie in
         self._count = 0
+        self._raw = False  # whether any memory was met in which nothing had been written
 
-    def values(self, leaves: Iterable[Leaf], born: int = -1) -> tuple[Seen, ...]:
-        """What is said of each leaf of a nest; `born` is the event that these are outputs of."""
-        return tuple([self._value(name, thing, note, born) for name, thing, note in leaves])
+    def values(self, leaves: Iterable[Leaf], born: float = -1, raw: bool = False) -> tuple[Seen, ...]:
+        """What is said of each leaf of a nest.
+
+        Args:
+            leaves: of the nest.
+            born: the event that these are outputs of.
+            raw: they are memory as it was found, in which whatever stands means nothing until it is written.
+        """
+        return tuple([self._value(name, thing, note, born, raw) for name, thing, note in leaves])
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the tensor was met before."""
@@ -80,7 +88,12 @@ class Sightings:
                 return replace(known, shape=tuple(tensor.shape))
         return measure_tensor(tensor, histogram=False)
 
-    def new_bytes(self, outputs: list[Leaf], values: tuple[Seen, ...], since: int) -> int:
+    def _is_raw(self, base: Tensor | None) -> bool:
+        """Whether what a tensor is a view of is memory in which nothing has been written yet."""
+        found = None if base is None else self._met.get(id(base))
+        return base is not None and found is not None and found[2].note == RAW and found[0]() is base and found[1] == version_of(base) != -1
+
+    def new_bytes(self, outputs: list[Leaf], values: tuple[Seen, ...], since: float) -> int:
         """The bytes of memory that output tensors lie in, and that was not met before an event: no input, and no view of what was there."""
         if len(outputs) == 1:
             found = self._met.get(id(outputs[0][1])) if values[0].version is not None else None
@@ -92,7 +105,7 @@ class Sightings:
                 counted[id(found[3])] = found[3][1]
         return sum(counted.values())
 
-    def _memory(self, tensor: Tensor, born: int) -> Memory:
+    def _memory(self, tensor: Tensor, born: float) -> Memory:
         """The one that a tensor lies in; by the identity of the storage, since meta tensors have no address."""
         try:
             storage = tensor.untyped_storage()
@@ -105,7 +118,7 @@ class Sightings:
             return born, 0 if is_transformed(tensor) else _bytes(tensor)
         return memory
 
-    def _value(self, name: str, thing: Any, note: str, born: int) -> Seen:
+    def _value(self, name: str, thing: Any, note: str, born: float, raw: bool) -> Seen:
         if not issubclass(type(thing), Tensor):
             return Seen(name, Sight(type(thing).__name__, text=said(thing), note=note))
         key, version, requires_grad = id(thing), version_of(thing), thing.requires_grad
@@ -120,7 +133,9 @@ class Sightings:
             return Seen(name, found[2], requires_grad, version)
         else:
             number, memory = found[2].number, found[3]
-        sight = self._describe(thing, number, self.measured)
+        self._raw = self._raw or raw
+        raw = raw or (self._raw and self._is_raw(thing._base))
+        sight = self._describe(thing, number, self.measured and not raw, RAW if raw else "")
         self._met[key] = ref(thing), version, sight, memory
         return Seen(name, sight, requires_grad, version)
 

@@ -13,6 +13,7 @@ from modlab.compat import global_hooks
 from modlab.inspection import stores
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward pre-hook", "forward hook", "full backward pre-hook", "backward hook"
+LEGACY = "legacy backward hook"  # which sees what goes through the module's last operation
 TENSOR, ACCUMULATED = "tensor hook", "post-accumulate-grad hook"
 KINDS = {
     "_forward_pre_hooks": FORWARD_PRE,
@@ -34,7 +35,7 @@ class Stage:
 
     Attributes:
         original: the user's hook.
-        kind: a value of `KINDS`.
+        kind: a value of `KINDS`, or `LEGACY`.
         everywhere: whether it is a global hook, for all modules.
         tensor: of a hook on a tensor, what that is ("weight"); `path`: the module that it belongs to.
     """
@@ -95,22 +96,33 @@ class Stages:
     def open(self, modules: Iterable[Module]) -> None:
         """Wrap the hooks of these modules and those for all modules; keys and order stay."""
         everywhere = global_hooks()
-        for name in KINDS:
-            self._wrap(name, everywhere.get(name) or {}, everywhere=True)
+        self._wrap(everywhere, everywhere=True)
         for module in modules:
-            held = stores.contents(module)
-            for name in KINDS:
-                store = held.get(name)
-                if store:
-                    self._wrap(name, store)
+            self._wrap(stores.contents(module))
 
-    def _wrap(self, name: str, store: dict[int, Any], everywhere: bool = False) -> None:
-        for key, hook in list(store.items()):
-            if is_ours(hook):
-                continue
-            stage = Stage(hook, KINDS[name], self._observer, everywhere)
-            self._placed.append((store, key, stage))
-            store[key] = stage
+    def late(self, module: Module) -> bool:
+        """Wrap the hooks that a module has got since; whether some of them run in the call that begins now, and cannot be seen in it."""
+        return any(kind != FORWARD for kind in self._wrap(stores.contents(module)))
+
+    def _wrap(self, held: dict[str, Any], everywhere: bool = False) -> list[str]:
+        """Put a stage into the place of each hook that has none; what kinds these are."""
+        found = []
+        for name, kind in KINDS.items():
+            store = held.get(name) or {}
+            kind = LEGACY if kind == BACKWARD and held.get("_is_full_backward_hook") is False else kind
+            for key, hook in list(store.items()):
+                if is_ours(hook) or self._is_staged(hook):
+                    continue
+                stage = Stage(hook, kind, self._observer, everywhere)
+                self._placed.append((store, key, stage))
+                store[key] = stage
+                found.append(kind)
+        return found
+
+    def _is_staged(self, hook: Any) -> bool:
+        while type(hook) is Stage and hook.observer is not self._observer:
+            hook = hook.original
+        return type(hook) is Stage
 
     def close(self, modules: Iterable[Module]) -> None:
         """Put back what is still there; a hook that was removed meanwhile stays removed.

@@ -135,9 +135,7 @@ class Alarms:
                 f"{share:.0%} of what {_name(path)} gives lies within 2 % of its ends: hardly any gradient passes",
                 "smaller weights or inputs before it, or a normalization",
             )  # fmt: skip
-        seen = sum(units.seen for units in self._watcher.units.values())
-        if seen > MORE * self._counted:
-            self.units(sample.step)
+        self.counts(sample.step)
 
     def _is_inside(self, path: str) -> bool:
         """Whether modules with parameters come after a module."""
@@ -216,6 +214,11 @@ class Alarms:
                 return
 
     # ---- units
+
+    def counts(self, step: int) -> None:
+        """Judge the counts of units when they have grown enough."""
+        if sum(units.seen for units in self._watcher.units.values()) > MORE * self._counted:
+            self.units(step)
 
     def units(self, step: int) -> None:
         """Judge the counts of units."""

@@ -6,6 +6,7 @@ Those of an accelerator are joined and measured there, and read back together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +23,13 @@ from modlab.records.slots import COLUMNS, Floats
 from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
 
-SMALL = 1 << 16
-"""Elements up to which a tensor is put aside and measured with others."""
-
 BINNED = 512
 """Of a tensor's elements, about so many are counted in the histogram."""
 
 BATCH = 1 << 17
 """Elements that are joined at most before they are measured: memory is bounded by that."""
 
-LARGE, PART = 1 << 17, 1 << 13
+LARGE, PART = 1 << 15, 1 << 13
 """Elements from which on so many, evenly spread, speak for all: the error of a mean is about 1.1 % of the std."""
 
 PIECE = 64
@@ -60,19 +58,45 @@ class Readings(NamedTuple):
         rows: shape ``(n,)``: the numbers of the series.
         columns: shape ``(len(COLUMNS), n)``.
         nan: shape ``(n,)``: whether a NaN is among what is not finite.
-        highest: shape ``(n,)``: the half octave of the greatest magnitude.
         binned: of each reading the sign and half octave of some of its numbers, or None.
     """
 
     rows: npt.NDArray[np.intp]
     columns: Floats
     nan: Flags
-    highest: npt.NDArray[np.int64]
     binned: list[Keys | None]
+
+    def highest(self) -> npt.NDArray[np.int16]:
+        """The half octave of the greatest magnitude of each; shape ``(n,)``."""
+        with np.errstate(invalid="ignore"):
+            greatest = np.fmax(np.abs(self.columns[_LOW]), np.abs(self.columns[_HIGH]))
+        greatest[~np.isfinite(greatest)] = 0
+        halves: npt.NDArray[np.int16] = ((greatest.view(np.uint32) >> _SHIFT) & np.uint32(_HALVES)).astype(np.int16)
+        return halves - np.int16(_BIAS)
+
+
+class Tray:
+    """Numbers of small tensors here, laid one after the other until they are measured. Its memory is used again by the next sample.
+
+    Attributes:
+        numbers: shape ``(BATCH,)``; `room`, of the same shape, is there to compute in.
+        laid: of each tensor its turn, its series, and where its numbers end. It alone says what there is: an interrupt may come at
+            any moment.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: Floats = np.empty(BATCH, np.float32)
+        self.room = np.empty(BATCH)
+        self.laid: list[tuple[int, Rows, int]] = []
+
+    @property
+    def used(self) -> int:
+        """How many numbers lie there."""
+        return self.laid[-1][2] if self.laid else 0
 
 
 class _Pool:
-    """Tensors of one device that wait to be measured together."""
+    """Tensors of one accelerator that wait to be measured together."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, Rows]] = []  # each with its turn
@@ -97,14 +121,16 @@ class Gauge:
     Args:
         binned: whether to take histograms too.
         back: brings what an accelerator measured; who gives one sends and reads it before asking for the readings.
+        tray: of which nobody else makes use meanwhile.
     """
 
-    def __init__(self, binned: bool = True, back: ReadBack | None = None) -> None:
+    def __init__(self, binned: bool = True, back: ReadBack | None = None, tray: Tray | None = None) -> None:
         self._binned = binned
         self._own = back is None
         self._back = back or ReadBack()
-        self._pools: dict[torch.device | None, _Pool] = {}
-        self._near = self._pools[None] = _Pool()
+        self._tray = tray or Tray()
+        self._tray.laid = []
+        self._pools: dict[torch.device, _Pool] = {}
         self._done: list[_Batch] = []
         self._turn = 0
         self.notes: dict[int, str] = {}
@@ -116,28 +142,61 @@ class Gauge:
         if part is not tensor:
             size = part.numel()
             self.notes.update(dict.fromkeys(rows, f"≈ from {size:,} of its {tensor.numel():,} numbers"))
-        if joinable(part):
-            plain = part.data
-            self._put(self._near, rows, plain.clone() if fleeting and part is tensor else plain, size)
-        elif is_far(part):
-            plain = part.data.clone() if fleeting and part is tensor else part.data
-            self._put(self._pools.setdefault(part.device, _Pool()), rows, plain, size)
-        else:
+        if not _is_plain(part, size) or part.is_meta:
             self._measure_alone(rows, part)
+        elif not part.is_cpu:
+            self._put(rows, part.data.clone() if fleeting and part is tensor else part.data, size)
+        else:
+            start, laid = self._lay(part.data, size)
+            laid.append((self._turn, rows, start + size))
+            self._turn += 1
 
     def join(self, rows: list[Rows], values: Tensor, sizes: list[int]) -> None:
         """Measure tensors that stand in one array already, of shape ``(sum(sizes),)``; it may not change any more."""
-        pool = self._near if not readback.is_far(values) else self._pools.setdefault(values.device, _Pool())
+        size = len(values)
+        if not readback.is_far(values) and size <= BATCH:
+            start, laid = self._lay(values, size)
+            laid += [(turn, some, start + end) for (turn, some), end in zip(self._turns(rows), accumulate(sizes), strict=True)]
+            return
+        if not readback.is_far(values):
+            self._measure_here(self._turns(rows), values.to(torch.float32).numpy(), sizes)
+            return
+        pool = self._pools.setdefault(values.device, _Pool())
         self._settle(pool)
-        pool.rows += [(self._turn + i, some) for i, some in enumerate(rows)]
-        self._turn += len(rows)
+        pool.rows += self._turns(rows)
         pool.sizes += sizes
         pool.values.append(values.to(torch.float32))
-        pool.held += len(values)
+        pool.held += size
 
-    def _put(self, pool: _Pool, rows: Rows, tensor: Tensor, size: int) -> None:
-        self._turn += 1
-        pool.rows.append((self._turn, rows))
+    def _turns(self, rows: list[Rows]) -> list[tuple[int, Rows]]:
+        start, self._turn = self._turn, self._turn + len(rows)
+        return [(start + i, some) for i, some in enumerate(rows)]
+
+    def _lay(self, values: Tensor, size: int) -> tuple[int, list[tuple[int, Rows, int]]]:
+        """Copy numbers that lie here onto the tray: where they begin, and the list that is to say whose they are."""
+        tray = self._tray
+        if tray.used + size > BATCH:
+            self._clear()
+        start = tray.used
+        plain = values if values.dtype is torch.float32 and not values.is_neg() else values.to(torch.float32).resolve_neg()
+        tray.numbers[start : start + size] = plain.numpy().ravel()
+        return start, tray.laid
+
+    def _clear(self) -> None:
+        """Measure what lies on the tray."""
+        laid, self._tray.laid = self._tray.laid, []
+        if laid:
+            ends = [end for _, _, end in laid]
+            sizes = [end - start for start, end in pairwise([0, *ends])]
+            self._measure_here([(turn, rows) for turn, rows, _ in laid], self._tray.numbers[: ends[-1]], sizes)
+
+    def _measure_here(self, rows: list[tuple[int, Rows]], numbers: Floats, sizes: list[int]) -> None:
+        columns, nan = columns_here(numbers, sizes, self._tray.room if len(numbers) <= BATCH else None)
+        self._done.append(_Batch(rows, columns, nan, _keys(numbers, sizes) if self._binned else [None] * len(sizes)))
+
+    def _put(self, rows: Rows, tensor: Tensor, size: int) -> None:
+        pool = self._pools.setdefault(tensor.device, _Pool())
+        pool.rows += self._turns([rows])
         pool.waiting.append(tensor)
         pool.sizes.append(size)
         pool.held += size
@@ -145,16 +204,16 @@ class Gauge:
             self._measure(pool)
 
     def _measure_alone(self, rows: Rows, tensor: Tensor) -> None:
-        self._turn += 1
+        turns = self._turns([rows])
         stats = measure_tensor(tensor, histogram=False)
         if stats.note:
             self.notes.update(dict.fromkeys(rows, stats.note))
         if stats.measured and stats.count:
             keys = _sampled(tensor) if self._binned else None
-            self._done.append(_Batch([(self._turn, rows)], column_of(stats), np.array([stats.nan > 0]), [keys]))
+            self._done.append(_Batch(turns, column_of(stats), np.array([stats.nan > 0]), [keys]))
 
     def settle(self) -> None:
-        """Read what was added up to now: afterwards the tensors may change."""
+        """Have what was added up to now copied, where it lies: afterwards the tensors may change."""
         for pool in self._pools.values():
             self._settle(pool)
 
@@ -171,12 +230,7 @@ class Gauge:
         values = pool.values[0] if len(pool.values) == 1 else torch.cat(pool.values)
         rows, sizes = pool.rows, pool.sizes
         pool.rows, pool.sizes, pool.values, pool.held = [], [], [], 0
-        if readback.is_far(values):
-            self._ask(rows, values, sizes)
-            return
-        here: Floats = values.numpy()
-        columns, nan = columns_here(here, sizes)
-        self._done.append(_Batch(rows, columns, nan, _keys(here, sizes) if self._binned else [None] * len(sizes)))
+        self._ask(rows, values, sizes)
 
     def _ask(self, rows: list[tuple[int, Rows]], values: Tensor, sizes: list[int]) -> None:
         """Measure it where it lies."""
@@ -198,6 +252,7 @@ class Gauge:
 
     def finish(self) -> None:
         """Measure all that was added: what is far is on its way then."""
+        self._clear()
         for pool in self._pools.values():
             self._measure(pool)
 
@@ -209,38 +264,32 @@ class Gauge:
             self._back.read()
         if not self._done:
             return None
-        places = [place for batch in self._done for place in batch.rows]
-        taken = [(turn, row, i) for i, (turn, rows) in enumerate(places) for row in rows if row >= 0]
-        if len(self._done) > 1:
-            taken.sort(key=_turn_of)  # and several series of one turn stay as they are
-        order = [i for _, _, i in taken]
+        turns = [turn for batch in self._done for turn in batch.rows]
+        places = range(len(turns)) if len(self._done) == 1 else sorted(range(len(turns)), key=turns.__getitem__)
+        taken = [(i, row) for i in places for row in turns[i][1] if row >= 0]
+        order = [i for i, _ in taken]
         columns = np.concatenate([batch.columns for batch in self._done], axis=1)[:, order]
         nan = np.concatenate([batch.nan for batch in self._done])[order]
         keys = [key for batch in self._done for key in batch.keys]
-        rows = np.array([row for _, row, _ in taken], np.intp)
-        return Readings(rows, columns, nan, _highest(columns), [keys[i] for i in order])
-
-
-def _turn_of(taken: tuple[int, int, int]) -> int:
-    return taken[0]
+        return Readings(np.array([row for _, row in taken], np.intp), columns, nan, [keys[i] for i in order])
 
 
 def joinable(tensor: Tensor) -> bool:
     """Whether a tensor's numbers can stand in one array here with others'."""
-    return _is_plain(tensor) and tensor.numel() <= SMALL and not readback.is_far(tensor)
+    return _is_plain(tensor, tensor.numel()) and not readback.is_far(tensor)
 
 
 def is_far(tensor: Tensor) -> bool:
     """Whether they can do so on an accelerator."""
-    return _is_plain(tensor) and readback.is_far(tensor) and not tensor.is_meta
+    return _is_plain(tensor, tensor.numel()) and readback.is_far(tensor) and not tensor.is_meta
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def _is_plain(tensor: Tensor, size: int) -> bool:
     return (
         type(tensor) in _PLAIN
         and tensor.dtype in JOINED
         and tensor.layout is torch.strided
-        and tensor.numel() > 0
+        and size > 0
         and not tensor.is_nested
         and not is_functional(tensor)
         and not is_transformed(tensor)
@@ -277,15 +326,6 @@ def _sampled(tensor: Tensor) -> Keys | None:
     flat = in_order(tensor.data)
     keys: Keys = flat[:: _stride(flat.numel())].to(torch.float32).cpu().numpy().view(np.uint32) >> _SHIFT
     return keys
-
-
-def _highest(columns: Floats) -> npt.NDArray[np.int64]:
-    """The half octave of the greatest magnitude of each reading."""
-    with np.errstate(invalid="ignore"):
-        greatest = np.fmax(np.abs(columns[_LOW]), np.abs(columns[_HIGH]))
-    greatest[~np.isfinite(greatest)] = 0
-    found: npt.NDArray[np.int64] = ((greatest.view(np.uint32) >> _SHIFT) & np.uint32(_HALVES)).astype(np.int64) - _BIAS
-    return found
 
 
 def shares(readings: Readings, tops: npt.NDArray[np.int16]) -> Floats:

@@ -105,7 +105,7 @@ class History:
         """Take in all readings of a sample, with their histograms or without."""
         self.add(step, readings.rows, readings.columns)
         if binned:
-            self.add_bins(step, readings.rows, shares(readings, self.tops(readings.rows, readings.highest)))
+            self.add_bins(step, readings.rows, shares(readings, self.tops(readings.rows, readings.highest())))
 
     def add(self, step: int, rows: npt.NDArray[np.intp], columns: Floats) -> None:
         """Take in the readings of a sample.
@@ -148,9 +148,8 @@ class History:
                 slot[:, there] = merged(np.stack([known, new])) if known[0].any() else new
         return slot
 
-    def tops(self, rows: npt.NDArray[np.intp], highest: npt.NDArray[np.int64]) -> npt.NDArray[np.int16]:
-        """Where the last bins of some series begin, raised so that the half octaves `highest` of the greatest magnitudes fit."""
-        wanted = highest.astype(np.int16)
+    def tops(self, rows: npt.NDArray[np.intp], wanted: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
+        """Where the last bins of some series begin, raised so that the half octaves `wanted` of the greatest magnitudes fit."""
         new = ~self._known[rows]
         if new.any():
             self._top[rows[new]] = wanted[new] + HEADROOM

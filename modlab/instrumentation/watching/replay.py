@@ -135,9 +135,10 @@ class _Search:
         names = argument_names(type(self._model))
         with _aside():
             for one in self._memory.passes:
-                if versions_of(leaves(one.args)) != one.versions:
-                    continue  # the model may have written NaN into it
-                for name, thing, _ in arguments(names, one.args):
+                same = versions_of(leaves(one.args)) == one.versions  # else the model may have written NaN into it
+                given = arguments(names, one.args) if same else []
+                given += [leaf for leaf in arguments((), (), one.kwargs) if _is_untouched(leaf[1])]
+                for name, thing, _ in given:
                     if issubclass(type(thing), Tensor) and is_plain(thing) and kind_of(thing.detach()) == "nan":
                         text = f"the batch: {name} holds {_amount(thing.detach(), 'nan')}, and {weights.path} is spoilt already"
                         return Birth(name, "the batch", text, kind="nan", name=name, fix=DATA)
@@ -325,6 +326,11 @@ class _Search:
                     text = f"the gradients that meet at {path} are finite, and add up to {_amount(gradient, kind)}"
                     return Birth(path, "backward", text, kind=kind, name=path, fix=_fix(kind, gradient.dtype))
         return None
+
+
+def _is_untouched(thing: Any) -> bool:
+    """Whether a tensor is as it was made: what was given by name is counted when the pass has ended."""
+    return issubclass(type(thing), Tensor) and version_of(thing) == 0
 
 
 def _unwrapped(model: Module) -> tuple[Module, str, bool]:

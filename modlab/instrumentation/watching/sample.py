@@ -47,7 +47,12 @@ GRADIENTS = 5_000
 
 def captured() -> bool:
     """Whether what is called is nobody's training: a compiler or tracer takes it down, or modlab runs a step again."""
-    return torch.compiler.is_compiling() or being_traced() or is_unseen()
+    return torch.compiler.is_compiling() or _run_aside()
+
+
+def _run_aside() -> bool:
+    """The same where no compiler is at work: hooks on modules have asked that."""
+    return being_traced() or is_unseen()
 
 
 class Sample:
@@ -61,13 +66,13 @@ class Sample:
         start = clock.now()
         self.watcher, self.cast, self.step = watcher, watcher.cast, watcher.step
         self.forwards = self.backwards = 0
-        self.stepped = False
+        self.stepped = False  # whether anybody changed the weights, as far as that is known
         self.tasks: set[int] = set()  # backward passes
         self.carried = True  # whether at the start of each of them there were gradients already
         self.saturated: dict[str, float] = {}
         self.binned = self.cast.history.wants_bins()
         self.back = ReadBack()
-        self.gauge = Gauge(self.binned, self.back)
+        self.gauge = Gauge(self.binned, self.back, watcher.tray)
         self.moves = Moves()
         self._wanted = watcher.neurons.begin()
         self.readings: Readings | None = None
@@ -79,7 +84,7 @@ class Sample:
         self._measured: dict[int, tuple[ReferenceType[Tensor], int, list[int], list[int]]] = {}
         self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
         self._functions: dict[Any, Member] = {}
-        self._read_parameters = self._read_gradients = self._also = False
+        self._read_parameters = self._read_gradients = self._also = self._by_hand = False
         watcher.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
@@ -93,7 +98,7 @@ class Sample:
 
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called."""
-        if captured():
+        if _run_aside():
             return
         start = clock.now()
         try:
@@ -112,13 +117,14 @@ class Sample:
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
         member = self.cast.members.get(id(module))
-        if member is None or captured():
+        if member is None or _run_aside():
             return
         start = clock.now()
         try:
-            if self._counts(module):
+            again = graph_task() != -1  # computed once more under checkpointing
+            if torch.is_grad_enabled() if again else self._inside > 0 or (torch.is_grad_enabled() and module.training):
                 with without_torch_function():
-                    self._take(member, module, args, output)
+                    self._take(member, module, args, output, again=again)
             if not member.path and self._inside:
                 self._inside -= 1
                 if not self._inside:
@@ -138,6 +144,11 @@ class Sample:
             self.watcher.fail(error)
         finally:
             self.seconds += clock.now() - start
+
+    def backward_ended(self) -> None:
+        """No optimizer will tell of the step: what comes next may change the weights."""
+        self._by_hand = True
+        quietly(self.read_parameters, gradients=True)
 
     def _graded(self, rows: list[int], members: list[Member], gradient: Tensor) -> None:
         start = clock.now()
@@ -177,14 +188,7 @@ class Sample:
         self.forwards += 1
         return True
 
-    def _counts(self, module: Module) -> bool:
-        """Whether a call is a part of the training: inside the root's, or of a part that is called by itself."""
-        if graph_task() != -1:
-            return torch.is_grad_enabled()  # computed once more under checkpointing
-        return self._inside > 0 or (torch.is_grad_enabled() and module.training)
-
-    def _take(self, member: Member, module: Module, args: tuple[Any, ...], output: Any) -> None:
-        again = graph_task() != -1
+    def _take(self, member: Member, module: Module, args: tuple[Any, ...], output: Any, *, again: bool) -> None:
         if not again:
             self.cast.calls(member)
         tensor = _first(output)
@@ -328,7 +332,7 @@ class Sample:
             self.cast.history.describe(weight.rows[1], gradient)
 
     def read_gradients(self) -> None:
-        """Apart from the step: where a closure computed them in it, or where no step tells of itself."""
+        """After the step, where a closure computed them in it."""
         for place, weight in enumerate(self.cast.weights):
             tensor = weight.tensor()
             if tensor is not None:
@@ -342,7 +346,7 @@ class Sample:
         self.stepped = stepped
         if stepped and not self._read_gradients and self._read_parameters:
             self.read_gradients()
-        if stepped and self._read_parameters:
+        if (stepped or self._by_hand) and self._read_parameters:
             self._read_moves()
         self._cast_shadow()
         self.gauge.finish()
@@ -400,6 +404,7 @@ class Sample:
     def _moved(self, place: int, stuck: float, moved: bool) -> None:
         weight = self.cast.weights[place]
         weight.moved |= moved
+        self.stepped |= moved
         self.stuck[weight.rows[2]] = stuck
 
     def _store(self) -> None:

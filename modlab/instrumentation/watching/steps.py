@@ -90,7 +90,7 @@ class Steps:
         if not watcher.attends or not self.are_of(optimizer) or captured():
             return
         self.under_way = True
-        watcher.step_begins(bool(args or kwargs.get("closure")), scaled=_verdict(optimizer) is not None)
+        watcher.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
 
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
@@ -151,6 +151,11 @@ class Steps:
             if tensor is not None and tensor.requires_grad and tensor.grad is not None:
                 return not bool(quietly(tensor.grad.any))
         return True
+
+
+def _has_closure(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a step computes its gradients itself; torch hands the optimizer on as the first of its arguments."""
+    return any(callable(given) and given is not optimizer for given in (*args, kwargs.get("closure")))
 
 
 def _verdict(optimizer: Any) -> Tensor | None:

@@ -21,7 +21,7 @@ from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
-from modlab.instrumentation.watching.gauge import Gauge
+from modlab.instrumentation.watching.gauge import Gauge, Tray
 from modlab.instrumentation.watching.glances import Glances
 from modlab.instrumentation.watching.guard import Guard
 from modlab.instrumentation.watching.hideouts import Hideouts
@@ -71,6 +71,7 @@ class Watcher:
         self.cast = Cast(model)
         self.units: dict[str, Units] = {}
         self.neurons = Neurons()
+        self.tray = Tray()
         self.scalars = Scalars(self.say)
         self.controls = Controls()
         self.alarms = Alarms(self)
@@ -211,9 +212,9 @@ class Watcher:
             self.guard.rest()
 
     def backward_ended(self) -> None:
-        """Where no step tells of itself, the gradients are read now."""
+        """A backward pass has ended whose step nobody will tell of."""
         if self._sample is not None:
-            quietly(self._sample.read_gradients)
+            self._sample.backward_ended()
 
     def passes_kept(self) -> list[Pass]:
         """The training passes of this step."""
@@ -330,6 +331,7 @@ class Watcher:
 
     def _end_glances(self) -> None:
         self.glances.end()
+        self.alarms.counts(self.step - 1)
         counted = min((units.seen for units in self.units.values()), default=0)
         if self.schedule.counting and counted >= ENOUGH:
             self.schedule.counting = False

@@ -626,6 +626,29 @@ _BELIEVED = {
 }
 
 
+def _exhibit(name: str) -> Any:
+    """The view that refutes a claim, of a net of PyTorch's own."""
+    net = Net().eval() if name in ("e_gradients", "f_decay") else Net()
+    if name in ("a_buffers", "b_flag"):
+        net.register_buffer("b", torch.ones(1), persistent=False)
+        net.l0.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+        return modlab.internals(net)
+    if name == "c_pre_hook":
+        with net.l1.register_full_backward_pre_hook(_look), modlab.trace(net) as trace:
+            net(torch.randn(5, 4, requires_grad=True)).sum().backward()
+        return trace
+    if name == "d_constructor":
+        return modlab.internals(Net.__new__(Net))
+    before = modlab.snapshot(net)
+    (0 * net(torch.randn(5, 4)).sum()).backward()
+    torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1).step()
+    return modlab.diff(before, net)
+
+
+def _look(module: nn.Module, grad_output: Any) -> None:
+    """A hook that changes nothing."""
+
+
 def _function(answer: Any, name: str) -> Callable[[Any], Any]:
     function = vars(answer).get(name) if isinstance(answer, type) else None
     function = getattr(function, "__func__", function)  # of a staticmethod
@@ -672,6 +695,7 @@ def _of_impostors(function: Callable[[Any], Any], name: str) -> None:
         mistake="no to everything",
         expected="False for Net, True for the impostor",
         got="False for both",
+        evidence=_exhibit(name),
     )
 
 
@@ -679,7 +703,7 @@ def _probe(name: str, claim: str) -> Probe:
     def probe(answer: Any) -> None:
         function = _function(answer, name)
         if _said(function, Net, name):
-            fail(f"This is {name}.", mistake=_BELIEVED[name], expected="False for Net", got=True)
+            fail(f"This is {name}.", mistake=_BELIEVED[name], expected="False for Net", got=True, evidence=_exhibit(name))
         _of_impostors(function, name)
 
     probe.__doc__ = f"{name} has evidence for its verdict: {claim}"

@@ -40,6 +40,15 @@ def _parametrized() -> nn.Linear:
     return m
 
 
+def _deprecated() -> str:
+    from torch.ao.quantization import quantize_dynamic
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        quantize_dynamic(nn.Sequential(nn.Linear(3, 3)), {nn.Linear}, dtype=torch.qint8)  # type: ignore[no-untyped-call]
+    return "b" if any("deprecated" in str(one.message) for one in told) else "a"
+
+
 def _quantized(size: int = 200) -> nn.Sequential:
     from torch.ao.quantization import quantize_dynamic
 
@@ -223,6 +232,19 @@ PREDICTIONS = (
             Wrong("c", "That is done by `parametrize.remove_parametrizations`; an assignment never does it."),
         ),
         proof=_assigned,
+    ),
+    Question(
+        "what torch says of it",
+        "What does `torch.ao.quantization.quantize_dynamic` do with torch 2.13?",
+        Choice("it works, and says nothing", "it works, and warns that it is deprecated", "it raises an error: it was taken out"),
+        "b",
+        "What follows it is a package of its own, torchao. Until it is gone it shows well what quantization does to a layer.",
+        wrong=(
+            Wrong("a", "It works, but texts that teach it are older than the warning: it is on its way out of PyTorch."),
+            Wrong("c", "Not yet. It warns for some versions before it goes."),
+        ),
+        proof=_deprecated,
+        needs=QUANTIZATION,
     ),
     Question(
         "parameters of a quantized layer",

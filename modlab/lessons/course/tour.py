@@ -11,7 +11,19 @@ from torch import Tensor, nn
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
 from modlab.lessons.judging import fail
 from modlab.lessons.kinds import Choice, Number, YesNo
-from modlab.lessons.note import BigNet, Net
+
+
+class Tower(nn.Module):
+    """A layer, then two in a row: modules hold modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Linear(5, 4)
+        self.body = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., 5) → (..., 1)."""
+        return cast(Tensor, self.body(self.stem(x)))
 
 
 class Forgetful(nn.Module):
@@ -63,29 +75,29 @@ def _apart() -> int:
 
 PREDICTIONS = (
     Question(
-        "modules of BigNet",
-        "How many modules does `BigNet` count, itself included?",
+        "modules of Tower",
+        "How many modules does `Tower` count, itself included?",
         Number(),
         5,
-        "The whole, its `l1`, its `net`, and the two layers in there.",
+        "The whole, its `stem`, its `body`, and the two layers in there.",
         wrong=(
-            Wrong(2, "These are its children, the next level. Below `net` there are two more, and the whole counts too.", belief=28),
-            Wrong(3, "The whole, `l1` and `net`; but `net` has two layers of its own."),
-            Wrong(4, "All but the whole, which is a module like the others.", belief=28),
+            Wrong(2, "These are its children, the next level. Below `body` there are two more, and the whole counts too.", belief=28),
+            Wrong(3, "The whole, `stem` and `body`; but `body` has two layers of its own."),
+            Wrong(4, "All but the whole, or all but `body`: both are modules like the others.", belief=28),
         ),
-        proof=lambda: len(list(BigNet().modules())),
+        proof=lambda: len(list(Tower().modules())),
     ),
     Question(
-        "numbers of BigNet",
+        "numbers of Tower",
         "How many numbers can it learn?",
         Number(),
         43,
-        "24 in `l1` (5 × 4 and 4), 15 in `net.l0` (4 × 3 and 3), 4 in `net.l1` (3 × 1 and 1).",
+        "24 in `stem` (5 × 4 and 4), 15 in `body.0` (4 × 3 and 3), 4 in `body.1` (3 × 1 and 1).",
         wrong=(
             Wrong(35, "These are the weights; each layer has a bias, too."),
-            Wrong(24, "That is `l1` alone; `net` has 19 more."),
+            Wrong(24, "That is `stem` alone; `body` has 19 more."),
         ),
-        proof=lambda: sum(p.numel() for p in BigNet().parameters()),
+        proof=lambda: sum(p.numel() for p in Tower().parameters()),
     ),
     Question(
         "gradient before the first step",
@@ -94,7 +106,7 @@ PREDICTIONS = (
         False,
         "They have none at all, `None`: nothing has been computed yet.",
         wrong=(Wrong(True, "A gradient of zero would be a result. None means that there has been no backward pass.", belief=23),),
-        proof=lambda: all(p.grad is not None for p in Net().parameters()),
+        proof=lambda: all(p.grad is not None for p in Tower().parameters()),
     ),
     Question(
         "parameters of Forgetful",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
@@ -86,6 +88,20 @@ def _told_truly() -> bool:
     unit = trained(63)[2][2]
     well = all(abs(weight) < 2e-3 for seed in (0, 1, 3) for weight in trained(seed)[1])
     return well and (unit[0], unit[-1]) == (335, 19) and round(trained(6)[3], 3) == 0.004
+
+
+def _duration() -> str:
+    """How long ten thousand rounds take, to the nearest of the choices: a hundredth of them, timed on this thread's own clock."""
+    net = Net()
+    optimizer = SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+    begin = time.thread_time()
+    for _ in range(500):
+        loss = torch.abs(net(torch.randn(4)))
+        optimizer.zero_grad()
+        _back(loss)
+        optimizer.step()
+    seconds = 20 * (time.thread_time() - begin)
+    return min({"a": 1, "b": 60, "c": 600}.items(), key=lambda choice: abs(math.log(seconds / choice[1])))[0]
 
 
 def _kind(seed: int, unit: int) -> str:
@@ -188,6 +204,31 @@ PREDICTIONS = (
             Wrong("c", "`backward` moves nothing. It leaves slopes in `.grad`, and `optimizer.step()` uses them."),
         ),
         proof=_filled,
+    ),
+    Question(
+        "ten thousand rounds",
+        "How long do ten thousand rounds of this loop take on one processor core?",
+        Choice("about a second", "about a minute", "about ten minutes"),
+        "a",
+        "A round is some thirty operations on a few numbers, and takes a tenth of a millisecond: 1.1 s in all, on one usual core.",
+        wrong=(
+            Wrong("b", "That would be 6 ms for a round. The net is so small that a round takes a tenth of a millisecond."),
+            Wrong("c", "Large nets train for days. But this one has nineteen numbers, and sees four in a round."),
+        ),
+        proof=_duration,
+    ),
+    Question(
+        "near zero from seed 3",
+        "Another seed, 3, and the same loop. How many of the three weights end within 0.002 of zero?",
+        Number(),
+        3,
+        "As from seed 0, and as from seed 1.",
+        wrong=(
+            Wrong(2, "It is all three: each unit fires on many inputs, so each weight is pulled to zero.", belief=25),
+            Wrong(1, "So it is from some seeds. From this one every unit gets its gradients.", belief=25),
+            Wrong(0, "The start is another one, the aim the same: an output of zero wants small weights."),
+        ),
+        proof=lambda: sum(abs(weight) < 2e-3 for weight in trained(3)[1]),
     ),
     Question(
         "near zero from seed 63",

@@ -129,6 +129,13 @@ def _scripted() -> bool:
     return bool(scripted(-torch.ones(3))[0] == 1)
 
 
+def _said_of_script() -> str:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        torch.jit.script(Upright())
+    return "b" if any(issubclass(one.category, DeprecationWarning) for one in told) else "a"
+
+
 def _symbolic() -> str:
     try:
         graph = fx.symbolic_trace(Upright())
@@ -270,6 +277,19 @@ PREDICTIONS = (
         "`script` translates the source text of `forward`, with its `if`.",
         wrong=(Wrong(False, "It runs nothing: it reads the source, and there the `if` stands."),),
         proof=_scripted,
+        needs="torch.jit",
+    ),
+    Question(
+        "what torch says",
+        "And what does torch 2.13 say to `torch.jit.script`?",
+        Choice("nothing", "a `DeprecationWarning`", "an error: it was taken out"),
+        "b",
+        "`torch.export` comes in the place of TorchScript, and `torch.compile` where speed is all you want.",
+        wrong=(
+            Wrong("a", "It works as ever, but says that it is on its way out."),
+            Wrong("c", "Not yet. It warns for some versions before it goes."),
+        ),
+        proof=_said_of_script,
         needs="torch.jit",
     ),
     Question(

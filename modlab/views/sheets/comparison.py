@@ -59,7 +59,7 @@ def _broken(table: ComparisonTable) -> str:
     what = f"The output {_holds(which)}" if its is not None else f"NaN inside: {_place(which.path, table)} {_holds(which)}"
     sides = [side for side, stats in zip(table.sides, (which.left, which.right), strict=True) if stats is not None and stats.nan]
     where = (
-        f"{'both' if len(sides) == 2 else sides[0]} mode{'s' * (len(sides) == 2)}"
+        f"{'both' if len(sides) == 2 else {'train': 'training'}.get(sides[0], sides[0])} mode{'s' * (len(sides) == 2)}"
         if _is_modes(table)
         else f"{'both' if len(sides) == 2 else f'the {sides[0]}'} model{'s' * (len(sides) == 2)}"
     )
@@ -429,7 +429,7 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
         yield f"raises in {'training' if side == 'train' else 'eval'} mode"
     if _is_modes(table):
         yield from _about_modes(row)
-    if row.ignores_mode:
+    if row.ignores_mode and not row.acts_by_mode:
         yield "not reached by eval()"
     if row.unsteady:
         yield f"not repeatable: {'it gives something else' if row.unsteady_here else 'differs'} in two equal runs"

@@ -458,7 +458,7 @@ def _running(loading: Loading, code: str) -> str:
     given = given.removesuffix(")")
     if not (loading.mismatched or loading.wrong):
         return f"{before}print(model.load_state_dict({given}, strict=False))  # what fits alone"
-    chosen = "{k: v for k, v in state_dict.items() if k in own and getattr(v, 'shape', None) == own[k].shape}"
+    chosen = "{k: v for k, v in state_dict.items() if k in own and getattr(v, 'shape', None) == getattr(own[k], 'shape', None)}"
     named = "" if given == "state_dict" else f"state_dict = {given}\n"
     return (
         f"{before}{named}own = model.state_dict()\nfitting = {chosen}\n"

@@ -21,8 +21,9 @@ _COLUMNS = (
 )
 FACTS = 3  # in the headline
 _GOT = ("gradient", "zero", "set to None")
-_FINE = (*_GOT, "frozen", "integer", "no backward", "cannot be seen")
+_FINE = (*_GOT, "frozen", "integer", "no backward", "not asked for", "cannot be seen")
 _CHANGES = ("changes the", "puts", "replaces", "takes", "nests")  # of hooks
+_STAGES = ("forward", "global forward")  # kinds of hooks that see what is on its way forward
 _PUTS = ("masked_fill", "fill", "full", "where", "full_like", "x[...] = y")  # functions that put given numbers somewhere
 BOXES = 3  # that stand on one side of an arrow
 LARGE = 80  # rows from which on only the upper ones are open
@@ -52,7 +53,7 @@ def sheet(trace: TraceRecord) -> Sheet:
 def headline(trace: TraceRecord) -> tuple[str, str]:
     """What ended it, or how much of the model ran; then the most surprising facts."""
     broken = innermost_error(trace.events) if trace.error else None
-    if broken is not None and trace.explanation[0]:
+    if trace.error and trace.explanation[0]:
         return trace.explanation[0], f"{trace.explanation[1]} Everything before it is below.".lstrip()
     if broken is not None:
         where = broken.path or (ROOT if broken.path == "" else broken.name)
@@ -86,7 +87,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     broken = first_not_finite(trace.events)
     if broken is not None:
         place = broken.path or (ROOT if broken.path == "" else broken.name)
-        yield f"{_not_finite(broken.outputs)} first in {place}{f' ({broken.name})' if broken.kind != 'module' else ''}"
+        yield f"{_not_finite(broken.outputs)} first in {place}{f' ({_called(broken)})' if broken.kind != 'module' else ''}"
     elif (bad := next((e for e in trace.events if e.kind == "gradient" and _not_finite(e.inputs)), None)) is not None:
         yield f"{_not_finite(bad.inputs)} first in the gradient of {bad.path or bad.name}'s output"
     if 0 < trace.hidden < trace.modules:
@@ -100,29 +101,85 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     if lost:
         yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {lost[0].marks[-1]}"
     joins = [event.path or ROOT for event in calls if any("joins the graph" in mark for mark in event.marks)]
-    yield from _listed(joins, "has a buffer that joins the graph", "have buffers that join the graph")
+    yield from _listed(list(dict.fromkeys(joins)), "has a buffer that joins the graph", "have buffers that join the graph")
     given = [event.path or ROOT for event in calls if any("is the buffer" in mark for mark in event.marks)]
     yield from _listed(list(dict.fromkeys(given)), "gives out its buffer itself", "give out their buffers themselves")
     sums = [mark for event in trace.events if event.kind == "backward" for mark in event.marks if mark.startswith("adds to")]
     if sums:
         yield f"backward {sums[-1]} (no zero_grad between)"
-    if any(reason.kind in _GOT for reason in trace.reasons):
-        yield from _listed([reason.path for reason in trace.reasons if reason.kind not in _FINE], "got no gradient")
-    changing = [event for event in trace.events if event.kind == "hook" and _matters(event.marks[-1])]
-    yield from (f"{event.name}, a {event.marks[0]}, {event.marks[-1]}" for event in changing[:2])
-    dead = [event for event in trace.events if _is_dead(event)]
-    yield from _listed([event.path or event.name for event in dead], "gives nothing but zeros", "give nothing but zeros")
+    if _went_back(trace):
+        gone = [reason.path for reason in trace.reasons if reason.kind == "overwritten" and reason.text.startswith("a gradient came")]
+        yield from _listed(gone, "was replaced after it got its gradient", "were replaced after they got their gradients")
+        without = [reason.path for reason in trace.reasons if reason.kind not in _FINE and reason.path not in gone]
+        if len(without) == len(trace.reasons) > 1:
+            yield f"none of its {len(without):,} parameters got a gradient"
+        else:
+            yield from _listed(without, "got no gradient")
+        zero = [reason.path for reason in trace.reasons if reason.kind == "zero"]
+        yield from _listed(zero, "got a gradient of nothing but zeros", "got gradients of nothing but zeros")
+    yield from _changes(trace)
+    yield from _listed([*_dead(trace.events)], "gives nothing but zeros", "give nothing but zeros")
     yield from _listed(
         [one.path or ROOT for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called"
     )
-    often = {event.path: event.call for event in calls if event.call > 1 and event.path}
-    yield from _listed([f"{path} ({times}×)" for path, times in often.items()], "ran several times")
+    again = {event.index for event in calls if any(mark.startswith("computed again") for mark in event.marks)}
+    yield from _listed(
+        list(dict.fromkeys(event.path or ROOT for event in calls if event.index in again and event.parent not in again)),
+        "ran again in the backward pass (checkpointing)",
+    )
+    recurs = _recurs(trace)
+    often = Counter(event.path or ROOT for event in calls if event.index not in again and (event.path or recurs))
+    yield from _listed([f"{path} ({times}×)" for path, times in often.items() if times > 1], "ran several times")
     if root is not None and root.training is False:
         yield "in evaluation mode"
     functions = list(dict.fromkeys(event.name for event in trace.events if event.kind == "function" and event.path is not None))
     if functions:
         many = format.plural(len(functions), "function that is no module", "functions that are no modules")
         yield f"between them {many} ({_few(functions)})"
+
+
+def _went_back(trace: TraceRecord) -> bool:
+    """Whether a backward pass ran to its end, or what it brings is there (one inside something compiled is not seen)."""
+    passed = any(event.kind == "backward" and not event.error for event in trace.events)
+    return passed or any(reason.kind in _GOT for reason in trace.reasons)
+
+
+def _changes(trace: TraceRecord) -> Iterator[str]:
+    """What hooks did that is worth a sentence; of one that ran several times, what it did the first time."""
+    found: dict[tuple[str | None, str, str], list[str]] = {}
+    for event in trace.events:
+        if event.kind == "hook" and _matters(event.marks[-1]):
+            found.setdefault((event.path, _called(event), event.marks[0]), []).append(event.marks[-1])
+    for (_, name, kind), doings in found.items():
+        first = f" (the first of {len(doings)} times)" if len(doings) > 1 else ""
+        yield f"{name}, a {kind}, {doings[0]}{first}"
+
+
+def _dead(events: Sequence[Event]) -> Iterator[str]:
+    """The activations that gave nothing but zeros; of one that did so in some of its calls, those."""
+    alive = {event.path for event in events if event.kind == "module" and not _is_dead(event)}
+    dead = [event for event in events if _is_dead(event)]
+    modules = [event for event in dead if event.kind == "module"]
+    yield from dict.fromkeys(f"{one.path or one.name} (call {one.call})" if one.path in alive else one.path or one.name for one in modules)
+    yield from (event.path or event.name for event in dead if event.kind != "module")
+
+
+def _recurs(trace: TraceRecord) -> bool:
+    """Whether the model calls itself: that others call it several times is nothing to speak of."""
+    calls = [event for event in trace.events if event.kind == "module" and event.path == ""]
+    return any(above in calls for call in calls[1:] for above in _around(trace.events, call))
+
+
+def _around(events: Sequence[Event], event: Event) -> Iterator[Event]:
+    """The events inside which one happened; what a hook of a call that has ended does happened in what is around that."""
+    while event.parent >= 0:
+        event = events[event.parent]
+        yield event
+
+
+def _called(event: Event) -> str:
+    """Its name; that of a hook's function without the word for a function inside another one."""
+    return event.name.replace(".<locals>", "") if event.kind == "hook" else event.name
 
 
 def _caught(trace: TraceRecord) -> Iterator[str]:
@@ -157,11 +214,14 @@ def first_not_finite(events: Sequence[Event], parent: int | None = None) -> Even
     """
     begin = 0 if parent is None else parent + 1
     for event in events[begin:]:
-        if event.kind not in ("module", "function") or parent not in (None, event.parent) or _not_finite(event.inputs):
+        stage = event.kind == "hook" and event.marks[0].startswith(_STAGES)
+        if not (stage or event.kind in ("module", "function")) or _not_finite(event.inputs):
+            continue
+        if parent not in (None, event.parent) and not (stage and events[event.parent].parent == parent):
             continue
         found = _not_finite(event.outputs)
-        if found == "NaN" or (found and (event.kind == "module" or parent is not None)):
-            return first_not_finite(events, event.index) or event
+        if found == "NaN" or (found and (event.kind != "function" or parent is not None)):
+            return event if stage else first_not_finite(events, event.index) or event
     return None
 
 
@@ -243,8 +303,9 @@ def _below(path: str, above: str) -> str:
 
 
 def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: int) -> Row:
-    name = _below(event.path, above) if event.kind in ("module", "gradient") and event.path is not None else event.name
-    broken = bool(event.error) and not any(other.error and other.parent == event.index for other in trace.events[event.index + 1 :])
+    name = _below(event.path, above) if event.kind in ("module", "gradient") and event.path is not None else _called(event)
+    later = (other for other in trace.events[event.index + 1 :] if other.error) if event.error else ()
+    broken = bool(event.error) and not any(event in _around(trace.events, other) for other in later)
     words = [f"call {event.call}"] if event.call > 1 and event.kind == "module" else []
     words += [f"{event.times} × alike"] if event.times > 1 else []
     words += event.marks
@@ -402,7 +463,7 @@ def _fixes(trace: TraceRecord) -> Iterator[Block]:
 
 def _ungraded(trace: TraceRecord) -> Iterator[Block]:
     """Why parameters have no gradient, where some got one: a line for each reason."""
-    if not any(reason.kind in _GOT for reason in trace.reasons):
+    if not _went_back(trace):
         return
     paths: dict[str, list[str]] = {}
     for reason in trace.reasons:

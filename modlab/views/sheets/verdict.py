@@ -48,8 +48,14 @@ def of_diff(diff: DiffRecord) -> tuple[str, str]:
     if not diff.records:
         return f"{name}: nothing to compare.", ""
     facts = [*_memory(diff), *_loading(diff), *_broken(diff), *_odd(diff), *_swapped(diff), *_others(diff), *_values(diff), *_about(diff)]
-    first, *rest = facts or [f"nothing changed; {format.plural(len(diff.records), 'entry', 'entries')} compared, and no tensor among them"]
+    first, *rest = facts or [_nothing(diff)]
     return (f"{name}: {first};", "; ".join(rest) + ".") if rest else (f"{name}: {first}.", "")
+
+
+def _nothing(diff: DiffRecord) -> str:
+    """Of what is no state of a model: settings, what an optimizer keeps, values."""
+    none = "" if any(r.shape_after is not None for r in diff.records) else ", and no tensor among them"
+    return f"nothing changed; {format.plural(len(diff.records), 'entry', 'entries')} compared{none}"
 
 
 def _name(diff: DiffRecord) -> str:
@@ -230,17 +236,23 @@ def _about(diff: DiffRecord) -> Iterator[str]:
         yield f"{format.plural(len(modes), 'module')} {_turned(modes, 'in training mode', 'in evaluation mode')}"
     if frozen:
         yield f"{format.plural(len(frozen), 'parameter')} {_turned(frozen, 'trainable', 'frozen')}"
-    grads = Counter(r.status for r in changed if r.kind == "gradient")
-    yield from (f"{format.plural(n, 'gradient')} {status}" for status, n in sorted(grads.items()))
+    yield from _counts(changed, "gradient")
     yield from _settings(changed)
     values = [r for r in changed if r.kind == "value"]
     if values:
         yield f"{_listed(values)} {values[0].status if len({r.status for r in values}) == 1 else 'changed'}"
     if diff.stepped:
         yield "the optimizer stepped"
+    else:
+        yield from _counts(changed, "optimizer state")
     generators = [r.path.partition(".")[2] for r in changed if r.kind == "RNG"]
     if generators:
         yield f"random numbers were drawn ({', '.join(generators)})"
+
+
+def _counts(changed: list[DifferenceRecord], kind: str) -> Iterator[str]:
+    counts = Counter(r.status for r in changed if r.kind == kind)
+    yield from (f"{format.plural(count, kind)} {status}" for status, count in sorted(counts.items()))
 
 
 def _settings(changed: list[DifferenceRecord]) -> Iterator[str]:
