@@ -144,7 +144,7 @@ class Gauge:
             self.notes.update(dict.fromkeys(rows, f"≈ from {size:,} of its {tensor.numel():,} numbers"))
         if not _is_plain(part, size) or part.is_meta:
             self._measure_alone(rows, part)
-        elif not part.is_cpu:
+        elif readback.is_far(part):
             self._put(rows, part.data.clone() if fleeting and part is tensor else part.data, size)
         else:
             start, laid = self._lay(part.data, size)
