@@ -6,7 +6,9 @@ the end.
 
 from __future__ import annotations
 
+import logging
 import os
+import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,6 +133,17 @@ def tensorboard(model: nn.Module, optimizer: Any) -> Attached:
     return after, writer.flush
 
 
+def torchexplorer(model: nn.Module, optimizer: Any) -> Attached:
+    """All that it logs, with its own server; it lays the graph out anew in each step."""
+    import torchexplorer
+
+    folder = tempfile.mkdtemp()
+    logging.getLogger("werkzeug").disabled = True
+    port = random.randint(20_000, 40_000)
+    torchexplorer.watch(model, log_freq=1, backend="standalone", verbose=False, standalone_port=port, standalone_dir=f"{folder}/explorer")
+    return lambda loss: None, lambda: None
+
+
 @dataclass(frozen=True)
 class Follower:
     """One row.
@@ -163,6 +176,7 @@ FOLLOWERS = (
     Follower("statistics of outputs, as fastai takes them, every step", statistics),
     Follower("wandb.watch, every step", wandb, "wandb", slow=True),
     Follower("TensorBoard histograms, every step", tensorboard, "tensorboard", slow=True),
+    Follower("torchexplorer.watch, every step", torchexplorer, "torchexplorer", slow=True),
 )
 
 

@@ -46,7 +46,10 @@ STARVING, FALLEN = 0.05, 2
 WINDOW = 200
 """Inputs at least, at the beginning and at the end, that a starving unit is told from."""
 
-MORE = 1.05
+ENDS = 2.5
+"""So many windows at least, that the end is apart from the beginning."""
+
+MORE = 1.2
 """The counts are judged again when they have grown by so much."""
 
 SURE = 3
@@ -216,8 +219,9 @@ class Alarms:
     # ---- units
 
     def counts(self, step: int) -> None:
-        """Judge the counts of units when they have grown enough."""
-        if sum(units.seen for units in self._watcher.units.values()) > MORE * self._counted:
+        """Judge the counts of units when they have grown enough, and there are as many as it takes."""
+        seen = [units.seen for units in self._watcher.units.values()]
+        if sum(seen) > MORE * self._counted and max(seen) >= ENDS * WINDOW:
             self.units(step)
 
     def units(self, step: int) -> None:
@@ -445,7 +449,7 @@ def _ends(inputs: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[int,
     total = int(inputs.sum())
     wanted = max(WINDOW, total // 5)
     sums = np.cumsum(inputs)
-    if total < 2.5 * wanted:
+    if total < ENDS * wanted:
         return None
     head = int(np.searchsorted(sums, wanted)) + 1
     tail = int(np.searchsorted(sums, total - wanted, side="right"))

@@ -10,13 +10,13 @@ from torch.nn import Module
 
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.readback import ReadBack
-from modlab.instrumentation.watching.sample import captured
+from modlab.instrumentation.watching.sample import run_aside
 from modlab.instrumentation.watching.units import Units
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
 
-BURST, LONGEST = 16, 0.02
+BURST, LONGEST = 128, 0.02
 """Steps in a row in which units are counted, and the seconds that they take at most: to attach costs as much as to count in one."""
 
 
@@ -83,7 +83,7 @@ class Glances:
     def _see(self, units: Units, tensor: Any) -> None:
         start = clock.now()
         try:
-            if isinstance(tensor, Tensor) and not captured():
+            if isinstance(tensor, Tensor) and not run_aside():
                 units.glance(tensor, self._watcher.steps.made, self.back)
         except Exception as error:  # noqa: BLE001 - the training goes on
             self._watcher.fail(error)

@@ -47,10 +47,10 @@ GRADIENTS = 5_000
 
 def captured() -> bool:
     """Whether what is called is nobody's training: a compiler or tracer takes it down, or modlab runs a step again."""
-    return torch.compiler.is_compiling() or _run_aside()
+    return torch.compiler.is_compiling() or run_aside()
 
 
-def _run_aside() -> bool:
+def run_aside() -> bool:
     """The same where no compiler is at work: hooks on modules have asked that."""
     return being_traced() or is_unseen()
 
@@ -98,7 +98,7 @@ class Sample:
 
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called."""
-        if _run_aside():
+        if run_aside():
             return
         start = clock.now()
         try:
@@ -117,7 +117,7 @@ class Sample:
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
         member = self.cast.members.get(id(module))
-        if member is None or _run_aside():
+        if member is None or run_aside():
             return
         start = clock.now()
         try:

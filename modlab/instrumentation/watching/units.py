@@ -24,7 +24,7 @@ WINDOWS = 64
 PENDING = 1 << 14
 """Numbers of small activations that are put aside before they are counted together."""
 
-TOGETHER = 32
+TOGETHER = 128
 """Activations counted together at most."""
 
 SUSPECT = 100
@@ -83,7 +83,8 @@ class Units:
         self._pending: list[Tensor] = []
         self._pending_step = 0
         self._counting = threading.Lock()
-        self._usual: torch.Size | None = None  # the shape of small activations
+        self._usual: torch.Size | None = None  # the shape of small activations, and how many of them are counted together
+        self._together = TOGETHER
         self._suspect = False
 
     def glance(self, activation: Tensor, step: int, back: ReadBack) -> None:
@@ -98,7 +99,8 @@ class Units:
         if not activation.numel():
             return
         if activation.numel() <= PENDING and joinable(activation):
-            self._usual = activation.shape
+            if activation.shape != self._usual:
+                self._usual, self._together = activation.shape, min(TOGETHER, -(-PENDING // activation.numel()))
             self._put_aside(activation, step)
             return
         fires = self._by_unit(activation.detach())
@@ -111,7 +113,7 @@ class Units:
     def _put_aside(self, activation: Tensor, step: int) -> None:
         self._pending.append(activation.data.clone())
         self._pending_step = step
-        if len(self._pending) * activation.numel() >= PENDING or len(self._pending) >= TOGETHER:
+        if len(self._pending) >= self._together:
             self.count_pending()
 
     def count_pending(self) -> None:
@@ -123,7 +125,7 @@ class Units:
 
     def _count(self, pending: list[Tensor]) -> None:
         if len({one.shape for one in pending}) == 1 and pending[0].dim() - 1 == self.axis:
-            fires = torch.cat([one.reshape(-1, self.count) for one in pending]) != 0
+            fires = torch.stack(pending).view(-1, self.count) != 0
             self._take_all(fires.numpy(), self._pending_step)
             return
         for one in pending:

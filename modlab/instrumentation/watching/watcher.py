@@ -23,7 +23,7 @@ from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
 from modlab.instrumentation.watching.gauge import Gauge, Tray
 from modlab.instrumentation.watching.glances import Glances
-from modlab.instrumentation.watching.guard import Guard
+from modlab.instrumentation.watching.guard import EACH, Guard
 from modlab.instrumentation.watching.hideouts import Hideouts
 from modlab.instrumentation.watching.ladder import climb
 from modlab.instrumentation.watching.modulehooks import ModuleHooks
@@ -244,11 +244,12 @@ class Watcher:
             self._settle(wait=len(self._owed) > LATE)
             self._count_sample(sample.step)
             self.guard.settle(self.schedule.pace, self.schedule.budget)
-            self._spend(self.schedule.whole, sample.seconds + clock.now() - start, sample, start)
+            self._spend(self.schedule.whole, sample.seconds + self._called() + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
         elif self.glances.on:
             self._end_glances()
-            self._spend(self.schedule.light, self.glances.seconds + clock.now() - start)
+            called = self._called() * self.glances.steps(self.schedule.pace) / 2  # nearly always one of the pair is on
+            self._spend(self.schedule.light, self.glances.seconds + called + clock.now() - start)
             self._next_light = self._after(self.schedule.light)
         else:
             self._settle()
@@ -256,6 +257,10 @@ class Watcher:
         self.pictures.show(clock.now())
         self._look_later()
         self._rested = clock.now()
+
+    def _called(self) -> float:
+        """Seconds, about, that it takes torch in a step to call the hooks on modules."""
+        return EACH * len(self.cast.members)
 
     def _end(self, sample: Sample, *, stepped: bool) -> None:
         """Of a sample that an interrupt spoilt, nothing is kept."""
