@@ -23,6 +23,7 @@ export interface MadeLayer {
   /** Of each slot: one row of incoming weights a unit. */
   weights: readonly (readonly (readonly number[])[])[];
   activations: readonly (readonly number[])[];
+  biases?: readonly (readonly number[])[];
   gradients?: readonly (readonly number[])[];
 }
 
@@ -80,10 +81,11 @@ export function madeBytes({ steps = 1000, series = [], layers = [], units = [], 
     arrays[`units ${index} flat`] = { dtype: "uint8", shape: [silent.length], data: Uint8Array.from(silent, Number) };
   });
   times("neurons ", layers[0]?.weights.length ?? 0);
-  layers.forEach(({ weights, activations, gradients = activations }, index) => {
+  layers.forEach(({ weights, activations, gradients = activations, biases }, index) => {
     f32(`neurons ${index} weights`, [weights.flat(2).length], weights.flat(2));
     f32(`neurons ${index} activations`, [activations.flat().length], activations.flat());
     f32(`neurons ${index} gradients`, [gradients.flat().length], gradients.flat());
+    if (biases) f32(`neurons ${index} biases`, [biases.flat().length], biases.flat());
   });
   return pack(
     common("watch", ["Nothing is wrong.", ""], {
@@ -105,7 +107,7 @@ export function note(seed: 0 | 2 | 6 | 63): WatchData {
     steps: 10_000,
     series: [{ path: "l0", count: 3, means: [0.5, 0.5] }, { path: "l1", count: 1, means: [0.1, 0] }],
     layers: [
-      { path: "l0", weights: [incoming, incoming], activations: [fired.map((per) => ((per[0] ?? 0) ? 0.4 : 0)), fired.map((per) => ((per.at(-1) ?? 0) > 100 ? 0.4 : 0))], gradients: [[0.2, 0, -0.1], [0, 0, 0.01]] },
+      { path: "l0", weights: [incoming, incoming], activations: [fired.map((per) => ((per[0] ?? 0) ? 0.4 : 0)), fired.map((per) => ((per.at(-1) ?? 0) > 100 ? 0.4 : 0))], gradients: [[0.2, 0, -0.1], [0, 0, 0.01]], biases: [[-0.08, -0.087, -0.98], [-0.08, -0.087, -0.98]] },
       { path: "l1", weights: [[outgoing], [outgoing]], activations: [[0.3], [-0.001]], gradients: [[1], [-1]] },
     ],
     units: [{ path: "l0", width: 1000, fired: Array.from({ length: 10 }, (_, window) => fired.map((per) => per[window] ?? per[0] ?? 0)) }],

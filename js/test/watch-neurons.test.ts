@@ -63,34 +63,47 @@ describe("what is said of units", () => {
 
 describe("units that cancel", () => {
   const seen = [[1, 2, -1], [2, 4, -2]];
-  const cases: [string, number[][], number[][], number[], number][] = [
-    ["parallel, opposite and equal", seen, [[2], [-1]], [0.5, 1], 1],
-    ["parallel, opposite, of very different size", seen, [[0.1], [-1]], [0.5, 1], 0],
-    ["parallel, the same sign", seen, [[2], [1]], [0.5, 1], 0],
-    ["not quite parallel", [[1, 2, -1], [2, 4, -0.5]], [[2], [-1]], [0.5, 1], 0],
-    ["antiparallel and rectified", [[1, 2, -1], [-2, -4, 2]], [[2], [-1]], [0.5, 0], 0],
-    ["antiparallel, of both signs: they add up to nothing", [[1, 2, -1], [-2, -4, 2]], [[2], [1]], [0.5, -1], 1],
-    ["antiparallel, of both signs: they add up", [[1, 2, -1], [-2, -4, 2]], [[2], [-1]], [0.5, -1], 0],
-    ["slight beside a third", [...seen, [1, 0, 0]], [[0.02], [-0.01], [9]], [1, 2, 1], 0],
-    ["zero weights", [[0, 0, 0], [0, 0, 0]], [[1], [-1]], [0, 0], 0],
-    ["not a number", [[Number.NaN, 1, 1], [1, 1, 1]], [[1], [-1]], [0, 0], 0],
+  const half = [0.5, 0.5];
+  const cases: [string, number[][], number[][], number[], number[], number][] = [
+    ["parallel, opposite and equal", seen, [[2], [-1]], [0.1, 0.2], half, 1],
+    ["parallel, opposite, of very different size", seen, [[0.1], [-1]], [0, 0], half, 0],
+    ["parallel, the same sign", seen, [[2], [1]], [0, 0], half, 0],
+    ["not quite parallel", [[1, 2, -1], [2, 4, -0.5]], [[2], [-1]], [0, 0], half, 0],
+    ["antiparallel", [[1, 2, -1], [-2, -4, 2]], [[2], [1]], [0, 0], half, 0],
+    ["with biases that set them apart: a step", seen, [[2], [-1]], [1, -4], half, 0],
+    ["with biases that are not known", seen, [[2], [-1]], [Number.NaN, Number.NaN], half, 0],
+    ["without biases sent", seen, [[2], [-1]], [], half, 0],
+    ["of inputs far from one, where the bias weighs little", seen, [[2], [-1]], [0, 0.3], [0.5, 0.6], 0],
+    ["that fire on every input: what they leave is not known", seen, [[2], [-1]], [0, 0], [1, 1], 0],
+    ["that never fire", seen, [[2], [-1]], [0, 0], [0, 0], 0],
+    ["not counted", seen, [[2], [-1]], [0, 0], [Number.NaN, Number.NaN], 0],
+    ["slight beside a third", [...seen, [1, 0, 0]], [[0.02], [-0.01], [9]], [0, 0, 0], [...half, 0.5], 0],
+    ["zero weights", [[0, 0, 0], [0, 0, 0]], [[1], [-1]], [0, 0], half, 0],
+    ["not a number", [[Number.NaN, 1, 1], [1, 1, 1]], [[1], [-1]], [0, 0], half, 0],
   ];
-  it.each(cases)("%s", (_, incoming, outgoing, activations, count) => {
-    expect(pairsIn(incoming, outgoing, activations).length).toBe(count);
+  it.each(cases)("%s", (_, incoming, outgoing, biases, rates, count) => {
+    expect(pairsIn(incoming, outgoing, biases, rates).length).toBe(count);
   });
 
   it("are found for seed 6 and for no other", () => {
     expect(([0, 2, 63] as const).map((seed) => pairsAt(note(seed), 1).length)).toEqual([0, 0, 0]);
     expect(pairsAt(note(6), 1).map(({ units, layer }) => [units, layer])).toEqual([[[0, 1], 0]]);
-    expect(pairsAt(note(6), 1)[0]?.text).toMatch(/^their incoming weights are parallel \(cosine 1\.000\), their outgoing ones opposite; of what they add to l1, .* is left$/);
+    expect(pairsAt(note(6), 1)[0]?.text).toMatch(/^their incoming weights are parallel \(cosine 1\.000\), so both see the same; l1 weighs one against the other, and .* is left$/);
     expect(pairsAt(note(6), -1)).toEqual([]);
   });
 
+  const four = (units: { path: string; width: number; fired: number[][] }[]): ReturnType<typeof made> => made({
+    layers: [{ path: "a", weights: [[[1, 1], [1, 1], [2, 2], [1, 1]]], activations: [[1, 1, 1, 1]], biases: [[0, 0, 0, 0]] }, { path: "b", weights: [[[1, -1, -0.5, 1]]], activations: [[0]] }], units,
+  });
+
   it("are one of a pair each", () => {
-    const data = made({ layers: [{ path: "a", weights: [[[1, 1], [1, 1], [2, 2], [1, 1]]], activations: [[1, 1, 1, 1]] }, { path: "b", weights: [[[1, -1, -0.5, 1]]], activations: [[0]] }] });
-    const units = pairsAt(data, 0).flatMap((pair) => pair.units);
+    const units = pairsAt(four([{ path: "a", width: 1000, fired: [[500, 500, 500, 500]] }]), 0).flatMap((pair) => pair.units);
     expect(units.length).toBe(4);
     expect(new Set(units).size).toBe(4);
+  });
+
+  it("are rectified ones: of others nothing is counted, and nothing said", () => {
+    expect(pairsAt(four([]), 0)).toEqual([]);
   });
 });
 
@@ -150,6 +163,19 @@ describe("the net in words", () => {
 
   it("says which two cancel", () => {
     expect(shown(note(6)).text("li")[0]).toMatch(/^l0\[0\] and l0\[1\] cancel: /);
+  });
+
+  it("says of a unit what it cancels", () => {
+    const { canvas, text } = shown(note(6));
+    canvas.focus();
+    pressed(canvas, "ArrowUp");
+    expect(text(".net-readout")[0]).toMatch(/^l0\[0\], cancels l0\[1\]: activation/);
+  });
+
+  it("tells in its legend how weights that are no numbers are drawn", () => {
+    const of = (weight: number): string[] => shown(made({ layers: [{ path: "a", weights: [[[weight]]], activations: [[1]] }] })).text(".net-legend span");
+    expect(of(Number.NaN)).toContain("NaN, Inf");
+    expect(of(1)).not.toContain("NaN, Inf");
   });
 
   it("says like ones together, with the weakest evidence", () => {
@@ -237,7 +263,7 @@ describe("the picture", () => {
     expect(dashedIn(ink, PALETTES.light.careful)).toBe(false);
     expect(strokes(ink)).toContain(PALETTES.light.careful);
     expect(ink.words()).toContain("dead");
-    expect(ink.words()).toContain("fires on 2.5 %");
+    expect(ink.words()).toContain("starves: 2.5 %");
     expect(ink.words()).toContain("30 % → 2.5 %");
   });
 

@@ -10,6 +10,8 @@ from typing import Any
 from modlab.errors import ModlabError
 from modlab.lessons.cards import Card, CardRecord
 
+_PLAIN = "white-space:pre-wrap;font-family:var(--jp-code-font-family,monospace);font-size:13px"
+
 
 class WordlessError(ModlabError, ValueError):
     """A picture that says nothing to who cannot see it."""
@@ -50,4 +52,4 @@ class Seen(Card):
 
             return figure.of_picture(self.view, self.alt)
         picture = getattr(self.view, "_repr_html_", None)
-        return str(picture()) if picture is not None else f'<pre style="white-space:pre-wrap">{escape(repr(self.view))}</pre>'
+        return str(picture()) if picture is not None else f'<pre style="{_PLAIN}">{escape(repr(self.view))}</pre>'

@@ -148,6 +148,7 @@ class Layer:
         names: of what comes in; empty if that is the layer before.
         weights: shape ``(slots, units, inputs)``: how each input counts for each unit.
         activations, gradients: shape ``(slots, units)``: means, after the activation where there is one.
+        biases: the same shape: what is added to each unit; NaN where that is not known.
     """
 
     path: str
@@ -155,6 +156,7 @@ class Layer:
     weights: Floats
     activations: Floats
     gradients: Floats
+    biases: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

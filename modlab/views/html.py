@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from html import escape
+from html import escape, unescape
 from importlib.resources import files
 from itertools import islice
 
@@ -22,10 +23,14 @@ from modlab.views.folding import unfold
 
 ROWS = 250  # of the picture without script; the payload has all
 DEPTH = 24
+LONG = 40  # characters of a cell that may wrap
 BUDGET = 105_000  # bytes of a packed payload: with the bundle, an output stays below 200 KB
 BUNDLES = {"tree": "still", "state": "still", "measure": "still", "watch": "watch"}
 """The front end that draws a view, where that is not the one of sheets: an output carries only what it needs."""
 
+_TAG = re.compile(r"<[^>]*>")
+_LEFT = ' style="text-align:left"'
+_WRAPPED = ' style="text-align:left;white-space:normal;min-width:17em"'
 BEGIN, END = "<!--modlab:live-->", "<!--/modlab:live-->"
 
 
@@ -149,7 +154,7 @@ def of_table(table: TableRecord) -> str:
 
 def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     yes_no = {True: "yes", False: "no"}
-    cells = [f"<code>{text(path)}</code>", text(row.kind), format.shape(row.shape), text(row.dtype), text(row.device)]
+    cells = [f"<b>{text(path)}</b>", text(row.kind), format.shape(row.shape), text(row.dtype), text(row.device)]
     cells += [format.size(row.bytes) if row.bytes else "", yes_no[row.in_state_dict]]
     cells += [row.trained, row.grad]
     if optimizer:
@@ -164,9 +169,21 @@ def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
 def tabulated(head: list[str], rows: list[list[str]]) -> str:
     """A table of cells that are HTML already; columns in which no row says anything are left out."""
     kept = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
-    top = "".join(f"<th>{head[i]}</th>" for i in kept)
-    body = "\n".join("<tr>" + "".join(f"<td>{row[i]}</td>" for i in kept) + "</tr>" for row in rows)
+    wordy = {i: any(_long(row[i]) for row in rows) for i in kept}
+    top = "".join(f"<th{_LEFT if i == 0 or wordy[i] else ''}>{head[i]}</th>" for i in kept)
+    body = "\n".join("<tr>" + "".join(f"<td{_aligned(i, row[i], wordy[i])}>{row[i]}</td>" for i in kept) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def _aligned(column: int, cell: str, wordy: bool) -> str:
+    """Names and words stand on the left, whatever the host's tables do; what is long may wrap."""
+    if _long(cell):
+        return _WRAPPED
+    return _LEFT if column == 0 or (wordy and cell) else ""
+
+
+def _long(cell: str) -> bool:
+    return len(cell) > LONG and len(unescape(_TAG.sub("", cell))) > LONG
 
 
 def of_values(values: ValuesRecord, *, opened: bool = True) -> str:

@@ -96,6 +96,8 @@ export interface Neurons {
   weights(slot: number): Float32Array;
   activations(slot: number): Float32Array;
   gradients(slot: number): Float32Array;
+  /** What is added to each unit; empty where that was not sent, NaN where it is not known. */
+  biases(slot: number): Float32Array;
 }
 
 interface From {
@@ -314,13 +316,18 @@ export class WatchData {
     return this.#neurons.first.rows;
   }
 
+  /** The step at which a slot ends. */
+  neuronsEnd(slot: number): number {
+    return this.#neurons.last.all[slot] ?? -1;
+  }
+
   neuronSlotOf(step: number): number {
     return slotAt(this.#neurons.first.all, step);
   }
 
   neurons(layer: number): Neurons {
-    const { weights, activations, gradients } = this.#layers[layer] ?? layerOf(LAYER);
-    return { weights: (slot) => weights.row(slot), activations: (slot) => activations.row(slot), gradients: (slot) => gradients.row(slot) };
+    const { weights, activations, gradients, biases } = this.#layers[layer] ?? layerOf(LAYER);
+    return { weights: (slot) => weights.row(slot), activations: (slot) => activations.row(slot), gradients: (slot) => gradients.row(slot), biases: (slot) => biases.row(slot) };
   }
 
   /** How many steps there are to show. */
@@ -379,7 +386,7 @@ const binsOf = (series: number) => ({ "bins first": u32(), "bins last": u32(), b
 /** The mean, the least and the greatest stand together. */
 const scalarOf = () => ({ ...timesOf(), "": f32(3) });
 const unitsOf = (units: number) => ({ ...timesOf(), inputs: u32(), fired: u32(units), silent: u32(), flat: u8() });
-const layerOf = ({ units, inputs }: Layer) => ({ weights: f32(units * inputs), activations: f32(units), gradients: f32(units) });
+const layerOf = ({ units, inputs }: Layer) => ({ weights: f32(units * inputs), activations: f32(units), gradients: f32(units), biases: f32(units) });
 
 function fromOf(given: unknown): From | null {
   return given && typeof given === "object" ? filled({ history: 0, bins: 0, scalars: [], units: [], neurons: 0 }, given) : null;

@@ -116,22 +116,28 @@ const LEFT = 0.25;
 /** Of the largest contribution of a unit in the layer: less is no matter. */
 const SLIGHT = 0.02;
 
+/** How far apart the numbers of inputs are that two fire on, of the greater, which fire on the same ones. */
+const APART = 0.05;
+
 /**
- * Units of one layer that see the same and are weighed against each other by the next.
+ * Units of one layer that do the same and are weighed against each other by the next.
  *
- * Their incoming weights are parallel (|cosine| > 0.98) and what they add to the next layer is opposite and nearly equal. Where they point
- * opposite ways that holds only while their activations have different signs: two rectified ones never work on the same input.
+ * Their incoming weights are parallel (cosine > 0.98), with their biases and without, and what they add to the next layer is opposite and
+ * nearly equal. That they are rectified, and alike often, shows in what was counted: of other functions nothing is said.
  */
 export function pairsAt(data: WatchData, slot: number): Pair[] {
   const layers = data.payload.neurons?.layers ?? [];
   if (slot < 0) return [];
   return layers.slice(0, -1).flatMap((layer, index) => {
     const next = layers[index + 1];
-    if (!next || next.inputs !== layer.units) return [];
+    const counted = countedIn(data, index);
+    if (!next || next.inputs !== layer.units || counted < 0) return [];
+    const units = data.units(counted);
     const incoming = rowsOf(data.neurons(index).weights(slot), layer.units, layer.inputs);
     const weights = data.neurons(index + 1).weights(slot);
     const outgoing = incoming.map((_, unit) => Float32Array.from({ length: next.units }, (__, to) => weights[to * layer.units + unit] ?? 0));
-    return disjoint(pairsIn(incoming, outgoing, data.neurons(index).activations(slot))).map((pair) => described(data, index, pair));
+    const rates = incoming.map((_, unit) => rateOf(units, unit, data.neuronsEnd(slot))?.now ?? Number.NaN);
+    return disjoint(pairsIn(incoming, outgoing, data.neurons(index).biases(slot), rates)).map((pair) => described(data, index, pair));
   });
 }
 
@@ -141,23 +147,29 @@ interface Found {
   left: number;
 }
 
-export function pairsIn(incoming: readonly ArrayLike<number>[], outgoing: readonly ArrayLike<number>[], activations: ArrayLike<number>): Found[] {
+export function pairsIn(incoming: readonly ArrayLike<number>[], outgoing: readonly ArrayLike<number>[], biases: ArrayLike<number>, rates: readonly number[]): Found[] {
   const sizes = incoming.map((row) => Math.sqrt(dot(row, row)));
+  const all = incoming.map((row, unit) => [...Array.from(row), biases[unit] ?? Number.NaN]);
   const added = outgoing.map((row, unit) => Array.from(row, (weight) => weight * (sizes[unit] as number)));
   const most = Math.max(0, ...added.map((row) => Math.sqrt(dot(row, row))));
   const found: Found[] = [];
   for (let one = 0; one < incoming.length; one += 1) {
     for (let other = one + 1; other < incoming.length; other += 1) {
-      const cosine = dot(incoming[one] ?? [], incoming[other] ?? []) / ((sizes[one] as number) * (sizes[other] as number));
-      if (!(Math.abs(cosine) > PARALLEL)) continue;
-      if (cosine < 0 && !((activations[one] ?? 0) * (activations[other] ?? 0) < 0)) continue;
+      const cosine = cosineOf(incoming[one] ?? [], incoming[other] ?? []);
+      if (!(cosine > PARALLEL && cosineOf(all[one] ?? [], all[other] ?? []) > PARALLEL)) continue;
+      const [low, high] = [Math.min(rates[one] as number, rates[other] as number), Math.max(rates[one] as number, rates[other] as number)];
+      if (!(low > 0 && high < 1 && high - low <= APART * high)) continue;
       const [a, b] = [added[one] ?? [], added[other] ?? []];
       const sum = Math.sqrt(dot(a, a)) + Math.sqrt(dot(b, b));
-      const rest = Math.sqrt(dot(a, a) + dot(b, b) + 2 * Math.sign(cosine) * dot(a, b));
+      const rest = Math.sqrt(dot(a, a) + dot(b, b) + 2 * dot(a, b));
       if (sum > 2 * SLIGHT * most && rest <= LEFT * sum) found.push({ units: [one, other], cosine, left: rest / sum });
     }
   }
   return found.sort((a, b) => a.left - b.left);
+}
+
+function cosineOf(one: ArrayLike<number>, other: ArrayLike<number>): number {
+  return dot(one, other) / Math.sqrt(dot(one, one) * dot(other, other));
 }
 
 /** Each unit in one pair at most, the best first. */
@@ -167,8 +179,8 @@ function disjoint(pairs: readonly Found[]): Found[] {
 }
 
 function described(data: WatchData, layer: number, { units, cosine, left }: Found): Pair {
-  const same = `their incoming weights are parallel (cosine ${cosine.toFixed(3).replace("-", "−")}), their outgoing ones opposite`;
-  return { layer, units, cosine, left, text: `${same}; of what they add to ${layerName(data, layer + 1)}, ${percent(left)} is left` };
+  const same = `their incoming weights are parallel (cosine ${cosine.toFixed(3)}), so both see the same`;
+  return { layer, units, cosine, left, text: `${same}; ${layerName(data, layer + 1)} weighs one against the other, and ${percent(left)} is left` };
 }
 
 function rowsOf(values: Float32Array, rows: number, width: number): Float32Array[] {

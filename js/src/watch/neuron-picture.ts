@@ -28,7 +28,8 @@ export interface Scene {
 }
 
 /** More lines than this are a grey mist. */
-export const MOST_LINES = 600;
+export const MOST_LINES = 240;
+const LEVELS = 256;
 
 export function drawNet(drawing: Drawing, scene: Scene): void {
   const { layout } = scene;
@@ -51,14 +52,14 @@ export function sized(value: number, limit: number): number {
 /** The least share of the largest weight that is drawn, so that there are not too many lines. */
 export function leastDrawn(weights: ArrayLike<number>, limit: number): number {
   if (weights.length <= MOST_LINES || !(limit > 0)) return 0;
-  const counts = new Uint32Array(65);
+  const counts = new Uint32Array(LEVELS + 1);
   for (let index = 0; index < weights.length; index += 1) {
-    const at = Math.floor((64 * Math.abs(weights[index] as number)) / limit);
-    counts[Math.min(64, at) || 0] = (counts[Math.min(64, at) || 0] as number) + 1;
+    const at = Math.floor((LEVELS * Math.abs(weights[index] as number)) / limit);
+    counts[Math.min(LEVELS, at) || 0] = (counts[Math.min(LEVELS, at) || 0] as number) + 1;
   }
-  let [bin, sum] = [64, 0];
+  let [bin, sum] = [LEVELS, 0];
   for (; bin > 0; bin -= 1) if ((sum += counts[bin] as number) > MOST_LINES) break;
-  return (bin + 1) / 64;
+  return (bin + 1) / LEVELS;
 }
 
 /** The lines into one column: all, the larger over the smaller; or those of one unit alone. */
@@ -72,6 +73,9 @@ function drawWeights(drawing: Drawing, scene: Scene, to: number, only: Spot | nu
   const dead = (column: number, unit: number): boolean => scene.troubles.some((some) => some.kind === "dead" && some.layer === column - 1 && some.unit === unit);
   const deadIn = Array.from({ length: before.count }, (_, unit) => dead(to - 1, unit));
   pen.lineCap = "butt";
+  // Inputs are drawn smaller than units. Where only the largest are drawn, all are alike: then they are faint, and lie over each other.
+  const widest = Math.min(5, 1 + Math.min(to === 1 ? 2 * before.radius : before.radius, here.radius) / 3);
+  const ink = least > 0 ? 0.35 : 0.6;
   for (const [low, high] of [[least, 0.33], [Math.max(least, 0.33), 0.66], [Math.max(least, 0.66), Number.POSITIVE_INFINITY]] as const) {
     for (let unit = 0; unit < here.count; unit += 1) {
       for (let input = 0; input < before.count; input += 1) {
@@ -82,8 +86,8 @@ function drawWeights(drawing: Drawing, scene: Scene, to: number, only: Spot | nu
         const share = finite ? Math.min(1, Math.abs(weight) / (limits.weight || 1)) : 1;
         if (!(share >= low && share < high)) continue;
         pen.strokeStyle = !finite ? palette.missing : share < 0.01 ? palette.faint : weight < 0 ? palette.negative : palette.positive;
-        pen.globalAlpha = quiet ? 0.1 : finite ? 0.3 + 0.6 * share : 0.4;
-        pen.lineWidth = finite ? 0.5 + share * Math.min(5, 1 + here.radius / 3) : 1;
+        pen.globalAlpha = quiet ? 0.1 : finite ? 0.3 + ink * share : 0.4;
+        pen.lineWidth = finite ? 0.5 + share * widest : 1;
         pen.setLineDash(!finite ? [1, 7] : deadIn[input] || dead(to, unit) ? [5, 4] : []);
         pen.beginPath();
         pen.moveTo(before.x, yOf(before, input));
@@ -222,7 +226,7 @@ function drawWords(drawing: Drawing, scene: Scene): void {
     pen.fillStyle = trouble.kind === "dead" ? palette.broken : palette.careful;
     if (layout.roomy && column.pitch >= 40) {
       pen.textAlign = "center";
-      const word = trouble.kind === "dead" ? "dead" : trouble.rate ? `fires on ${percent(trouble.rate.now)}` : "starves";
+      const word = trouble.kind === "dead" ? "dead" : trouble.rate ? `starves: ${percent(trouble.rate.now)}` : "starves";
       written(pen, word, column.x, y + column.radius + 14);
     } else if (layout.gap >= 56) {
       if (trouble.layer === lastColumn && y - lastY < 11) continue;

@@ -9,17 +9,19 @@ import type { Spot } from "./neuron-layout";
 const FEW = 6;
 
 /** All that is known of one unit at a moment: lines for eyes and for ears. */
-export function unitWords(data: WatchData, slot: number, step: number, [column, unit]: Spot, troubles: readonly Trouble[]): string[] {
+export function unitWords(data: WatchData, slot: number, step: number, [column, unit]: Spot, troubles: readonly Trouble[], pairs: readonly Pair[]): string[] {
   const layer = column - 1;
   const name = unitName(data, layer, unit);
   const out = outgoing(data, slot, layer, unit);
   if (layer < 0) return [`${name}: an input`, ...out];
   const neurons = data.neurons(layer);
   const trouble = troubles.find((some) => some.layer === layer && some.unit === unit);
+  const pair = pairs.find((some) => some.layer === layer && some.units.includes(unit));
+  const state = trouble ? `, ${trouble.kind}` : pair ? `, cancels ${unitName(data, layer, pair.units[pair.units[0] === unit ? 1 : 0])}` : "";
   const index = countedIn(data, layer);
   const rate = index < 0 ? null : rateOf(data.units(index), unit, step);
   return [
-    `${name}${trouble ? `, ${trouble.kind}` : ""}: activation ${figure(neurons.activations(slot)[unit] ?? Number.NaN)}, gradient ${figure(neurons.gradients(slot)[unit] ?? Number.NaN)}`,
+    `${name}${state}: activation ${figure(neurons.activations(slot)[unit] ?? Number.NaN)}, gradient ${figure(neurons.gradients(slot)[unit] ?? Number.NaN)}`,
     ...(trouble?.kind === "dead" ? [trouble.text] : rate ? [`fires on ${percent(rate.first)} of the inputs at first, on ${percent(rate.now)} now`] : []),
     ...incoming(data, slot, layer, unit),
     ...out,

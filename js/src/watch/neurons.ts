@@ -91,7 +91,7 @@ export class Neurons implements Part {
 
   #describe(data: WatchData, step: number): void {
     const facts = factsOf(data, step, this.#troubles, this.#pairs);
-    const said = JSON.stringify([facts, this.#limits]);
+    const said = JSON.stringify([facts, this.#limits, this.#slot]);
     if (said !== this.#said) {
       this.#said = said;
       refill(this.#facts, facts.map((fact) => this.#fact(fact)));
@@ -110,7 +110,7 @@ export class Neurons implements Part {
   #read(): void {
     const [moment, spot] = [this.#moment, this.#spot];
     if (!moment) return;
-    const lines = spot ? unitWords(moment.data, this.#slot, moment.step, spot, this.#troubles) : ["point at a unit, or use the arrow keys"];
+    const lines = spot ? unitWords(moment.data, this.#slot, moment.step, spot, this.#troubles, this.#pairs) : ["point at a unit, or use the arrow keys"];
     if (spot && this.#pinned) lines[0] += " · pinned";
     if (this.#readout.textContent !== lines.join("")) this.#readout.replaceChildren(...lines.map((line) => element("div", {}, words(line, "", 600))));
   }
@@ -235,10 +235,12 @@ function legend(data: WatchData, slot: number, limits: Limits): HTMLElement[] {
   const [weight, activation, gradient] = limitWords(limits);
   const sign = (name: string): HTMLElement => element("i", { class: name, "aria-hidden": "true" });
   const cut = Math.max(0, ...(data.payload.neurons?.layers ?? []).map((_, layer) => leastDrawn(data.neurons(layer).weights(slot), limits.weight)));
+  const unknown = (data.payload.neurons?.layers ?? []).some((_, layer) => data.neurons(layer).weights(slot).some((weight) => !Number.isFinite(weight)));
   return [
     element("span", {}, sign("line-negative"), "− ", sign("line-positive"), `+ ${weight}`),
     element("span", {}, sign("disc"), activation),
     element("span", {}, sign("ring"), gradient),
+    ...(unknown ? [element("span", {}, sign("line-unknown"), "NaN, Inf")] : []),
     ...(cut ? [element("span", {}, `about ${steps(MOST_LINES)} lines a layer: those from ${percent(cut)} of the largest weight on`)] : []),
   ];
 }

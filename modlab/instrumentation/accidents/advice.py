@@ -14,14 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import Module
-from torch.nn.parameter import is_lazy
 
-from modlab.compat import without_torch_function
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import calls, operands, ties
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, own, shape_of
-from modlab.statistics.contents import sizes_of
 
 _MAKERS = ("randn", "rand", "zeros", "ones", "empty", "normal")
 WIDTHS = {"in_features", "in_channels", "num_features", "input_size", "embed_dim", "num_channels"}
@@ -262,8 +259,7 @@ def _fits_all(scene: Scene, owner: Module, path: str, made: str) -> bool:
 
 
 def _sizes(module: Module) -> list[tuple[int, ...]]:
-    with without_torch_function():
-        return [() if is_lazy(tensor) else sizes_of(tensor)[0] for _, tensor in stores.named_tensors(module)]
+    return [shape_of(tensor) or () for _, tensor in stores.named_tensors(module)]
 
 
 def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:

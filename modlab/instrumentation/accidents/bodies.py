@@ -136,6 +136,26 @@ def _last(node: ast.expr) -> Iterator[str]:
         yield from _last(node.value)
 
 
+def extent_of(node: ast.stmt | ast.expr) -> Extent:
+    """Where a node begins and ends in its tree."""
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def is_within(outer: ast.stmt, inner: ast.expr) -> bool:
+    """Whether a node stands in another one."""
+    (first, last), (begin, end) = extent_of(outer), extent_of(inner)
+    return first <= begin and end <= last
+
+
+def stored(node: ast.AST) -> frozenset[str]:
+    """The names that are given something in a node; found once."""
+    known: frozenset[str] | None = getattr(node, "_stored", None)
+    if known is None:
+        known = frozenset(inner.id for inner in ast.walk(node) if _is_written(inner))
+        node._stored = known  # type: ignore[attr-defined]
+    return known
+
+
 def statement_of(frame: Frame) -> ast.stmt | None:
     """The innermost statement at which a frame stopped, of one line or of several."""
     position = frame.position()

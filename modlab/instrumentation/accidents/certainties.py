@@ -63,6 +63,16 @@ class Scope:
         """The shape of what a name stands for."""
         return self.shapes[self.values[node.id]] if isinstance(node, ast.Name) and node.id in self.values else None
 
+    def stopped_at(self, node: ast.stmt | ast.expr) -> bool:
+        """Whether it stopped in a node (where the place is not known: on its lines)."""
+        if self.frame is None:
+            return False
+        line = self.frame.line - self.body.line + 1 if self.stop is None else self.stop[0][0]
+        if not node.lineno <= line <= (node.end_lineno or node.lineno):  # nearly always
+            return False
+        first, last = bodies.extent_of(node)
+        return self.stop is None or (first <= self.stop[0] and self.stop[1] <= last)
+
 
 def module_at(scope: Scope | None, node: ast.expr) -> Module | None:
     """The module that an expression stands for."""
@@ -178,6 +188,11 @@ def method_of(cls: type, name: str) -> FunctionType | None:
     """A plain method of a user's class, as it stands there."""
     found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
     return found if type(found) is FunctionType and not str(found.__module__).startswith("torch.") else None
+
+
+def is_super(node: ast.expr) -> bool:
+    """Whether an expression is ``super()``."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
 def _subscript(scope: Scope, node: ast.Subscript) -> Any:

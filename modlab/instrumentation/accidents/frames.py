@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -31,8 +31,36 @@ _GENERATED = "<eval_with_key>"  # what torch.fx writes: the name holds a counter
 Position = tuple[int, int, int, int]
 
 
+class _Whose(NamedTuple):
+    """Whose code a file holds.
+
+    Attributes:
+        is_torch: torch's.
+        is_layer: that of ``torch.nn``'s modules and functions, whose names a learner knows.
+        is_ours: modlab's own.
+        is_users: a user could change it: it is neither torch's, nor modlab's, nor that of the notebook's machinery.
+    """
+
+    is_torch: bool
+    is_layer: bool
+    is_ours: bool
+    is_users: bool
+
+
+@lru_cache(1024)
+def _whose(file: str) -> _Whose:
+    is_torch = file.startswith(_TORCH)
+    inner = file[len(_TORCH) :].replace(os.sep, "/")
+    is_layer = is_torch and inner.startswith("nn/") and not inner.startswith("nn/modules/module.py")
+    is_ours = file.startswith(_OURS) and not file.startswith(_LESSONS)
+    of_python = file.startswith(_LIBRARY) and not file[len(_LIBRARY) :].startswith(_INSTALLED)
+    machinery = any(f"{os.sep}{name}{os.sep}" in file for name in _MACHINERY) and "ipykernel_" not in file
+    is_users = not (is_torch or file.startswith(("<frozen", _GENERATED)) or is_ours or of_python or machinery)
+    return _Whose(is_torch, is_layer, is_ours, is_users)
+
+
 class Frame:
-    """One level of a traceback: its code, the line that ran, and its names."""
+    """One level of a traceback: its code, whose that is, the line that ran, and its names."""
 
     def __init__(self, frame: FrameType, line: int, instruction: int) -> None:
         self.code: CodeType = frame.f_code
@@ -40,6 +68,7 @@ class Frame:
         self.names: Mapping[str, Any] = _names(frame)
         self.globals: Mapping[str, Any] = frame.f_globals
         self._instruction = instruction
+        self.is_torch, self.is_layer, self.is_ours, self.is_users = _whose(self.code.co_filename)
 
     @property
     def offset(self) -> int:
@@ -55,32 +84,6 @@ class Frame:
     def is_function(self) -> bool:
         """Whether its names are a function's own; those of a cell, a file and a class are not."""
         return bool(self.code.co_flags & CO_OPTIMIZED)
-
-    @cached_property
-    def is_torch(self) -> bool:
-        """Whether the code is torch's."""
-        return self.code.co_filename.startswith(_TORCH)
-
-    @cached_property
-    def is_layer(self) -> bool:
-        """Whether the code is that of ``torch.nn``'s modules and functions, whose names a learner knows."""
-        inner = self.code.co_filename[len(_TORCH) :].replace(os.sep, "/")
-        return self.is_torch and inner.startswith("nn/") and not inner.startswith("nn/modules/module.py")
-
-    @cached_property
-    def is_ours(self) -> bool:
-        """Whether the code is modlab's own."""
-        return self.code.co_filename.startswith(_OURS) and not self.code.co_filename.startswith(_LESSONS)
-
-    @cached_property
-    def is_users(self) -> bool:
-        """Whether a user could change the code: neither torch's, nor modlab's, nor that of the notebook's machinery."""
-        file = self.code.co_filename
-        if file.startswith((_TORCH, "<frozen", _GENERATED)) or self.is_ours:
-            return False
-        if file.startswith(_LIBRARY) and not file[len(_LIBRARY) :].startswith(_INSTALLED):
-            return False
-        return not any(f"{os.sep}{name}{os.sep}" in file for name in _MACHINERY) or "ipykernel_" in file
 
     @cached_property
     def owner(self) -> Any:

@@ -66,25 +66,24 @@ def modules(scene: Scene) -> list[Module]:
 
 def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
     """Whether each of these is held once: asked of every model, so that it is one quick walk without names."""
-    contents, known, inside, owned = stores.contents, set[int](), list[Any](), list[Any]()
+    contents, inside, owned, known, places = stores.contents, list[Module](), list[Any](), set[int](), list[int]()
     for root in roots:
         if id(root) in known:
             continue
-        line: list[Module | None] = [root]
+        line: list[Module] = [root]
         for holder in line:
-            if holder is None:
-                continue
             held = contents(holder)
             if children := held.get("_modules"):
-                line.extend(children.values())
+                line += [child for child in children.values() if child is not None]
+                if len(line) > calls.SEARCHED:  # or it holds itself
+                    return False
             if parameters := held.get("_parameters"):
-                owned.extend(parameters.values())
-            if len(line) > calls.SEARCHED:  # or it holds itself
-                return False
-        known.update(map(id, line))
-        inside += line[1:]
-    scene.inside = [*roots, *(one for one in inside if one is not None)]
-    places = [one for one in map(id, inside) if one in modules]
+                owned += parameters.values()
+        found = [*map(id, line)]
+        known.update(found)
+        places += [one for one in found[1:] if one in modules]
+        inside += line
+    scene.inside = inside
     names = [one for one in map(id, owned) if one in tensors]
     return len(places) == len(set(places)) and len(names) == len(set(names))
 

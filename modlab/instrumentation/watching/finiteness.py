@@ -39,17 +39,22 @@ class Finding(NamedTuple):
         step: in which it was seen.
         path: of the parameter whose gradient it is; "" for the gradient of the model's outputs.
         kind: "nan", or "inf" if there are infinities alone.
+        looked: the last step before in which it was not so; -1 if none was looked at.
     """
 
     step: int
     path: str
     kind: str
+    looked: int = -1
 
     @property
     def words(self) -> str:
         """Of a step that went by without being kept."""
         word = "NaN" if self.kind == "nan" else "infinity"
-        return f"the gradient of {self.path} held {word} first at step {self.step:,}, which was not kept"
+        if self.looked in (-1, self.step - 1):
+            return f"the gradient of {self.path} held {word} first at step {self.step:,}, which was not kept"
+        since = f"in one of the steps {self.looked + 1:,} to {self.step:,}"
+        return f"the gradient of {self.path} held {word} first {since}, which were not kept"
 
 
 class Check:
@@ -139,8 +144,13 @@ class Check:
         """The parameter that a glance asks."""
         return None if self._narrow is None else self._narrow[1]
 
-    def glance(self, step: int) -> Finding | None:
-        """Look at one gradient alone, through which nearly all others pass; nothing that lies on an accelerator."""
+    def glance(self, step: int, looked: int) -> Finding | None:
+        """Look at one gradient alone, through which nearly all others pass; nothing that lies on an accelerator.
+
+        Args:
+            step: its number.
+            looked: the last step before that was looked at.
+        """
         if self._narrow is None or dispatch_modes():
             return None
         path, tensor = self._narrow
@@ -149,7 +159,7 @@ class Check:
             return None
         with without_torch_function():
             kind = kind_of(gradient)
-        return Finding(step, path, kind) if kind else None
+        return Finding(step, path, kind, looked) if kind else None
 
     def ready(self) -> Finding | None:
         """What an accelerator has found meanwhile; the first of it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import isfinite
+import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 EACH = 2e-6
 """Seconds that a pair of hooks costs each call of a module, beside what it takes itself: torch goes another way then."""
 
-GLANCE = 2e-6
-"""Seconds that a glance takes."""
+GLANCE, RARELY = 6e-6, 16
+"""Seconds that a glance takes in a training: three times as many as where nothing else is done. And steps between two of them at most."""
+
+GLANCED = 0.25
+"""Of the budget, what glances may take: where steps are so quick that one in each takes more, only some are glanced at."""
 
 
 class Guard:
@@ -50,6 +54,9 @@ class Guard:
         self.standing = self.found = self.hidden = self.spoilt = False
         self.passed: Finding | None = None
         self._narrow: Tensor | None = None  # whose gradient a glance asks
+        self._every = 1  # of so many steps one is glanced at
+        self._looked, self._next = -1, 0  # the last step that was looked at, and the next one that will be
+        self._glances = 0  # not paid for yet
         self._paid = 0  # the step up to which it has been
         self._each = 0.0  # seconds of a step that it stands by in
         self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
@@ -67,6 +74,10 @@ class Guard:
 
     def close(self) -> None:
         """Stop, and let go of everything."""
+        self._next = 0
+        with suppress(Exception):  # whatever that gradient is by now
+            if not self.standing and self.wonders(self._watcher.step - 1):
+                self.passed = self._checking().glance(self._watcher.step - 1, self._looked)
         self.tap.close()
         self.pay()
         self.standing = False
@@ -81,6 +92,8 @@ class Guard:
         """The step is over: let it go, and rest unless every step is to be seen."""
         self.tap.forget()
         self.spoilt, self.passed = False, None
+        if self.standing:
+            self._looked = self._watcher.step - 1
         self.pay()
         if not self.always:
             self.tap.off()
@@ -96,12 +109,13 @@ class Guard:
             took = self.tap.seconds + EACH * len(self._watcher.cast.members)
             self.tap.seconds = 0.0
             self._each = 0.8 * self._each + 0.2 * took if self._each else took
-        self._watcher.schedule.stand(took + GLANCE * (step - self._paid - self.standing))
-        self._paid = step
+        self._watcher.schedule.stand(took + GLANCE * self._glances)
+        self._paid, self._glances = step, 0
 
     def settle(self, pace: float, budget: float) -> None:
-        """Decide whether every step can be seen: by how long one takes."""
+        """Decide whether every step can be seen, and how often to glance at one: by how long one takes."""
         self.always = self._asked or GUARDED * budget * pace >= self._each
+        self._every = min(RARELY, math.ceil(GLANCE / (GLANCED * budget * pace))) if budget * pace > 0 else RARELY
 
     def unseen(self) -> None:
         """Steps are made that no hook is told of: from now on the passes must count them."""
@@ -136,14 +150,21 @@ class Guard:
                 f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
             )
 
-    def wonders(self) -> bool:
-        """Whether the gradient that a glance asks is not finite, as far as its sum tells. Asked in nearly every step: it must be quick."""
+    def wonders(self, step: int) -> bool:
+        """Whether the gradient that a glance asks is not finite, as far as its sum tells. Asked in every step: it must be quick."""
+        if step < self._next:
+            return False
+        self._next = step + self._every
+        self._glances += 1
         try:
             gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
             if gradient is None:
                 return False
             with without_torch_function():
-                return not isfinite(gradient.sum().item())
+                if math.isfinite(gradient.sum().item()):
+                    self._looked = step
+                    return False
+            return True
         except Exception:  # noqa: BLE001 - it is of another kind now
             self._narrow = None
             return False
@@ -154,7 +175,7 @@ class Guard:
         if self.found or watcher.closed:
             return
         try:
-            self.passed = self._checking().glance(watcher.step - 1)
+            self.passed = self._checking().glance(watcher.step - 1, self._looked)
             if self.passed is not None:
                 self.on()
                 watcher.steps.wake = watcher.step + 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from modlab.inspection import stores
@@ -31,22 +33,28 @@ Flows = Mapping[tuple[str, str], Numbers]
 class _Held:
     """One layer's numbers over time."""
 
-    def __init__(self, path: str, weight: Weight, units: int, inputs: int, turned: bool) -> None:
-        self.path, self.weight, self.turned = path, weight, turned
-        self.weights = np.zeros((SLOTS, units, inputs), np.float32)
+    def __init__(self, path: str, weight: Weight, bias: Weight | float, units: int, inputs: int, turned: bool) -> None:
+        self.path, self.weight, self.bias, self.turned = path, weight, bias, turned
+        self.units, self.inputs = units, inputs
+        # The last column is the bias: one tensor is one reading.
+        self.table = np.zeros((SLOTS, units, inputs + 1), np.float32)
         self.activations, self.gradients = np.zeros((SLOTS, units), np.float32), np.zeros((SLOTS, units), np.float32)
 
     def matrix(self) -> Tensor | None:
-        """The weights as they are now, units first."""
+        """The weights as they are now, units first; the last column is the bias."""
         now = self.weight.tensor()
-        if now is None or tuple(now.shape[:: -1 if self.turned else 1]) != self.weights.shape[1:]:
+        if now is None or tuple(now.shape[:: -1 if self.turned else 1]) != (self.units, self.inputs):
             return None
-        return now.data.float().T if self.turned else now.data.float()
+        weights = now.data.float().T if self.turned else now.data.float()
+        bias = self.bias if isinstance(self.bias, float) else self.bias.tensor()
+        if isinstance(bias, Tensor) and bias.shape == (self.units,) and bias.device == weights.device:
+            return torch.cat([weights, bias.data.float()[:, None]], dim=1)
+        return torch.nn.functional.pad(weights, (0, 1), value=bias if isinstance(bias, float) else math.nan)
 
     @property
     def arrays(self) -> tuple[Floats, ...]:
         """All of them, slots first."""
-        return self.weights, self.activations, self.gradients
+        return self.table, self.activations, self.gradients
 
 
 class Neurons:
@@ -83,8 +91,8 @@ class Neurons:
                 if (turned or shape == (units, inputs)) and 0 < max(shape) <= WIDE:
                     weight = next((one for one in cast.weights if one.owner() is module and one.name == matrices[0]), None)
                     if weight is not None:
-                        found.append(_Held(member.path, weight, units, inputs, turned))
-        chained = all(left.weights.shape[1] == right.weights.shape[2] for left, right in pairwise(found))
+                        found.append(_Held(member.path, weight, _bias_of(cast, module, matrices[0], units), units, inputs, turned))
+        chained = all(left.units == right.inputs for left, right in pairwise(found))
         if 1 < len(found) <= LAYERS and chained:
             self._layers = found
             self._paths = frozenset(one.path for one in found)
@@ -105,7 +113,7 @@ class Neurons:
         for layer in self._layers:
             matrix = flows.get((PARAMETER, layer.path))
             if matrix is not None:
-                layer.weights[at] = matrix
+                layer.table[at] = matrix
                 layer.activations[at], layer.gradients[at] = flows[ACTIVATION, layer.path], flows.get((GRADIENT, layer.path), 0.0)
 
     def finish(self, step: int) -> None:
@@ -120,7 +128,7 @@ class Neurons:
             layer.activations[at], layer.gradients[at] = flow
             matrix = layer.matrix()
             if matrix is not None:
-                layer.weights[at] = matrix.cpu().numpy()
+                layer.table[at] = matrix.cpu().numpy()
 
     def record(self) -> NeuronsRecord | None:
         """What there is now."""
@@ -128,14 +136,29 @@ class Neurons:
         if not used:
             return None
         first, last = self.slots.bounds()
-        layers = (Layer(one.path, one.weight.path, *(array[:used].copy() for array in one.arrays)) for one in self._layers)
-        return NeuronsRecord(first, last, tuple(layers))
+        return NeuronsRecord(first, last, tuple(_layer(one, used) for one in self._layers))
 
     def _halve(self) -> None:
         used = len(self.slots)
         for layer in self._layers:
             for array in layer.arrays:
                 array[: used // 2] = (array[0:used:2] + array[1:used:2]) / 2
+
+
+def _layer(held: _Held, used: int) -> Layer:
+    weights, biases = held.table[:used, :, :-1].copy(), held.table[:used, :, -1].copy()
+    return Layer(held.path, held.weight.path, weights, held.activations[:used].copy(), held.gradients[:used].copy(), biases)
+
+
+def _bias_of(cast: Cast, module: nn.Module, matrix: str, units: int) -> Weight | float:
+    """What is added to each unit: 0 where the module has no other parameter, NaN where it has others than one number for each unit."""
+    held = stores.contents(module).get("_parameters") or {}
+    others = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and name != matrix]
+    if not others:
+        return 0.0
+    if len(others) > 1 or tuple(held[others[0]].shape) != (units,):
+        return math.nan
+    return next((one for one in cast.weights if one.owner() is module and one.name == others[0]), math.nan)
 
 
 def _is_matrix(tensor: Tensor) -> bool:

@@ -82,7 +82,7 @@ class Schedule:
 
     def share_out(self, now: float | None = None) -> None:
         """Divide the budget, at the beginning or anew."""
-        whole, light, page = (0.08, 0.84, 0.08) if self.counting else (0.62, 0.2, 0.18)
+        whole, light, page = (0.08, 0.84, 0.08) if self.counting else (0.52, 0.3, 0.18)
         loop = 0.0 if now is None else self.loop(now)
         for purse, part in ((self.whole, whole), (self.light, light), (self.page, page)):
             purse.refill(self.budget * part, loop)

@@ -98,7 +98,7 @@ class Steps:
         guard = self._watcher.guard
         self.made += 1
         self._told, self.under_way = True, False
-        wonders = not guard.standing and guard.wonders()
+        wonders = not guard.standing and guard.wonders(self.made - 1)
         if self.made >= self.wake or self._controls.attention:
             if not captured():
                 verdict = _verdict(optimizer)

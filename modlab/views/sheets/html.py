@@ -37,7 +37,7 @@ def _fitting(sheet: Sheet) -> int:
     """How many rows stay within the size."""
     size = 0
     for i, row in enumerate(sheet.rows[:ROWS]):
-        size += 80 + len(row.name) + len(row.note) + sum(24 + len(cell.text) for cell in row.cells)
+        size += 110 + len(row.name) + len(row.note) + sum(24 + len(cell.text) for cell in row.cells)
         if size > MOST:
             return max(i, 1)
     return ROWS

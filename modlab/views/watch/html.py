@@ -11,7 +11,7 @@ import numpy.typing as npt
 from modlab import format
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Rung, ScalarRecord, WatchRecord
 from modlab.views.html import static_file, tabulated
-from modlab.views.watch import headline, layers, merging, pictures, words
+from modlab.views.watch import headline, layers, merging, pairs, pictures, words
 
 ROWS = 60
 ALERTS = 12
@@ -30,10 +30,12 @@ def of_watch(record: WatchRecord) -> str:
     """What stands below the headline."""
     every = layers.of_history(record.history)
     parts = [f"<style>{static_file('watch.css').strip()}</style>"]
-    beside = [*_loss(record), *_net(record)]
+    cancelling = pairs.of_watch(record)
+    beside = [*_loss(record), *_net(record, cancelling)]
     verdict = _verdict(record.verdict.rungs)
     parts.append(f'<div class="modlab-beside">\n{verdict}\n{_figures(beside)}</div>')
     parts += _alerts(sorted(record.alerts, key=words.rank))
+    parts += [f"<p><strong>{_text(strong)}</strong>: {_text(rest)}</p>" for strong, rest in (pair.said() for pair in cancelling)]
     parts.append(_figures(list(_maps(record, every))))
     parts += _layers(record, every)
     parts += _scalars(record)
@@ -112,7 +114,7 @@ def _curve(scalar: ScalarRecord) -> pictures.Curve:
     return pictures.Curve((fewer.first + fewer.last) // 2, mean, low, high, fewer.bad > 0)
 
 
-def _net(record: WatchRecord) -> Iterator[tuple[str, str]]:
+def _net(record: WatchRecord, cancelling: list[pairs.Pair]) -> Iterator[tuple[str, str]]:
     net = record.neurons
     if net is None or not net.layers or not len(net.first):
         return
@@ -120,10 +122,16 @@ def _net(record: WatchRecord) -> Iterator[tuple[str, str]]:
         return
     states = {(alert.path, alert.unit): alert.kind for alert in record.alerts if alert.unit is not None and not alert.over}
     said = [f"unit {unit} of {words.place(path)} is {kind}" for (path, unit), kind in states.items()]
+    said += [pair.said()[0] for pair in cancelling]
     sizes = " → ".join(str(size) for size in (net.layers[0].weights.shape[2], *(layer.weights.shape[1] for layer in net.layers)))
     alt = f"{sizes} units at the end{': ' + ', '.join(said) if said else ''}"
     rings = "".join(f"; {ring}" for kind, ring in _RINGS.items() if kind in states.values())
-    yield f"units and weights at the end: blue negative, orange positive{rings}", pictures.neurons(net, states, alt)
+    rings += "; a bracket joins two that cancel" if cancelling else ""
+    rings += "; dotted magenta: NaN, Inf" if any(not np.isfinite(layer.weights[-1]).all() for layer in net.layers) else ""
+    yield (
+        f"units and weights at the end: blue negative, orange positive{rings}",
+        pictures.neurons(net, states, alt, [(pair.path, *pair.units) for pair in cancelling]),
+    )
 
 
 def _maps(record: WatchRecord, every: list[layers.Layer]) -> Iterator[tuple[str, str]]:

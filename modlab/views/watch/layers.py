@@ -110,7 +110,8 @@ def ratios(history: HistoryRecord, norm: Curve | None = None) -> Curve:
 
 def of_history(history: HistoryRecord) -> list[Layer]:
     """The layers, in the order in which they were called first; then owners of parameters that were never seen to be called."""
-    layers: dict[str, Layer] = {}
+    called = dict.fromkeys(one.path for one in history.series if one.role in MODULES)  # the parameters stand first, in the model's order
+    layers = {path: Layer(path) for path in called}
     for i, one in enumerate(history.series):
         module, path = one.role in MODULES, owner(one)
         layer = layers.setdefault(path, Layer(path))

@@ -81,7 +81,13 @@ def _neurons(neurons: NeuronsRecord, weights: int) -> NeuronsRecord:
     return replace(
         fewer,
         layers=tuple(
-            replace(one, weights=_rounded(one.weights), activations=_rounded(one.activations), gradients=_rounded(one.gradients))
+            replace(
+                one,
+                weights=_rounded(one.weights),
+                activations=_rounded(one.activations),
+                gradients=_rounded(one.gradients),
+                biases=None if one.biases is None else _rounded(one.biases),
+            )
             for one in fewer.layers
         ),
     )

@@ -139,7 +139,8 @@ def of_neurons(neurons: NeuronsRecord, most: int) -> NeuronsRecord:
 def _layer(layer: Layer, first: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Layer:
     even = np.ones_like(layer.activations, dtype=np.float64)
     flows = [_mean(flow.astype(np.float64), even, first).astype(np.float32) for flow in (layer.activations, layer.gradients)]
-    return replace(layer, weights=layer.weights[ends], activations=flows[0], gradients=flows[1])
+    biases = None if layer.biases is None else layer.biases[ends]
+    return replace(layer, weights=layer.weights[ends], activations=flows[0], gradients=flows[1], biases=biases)
 
 
 def of_series(history: HistoryRecord, kept: list[int]) -> HistoryRecord:

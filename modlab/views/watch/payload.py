@@ -236,3 +236,5 @@ def _add_neurons(neurons: NeuronsRecord, begin: int, arrays: Arrays) -> None:
     for i, layer in enumerate(neurons.layers):
         for name in ("weights", "activations", "gradients"):
             arrays.add(f"neurons {i} {name}", _floats(getattr(layer, name)[begin:]))
+        if layer.biases is not None:
+            arrays.add(f"neurons {i} biases", _floats(layer.biases[begin:]))

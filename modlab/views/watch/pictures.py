@@ -220,13 +220,14 @@ def heat(values: Array, bad: npt.NDArray[np.bool_], labels: Sequence[str], steps
     return image(_svg(width, top + tall + bottom, parts), alt, width, top + tall + bottom)
 
 
-def neurons(record: NeuronsRecord, states: dict[tuple[str, int], str], alt: str) -> str:
+def neurons(record: NeuronsRecord, states: dict[tuple[str, int], str], alt: str, cancelling: Iterable[tuple[str, int, int]] = ()) -> str:
     """A small net as it is at the end: units as discs, weights as lines, wide where they count; a dead unit is a dashed ring.
 
     Args:
         record: its units and weights over time.
         states: by module and unit: "dead" or "starving".
         alt: what is read instead.
+        cancelling: module and two units of it, which a bracket joins.
     """
     layers = record.layers
     sizes = [layers[0].weights.shape[2], *(layer.weights.shape[1] for layer in layers)]
@@ -256,8 +257,17 @@ def neurons(record: NeuronsRecord, states: dict[tuple[str, int], str], alt: str)
             discs.append(disc + core)
         name = escape(names[i] if len(names[i]) <= 14 else f"…{names[i][-13:]}")
         said.append(f"<text x='{column[0][0]}' y='{height - 4}' text-anchor='middle' {_FONT} fill='{INK}'>{name}</text>")
+    columns = {layer.path: places[i + 1] for i, layer in enumerate(layers)}
+    for path, one, other in cancelling:
+        parts.append(_bracket(columns[path][one], columns[path][other], radius))
     parts += [f"<g fill='#aab3bd' stroke='{INK}' stroke-width='1.6'>", *discs, "</g>", *said]
     return image(_svg(width, height, parts), alt, width, height)
+
+
+def _bracket(one: Place, other: Place, radius: float) -> str:
+    (x, top), (_, bottom) = one, other
+    line = f"M{_short(x + radius + 3)} {_short(top)}h6V{_short(bottom)}h-6"
+    return f"<path d='{line}' fill='none' stroke='{BROKEN}' stroke-width='2'/>"
 
 
 def _dead(states: dict[tuple[str, int], str], path: str) -> set[int]:
@@ -266,8 +276,10 @@ def _dead(states: dict[tuple[str, int], str], path: str) -> set[int]:
 
 def _connections(weights: Array, inputs: Sequence[Place], units: Sequence[Place], silent: set[int], dead: set[int], most: int) -> str:
     """The strongest weights as lines: colour for the sign, width for the size; faint and dashed where a dead unit ends them."""
-    size = np.abs(np.nan_to_num(weights))
+    there = np.isfinite(weights)
+    size = np.abs(np.where(there, weights, 0))
     top = float(size.max(initial=0)) or 1.0
+    size[~there] = top  # they count most
     order = np.argsort(size, axis=None, kind="stable")[::-1][:most]
     parts = []
     for flat in order[::-1]:
@@ -276,10 +288,16 @@ def _connections(weights: Array, inputs: Sequence[Place], units: Sequence[Place]
         if share < 0.02 or i >= len(inputs):
             continue
         (x0, y0), (x1, y1) = inputs[i], units[j]
-        colour = NEGATIVE if weights[j, i] < 0 else POSITIVE
-        how = "opacity='.4' stroke-dasharray='4 3'" if i in silent or j in dead else "opacity='.85'"
+        colour = BAD if not there[j, i] else NEGATIVE if weights[j, i] < 0 else POSITIVE
+        how = (
+            "opacity='.5' stroke-dasharray='1 6'"
+            if not there[j, i]
+            else "opacity='.4' stroke-dasharray='4 3'"
+            if i in silent or j in dead
+            else "opacity='.85'"
+        )
         line = f"M{x0} {_short(y0)}L{x1} {_short(y1)}"
-        parts.append(f"<path d='{line}' stroke='{colour}' stroke-width='{0.4 + 3.6 * share:.1f}' {how}/>")
+        parts.append(f"<path d='{line}' stroke='{colour}' stroke-width='{0.4 + 3.6 * share if there[j, i] else 1.2:.1f}' {how}/>")
     return "".join(parts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from modlab import format
 from modlab.records.watch import Alert, Rung, UnitsRecord, WatchRecord
 from modlab.views.text import table_lines
-from modlab.views.watch import headline, layers, words
+from modlab.views.watch import headline, layers, pairs, words
 
 ROWS = 60
 ALERTS = 30
@@ -23,6 +23,7 @@ def of_watch(record: WatchRecord) -> str:
         lines.append(f"{format.plural(record.steps, 'step')} of {words.said(record.title)}{trained}")
     lines += _verdict(record.verdict.rungs)
     lines += _alerts(sorted(record.alerts, key=words.rank))
+    lines += [": ".join(pair.said()) for pair in pairs.of_watch(record)]
     lines += _layers(record)
     lines += _scalars(record)
     lines += [f"! {words.said(remark)}" for remark in record.remarks]
