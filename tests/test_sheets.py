@@ -9,6 +9,7 @@ from torch import nn
 
 import modlab
 from modlab.inspection import values
+from modlab.views.html import tabulated
 from modlab.views.sheets import html, payload, text
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Row, Sheet
 from tests import zoo
@@ -198,3 +199,13 @@ def test_modules_of_another_model_are_told_apart_and_marked_once():
         ("Sequential", "Sequential", "not part of the model"), ("Linear", "Linear", ""), ("ReLU", "ReLU", ""), ("Linear (2)", "", ""),
     ]  # fmt: skip
     assert "Linear Linear" not in str(trace)
+
+
+def test_names_stand_on_the_left_and_long_words_wrap_in_any_host() -> None:
+    words = "it is given a long sentence, which has no room beside the others"
+    table = tabulated(["name", "bytes", "what"], [["<b>first</b>", "4 B", words], ["<b>second</b>", "8 B", "short"]])
+    assert '<th style="text-align:left">name</th><th>bytes</th><th style="text-align:left">what</th>' in table
+    assert '<td style="text-align:left"><b>first</b></td><td>4 B</td>' in table
+    assert f'white-space:normal;min-width:17em">{words}</td>' in table
+    assert '<td>8 B</td><td style="text-align:left">short</td>' in table
+    assert "white-space" not in tabulated(["name"], [[f"<b>{'&#x27;' * 39}</b>"]]), "as long as it is written, not as it is read"

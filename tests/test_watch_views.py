@@ -419,6 +419,9 @@ def test_nothing_that_is_given_is_changed():
 # Hostile names
 
 
+_STYLES = {"text-align:left", "text-align:left;white-space:normal;min-width:17em"}  # ours: what a user wrote is in none
+
+
 def test_what_users_wrote_is_text():
     record = MADE["hostile"]
     page = html.of_watch(record)
@@ -432,7 +435,8 @@ def test_what_users_wrote_is_text():
     assert sum(tag == "style" for tag, _ in read.tags) == 1
     for tag, attributes in read.tags:
         names = {name for name, _ in attributes}
-        assert names <= {"class", "title", "src", "alt", "width", "height"}, tag
+        assert names <= {"class", "title", "src", "alt", "width", "height", "style"}, tag
+        assert all(value in _STYLES for name, value in attributes if name == "style"), tag
     for source in (value for tag, attributes in read.tags for name, value in attributes if name == "src"):
         assert source.startswith("data:image/svg+xml,")
     told = text.of_watch(record)
