@@ -188,3 +188,12 @@ def test_the_model_is_free_afterwards():
     gc.collect()
     assert free() is None
     assert str(costs)
+
+
+def test_a_path_that_the_profiler_reads_as_a_symbol():
+    model = nn.Sequential(nn.ReLU(), nn.ReLU(), nn.Sequential(nn.Linear(4, 4), nn.ReLU()))    # "2.0" is ".0" to it
+    with profiled(model) as profiler:
+        model(torch.ones(2, 4))
+    costs = modlab.costs(model, profiler)
+    assert [costs[path].calls for path in ("2", "2.0", "2.1")] == [1, 1, 1]
+    assert costs["2.0"].bytes == 2 * 4 * 4

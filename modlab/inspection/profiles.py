@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any
 
+from torch.autograd.profiler_util import StringTable
 from torch.nn import Module
 
 from modlab.errors import ProfileError
@@ -36,7 +37,8 @@ def read(model: Module, profiler: Any) -> CostsRecord:
     events = _events(profiler)
     tree = structure.extract(model)
     places = [record for record in tree.rows() if record.same_as is None and not record.reserved]
-    names = {record.path or ROOT: record.path for record in places}
+    written = StringTable()  # the profiler reads each name as a C++ symbol, in which 2 letters follow a 2: "2.0" becomes ".0"
+    names = {written[record.path or ROOT]: record.path or ROOT for record in places}
     marks = [event for event in events if event.name in names and event.is_user_annotation and str(event.device_type) == "DeviceType.CPU"]
     if not marks:
         raise ProfileError(
@@ -44,7 +46,7 @@ def read(model: Module, profiler: Any) -> CostsRecord:
             "  Mark each call with torch.profiler.record_function(name), by two forward hooks, the name as in named_modules()."
         )
     device = any(event.device_time_total for event in marks)
-    calls = _calls(marks, device)
+    calls = _calls(marks, names, device)
     memory = any(event.cpu_memory_usage or event.device_memory_usage for event in events)
     rows: dict[str, CostRecord] = {}
     for record in places:
@@ -67,7 +69,7 @@ def _events(profiler: Any) -> Iterable[Any]:
         raise ProfileError(f"This profile has not run yet ({error}).\n  Pass it after its with block.") from error
 
 
-def _calls(marks: list[Any], device: bool) -> dict[str, list[_Call]]:
+def _calls(marks: list[Any], names: dict[str, str], device: bool) -> dict[str, list[_Call]]:
     """The calls by name; what lies in a marked call inside is not the outer one's own."""
     known = {id(event) for event in marks}
     inside_time: dict[int, float] = defaultdict(float)
@@ -82,7 +84,7 @@ def _calls(marks: list[Any], device: bool) -> dict[str, list[_Call]]:
     found: dict[str, list[_Call]] = defaultdict(list)
     for event in marks:
         time, memory = _time(event, device), _memory(event, device)
-        found[event.name].append(_Call(time, max(time - inside_time[id(event)], 0.0), memory, memory - inside_memory[id(event)]))
+        found[names[event.name]].append(_Call(time, max(time - inside_time[id(event)], 0.0), memory, memory - inside_memory[id(event)]))
     return found
 
 
