@@ -28,7 +28,7 @@ EACH = 2e-6
 GLANCE, RARELY = 6e-6, 16
 """Seconds that a glance takes in a training: three times as many as where nothing else is done. And steps between two of them at most."""
 
-GLANCED = 0.25
+GLANCED = 0.15
 """Of the budget, what glances may take: where steps are so quick that one in each takes more, only some are glanced at."""
 
 
