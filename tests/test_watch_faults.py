@@ -22,7 +22,7 @@ from torch.nn.modules import module as rooms
 from torch.optim import optimizer as optimizers
 
 import modlab
-from modlab.instrumentation.watching.guard import RARELY
+from modlab.instrumentation.watching import guard
 from modlab.instrumentation.watching.units import Units
 from modlab.instrumentation.watching.watcher import watchers
 from modlab.results.watch import Watch
@@ -243,9 +243,11 @@ def test_a_nan_in_the_batch() -> None:
     assert w.verdict.broken == rung(w, "data arrives")
 
 
+@pytest.mark.parametrize("rarely", [1, guard.RARELY])
 @pytest.mark.parametrize("what", ["batches", "a batch", "the last batch", "the loss"])
-def test_a_nan_between_two_samples(what: str) -> None:
-    """The default budget keeps hardly any step of so small a net; but the first gradient that is not finite is seen."""
+def test_a_nan_between_two_samples(what: str, rarely: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget keeps hardly any step of so small a net; but the first gradient that is not finite is seen, or the steps that hold it."""
+    monkeypatch.setattr(guard, "RARELY", rarely)
     model, born = mlp(), 600
     steps = born + 1 if what == "the last batch" else born + 200
 
@@ -258,10 +260,11 @@ def test_a_nan_between_two_samples(what: str) -> None:
 
     w = train(model, sgd(model), steps, loss, budget=0.001)
     (alert,) = (alert for alert in w.alerts if alert.kind in ("nan", "inf"))
-    assert born <= alert.step < born + RARELY
+    assert born <= alert.step < born + rarely
     held = re.search(r"the gradient of 0.bias held NaN first (?:at step|in one of the steps ([\d,]+) to) ([\d,]+), which w", alert.text)
     assert held and int(held[2]) == alert.step
     assert int(held[1] or held[2]) <= born
+    assert rarely > 1 or held[1] is None  # where each step is looked at, it is told exactly
     if what == "batches":
         assert alert.text.startswith("the batch: input holds 8 NaN of 32 numbers, and 0.weight is spoilt already; ")
         assert alert.path == "input" and w.verdict.broken == rung(w, "data arrives")

@@ -155,11 +155,11 @@ class Guard:
         if step < self._next:
             return False
         self._next = step + self._every
-        self._glances += 1
         try:
             gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
             if gradient is None:
                 return False
+            self._glances += 1
             with without_torch_function():
                 if math.isfinite(gradient.sum().item()):
                     self._looked = step

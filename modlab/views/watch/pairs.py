@@ -18,7 +18,7 @@ PARALLEL = 0.98
 LEFT = 0.25  # what two leave of each other at most
 SLIGHT = 0.02  # of the largest contribution of a unit: less is no matter
 APART = 0.05  # of the numbers of inputs that two fire on, which fire on the same ones
-_ENOUGH, _FEWEST = 0.2, 200  # inputs of the newest windows, as in the alerts
+_ENOUGH, _FEWEST = 0.2, 200  # inputs of the newest windows, as the picture counts them
 
 
 @dataclass(frozen=True, slots=True)
