@@ -80,11 +80,12 @@ def _copy(given: argparse.Namespace) -> int:
 def _check(given: argparse.Namespace) -> int:
     from modlab.lessons import validation
 
-    reports = validation.check(given.target)
-    for report in reports:
+    passed = []
+    for report in validation.checked(given.target):
         print(report, flush=True)
-    wrong = sum(not report.passed for report in reports)
-    print(f"\n{len(reports)} checked: {f'{wrong} with problems' if wrong else 'all ok'}")
+        passed.append(report.passed)
+    wrong = passed.count(False)
+    print(f"\n{len(passed)} checked: {f'{wrong} with problems' if wrong else 'all ok'}")
     return int(wrong > 0)
 
 

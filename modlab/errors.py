@@ -58,6 +58,10 @@ class PathNotFoundError(ModlabError, KeyError):
         return str(self.args[0])  # KeyError would show the repr of its text
 
 
+class CallNotFoundError(ModlabError, IndexError):
+    """A call of a module that a trace does not have."""
+
+
 class CheckpointError(ModlabError, ValueError):
     """A file that cannot be read as a checkpoint, or only by running code that is stored in it."""
 

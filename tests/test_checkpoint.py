@@ -1,6 +1,7 @@
 """Checkpoint files: circles, the order of rows, colliding names, and errors that say what the file is instead."""
 
 import json
+import warnings
 from collections import OrderedDict
 
 import pytest
@@ -156,3 +157,14 @@ def test_the_current_folder_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=f"'{tmp_path.name}' is a folder"):
         modlab.state(".")
+
+
+def test_torchs_warnings_of_a_file_are_not_the_readers(tmp_path):
+    """It says that quantized weights lie in storages of an old kind, and whoever looks at a file can do nothing about that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 5)), {nn.Linear}, dtype=torch.qint8)
+    torch.save(model.state_dict(), tmp_path / "q.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(modlab.state(tmp_path / "q.pt").records) and modlab.diff(tmp_path / "q.pt", model).changed == []

@@ -118,9 +118,7 @@ def test_functional_dropout_is_random_in_eval_mode_too():
 def test_random_in_eval_mode_and_the_same_by_equal_numbers_is_no_contradiction():
     net = nn.Sequential(nn.Linear(4, 4), Careless())
     comparison = modlab.compare(net)(torch.randn(8, 4))
-    assert comparison.headline.endswith(
-        "With equal random numbers both modes give the same, to the bit: it does not listen to the mode."
-    )
+    assert comparison.headline.endswith("With equal random numbers both modes give the same, to the bit: it does not listen to the mode.")
     text = str(comparison)
     assert "random in eval mode too; not reached by eval(); equal with equal random numbers" in text
     assert "1.l" in text and [line.split("  ")[-1] for line in text.splitlines() if line.startswith("0 ")] == ["equal"]
@@ -1459,3 +1457,16 @@ def test_a_layer_with_other_weights_starts_one_whatever_came_in():
         right.l2.weight.neg_()
     comparison = modlab.compare(left, right)(torch.randn(5, 4))
     assert [row.path for row in comparison.records if row.starts_here] == ["l0", "l2"]
+
+
+def test_a_difference_that_starts_in_the_forward_of_the_model_itself():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.b(F.dropout(self.a(x), training=self.training))
+
+    found = modlab.compare(Own())(torch.ones(8, 4))
+    assert found.first == "" and found.headline.startswith("Train and eval differ from the model's own forward on:")

@@ -25,6 +25,7 @@ from modlab.errors import CheckpointError, NotComparableError, PathNotFoundError
 from modlab.inspection.contrast import contrast
 from modlab.inspection.storage import shares_memory
 from modlab.lessons.note import DynamicNet, MyLinear, Net, RunningMean, StatefulModule
+from modlab.records.difference import KINDS
 from tests import zoo
 from tests.test_identity import everything
 
@@ -828,3 +829,38 @@ def test_no_path_of_this_machine_is_printed(tmp_path, monkeypatch, prefix):
         assert "torch.load(" in face and "net.pt" in face and str(tmp_path) not in face
     monkeypatch.chdir(tmp_path)
     exec(found.record.loading.repair or found.record.loading.code, {"torch": torch, "model": net})
+
+
+@pytest.mark.parametrize("idle", [1, 10])
+def test_a_few_elements_that_decay_alone_are_no_headline(idle):
+    torch.manual_seed(0)
+    net = nn.Linear(20, 1, bias=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1)
+    before = modlab.snapshot(net, optimizer)
+    x = torch.ones(1, 20)
+    x[0, :idle] = 0.0
+    net(x).sum().backward()
+    optimizer.step()
+    found = modlab.diff(before, net)
+    assert found["weight"].decayed == idle and ("in part by weight decay alone" in found.headline) is (idle > 2)
+
+
+def test_a_kind_that_there_is_not_is_told():
+    found = modlab.diff(modlab.snapshot(Net()), modlab.snapshot(Net()))
+    with pytest.raises(modlab.ModlabError, match="got 'weights', and takes one of: parameter, buffer"):
+        found.find(kind="weights")
+    assert {row.kind for row in found.records} <= set(KINDS) and len(found.find(kind="parameter")) == 4
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_a_tied_tensor_is_counted_once(values):
+    net = nn.ModuleDict({"emb": nn.Embedding(5, 3), "head": nn.Linear(3, 5, bias=False), "mid": nn.Linear(3, 3, bias=False)})
+    net["head"].weight = net["emb"].weight
+    before = modlab.snapshot(net, values=values)
+    with torch.no_grad():
+        net["emb"].weight.add_(1.0)
+    found = modlab.diff(before, net)
+    assert found.headline.startswith("ModuleDict: 1 of 2 tensors changed") and "25 elements" not in str(found)
+    assert found["head.weight"].status == "changed" and found["head.weight"].tied == "emb.weight" and not found["emb.weight"].tied
+    root, head = (next(line.split() for line in str(found).splitlines() if line.startswith(f"{path} ")) for path in ("(root)", "head"))
+    assert root[2:4] == head[2:4] == ["1", "changed"]

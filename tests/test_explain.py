@@ -1221,7 +1221,7 @@ PROGRAMS = {
     "item": (item, "no gradient", "loss is a plain float, and has no graph to go back through.", "loss.backward()"),
     "state": (carried_state, "backward twice", "backward ran a second time", "h = h.detach()"),
     "total": (growing_total, "backward twice", "from total", "total += loss.item()"),
-    "two losses": (two_losses, "backward twice", "from second", "(loss1 + loss2).backward()"),
+    "two losses": (two_losses, "backward twice", "from second", "(first + second).backward()"),
     "create_graph": (gradient_of_a_gradient, "no gradient", "only with create_graph=True.", "create_graph=True"),
     "another's step": (two_networks, "in-place", "right.weight was changed after the forward pass", "optimizer.step()"),
     "a class called": (lambda: Sized(R(1, 2)), "class called", "makes a new Sized, and calls none", "model = Sized()"),

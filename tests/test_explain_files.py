@@ -265,7 +265,7 @@ def test_sizes_that_are_unpacked():
 def test_channels_that_are_shared():
     result = explained(lambda: nn.Conv2d(3, 6, 3, groups=2))
     assert result.headline.startswith("Conv2d cannot share 3 in_channels evenly among 2 groups.")
-    assert codes(result) == ["nn.Conv2d(3, 6, ..., groups=1)"]
+    assert "nn.Conv2d(3, 6, 3, groups=1)" in codes(result)[0]
     assert "nn.Conv2d(..., 12, ...)" in codes(explained(lambda: nn.PixelShuffle(2)(torch.zeros(1, 3, 4, 4))))
     x = torch.zeros(1, 3, 5, 4)
     result = explained(lambda: nn.PixelUnshuffle(2)(x))

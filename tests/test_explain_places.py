@@ -508,9 +508,6 @@ def test_a_tied_weight_outside_of_the_model_is_seen():
     assert "1.weight and emb.weight are one tensor (tied)" in str(result)
 
 
-SCENE = Scene(RuntimeError(), [])
-
-
 def test_the_quick_look_and_the_whole_one_agree():
     """Whether something is held twice, asked in two ways."""
     free, shared = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), nn.Linear(2, 2)
@@ -518,11 +515,11 @@ def test_the_quick_look_and_the_whole_one_agree():
     tied[1].weight = tied[0].weight
     for net, alone in ((free, True), (twice, False), (tied, False)):
         own = {id(tensor): name for name, tensor in stores.named_tensors(net[0])}
-        assert ties._is_alone(SCENE, [net, net[0]], {id(net[0])}, own) is alone
+        assert ties._is_alone(Scene(RuntimeError(), []), [net, net[0]], {id(net[0])}, own) is alone
         found = ties._found([net], {id(net[0])}, own)
         assert (len(found) == 1 + len(own)) is alone
     free[0].again = free    # a module that holds itself
-    assert ties._is_alone(SCENE, [free], {id(free[1])}, {}) is False
+    assert ties._is_alone(Scene(RuntimeError(), []), [free], {id(free[1])}, {}) is False
 
 
 def test_a_name_that_nobody_has_is_not_taken_for_granted():

@@ -168,6 +168,7 @@ def test_a_picture_is_seen_with_its_words_and_only_once():
     shown = lesson.see(figure, alt='two <lines> that "part"')
     assert repr(shown) == 'picture: two <lines> that "part"'
     assert '<img alt="two &lt;lines&gt; that &quot;part&quot;" src="data:image/png;base64,' in shown.html()
+    assert "background:#fff" in shown.html(), "its words are black: on a dark page it stands on a card of its own"
     assert pyplot.get_fignums() == [], "an open figure is shown once more by the notebook"
     with pytest.raises(ModlabError, match="needs words"):
         lesson.see(figure)
@@ -269,6 +270,22 @@ def test_an_error_in_the_learners_code_names_its_own_line(monkeypatch):
     verdict = judge(TASK, made(source))
     assert (verdict.mistake, verdict.says[0]) == ("typo", "A typo.")
     assert "NameError in `return y * z` (line 3 of double)" in verdict.says[1]
+
+
+def _several_lines(*arguments):
+    raise ValueError("first line\n\tsecond line")
+
+
+def test_an_error_of_several_lines_is_told_in_one():
+    (says,) = judge(Task("f", "", "", "", (lambda answer: answer(),)), _several_lines).says
+    assert says.endswith("first line second line")
+
+
+def test_the_tour_does_not_tell_the_number_to_who_puts_a_guess_in_quotes():
+    (count,) = shelf.find("00_tour").tasks
+    told = str(Lesson("00_tour").check("count", "11"))
+    assert "Not yet: text." in told
+    assert all(written not in told for written in ("11689512", "11,689,512", "11_689_512")), count.reference
 
 
 def test_a_judgement_grades_and_helps():

@@ -17,7 +17,7 @@ from tests import courses
 LESSONS = courses.lessons()
 QUESTIONS = [(lesson, question) for lesson in LESSONS for question in lesson.questions]
 TASKS = [(lesson, task) for lesson in LESSONS for task in lesson.tasks if not task.needs or available(task.needs)]
-LINES, WORDS = 15, 120
+LINES, WORDS, BREATH = 15, 120, 25
 
 
 def label(thing):
@@ -128,6 +128,23 @@ def test_no_number_is_told_before_it_is_asked(lesson):
             told = "\n".join(map(notebooks.source, cells[: one.cell + 1]))
             for written in {question.kind.write(question.answer), str(question.answer)}:
                 assert not re.search(rf"(?<![\w.]){re.escape(written)}(?![\w])", told), f"{one.name}: {written} stands above"
+
+
+def sentences(text):
+    """What one says in one breath; code counts as a word."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return re.split(r"\n|(?<=[.?!:;])\s", re.sub(r"`[^`]*`", "code", text))
+
+
+@lesson_by_lesson
+def test_no_sentence_is_longer_than_a_breath(lesson):
+    cells = courses.notebook_of(lesson)["cells"]
+    told = [notebooks.source(cell) for cell in cells if cell["cell_type"] == "markdown"]
+    for question in lesson.questions:
+        told += [question.asks, question.because, *(wrong.because for wrong in question.wrong)]
+    for task in lesson.tasks:
+        told += [task.asks, *(mistake.says for mistake in task.mistakes), *task.hints]
+    assert [sentence for text in told for sentence in sentences(text) if len(sentence.split()) > BREATH] == []
 
 
 # ---- nothing is given away -------------------------------------------------------------------------

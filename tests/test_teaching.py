@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -140,6 +141,37 @@ def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
 WORDS = ("heading", "another", "ValueError: on purpose", "alt text", "address", "answer")
 
 
+def ran(content, cell, *outputs, count=1):
+    """A cell as if somebody had run it."""
+    content["cells"][cell] |= {"outputs": list(outputs), "execution_count": count}
+
+
+def result(text):
+    return {"output_type": "execute_result", "execution_count": 1, "data": {"text/plain": text}, "metadata": {}}
+
+
+def test_a_value_that_a_semicolon_hides_is_hidden_in_a_check_too(tmp_path):
+    content = notebook("# Title", "1 + 1;", "2 + 2;  # hidden; too", "%time print('x');", "3  # shown;")
+    for cell, outputs in ((1, ()), (2, ()), (4, (result("3"),))):
+        ran(content, cell, *outputs)
+    problems = validation.check(save(content, tmp_path / "hushed.ipynb"))[0].problems
+    assert problems == ()
+
+
+def test_a_check_tells_what_differs_and_says_each_thing_once(tmp_path):
+    content = notebook("# Title", "from IPython.display import display\ndisplay(1)\n2", "3")
+    ran(content, 1, result("2"))
+    ran(content, 2, result("3"), count=None)
+    (report,) = validation.check(save(content, tmp_path / "broken.ipynb"))
+    more, never = (problem.says.split("\n      ") for problem in report.problems)
+    assert more == ["its output is another than the stored one", "stored: 2", "now   : 1", "now   : 2"]
+    assert never == ["it has outputs and no execution count, so nothing compares them"]
+
+
+def test_a_kernel_that_dies_is_not_called_slow():
+    assert "or its kernel died" in validation._failure(1, ["Timeout of 120 seconds exceeded while executing cell."]).says
+
+
 def test_a_good_notebook_passes_and_what_is_no_notebook_is_said(tmp_path, capsys):
     content = notebook("# Title", "1 + 1")
     content["cells"][1]["outputs"] = [{"output_type": "execute_result", "execution_count": 1, "data": {"text/plain": "2"}, "metadata": {}}]
@@ -240,11 +272,28 @@ def test_a_new_lesson_works_as_it_is_and_is_never_overwritten(tmp_path, monkeypa
     (report,) = validation.check(made)
     assert report.passed, str(report)
     written = content.read_text()
-    with pytest.raises(ModlabError, match="is there already"):
+    with pytest.raises(ModlabError, match="are there already"):
         template.create("my_lesson", tmp_path)
     assert content.read_text() == written
     with pytest.raises(ModlabError, match="cannot name a lesson"):
         template.create("my lesson", tmp_path)
+
+
+def test_a_new_lesson_shows_where_each_kind_of_question_goes(tmp_path):
+    _, content = template.create("my_lesson", tmp_path)
+    assert {"predictions=", "reasons=", "recalls=", "tasks="} <= set(re.findall(r"\w+=", content.read_text().partition("LESSON =")[2]))
+
+
+def test_beside_a_lesson_of_that_name_it_says_what_is_there_and_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))    # as `python -m` does: so Python knows the name, too
+    (tmp_path / "my_lesson.py").write_text("")
+    with pytest.raises(ModlabError, match=r"my_lesson\.py is there already.*\n.*--in DIR"):
+        template.create("my_lesson", tmp_path)
+    template.create("my_lesson", tmp_path / "elsewhere")    # what the sentence advises
+    (tmp_path / "my_lesson.ipynb").write_text("")
+    with pytest.raises(ModlabError, match=r"my_lesson\.ipynb and my_lesson\.py are there already"):
+        template.create("my_lesson", tmp_path)
 
 
 def test_a_check_finds_a_wrong_answer_in_an_own_lesson(tmp_path):

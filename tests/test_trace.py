@@ -460,6 +460,25 @@ def test_no_tensor_outlives_the_trace():
     assert str(trace)
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_model_goes_without_the_garbage_collector(backward):
+    """A circle of a trace's own would keep the model, and the collector's work would be a fifth of what a trace costs."""
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ReLU())
+    net[2].register_forward_hook(lambda *_: None)
+    gc.collect()
+    gc.disable()
+    try:
+        with modlab.trace(net, values=False) as trace:
+            output = net(torch.ones(2, 4))
+            if backward:
+                output.sum().backward()
+        model, last = weakref.ref(net), weakref.ref(net[2])
+        del net, output
+        assert model() is None and last() is None and str(trace)
+    finally:
+        gc.enable()
+
+
 def test_a_model_that_raised_is_let_go_too():
     net = Lambda(lambda self, x: x.nothing, a=nn.Linear(1, 1))
     model = weakref.ref(net)

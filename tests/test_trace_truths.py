@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import threading
 import warnings
@@ -11,6 +12,7 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 import modlab
@@ -606,3 +608,129 @@ def test_a_model_that_makes_a_parameter_in_each_pass_keeps_one():
             net(X)
         gc.collect()
         assert sum(one() is not None for one in alive) <= 2
+
+
+# --- as real training code has it
+
+
+@pytest.mark.parametrize("again", ["called twice", "computed again"])
+def test_a_part_that_stands_for_itself_and_did_not_run(again):
+    """Of a second pass, or one that is computed again from the end on, each block stands for another one."""
+
+    def forward(self, x):
+        run = self.run
+        for block in self.blocks:
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True) if run == "computed again" else block(x)
+        return x
+
+    block = Lambda(lambda self, x: self.used(x), used=nn.Linear(4, 4), idle=nn.Tanh())
+    net = Lambda(forward, blocks=nn.ModuleList([block, copy.deepcopy(block), copy.deepcopy(block)]))
+    net.run = again
+    x = X.clone().requires_grad_()
+
+    def act(net):
+        for _ in range(2 if again == "called twice" else 1):
+            net(x).sum().backward()
+
+    trace = traced(net, act, fold=True)
+    assert len(trace["blocks.0.used"]) >= 1
+    for i in range(3):
+        with pytest.raises(modlab.ModlabError, match="did not run"):
+            trace[f"blocks.{i}.idle"]
+
+
+def test_gradients_that_are_given_back_are_told():
+    net = Net()
+    trace = traced(net, lambda net: torch.autograd.grad(net(X).sum(), list(net.parameters())))
+    (event,) = trace.find(kind="backward")
+    assert [(value.name, value.shape) for value in event.outputs] == [(f"{n}.grad", tuple(p.shape)) for n, p in net.named_parameters()]
+    assert "4 gradients" in str(trace) and trace.why("l0.weight").kind == "gradient" and net.l0.weight.grad is None
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_a_checkpoint_whose_input_needs_no_gradient():
+    net = Lambda(lambda self, x: torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=True), body=nn.Linear(4, 4))
+
+    def act(net):
+        with contextlib.suppress(RuntimeError):
+            net(X).sum().backward()
+
+    trace = traced(net, act)
+    reason = trace.why("body.weight")
+    assert reason.kind == "off the path" and "use_reentrant=True" in reason.text and trace.events[reason.event].path == "body"
+
+
+@pytest.mark.parametrize(
+    ("held", "act", "said"),
+    [
+        ("own", lambda net, optimizer: (net(X).sum().backward(), optimizer.zero_grad()), "SGD's step moves 0 of 2 parameters, for none"),
+        ("rate", lambda net, optimizer: net(X).sum().backward(), "SGD's step moves 0 of 2 parameters"),
+        ("old", lambda net, optimizer: net(X).sum().backward(), "SGD holds none of the model's parameters"),
+        ("own", lambda net, optimizer: net(X).sum().backward(), ""),
+    ],
+)
+def test_a_step_that_moves_nothing_is_the_headline(held, act, said):
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD((copy.deepcopy(net) if held == "old" else net).parameters(), lr=0.0 if held == "rate" else 0.1)
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    trace = traced(net, lambda net: (act(net, optimizer), optimizer.step()))
+    assert all(map(torch.equal, before, net.parameters())) is bool(said)
+    assert (said or "1 of 1 module ran.") in trace.headline and ("step" in trace.headline or "holds" in trace.headline) is bool(said)
+
+
+def test_a_question_of_the_wrong_kind_is_answered():
+    class Lying(nn.Linear):
+        def __repr__(self):
+            raise RuntimeError("no words")
+
+    net = nn.Sequential(Lying(4, 4), nn.Tanh())
+    trace = modlab.trace(net)(X)
+    assert trace["(root)"].outputs == trace[""].outputs
+    for ask, words in (
+        (lambda: trace[0], r"t\.events\[0\]"),
+        (lambda: trace[net[0]], "got a Lying"),
+        (lambda: trace["0"][3], r"'0' ran 1 time in this trace: t\['0'\]\[0\] is the last"),
+        (lambda: trace.why("0"), r"Those of this module: '0.weight', '0.bias'"),
+        (lambda: trace.why(net[0]), r"got a Lying.\n  Write: t.why\('0.weight'\)"),
+        (lambda: trace.why(torch.ones(2)), "no parameter of Sequential"),
+        (lambda: trace.export_chrome_trace(None), "got None, and takes the file"),
+    ):
+        with pytest.raises(modlab.ModlabError, match=words):
+            ask()
+    with pytest.raises(IndexError):
+        trace["0"][3]
+
+
+def test_a_part_that_is_made_in_the_pass_and_kept_in_a_dict():
+    def forward(self, x):
+        if "4" not in self.parts:
+            self.parts["4"] = nn.Linear(4, 2)
+        return self.parts["4"](x)
+
+    trace = traced(Lambda(forward, parts=nn.ModuleDict()), lambda net: net(X).sum().backward())
+    assert trace["parts.4"].outputs[0].shape == (8, 2) and trace.why("parts.4.weight").kind == "gradient"
+    assert "not registered" not in str(trace)
+
+
+class Context(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.mul(2).exp()
+
+
+class NoContext(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.mul(2).exp()
+
+
+@pytest.mark.parametrize("inside", [lambda x: Context.forward(torch.autograd.function.FunctionCtx(), x), NoContext.forward])
+def test_the_inside_of_a_function_is_not_told_where_torch_calls_it_from_c(inside):
+    def forward(self, x):
+        h = self.a(x)
+        with torch.no_grad():  # as torch 2.15 does it: no frame of torch's is above
+            inside(h)
+        return h.tanh()
+
+    trace = modlab.trace(Lambda(forward, a=nn.Linear(4, 4)))(X)
+    assert [event.name for event in trace.find(kind="function")] == ["Tensor.tanh"]

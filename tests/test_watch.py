@@ -7,9 +7,11 @@ import dataclasses
 import gc
 import math
 import pickle
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -322,6 +324,69 @@ def test_a_saturated_activation() -> None:
         model[0].weight.mul_(1000)
     w = regression(model, optimizer=sgd(model, 1e-3))
     assert [alert.path for alert in w.alerts if alert.kind == "saturated"] == ["1"]
+
+
+def deep(function: Callable[[], nn.Module], std: float, wide: int = 64) -> nn.Sequential:
+    """Four hidden layers whose weights were drawn with a spread."""
+    sizes = [16, *[wide] * 4, 4]
+    model = nn.Sequential(*(layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), function())))[:-1]
+    for layer in model[::2]:
+        nn.init.normal_(layer.weight, 0, std)
+    return model
+
+
+class ByFunction(nn.Module):
+    """The same, where the activation functions are no modules."""
+
+    def __init__(self, layers: nn.Sequential, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layers, self.function = nn.ModuleList(layers[::2]), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = self.function(layer(x))
+        return self.layers[-1](x)
+
+
+@pytest.mark.parametrize(
+    ("model", "paths"),
+    [
+        (lambda: deep(nn.Tanh, 1.0), {"3", "5", "7"}),
+        (lambda: deep(nn.Hardtanh, 1.0), {"1", "3", "5", "7"}),
+        (lambda: deep(nn.Sigmoid, 3.0), {"1", "3", "5", "7"}),
+        (lambda: ByFunction(deep(nn.Tanh, 1.0), torch.tanh), {"layers.1", "layers.2", "layers.3"}),
+        (lambda: ByFunction(deep(nn.Sigmoid, 3.0), torch.sigmoid), {"layers.0", "layers.1", "layers.2", "layers.3"}),
+        (lambda: deep(nn.Tanh, 0.125), set()),
+        (lambda: deep(nn.Tanh, 0.5), set()),
+    ],
+)
+def test_deep_nets_that_begin_saturated(model: Callable[[], nn.Module], paths: set[str]) -> None:
+    torch.manual_seed(0)
+    net = model()
+    w = train(net, torch.optim.Adam(net.parameters(), 1e-3), lambda: torch.randn(64, 16), 30)
+    assert {alert.path for alert in w.alerts if alert.kind == "saturated"} >= paths
+    assert paths or not w.alerts
+
+
+def test_a_gate_that_is_open_is_not_saturated() -> None:
+    net = nn.Sequential(nn.Linear(16, 32), nn.Sigmoid(), nn.Linear(32, 4))
+    nn.init.constant_(net[0].bias, 6.0)
+    w = train(net, torch.optim.Adam(net.parameters(), 1e-3), lambda: torch.randn(64, 16), 30)
+    assert "saturated" not in kinds(w)
+
+
+def test_what_comes_to_the_ends_by_learning_is_not_saturated() -> None:
+    """A share between both limits, which was below them at first."""
+    net = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+    grows = iter(range(1, 1000))
+    w = train(net, sgd(net, 1e-4), lambda: torch.randn(64, 1) * min(30.0, next(grows)), 60)
+    assert "saturated" not in kinds(w)
+
+
+def test_shares_are_written_as_everywhere() -> None:
+    net = deep(nn.Tanh, 1.0)
+    w = train(net, torch.optim.Adam(net.parameters(), 1e-3), lambda: torch.randn(64, 16), 30)
+    assert all(re.search(r"\d %", alert.text) and not re.search(r"\d%", alert.text) for alert in w.alerts if alert.kind == "saturated")
 
 
 def test_a_gradient_that_vanishes_along_depth() -> None:

@@ -566,6 +566,72 @@ def test_a_watch_that_ends_while_another_thread_makes_a_step() -> None:
         assert (w.record.steps, again.record.steps) == (3, 3)
 
 
+@pytest.mark.parametrize("register", [optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook])
+def test_a_watch_that_begins_while_another_thread_makes_a_step(register: Callable[..., Any]) -> None:
+    """The first of all watches, while the step is held between two hooks of others; nor may one come then."""
+    arrived, go = threading.Event(), threading.Event()
+    other, model = mlp(), mlp()
+    failures: list[RuntimeError] = []
+
+    def hold(*_: Any) -> None:
+        if threading.current_thread() is worker:
+            arrived.set()
+            go.wait(60)
+
+    def step() -> None:
+        try:
+            sgd(other).step()
+        except RuntimeError as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=step)
+    held = [register(hold), register(lambda *_: None)]
+    clean = hooks()
+    worker.start()
+    assert arrived.wait(60)
+    optimizer = sgd(model)
+    w = modlab.watch(model, optimizer, budget=1.0)
+    go.set()
+    worker.join()
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    w.close()
+    assert not failures
+    assert w.record.steps == 3
+    assert hooks() == clean
+    for handle in held:
+        handle.remove()
+
+
+def test_watches_that_come_and_go_while_another_thread_trains() -> None:
+    other, model, done = mlp(), mlp(), threading.Event()
+    failures: list[RuntimeError] = []
+    registers = (optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook)
+    held = [register(lambda *_: time.sleep(0.0002)) for register in registers for _ in range(3)]
+
+    def loop() -> None:
+        optimizer = sgd(other)
+        try:
+            while not done.is_set():
+                other(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+        except RuntimeError as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=loop)
+    worker.start()
+    for _ in range(100):
+        modlab.watch(model, sgd(model)).close()
+    done.set()
+    worker.join()
+    for handle in held:
+        handle.remove()
+    model(torch.randn(1, 4))
+    assert not failures
+
+
 def train_on(model: nn.Module) -> Watch:
     """Some steps under a watch that stays open."""
     optimizer = sgd(model)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +17,13 @@ from modlab.instrumentation.watching.alarms import starving
 from modlab.instrumentation.watching.controls import Controls
 from modlab.instrumentation.watching.elements import EXACT
 from modlab.instrumentation.watching.gauge import BATCH, LARGE, Gauge, Tray, shares
-from modlab.instrumentation.watching.history import History
+from modlab.instrumentation.watching.history import AT_ONCE, History
 from modlab.instrumentation.watching.moves import Group, Moves
 from modlab.instrumentation.watching.readback import ReadBack
 from modlab.instrumentation.watching.scalars import SLOTS, Scalars
 from modlab.instrumentation.watching.schedule import Purse, Schedule
 from modlab.instrumentation.watching.slots import Slots
+from modlab.instrumentation.watching.stretches import columns_here
 from modlab.instrumentation.watching.units import Units, axis_of
 from modlab.records.slots import COLUMNS, combined
 from modlab.records.watch import ACTIVATION, BINS, edge
@@ -467,3 +470,48 @@ def test_controls_wait_and_go_on() -> None:
     controls.resume()
     controls.wait()
     assert not controls.attention
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda draw: draw.standard_normal(4096),
+        lambda draw: 1 + 1e-4 * draw.standard_normal(512),
+        lambda draw: 1e5 + draw.standard_normal(30_000),
+        lambda draw: 5 + draw.standard_normal(30_000),
+        lambda draw: 1e-18 * draw.standard_normal(300),
+        lambda draw: 1e18 * draw.standard_normal(300),
+        lambda draw: 3e38 * draw.random(100),
+        lambda draw: np.full(50, 3e38),
+        lambda draw: np.full(50, 0.1),
+        lambda draw: np.zeros(4),
+        lambda draw: np.array([math.nan, 1.0, 2.0, math.inf]),
+        lambda draw: np.array([math.nan, 7.0, 7.0]),
+    ],
+)
+def test_a_stretch_is_measured_as_in_double_precision(make: Callable[[np.random.Generator], Any]) -> None:
+    values = make(np.random.default_rng(0)).astype(np.float32)
+    columns, nan = columns_here(np.concatenate([np.ones(3, np.float32), values, -np.ones(2, np.float32)]), [3, len(values), 2])
+    good = values[np.isfinite(values)].astype(np.float64)
+    with np.errstate(over="ignore"):
+        var = good.var().astype(np.float32)
+    found = columns[:, 1]
+    assert found[1] == pytest.approx(good.mean(), rel=1e-6)
+    assert found[2] == pytest.approx(var, rel=2e-5)
+    assert (found[3], found[4], found[6]) == (good.min(), good.max(), len(values) - len(good))
+    assert bool(nan[1]) == bool(np.isnan(values).any())
+    assert columns[1:5, 0].tolist() == [1, 0, 1, 1]
+
+
+def test_a_long_run_of_a_small_net_takes_no_more_than_a_short_one() -> None:
+    history = History()
+    row = history.row("a", "activation")
+    start = history._data.nbytes, history._bins.nbytes
+    for step in range(2000):
+        readings = Gauge()
+        readings.add([row], torch.randn(3))
+        found = readings.readings()
+        assert found is not None
+        history.take(step, found, binned=history.wants_bins())
+    assert (history._data.nbytes, history._bins.nbytes) == start
+    assert sum(start) <= AT_ONCE

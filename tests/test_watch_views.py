@@ -108,7 +108,7 @@ def test_what_is_over_comes_last_and_is_told_as_past():
         ({"inputs": 2_000}, ("unit 1 of l0 is dead", "seen on 2,000 inputs.")),
         ({"text": "unit 1 of l0 is dead: zero on all", "over": True}, ("unit 1 of l0 was dead", "zero on all.")),
         ({"text": "unit 1 of l0 is dead", "over": True}, ("unit 1 of l0 was dead", "unit 1 of l0 is dead.")),
-        ({"text": "90% of l0 does not move", "unit": None}, ("90% of l0 does not move", "")),
+        ({"text": "90 % of l0 does not move", "unit": None}, ("90 % of l0 does not move", "")),
         ({"text": "all: of it", "unit": None, "kind": "odd\n"}, ("l0: odd\\n", "all: of it.")),
     ],
 )

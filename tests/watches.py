@@ -131,8 +131,9 @@ def net(steps: int = 10_000, slots: int = 64) -> WatchRecord:
         unit=1, steps=9_640, inputs=9_640, last=steps - 1,
     )  # fmt: skip
     starving = Alert(
-        "starving", "l0", 7_200, "unit 2 of l0 starves: it fires on 2.0% of the inputs, at first on 33%", unit=2, inputs=9_640, steps=9_640
-    )
+        "starving", "l0", 7_200, "unit 2 of l0 starves: it fires on 2.0 % of the inputs, at first on 33 %",
+        unit=2, inputs=9_640, steps=9_640,
+    )  # fmt: skip
     broken = Rung("it moves", "broken", "column 1 of l0.weight has had no gradient since step 0", "nn.LeakyReLU()", "l0.weight")
     return WatchRecord(
         "Net", "SGD", "ended", steps, 143, 9_640, np.unique(np.geomspace(1, steps, 143).astype(np.int64)) - 1, 0.018, 1.06, 0.02,
@@ -184,7 +185,7 @@ def gpt(slots: int = 200, blocks: int = 8, steps: int = 20_000) -> WatchRecord:
         Alert(
             "vanishing", "h.0.attn", 400, "the gradient vanishes along depth: 1.1e-08 at the first, 1.2 at the last", "LayerNorm", steps=200
         ),
-        Alert("rounding", "lm_head.weight", 90, "96% of the elements of lm_head.weight do not move", "keep a float32 copy", steps=150),
+        Alert("rounding", "lm_head.weight", 90, "96 % of the elements of lm_head.weight do not move", "keep a float32 copy", steps=150),
         Alert("exploding", "wte", 12, "its gradient grew 1,000 times in 10 steps", "clip_grad_norm_", steps=10, over=True, last=60),
     )  # fmt: skip
     scalars = (scalar("loss", steps, slots, 6.2, 2.1), scalar("lr", steps, slots, 3e-4, 1e-5), scalar("accuracy", steps, slots, 0.01, 0.6))

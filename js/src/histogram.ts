@@ -7,7 +7,7 @@ export function histogram(bars: Bars, numbers: Numbers): HTMLElement {
   const counts = Array.from(numbers(bars.counts));
   if (!counts.length) return element("p", { class: "soft" }, "no histogram: there is no finite value");
   const zero = -bars.low / (bars.high - bars.low);
-  const inside = zero > 0.15 && zero < 0.82;
+  const inside = bars.hi && zero > 0.15 && zero < 0.82;
   return element(
     "figure",
     { class: "histogram" },
@@ -17,7 +17,7 @@ export function histogram(bars: Bars, numbers: Numbers): HTMLElement {
       { class: "axis", "aria-hidden": "true" },
       words(bars.lo),
       inside ? zeroTick(zero) : null,
-      words(bars.hi),
+      bars.hi ? words(bars.hi) : null,
     ),
     bars.note ? element("figcaption", { class: "soft" }, words(bars.note)) : null,
   );
@@ -47,9 +47,10 @@ function bar(index: number, share: number): string {
 }
 
 export function summary(bars: Bars, counts: readonly number[]): string {
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  if (!bars.hi) return `histogram of ${counted(total, "value")}: ${bars.lo}`;
   const most = counts.indexOf(Math.max(...counts));
   const step = (bars.high - bars.low) / counts.length;
   const [from, to] = [bars.low + most * step, bars.low + (most + 1) * step].map((edge) => String(Number(edge.toPrecision(2))));
-  const total = counts.reduce((sum, count) => sum + count, 0);
   return `histogram of ${counted(total, "value")} from ${bars.lo} to ${bars.hi}; most, ${(counts[most] ?? 0).toLocaleString("en")}, lie between ${from} and ${to}`;
 }

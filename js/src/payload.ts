@@ -82,6 +82,7 @@ export interface Values {
   grid: Grid | null;
 }
 
+/** Where all values are the same, `lo` says so, and `hi` is nothing. */
 export interface Bars {
   counts: string;
   lo: string;

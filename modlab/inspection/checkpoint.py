@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -177,7 +178,9 @@ def _safetensor(file: Path, name: str) -> Tensor | None:
 def loaded(file: Path, device: str) -> Any:
     """What a file of torch's holds, without running code that is stored in it."""
     try:
-        return _read(file, device)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of its own old ways, in which quantized weights are stored
+            return _read(file, device)
     except Exception as error:
         raise CheckpointError(_unreadable(file, error)) from error
 

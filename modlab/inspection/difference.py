@@ -387,6 +387,7 @@ def _facts(before: Entry, after: Entry) -> Told:
         "value_before": _text(before), "value_after": _text(after),
         "renamed_from": before.path if before.key.section == STATE and before.key != after.key else "",
         "owner_type": after.owner_type or before.owner_type,
+        "tied": after.tied if before.tied == after.tied else "",
     }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -12,6 +14,7 @@ from modlab.records.structure import Link, TensorEntry
 from modlab.statistics.contents import sizes_of
 
 PLAIN = (Parameter, Tensor)
+LAZY = "lazy: no shape until the first forward pass"
 
 
 def reserved(name: str, kind: str) -> TensorEntry:
@@ -35,18 +38,23 @@ def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link
             trainable=tensor.requires_grad,
             persistent=persistent,
             tied=tied,
-            note="lazy: no shape until the first forward pass",
+            note=LAZY,
         )
     shape, count = sizes_of(tensor)
     return TensorEntry(
         name, kind, shape, dtype_name(tensor), str(tensor.device), count, _bytes(tensor, count),
-        bool(tensor.requires_grad), persistent, tied, _note(tensor, shape),
+        bool(tensor.requires_grad), persistent, tied, remark(tensor, shape),
     )  # fmt: skip
 
 
 def dtype_name(tensor: Tensor) -> str:
     """``float32`` for ``torch.float32``."""
-    return str(tensor.dtype).removeprefix("torch.")
+    return _name(tensor.dtype)
+
+
+@cache
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _bytes(tensor: Tensor, count: int) -> int:
@@ -62,7 +70,8 @@ def _bytes(tensor: Tensor, count: int) -> int:
         return count * tensor.dtype.itemsize
 
 
-def _note(tensor: Tensor, shape: tuple[int, ...]) -> str:
+def remark(tensor: Tensor, shape: tuple[int, ...]) -> str:
+    """What is special about a tensor, beside its shape and dtype; nothing for a plain one."""
     if tensor.is_nested:
         return "ragged: members differ in size"
     if -1 in shape:

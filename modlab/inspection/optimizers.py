@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab.errors import NotAnOptimizerError
+from modlab.inspection.checks import described
 from modlab.inspection.entries import dtype_name
 from modlab.records.state import OptimizerEntry, StateRecord
 
@@ -20,7 +21,7 @@ def as_tuple(optimizer: Any, function: str = "state") -> tuple[torch.optim.Optim
     for one in given:
         if not _is_optimizer(one):
             raise NotAnOptimizerError(
-                f"optimizer= got {_called(one)}, and needs a torch.optim.Optimizer (or several in a list).\n"
+                f"optimizer= got {described(one)}, and needs a torch.optim.Optimizer (or several in a list).\n"
                 f"  Write: modlab.{function}(model, torch.optim.SGD(model.parameters(), lr=0.1))"
             )
     return given
@@ -31,10 +32,6 @@ def _is_optimizer(thing: Any) -> bool:
         return not isinstance(thing, type) and hasattr(thing, "param_groups") and hasattr(thing, "state")
     except Exception:  # noqa: BLE001 - a stranger's object may raise anything
         return False
-
-
-def _called(thing: object) -> str:
-    return f"the class {thing.__name__} itself" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
 class Ownership:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
 from modlab import format
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
@@ -26,12 +27,15 @@ from modlab.instrumentation.accidents.widths import Ran
 from modlab.records.explanation import ExplanationRecord, Step
 from modlab.records.structure import ROOT
 from modlab.records.trace import Value
+from modlab.statistics.contents import sizes_of
 
 UNKNOWN = ""
 CHAIN = 8  # exceptions looked at: causes, contexts, members of groups
 SHOWN = 12  # values listed of one call, names of one frame
 WIDE = 1_000  # members of a list in a local name that are looked through
 BEFORE = 12  # modules that ran before the one that failed
+LEVELS = 40  # modules on the way that are all listed; of more the outermost and the innermost ones
+OUTER, INNER = 6, 12
 _MESSAGE = 4_000
 
 
@@ -190,7 +194,7 @@ _OF_VALUES = frozenset(
 def _traced(scene: Scene, family: str) -> Iterator[str]:
     """How to see what ran before, where the traceback does not show all of it."""
     root = scene.root
-    if family not in _OF_VALUES or root is None or root.args is None or not earlier.hidden(scene):
+    if family not in _OF_VALUES or root is None or root.args is None or not (len(scene.calls) > LEVELS or earlier.hidden(scene)):
         return
     if any(frame.function == "__call__" and frame.is_ours for frame in scene.frames):
         return  # it stands in the trace itself
@@ -217,15 +221,19 @@ def _begun(text: str) -> str:
 
 
 def _steps(scene: Scene, stop: str) -> Iterator[Step]:
-    last = len(scene.calls) - 1
-    for depth, call in enumerate(scene.calls):
-        yield _step(call, depth, stop if depth == last else "", depth == last)
-        if depth < last:
-            inner = scene.calls[depth + 1]
-            if inner.module is not call.module:
-                yield from _before(call, inner, depth + 1)
-        elif earlier.frame_of(call) is not None:
-            yield from _before(call, None, depth + 1)
+    found = scene.calls
+    left = len(found) - OUTER - INNER if len(found) > LEVELS else 0
+    listed = found if not left else found[:OUTER] + found[-INNER:]
+    for depth, call in enumerate(listed):
+        last = call is found[-1]
+        step = _step(call, depth, stop if last else "", last)
+        between = left and depth == OUTER
+        yield step if not between else replace(step, note="; ".join(filter(None, (f"{left} modules above it are not listed", step.note))))
+        if last:
+            yield from _before(call, None, depth + 1) if earlier.frame_of(call) is not None else ()
+        elif not left or depth != OUTER - 1:
+            inner = listed[depth + 1]
+            yield from _before(call, inner, depth + 1) if inner.module is not call.module else ()
 
 
 def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
@@ -257,29 +265,60 @@ def _before(call: Call, inner: Call | None, depth: int) -> Iterator[Step]:
         ran = earlier.before(call, inner)
     except Exception:  # noqa: BLE001 - source code that is not what it seems
         return
-    more = _left_out([one for one, _, _ in ran])
-    for one, taken, given in ran[-BEFORE:]:
-        name, module = one.name, one.module
-        inputs, outputs = (_shaped(shape) for shape in (taken, given))
-        if module is None:
-            note = "; ".join(filter(None, (more, "no module: not in the tree")))
-            yield Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, said=one.perhaps or "ran", note=note)
-            more = ""
-            continue
-        registered = call.path is not None and calls.at(call.module, name) is module
-        path = calls.join(call.path or "", name) if registered else None
-        yield Step(
-            path, name.rpartition(".")[2] if path is not None else name, type(module).__name__, marks.category(type(module)), depth,
-            inputs, outputs, _tensors(module), stopped=False, said=one.perhaps or "ran", note=more,
-        )  # fmt: skip
-        more = ""
+    first = max(len(ran) - BEFORE, 0)
+    skipped = sum(one.skipped for one, _, _ in ran[:first])
+    rows: list[tuple[Step, str]] = []
+    for one, taken, given in ran[first:]:
+        rows.append((_ran(call, one, depth, taken, given), _left_out(skipped + one.skipped, 0 if rows else first)))
+        skipped = 0
+    yield from _folded(rows)
 
 
-def _left_out(ran: list[Ran]) -> str:
-    """What is not listed of what came before, above the first one that is."""
-    calls_before, rounds_before = len(ran) - BEFORE, sum(one.skipped for one in ran[: max(len(ran) - BEFORE, 0) + 1])
+def _ran(call: Call, one: Ran, depth: int, taken: tuple[int, ...] | None, given: tuple[int, ...] | None) -> Step:
+    name, module, said = one.name, one.module, one.perhaps or "ran"
+    inputs, outputs = _shaped(taken), _shaped(given)
+    if module is None:
+        note = "no module: not in the tree"
+        return Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, said=said, note=note)
+    registered = call.path is not None and calls.at(call.module, name) is module
+    path = calls.join(call.path or "", name) if registered else None
+    return Step(
+        path, name.rpartition(".")[2] if path is not None else name, type(module).__name__, marks.category(type(module)), depth,
+        inputs, outputs, _tensors(module), stopped=False, said=said,
+    )  # fmt: skip
+
+
+def _left_out(rounds_before: int, calls_before: int) -> str:
+    """What is not listed of what came before, above one that is."""
     words = [format.plural(number, word) for number, word in ((rounds_before, "round"), (calls_before, "call")) if number > 0]
     return f"{' and '.join(words)} before it are not listed" if words else ""
+
+
+def _folded(rows: list[tuple[Step, str]]) -> Iterator[Step]:
+    """The same with equal rounds written once: a cell that is called in a loop, and what is called beside it.
+
+    Args:
+        rows: steps, each with the words on what is not listed above it.
+    """
+    start = 0
+    while start < len(rows):
+        size, times = _repeated(rows, start)
+        beside = f" with the {'row' if size == 2 else f'{size - 1} rows'} below" if size > 1 else ""
+        for place, (step, left) in enumerate(rows[start : start + size]):
+            notes = ("" if place or times < 2 else f"{times} times{beside}", left, step.note)
+            yield replace(step, note="; ".join(filter(None, notes))) if any(notes[:2]) else step
+        start += size * times
+
+
+def _repeated(rows: list[tuple[Step, str]], start: int) -> tuple[int, int]:
+    """The shortest round that comes several times from here on, and how often; one row, once, where there is none."""
+    for size in range(1, BEFORE // 2 + 1):
+        end = start + size
+        while end + size <= len(rows) and all(rows[i] == (rows[i - size][0], "") for i in range(end, end + size)):
+            end += size
+        if end > start + size:
+            return size, (end - start) // size
+    return 1, 1
 
 
 def _shaped(shape: tuple[int, ...] | None) -> tuple[Value, ...]:
@@ -326,7 +365,11 @@ def _values(leaves: Iterable[values.Leaf]) -> tuple[Value, ...]:
 
 
 def _value(name: str, thing: Any, note: str) -> Value:
+    kind = type(thing).__name__
     if not issubclass(type(thing), Tensor):
-        return Value(name, type(thing).__name__, text=values.said(thing), note=note)
-    entry = entries.describe(name, "", thing)
-    return Value(name, type(thing).__name__, entry.shape, entry.dtype, entry.device, entry.trainable, note=entry.note)
+        return Value(name, kind, text=values.said(thing), note=note)
+    dtype, device = entries.dtype_name(thing), str(thing.device)
+    if is_lazy(thing):
+        return Value(name, kind, None, dtype, device, thing.requires_grad, note=entries.LAZY)
+    shape, _ = sizes_of(thing)
+    return Value(name, kind, shape, dtype, device, thing.requires_grad, note=entries.remark(thing, shape))

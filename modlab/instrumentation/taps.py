@@ -12,6 +12,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils.hooks import RemovableHandle
 
 from modlab.compat import being_traced, global_hooks_with_kwargs
+from modlab.instrumentation import headroom
 
 Enter = Callable[[Module, tuple[Any, ...]], None]
 Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
@@ -26,7 +27,7 @@ class Taps:
         enter: gets the module and its positional arguments; the keyword ones are known at the end alone.
         leave: gets the module, both kinds of arguments and the output. If an exception came out, ``sys.exception()`` is
             it, the output is None, and the keyword arguments are None as well. Neither of the two may raise.
-        here: whether this thread is one to be told of; by default the one that opened them.
+        here: whether another thread than the one that opened them is one to be told of as well.
         away: gets a module that is called in a thread that is not; must not raise either.
     """
 
@@ -35,13 +36,14 @@ class Taps:
     ) -> None:
         self._enter, self._leave, self._away = enter, leave, away
         self._thread = 0
-        self._here = here or (lambda: get_ident() == self._thread)
+        self._here = here or bool
         self._handles: list[RemovableHandle] = []
         self._hooks: list[dict[int, Any]] = []  # all that there are for all modules
 
     def open(self) -> None:
         """Attach, in front of other global hooks, so that these can be seen at work."""
         self._thread = get_ident()
+        headroom.make(self)
         before = register_module_forward_pre_hook(self._before)
         self._handles = [before, register_module_forward_hook(self._after, with_kwargs=True, always_call=True)]
         for handle in self._handles:
@@ -57,22 +59,25 @@ class Taps:
             handle.remove()
             global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
         self._handles, self._hooks = [], []
+        headroom.give_back(self)
 
     def alone(self) -> bool:
         """Whether no other hook is there for all modules."""
         return len(self._hooks) == 2 and len(self._hooks[0]) == 1 == len(self._hooks[1])
 
     def _before(self, module: Module, args: tuple[Any, ...]) -> None:
-        if _captured():
+        if torch.compiler.is_compiling() or being_traced():  # a compiler or tracer must not take down the taps
             return
-        if self._here():
+        if get_ident() == self._thread or self._here():
             self._enter(module, args)
         elif self._away is not None:
             self._away(module)
 
     def _after(self, module: Module, args: tuple[Any, ...], *rest: Any) -> None:
         """`rest` is keyword arguments and output; after an exception torch leaves the former out."""
-        if not _captured() and self._here():
+        if torch.compiler.is_compiling() or being_traced():
+            return
+        if get_ident() == self._thread or self._here():
             self._leave(module, args, rest[0] if len(rest) > 1 else None, rest[-1])
 
 
@@ -83,8 +88,3 @@ def _number(handle: RemovableHandle, key: int) -> None:
         if handle.id in store:
             store[key] = store.pop(handle.id)
     handle.id = key
-
-
-def _captured() -> bool:
-    """Whether a compiler or tracer is taking down what is called: it must not take down the taps."""
-    return torch.compiler.is_compiling() or being_traced()

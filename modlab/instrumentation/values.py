@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from types import MemberDescriptorType
 from typing import Any
@@ -171,12 +172,7 @@ def _read_signature(cls: type) -> tuple[tuple[str, ...], int]:
 def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> list[Leaf]:
     """The leaves of a call's arguments, named as the signature names them."""
     found: list[Leaf] = []
-    starred = len(names) - 1 if names and names[-1].startswith("*") else len(args)
-    for i, argument in enumerate(args):
-        if i >= starred:
-            name = f"{names[-1][1:]}[{i - starred}]"
-        else:
-            name = names[i] if i < len(names) else f"[{i}]"
+    for name, argument in zip(_places(names, len(args)), args, strict=True):
         if issubclass(type(argument), Tensor):
             found.append((name, argument, ""))
         else:
@@ -185,3 +181,11 @@ def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str
         for name, argument in kwargs.items():
             found += leaves(argument, name)
     return found
+
+
+@lru_cache(maxsize=1024)
+def _places(names: tuple[str, ...], count: int) -> list[str]:
+    """What so many positional arguments are called."""
+    starred = len(names) - 1 if names and names[-1].startswith("*") else count
+    named = [*names[:starred], *(f"[{i}]" for i in range(len(names), starred))][:count]
+    return named + [f"{names[-1][1:]}[{i}]" for i in range(count - len(named))]

@@ -73,12 +73,19 @@ class _Switch:
         return f"It left {self._name} at {now}; it is {self._before} again."
 
 
+def _default_device() -> torch.device:
+    try:
+        return torch.get_default_device()
+    except AttributeError:  # torch 2.6, once it was set to None
+        return torch.device("cpu")
+
+
 _SWITCHES: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
     ("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
     ("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
     ("deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     ("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    ("the default device", torch.get_default_device, lambda device: torch.set_default_device(None if device.type == "cpu" else device)),
+    ("the default device", _default_device, lambda device: torch.set_default_device(None if device.type == "cpu" else device)),
     ("the working folder", os.getcwd, os.chdir),
     ("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
 )

@@ -144,7 +144,7 @@ def _raised(error: BaseException) -> str:
     """The error, and the line of the learner's own code where it came up."""
     place = next((frame for frame in reversed(traceback.extract_tb(error.__traceback__)) if _is_own(frame.filename)), None)
     where = f" in `{place.line}` (line {place.lineno} of {place.name})" if place is not None and place.line else ""
-    return f"Your code raised {type(error).__name__}{where}: {format.cut(str(error), LONG)}"
+    return f"Your code raised {type(error).__name__}{where}: {format.cut(' '.join(str(error).split()), LONG)}"
 
 
 def _is_own(file: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from modlab.errors import ModlabError
 from modlab.lessons.cards import Card, CardRecord
 
-_PLAIN = "white-space:pre-wrap;font-family:var(--jp-code-font-family,monospace);font-size:13px"
+_PLAIN = "margin:4px 0;white-space:pre-wrap;font-family:var(--jp-code-font-family,monospace);font-size:13px"
 
 
 class WordlessError(ModlabError, ValueError):

@@ -69,7 +69,13 @@ class Double(nn.Module):
     hints=("What is twice 3?",),
 )
 
-LESSON = Content("{name}", "{title}", "say what one can do after it", 10, predictions=(NUMBERS,), tasks=(DOUBLE,))
+LESSON = Content(
+    "{name}", "{title}", "say what one can do after it", 10,
+    predictions=(NUMBERS,),
+    reasons=(),    # the questions of lesson.why("name", ...), which ask for the reason
+    recalls=(),    # those of lesson.recall("name", ...), at the end; one of them from an earlier lesson
+    tasks=(DOUBLE,),
+)
 '''
 
 CELLS = (
@@ -89,14 +95,18 @@ def create(name: str, folder: Path) -> tuple[Path, Path]:
     Raises:
         ModlabError: the name cannot be a Python file's, or one of the files is there.
     """
-    if name.isidentifier() and (keyword.iskeyword(name) or find_spec(name) is not None):
-        raise ModlabError(f"{name!r} means something to Python already, and {name}.py would hide it: take another name, as my_{name}.")
     if not name.isidentifier():
         raise ModlabError(f"{name!r} cannot name a lesson of your own: take letters, digits and underscores, as in my_first_lesson.")
     notebook, content = folder / f"{name}.ipynb", folder / f"{name}.py"
-    for file in (notebook, content):
-        if file.exists():
-            raise ModlabError(f"{file.name} is there already, and stays as it is: take another name, or another folder.")
+    there = [file.name for file in (notebook, content) if file.exists()]
+    if there:
+        stay = "is there already, and stays as it is" if len(there) == 1 else "are there already, and stay as they are"
+        raise ModlabError(
+            f"{' and '.join(there)} {stay}.\n"
+            f"  Take another name, as {name}_2, or another folder: python -m modlab lessons new {name} --in DIR"
+        )
+    if keyword.iskeyword(name) or _is_pythons(name):
+        raise ModlabError(f"{name!r} means something to Python already, and {name}.py would hide it: take another name, as my_{name}.")
     title = name.replace("_", " ").capitalize()
     folder.mkdir(parents=True, exist_ok=True)
     cells = [_cell(number, kind, text.replace("{name}", name).replace("{title}", title)) for number, (kind, text) in enumerate(CELLS)]
@@ -106,6 +116,12 @@ def create(name: str, folder: Path) -> tuple[Path, Path]:
     )
     content.write_text(CONTENT.replace("{name}", name).replace("{title}", title), encoding="utf-8")
     return notebook, content
+
+
+def _is_pythons(name: str) -> bool:
+    """Whether an import of this name gives something else than a file of one's own, here where the command runs."""
+    spec = find_spec(name)
+    return spec is not None and (spec.origin is None or Path(spec.origin).parent != Path.cwd())
 
 
 def _cell(number: int, kind: str, text: str) -> dict[str, Any]:

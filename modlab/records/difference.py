@@ -7,6 +7,7 @@ from dataclasses import dataclass
 STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "moved")
 TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "reserved")
 """The kinds that are a model's state itself; the others are about it (gradients, flags, an optimizer's state)."""
+KINDS = (*TENSORS, "gradient", "flag", "optimizer state", "hyper-parameter", "RNG", "value")
 
 OBJECT = "the tensor object that was "
 """How the note begins of what bore another name before."""
@@ -47,6 +48,7 @@ class DifferenceRecord:
         same_object: whether it is the same tensor object; None where that cannot be known.
         shares_memory: whether both lie in the same memory, so that one changes with the other; None where one is not live.
         value_before: of what is no tensor, in words.
+        tied: another name of the same tensor, before and after, under which it is counted.
     """
 
     path: str
@@ -76,6 +78,7 @@ class DifferenceRecord:
     owner_type: str = ""
     note: str = ""
     differs: bool | None = None
+    tied: str = ""
 
     def __repr__(self) -> str:
         distance = "" if self.max_abs is None or self.status == "unchanged" else f" by at most {self.max_abs:.4g}"

@@ -24,7 +24,7 @@ class Step:
         name: the last part of the path, or how the module is reached ("layers[0]"), or its class.
         type: its class.
         symbol: the category of the class ("linear", "container", "own", ...).
-        depth: how many modules are above it.
+        depth: how many of the modules listed are above it.
         inputs: what it was called with.
         outputs: what it gave, if it ran before the place of the error and that is known.
         tensors: its own parameters and buffers.

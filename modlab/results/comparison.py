@@ -128,7 +128,7 @@ class Comparison(RowsResult):
     def __getitem__(self, path: str) -> ComparisonRecord:
         """The record of the module at a dotted name; ``""`` is the root."""
         if not isinstance(path, str):
-            raise PathNotFoundError(f"comparison[...] takes a dotted name such as 'net.l0', and got a {type(path).__name__}: {path!r}")
+            raise PathNotFoundError(f"comparison[...] takes a dotted name such as 'net.l0', and got {checks.described(path)}")
         found = self._by_path.get("" if path == ROOT else path)
         if found is None:
             close = nearest(path, self.paths)

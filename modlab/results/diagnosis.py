@@ -54,7 +54,7 @@ def diagnose(
     1 finding: adapters (2 Linear) are hidden in a list, so they do not train, and are neither moved nor saved.
     """
     checks.require_module(model, "diagnose")
-    given = optimizers.as_tuple(optimizer)
+    given = optimizers.as_tuple(optimizer, "diagnose")
     pair = batches.require(batch, loss)
     subject = Subject(model, given)
     found, notes, remarks = catalogue.findings(subject)

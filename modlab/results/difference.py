@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 
 from modlab.errors import NotComparableError, PathNotFoundError, QuestionError, nearest
-from modlab.inspection import checks, difference, inventory, stores, structure, weights
+from modlab.inspection import checks, difference, inventory, optimizers, stores, structure, weights
 from modlab.inspection.inventory import Inventory
-from modlab.records.difference import STATUSES, DifferenceRecord, DiffRecord
+from modlab.records.difference import KINDS, STATUSES, DifferenceRecord, DiffRecord
 from modlab.results import question
 from modlab.results.result import Result
 from modlab.results.rows import RowsResult
-from modlab.results.snapshot import Snapshot, as_optimizers
+from modlab.results.snapshot import Snapshot
 from modlab.results.tree import LISTED
 from modlab.views import payload
 from modlab.views.sheets import difference as sheets
@@ -87,7 +87,7 @@ def _inventory(side: Any, other: Any) -> Inventory:
     if issubclass(type(side), Mapping):
         return weights.of_mapping(side)
     if _comparable(side):
-        return inventory.of_optimizers(as_optimizers(side, "diff"))
+        return inventory.of_optimizers(optimizers.as_tuple(side, "diff"))
     raise NotComparableError(f"modlab.diff() got {checks.described(side)}, and compares states.\n  {_advice(side)}")
 
 
@@ -196,6 +196,8 @@ class Diff(RowsResult):
         unknown = [one for one in wanted if one not in STATUSES]
         if unknown:
             raise QuestionError(f"find(status=...) got {unknown[0]!r}, and takes one of: {', '.join(STATUSES)}.")
+        if kind is not None and kind not in KINDS:
+            raise QuestionError(f"find(kind=...) got {kind!r}, and takes one of: {', '.join(KINDS)}.")
         return [r for r in self.records if asked.fits(r.path) and r.status in wanted and (kind is None or r.kind == kind)]
 
     def figure(self, *, ax: Axes | None = None) -> Figure:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from modlab.errors import QuestionError
+from modlab.inspection.checks import described
 
 Shape = tuple[int | None, ...] | list[int | None] | int | str
 
@@ -17,7 +18,7 @@ class Pattern:
     def __init__(self, pattern: Any) -> None:
         if not isinstance(pattern, str):
             raise QuestionError(
-                f"find() got a {type(pattern).__name__} as its pattern, and needs a text such as '*.attn.*'.\n"
+                f"find() got {described(pattern)} as its pattern, and needs a text such as '*.attn.*'.\n"
                 f"  For classes and shapes: find(type=nn.Linear), find(shape=(3, 4))"
             )
         self.pattern = pattern
@@ -64,4 +65,4 @@ def require_type(wanted: Any) -> None:
     """A class or the name of one."""
     if wanted is not None and not isinstance(wanted, (str, type)):
         hint = f"type={type(wanted).__name__}" if not isinstance(wanted, (list, tuple)) else "one class at a time"
-        raise QuestionError(f"find(type=...) got a {type(wanted).__name__}, and takes a class or the name of one.\n  Write: {hint}")
+        raise QuestionError(f"find(type=...) got {described(wanted)}, and takes a class or the name of one.\n  Write: {hint}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.errors import ModlabError, NotAnOptimizerError
+from modlab.errors import ModlabError
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection import snapshot as copying
 from modlab.inspection.inventory import Inventory
@@ -56,7 +56,7 @@ def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Lite
     >>> modlab.diff(before, net)["weight"].max_abs
     1.0
     """
-    given = as_optimizers(optimizer, "snapshot")
+    given = optimizers.as_tuple(optimizer, "snapshot")
     checks.require_module(model, "snapshot")
     tree = structure.extract(model)
     if tree.places() > LISTED:
@@ -68,14 +68,6 @@ def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Lite
         raise ModlabError(f"snapshot(values=...) got {values!r}, and takes True (copies), 'cpu' (copies there) or False (fingerprints).")
     found = copying.capture(model, given, values=bool(values), device="cpu" if values == "cpu" else None)
     return Snapshot(found, model, given, payload.fingerprint(tree), bool(values))
-
-
-def as_optimizers(optimizer: Any, function: str) -> tuple[torch.optim.Optimizer, ...]:
-    """One optimizer, several, or None → a tuple; the error speaks of the function that was called."""
-    try:
-        return optimizers.as_tuple(optimizer)
-    except NotAnOptimizerError as error:
-        raise NotAnOptimizerError(str(error).replace("modlab.state(", f"modlab.{function}(")) from None
 
 
 class Snapshot(RowsResult):

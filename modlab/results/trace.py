@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.errors import ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
+from modlab import format
+from modlab.errors import CallNotFoundError, ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
 from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
 from modlab.instrumentation.recording.roster import walk
+from modlab.records.structure import ROOT
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
 from modlab.results.rows import RowsResult
@@ -141,7 +143,11 @@ class Calls:
         return iter(self._events)
 
     def __getitem__(self, number: int) -> Event:
-        return self._events[number]
+        try:
+            return self._events[number]
+        except IndexError:
+            path, times = self._events[0].path, format.plural(len(self), "time")
+            raise CallNotFoundError(f"{path!r} ran {times} in this trace: t[{path!r}][{len(self) - 1}] is the last.") from None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -245,23 +251,28 @@ class Trace(RowsResult):
         return self._kept
 
     def __getitem__(self, path: str) -> Calls:
-        """The calls of the module at a dotted name; of one that has several, under any of them."""
-        path = self._first_name(path)
-        found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
-        if found:
+        """The calls of the module at a dotted name; of one that has several, under any of them. ``""`` is the root."""
+        if not issubclass(type(path), str):
+            other = f"  For an event by its number: t.events[{path}]" if issubclass(type(path), int) else "  All: t.find(kind='module')"
+            raise PathNotFoundError(f"t[...] takes a dotted name such as 'net.l0', and got {checks.described(path)}.\n{other}")
+        path = self._first_name("" if path == ROOT else path)
+        found = self._calls(path)
+        if found is not None:
             return found
-        folded = self._folded(path)
-        if folded is not None:
-            return folded
         absent = next((one for one in self.record.uncalled if path == one.path or path.startswith(f"{one.path}.")), None)
         if absent is not None:
             raise PathNotFoundError(f"{path!r} did not run: {absent.reason}.")
         ran = list(dict.fromkeys(event.path for event in self.events if event.kind == "module" and event.path))
-        close = nearest(str(path), ran)
+        close = nearest(path, ran)
         hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
         raise PathNotFoundError(f"{self.record.title} ran no module {path!r} in this trace.\n{hint}  All: t.find(kind='module')")
 
-    def _folded(self, path: str) -> Calls | None:
+    def _calls(self, path: str, asked: tuple[str, ...] = ()) -> Calls | None:
+        """The calls of a module, or those that stand for them; None if there are none. `asked`: for which names' sake it is asked."""
+        found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
+        return found if found else None if path in asked else self._folded(path, asked)
+
+    def _folded(self, path: str, asked: tuple[str, ...]) -> Calls | None:
         """The calls that stand for those of a module, which were only counted, or inside of one that was."""
         alike = dict(self.record.alike)
         name = outer = str(path)
@@ -273,8 +284,9 @@ class Trace(RowsResult):
         twin = f"{first.path}{name[len(outer) :]}"
         if name == outer:
             return Calls([first], twin)
-        found = Calls((event for event in self[twin] if self._is_inside(event, first)), self[twin].folded or twin)
-        return found or None
+        calls = self._calls(twin, (*asked, name))
+        found = None if calls is None else Calls((event for event in calls if self._is_inside(event, first)), calls.folded or twin)
+        return found if found else None
 
     def _is_inside(self, event: Event, outer: Event) -> bool:
         while event.index > outer.index and event.parent >= 0:
@@ -284,7 +296,7 @@ class Trace(RowsResult):
     def _first_name(self, path: str) -> str:
         """The name under which a trace knows a module, of one that is registered more than once."""
         model = self._source() if self._source is not None else None
-        if model is None or not isinstance(path, str) or any(event.path == path for event in self.events):
+        if model is None or any(event.path == path for event in self.events):
             return path
         module: Module | None = model
         for name in path.split(".") if path else ():
@@ -330,20 +342,27 @@ class Trace(RowsResult):
         """
         reasons = {reason.path: reason for reason in self.record.reasons}
         model = self._source() if self._source is not None else None
-        if isinstance(path, Tensor):
-            path = next(
-                (name for name in reasons if model is not None and slots.tensor_at(model, name) is path), f"a tensor {tuple(path.shape)}"
+        if issubclass(type(path), Tensor):
+            name = next((name for name in reasons if model is not None and slots.tensor_at(model, name) is path), None)
+            if name is None:
+                hint = f"  By its dotted name: t.why({_some(reasons)!r})"
+                raise PathNotFoundError(f"This tensor is no parameter of {self.record.title}.\n{hint}")
+            path = name
+        if not isinstance(path, str):
+            raise PathNotFoundError(
+                f"t.why() takes a parameter, or its dotted name, and got {checks.described(path)}.\n  Write: t.why({_some(reasons)!r})"
             )
         if path in reasons:
             return reasons[path]
-        tensor = slots.tensor_at(model, path) if model is not None and isinstance(path, str) else None
+        tensor = slots.tensor_at(model, path) if model is not None else None
         if model is not None and tensor is not None:
             twin = next((reason for name, reason in reasons.items() if slots.tensor_at(model, name) is tensor), None)
             if twin is not None:
                 return Reason(path, twin.kind, f"(the same tensor as {twin.path}) {twin.text}", twin.event)
             return Reason(path, "buffer", "a buffer, or a tensor that is not registered: no optimizer trains it")
-        close = nearest(str(path), reasons)
-        hint = f"\n  Nearest: {', '.join(map(repr, close))}." if close else ""
+        own = [name for name in reasons if name.startswith(f"{path}.")][:3]
+        close = own or nearest(path, reasons)
+        hint = f"\n  {'Those of this module' if own else 'Nearest'}: {', '.join(map(repr, close))}." if close else ""
         raise PathNotFoundError(f"{self.record.title} has no parameter {path!r}.{hint}")
 
     def export_chrome_trace(self, path: str | PathLike[str]) -> None:
@@ -352,6 +371,10 @@ class Trace(RowsResult):
         Args:
             path: the file to write; times in it are microseconds.
         """
+        if not isinstance(path, (str, PathLike)):
+            raise QuestionError(
+                f"export_chrome_trace() got {checks.described(path)}, and takes the file to write: t.export_chrome_trace('trace.json')"
+            )
         events = [
             {
                 "name": f"{event.path or event.name} ({event.name})" if event.kind == "module" else event.name,
@@ -389,6 +412,11 @@ class Trace(RowsResult):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_recorder": None, "_record": self.record, "_kept": {}, "_output": None}
+
+
+def _some(reasons: Iterable[str]) -> str:
+    """The name of a parameter, for an example."""
+    return next(iter(reasons), "l0.weight")
 
 
 def _plain(value: Value) -> dict[str, Any]:

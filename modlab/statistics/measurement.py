@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import reduce
 
 import numpy as np
 import torch
@@ -40,15 +41,15 @@ def measure_tensor(tensor: Tensor, *, histogram: bool = True) -> TensorStats:
         values = _as_it_lies(tensor)
         if values is None:
             return _measure_any(tensor, histogram)
-        moments = moments_of(values)
+        moments = moments_of(values) if values.size <= BLOCK else _take_blocks(values)
         counted = _histogram(values[:: stride_of(values.size)], moments, values.size) if histogram else None
         return TensorStats(tuple(tensor.shape), _name(tensor), "cpu", values.size, *moments, counted)
 
 
 def _as_it_lies(tensor: Tensor) -> Values | None:
-    """The memory of a small plain tensor, shape ``(n,)``; None if it is anything else.
+    """The memory of a plain tensor without gaps, shape ``(n,)``; None if it is anything else.
 
-    This is for speed alone: most tensors are of this kind, and cost a few microseconds. ``.data`` is not seen by a dispatch
+    This is for speed alone: most tensors are of this kind, and small ones cost a few microseconds. ``.data`` is not seen by a dispatch
     mode, leaves the graph alone, and is cheaper than ``detach``.
     """
     if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or tensor.layout is not torch.strided or tensor.is_nested:
@@ -61,7 +62,11 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
         array = np.from_dlpack(tensor.data)  # ``.numpy()`` would make the storage one that can never be resized again
     except (RuntimeError, TypeError, BufferError):  # what numpy cannot read: another device, layout, dtype, a lazy conjugate, vmap …
         return None
-    return array.reshape(-1) if array.size <= BLOCK and array.flags.c_contiguous else None
+    return array.reshape(-1) if array.flags.c_contiguous else None
+
+
+def _take_blocks(values: Values) -> Moments:
+    return reduce(combined, (moments_of(values[start : start + BLOCK]) for start in range(0, values.size, BLOCK)))
 
 
 def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:

@@ -29,6 +29,7 @@ COLOURS = {
 }  # fmt: skip
 _BARS = 40
 _HUGE, _GREATEST = 1e300, sys.float_info.max
+_MOUNT = "max-width:100%;box-sizing:border-box;padding:8px;border-radius:6px;background:#fff"  # on a dark page, a white card
 
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
@@ -67,7 +68,7 @@ def _empty() -> Figure:
 def of_picture(figure: Figure, alt: str) -> str:
     """Any figure with words for who cannot see it, as HTML: no notebook shows those of an image, where an output has any."""
     encoded = b64encode(_png(figure)).decode("ascii")
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{encoded}" style="max-width:100%">'
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{encoded}" style="{_MOUNT}">'
 
 
 def titles(figure: Figure) -> str:
@@ -223,7 +224,7 @@ def _histogram(values: ValuesRecord, ax: Axes) -> None:
         for text in (f"{values.stats.nan:,} NaN" * bool(values.stats.nan), f"{_infinite(values):,} Inf" * bool(_infinite(values)))
         if text
     ]
-    ax.set(xlabel=", ".join(["value" + unit, *bad]), ylabel=f"count {bars.note}".rstrip())
+    ax.set(xlabel=", ".join(["value" + unit, *filter(None, (bars.alone,)), *bad]), ylabel=f"count {bars.note}".rstrip())
     ax.spines[["top", "right"]].set_visible(False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from modlab import format
 from modlab.records.state import MODEL, TableRecord, ValuesRecord
 from modlab.records.structure import Subtree, Totals, TreeRecord
+from modlab.views import numbers
 
 
 def of_tree(tree: TreeRecord) -> tuple[str, str]:
@@ -171,8 +172,8 @@ def of_values(values: ValuesRecord) -> tuple[str, str]:
         facts.append(f"{stats.nan:,} NaN")
     if infinite:
         facts.append(f"{infinite:,} infinite")
-    if stats.count and stats.zeros == stats.count:
-        facts.append("all zero")
+    if constant := numbers.constant(stats):
+        facts.append(constant)
     elif stats.finite:
         facts.append(f"mean {format.number(stats.mean)}, std {format.number(stats.std)}")
         facts.append(f"from {format.number(stats.min)} to {format.number(stats.max)}")

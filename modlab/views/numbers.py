@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,12 +18,13 @@ BARS = 40
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A histogram to draw: counts over equal bins from `low` to `high`."""
+    """A histogram to draw: counts over equal bins from `low` to `high`; `alone` says it where all the values are one and the same."""
 
     counts: list[int]
     low: float
     high: float
     note: str
+    alone: str = ""
 
 
 def statistics(stats: TensorStats) -> list[tuple[str, str]]:
@@ -41,10 +43,30 @@ def bars(stats: TensorStats, beside: Iterable[TensorStats] = ()) -> Bars | None:
     histogram = stats.histogram
     if histogram is None or not stats.finite:
         return None
-    others = [other.histogram for other in beside if other.histogram is not None and other.finite]
-    counts, (low, high) = histogram.bars(BARS, others)
+    others = [other for other in beside if other.histogram is not None and other.finite]
     note = "" if histogram.exact else f"of {histogram.sampled:,} sampled values"
+    if all((other.min, other.max) == (stats.min, stats.min) for other in (stats, *others)):
+        return _one_bar(stats, note)
+    counts, (low, high) = histogram.bars(BARS, [other.histogram for other in others if other.histogram is not None])
     return Bars(counts, low, high, note)
+
+
+def _one_bar(stats: TensorStats, note: str) -> Bars:
+    """The only value in the middle, with room on both sides: its own bin is as narrow as a float64 can tell, and its ends say nothing."""
+    value, greatest = float(stats.min), sys.float_info.max
+    aside = abs(value) / 2 or 0.5
+    room = [0] * 4
+    counts = [*room, int(stats.histogram.grid.counts.sum()) if stats.histogram is not None else 0, *room]
+    return Bars(counts, max(value - aside, -greatest), min(value + aside, greatest), note, constant(stats))
+
+
+def constant(stats: TensorStats) -> str:
+    """What all finite elements are, where they are all the same."""
+    if not stats.finite or stats.min != stats.max:
+        return ""
+    value = format.number(stats.min + 0)  # no minus before a zero
+    who = "" if stats.count == 1 else "all " if stats.finite == stats.count else "all others "
+    return who + value
 
 
 def signed(stats: TensorStats) -> bool:

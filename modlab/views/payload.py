@@ -264,7 +264,7 @@ def of_values(values: ValuesRecord, arrays: Arrays, beside: Iterable[ValuesRecor
         if histogram is None
         else {
             "counts": arrays.add(f"bars {name}", np.array(histogram.counts, dtype=np.uint32)),
-            "lo": format.number(histogram.low), "hi": format.number(histogram.high),
+            "lo": histogram.alone or format.number(histogram.low), "hi": "" if histogram.alone else format.number(histogram.high),
             "low": histogram.low, "high": histogram.high, "note": histogram.note,
         },
         "grid": _grid(values, arrays, name),

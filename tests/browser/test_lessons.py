@@ -93,3 +93,11 @@ def test_an_endless_loop_ends_by_the_square_tidily(lab: JupyterLab) -> None:
     expect(lab.cell(1).locator(".modlab-card")).to_contain_text("still running when you stopped it")
     lab.run_cell(2)
     assert lab.text(2).strip().endswith("2")
+
+
+def test_what_was_expected_and_what_came_stand_one_below_the_other(lab: JupyterLab) -> None:
+    """JupyterLab sets tables to the right, and breaks lines in the middle of a word."""
+    lab.open(["from modlab.lessons import Lesson\nlesson = Lesson('00_tour')", "lesson.check('count', '11')"])
+    lab.run_all()
+    style = "nodes => nodes.map(node => [getComputedStyle(node).textAlign, getComputedStyle(node).wordBreak])"
+    assert lab.cell(1).locator(".modlab-card td pre").evaluate_all(style) == [["left", "normal"]] * 2

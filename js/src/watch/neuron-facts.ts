@@ -86,7 +86,7 @@ export function troublesAt(data: WatchData, step: number): Trouble[] {
     if (!holds(alert, units, step)) return [];
     const newest = !alert.over && (!units || slotAt(units.first, step) === units.first.length - 1);
     // The counts go on between two verdicts: what is said in two places is said of one moment.
-    const told = newest ? /([\d.]+)%.*?([\d.]+)%/.exec(alert.text) : null;
+    const told = newest ? /([\d.]+) %.*?([\d.]+) %/.exec(alert.text) : null;
     const rate = told ? { now: Number(told[1]) / 100, first: Number(told[2]) / 100 } : units && rateOf(units, alert.unit, step);
     const silent = alert.over ? units?.silent[alert.unit] || alert.inputs : alert.inputs;
     const text = alert.kind === "dead" ? deadText(silent, units, alert.unit) : starvingText(rate);

@@ -173,15 +173,18 @@ def target(scene: Scene, path: str, made: str = "") -> tuple[str, str]:
     if not path:
         return "", name_of_root(scene)
     parts = path.split(".")
+    owners: list[Module] = [scene.root.module]  # of each part
+    for part in parts[:-1]:
+        owner = calls.at(owners[-1], part)
+        if owner is None:
+            return "", ""
+        owners.append(owner)
     end = len(parts)
-    while end > 1 and (parts[end - 1].isdigit() or type(calls.at(scene.root.module, ".".join(parts[: end - 1]))) is nn.ModuleDict):
+    while end > 1 and (parts[end - 1].isdigit() or type(owners[end - 1]) is nn.ModuleDict):
         end -= 1
-    owner = calls.at(scene.root.module, ".".join(parts[: end - 1]))
-    if owner is None:
-        return "", ""
     for place in range(end - 1, -1, -1):  # outwards, until a class is found whose other objects it suits
-        owner = calls.at(scene.root.module, ".".join(parts[:place]))
-        if owner is None or (place == end - 1 and (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner)))):
+        owner = owners[place]
+        if place == end - 1 and (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner))):
             break
         own_class = not (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner)))
         if own_class and (not made or _fits_all(scene, owner, ".".join(parts[place:]), made)):

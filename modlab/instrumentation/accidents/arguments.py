@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import Module
+from torch.nn.utils.rnn import PackedSequence
 
 from modlab import format
 from modlab.errors import nearest
@@ -418,6 +419,10 @@ def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
     if stores.is_module(thing):
         made = f"nn.{kind}" if hasattr(nn, kind) else kind
         return [Fix(f"A module stands where what it computes belongs; {made}(x) makes one, {made}()(x) calls it:", f"x = {made}()(x)")]
+    if type(thing) is PackedSequence:
+        name = written if written.isidentifier() else "x"
+        code = f"{name}, lengths = nn.utils.rnn.pad_packed_sequence({name}, batch_first=True)"
+        return [Fix("A packed batch has no place for each step; make it a padded one again:", code)]
     if type(thing) is dict and thing:
         key = next((k for k, v in thing.items() if issubclass(type(v), Tensor)), next(iter(thing)))
         return [Fix(f"Take the part that is meant, of {', '.join(map(repr, list(thing)[:6]))}:", f"{written} = {written}[{key!r}]")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
 from torch import Tensor
 
 from modlab.inspection import stores
+from modlab.instrumentation.accidents import operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -50,12 +52,22 @@ def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
         said = "The tokens are read as (length, batch, numbers). If their batch comes first, make the layers so:"
         fixes.append(Fix(said, f"nn.{_outer(scene)}(..., batch_first=True)"))
     elif len(shape) == 2 and shape[1 - place] == expected:
-        fixes.append(Fix("The batch comes first in it, whatever batch_first says:", "key_padding_mask = key_padding_mask.T"))
+        fixes.append(Fix("The batch comes first in it, whatever batch_first says:", _turned(scene, shape)))
     return Verdict(
         f"{scene.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
         f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.", f"mask: {given} ≠ {expected}",
         (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))), tuple(fixes),
     )  # fmt: skip
+
+
+def _turned(scene: Scene, shape: tuple[int, ...]) -> str:
+    """The line that turns the mask, by the name that the user has for it where the model is called."""
+    call, caller = scene.call_expression(), scene.caller
+    nodes = [*call.args[1:], *(word.value for word in call.keywords)] if call is not None else []
+    found = {node.id for node in nodes if isinstance(node, ast.Name) and caller is not None
+             and shape_of(operands.follow(node, caller)) == shape}  # fmt: skip
+    name = found.pop() if len(found) == 1 else "key_padding_mask"
+    return f"{name} = {name}.T"
 
 
 def _outer(scene: Scene) -> str:

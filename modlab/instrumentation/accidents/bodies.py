@@ -7,6 +7,7 @@ import copy
 import linecache
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from textwrap import dedent
 from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
@@ -167,14 +168,21 @@ def statement_of(frame: Frame) -> ast.stmt | None:
         return min(around, key=lambda node: _size(body.place(node)), default=None) if around[1:] else None
     first, last, start, end = position
     lines = linecache.getlines(frame.code.co_filename)[first - 1 : last]
-    try:
-        parsed = ast.parse(dedent("".join(lines)))
-    except (SyntaxError, ValueError):
+    parsed = _parsed(dedent("".join(lines)))
+    if parsed is None:
         return None
     shift = len(lines[0].encode()) - len(lines[0].lstrip().encode()) if lines else 0
     module = Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [], []), first, shift)
     inside = [node for node in ast.walk(parsed) if isinstance(node, ast.stmt) and _holds(module.place(node), (first, last, start, end))]
     return min(inside, key=lambda node: _size(module.place(node)), default=None)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """Some lines; the head of an ``if`` or a loop without what is inside, too."""
+    for whole in (text, f"{text.rstrip()} pass"):
+        with suppress(SyntaxError, ValueError):
+            return ast.parse(whole)
+    return None
 
 
 def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:

@@ -180,6 +180,9 @@ def path_to(root: Module, wanted: Module, most: int = SEARCHED) -> str | None:
     """The shortest dotted name of a module below another one, by identity; at most so many modules are looked at."""
     if root is wanted:
         return ""
+    for name, child in stores.contents(root).get("_modules", {}).items():  # nearly always
+        if child is wanted:
+            return str(name)
     seen = {id(root)}
     queue: deque[tuple[str, Module]] = deque([("", root)])
     while queue and len(seen) < most:

@@ -50,7 +50,7 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     loading = _loading(scene)
     what = loading.what
     if sizes and not missing and not unexpected:
-        return _sizes(loading, model, sizes)
+        return _sizes(scene, loading, model, sizes)
     if odd and not missing and not unexpected and not sizes:
         return Verdict(
             f"{odd[0][0]} cannot be copied from the {what} into {model}.",
@@ -247,7 +247,7 @@ def _names(scene: Scene, loading: _Loading, model: str, missing: list[str], unex
         loose = f"{loading.made}print({loading.model}.load_state_dict({loading.state}, strict=False))"
         fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''}, and to be told what did not:", loose))
     else:
-        fixes.append(_fitting(loading, "To load what fits in name and shape, and to be told what did not:"))
+        fixes.append(_fitting(scene, loading, "To load what fits in name and shape, and to be told what did not:"))
     return Verdict(f"{model} and the {what} differ: {' and '.join(words)}.", more, "",
                    (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in ([] if part else pairs[:4]))),
                    tuple(fixes))  # fmt: skip
@@ -262,14 +262,17 @@ def _part(missing: list[str], unexpected: list[str]) -> str:
     return ""
 
 
-def _fitting(loading: _Loading, prose: str) -> Fix:
+def _fitting(scene: Scene, loading: _Loading, prose: str) -> Fix:
     """The fix that leaves out what has another shape."""
+    given = scene.local("state_dict")
+    tensors = all(issubclass(type(one), Tensor) for one in dict.values(given)) if issubclass(type(given), dict) else False
     own = f"own = {loading.model}.state_dict()\nfitting = "
-    chosen = f"{{k: v for k, v in {loading.state}.items() if k in own and v.shape == own[k].shape}}\n"
+    fits = "v.shape == own[k].shape" if tensors else "getattr(v, 'shape', 0) == getattr(own[k], 'shape', 0)"  # extra states are anything
+    chosen = f"{{k: v for k, v in {loading.state}.items() if k in own and {fits}}}\n"
     return Fix(prose, f"{loading.made}{own}{chosen}print({loading.model}.load_state_dict(fitting, strict=False))")
 
 
-def _sizes(loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Verdict:
+def _sizes(scene: Scene, loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Verdict:
     key, old, new = sizes[0]
     before, after = tuple_of(old), tuple_of(new)
     more = f", and {len(sizes) - 1:,} more {'differs' if len(sizes) == 2 else 'differ'}" if len(sizes) > 1 else ""
@@ -277,7 +280,7 @@ def _sizes(loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> 
         f"{key} is {before} in the {loading.what} and {after} in {model}{more}.",
         "The names fit, the sizes do not; strict=False does not forgive that.",
         f"{shown(before)} ≠ {shown(after)}", tuple((k, f"{loading.what} ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
-        (_fitting(loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
+        (_fitting(scene, loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import re
 from difflib import SequenceMatcher
 from typing import Any
 
+from torch import Tensor
 from torch.nn import Module
 
 from modlab.errors import nearest
@@ -203,6 +204,8 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fixes.append(
             Fix("Tensors have that, modules have not; each of its parameters can have another:", _OF_TENSORS[wanted].format("model"))
         )
+    elif not close and hasattr(Tensor, wanted) and cls.__module__.startswith("torch.nn.modules."):
+        fixes.append(Fix("Tensors have that, and this is a module: call it, and take what it gives."))
     elif close:
         fixes.append(Fix(f"Nearest: {close[0]}.", _with_attribute(scene, wanted, close[0])))
     subject = scene.subject or cls.__name__

@@ -88,7 +88,10 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     if taken and taken[-1] == channels and channels != 1 and len(taken) <= 2 and plain > 2:
         more = ", ".join(["None"] * (plain - 1))
         fixes.append(
-            Fix(f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:", f"x = x[..., {more}]")
+            Fix(
+                f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:",
+                flow.elsewhere(scene, "{}[..., " + f"{more}]"),
+            )
         )
     elif len(taken) == plain - 1 and channels not in (None, 1):
         fixes.append(Fix(f"It needs all of {layout}, here with {channels} channels."))

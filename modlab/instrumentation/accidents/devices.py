@@ -12,7 +12,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import advice, bodies, sources
+from modlab.instrumentation.accidents import advice, bodies, hiding, sources
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
 
@@ -84,6 +84,13 @@ def _meta(scene: Scene, given: str, own: str) -> Verdict:
             (Fix("Give them memory, then values:",
                 f"{model}.to_empty(device={given or 'cpu'!r})\n{model}.load_state_dict(torch.load('weights.pt'))"),
              Fix("Or fill them as they are read:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)")),
+        )  # fmt: skip
+    hidden = hiding.of_module(scene) if given == "meta" else None
+    if hidden is not None:
+        return Verdict(
+            f"{scene.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
+            f"{scene.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
+            "input on meta", (("input", given), ("weights", own or "cpu")), (hidden.fix("Register it, before the model is moved"),),
         )  # fmt: skip
     if given == "meta":
         return Verdict(

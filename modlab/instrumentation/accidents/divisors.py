@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
+from modlab.instrumentation.accidents import bodies
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted
 from modlab.records.explanation import Fix
 
@@ -21,8 +23,20 @@ def _groups(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{kind} cannot share {counted(wrong, match[1] + '_channel')} evenly among {groups} groups.",
         "Each group has its part of both the channels that come in and those that go out.", f"{wrong} / {groups}",
         tuple((name, str(size)) for name, size in zip(names, sizes, strict=True)),
-        (Fix("A number of groups that divides both:", f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),) if kind[:1] == "C" else (),
+        (Fix("A number of groups that divides both:", _made(scene, fitting) or f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),)
+        if kind[:1] == "C" else (),
     )  # fmt: skip
+
+
+def _made(scene: Scene, groups: int) -> str:
+    """The call with another number of groups, as it is written; nothing where that does not stand in it."""
+    user = scene.user
+    call = user.expression() if user is not None else None
+    words = call.keywords if isinstance(call, ast.Call) else []
+    if user is None or not isinstance(call, ast.Call) or not any(word.arg == "groups" for word in words):
+        return ""
+    words = [ast.keyword("groups", ast.Constant(groups)) if word.arg == "groups" else word for word in words]
+    return bodies.rewritten(user, call, ast.Call(call.func, call.args, words))
 
 
 def _shuffle(scene: Scene, match: re.Match[str]) -> Verdict:

@@ -67,10 +67,13 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 def _is_all(scene: Scene, dtype: str) -> bool:
     """Whether all registered floating-point tensors of the outermost module have a dtype, and there are some: it was made so as a whole."""
+    return _of_model(scene) == {dtype}
+
+
+def _of_model(scene: Scene) -> set[str]:
     root = scene.root
     held = [tensor for _, module in sources.walk(root.module) for _, tensor in stores.named_tensors(module)] if root is not None else []
-    found = {_dtype(tensor) for tensor in held if tensor.is_floating_point() or tensor.is_complex()}
-    return found == {dtype}
+    return {_dtype(tensor) for tensor in held if tensor.is_floating_point() or tensor.is_complex()}
 
 
 def _layer(scene: Scene, given: str, own: str) -> Verdict:
@@ -79,8 +82,9 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
     root = scene.root
     outer = root is not None and any(_dtype(a) == given for a in root.args or () if issubclass(type(a), Tensor))
     change = "{}" + _METHODS.get(own, f".to(torch.{own})")
+    alone = not outer or root is scene.failing or _of_model(scene) <= {own}  # else the layers before need what came in
     line = flow.outermost(scene, change) if outer else flow.changed(scene, change)
-    fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)]
+    fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)] if alone else []
     if given.startswith("complex") and not own.startswith("complex"):
         return _complex(scene, given, own, model)
     hidden = hiding.of_module(scene)
@@ -93,9 +97,19 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
     if hidden is not None and given.startswith(("float", "bfloat")):
         fixes.append(hidden.fix(f"Or the model to the input's, which reaches {hidden.named} only once that is registered"))
     elif given.startswith(("float", "bfloat")) and own != given:
-        fixes.append(Fix("Or the model to the input's:", f"{model}{_METHODS.get(given, f'.to(torch.{given})')}"))
+        fixes.append(
+            Fix(
+                "Or the model to the input's:" if alone else "Bring the whole model to the input's dtype:",
+                f"{model}{_METHODS.get(given, f'.to(torch.{given})')}",
+            )
+        )
     if {given, own} & {"float16", "bfloat16"}:
-        fixes.append(Fix("Or let autocast choose:", "with torch.autocast(x.device.type):\n    y = model(x)"))
+        call = advice.written_call(scene)
+        kind = next((a.device.type for a in (root.args if root is not None else None) or () if issubclass(type(a), Tensor)), "")
+        written = (
+            f"with torch.autocast({kind!r}):\n    y = {call}" if call and kind else "with torch.autocast(x.device.type):\n    y = model(x)"
+        )
+        fixes.append(Fix("Or let autocast choose:", written))
     remarks = ("NumPy's numbers are float64 unless told otherwise; torch's are float32.",) if given == "float64" else ()
     return Verdict(
         f"{scene.subject} got {given} and has {own} weights.", f"{scene.stopped}{_origin(scene, given)}", f"{given} ≠ {own}",

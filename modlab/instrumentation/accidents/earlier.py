@@ -43,7 +43,8 @@ def _made(call: Call, inner: Call | None) -> Source:
     source = Source(call, inner)
     try:
         _sequence(source) if type(call.module) is nn.Sequential else passage.follow(source)
-        _infer(source)
+        if None in source.shapes:
+            _infer(source)
     except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
         return Source(call, inner, certain=False, within=True)
     return source

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import chain, pairwise
 
 from torch import Tensor, nn
 from torch.nn import Module
@@ -21,10 +22,11 @@ _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
 _LONG = 60  # characters of an expression that serves as a name
 
 
-def _sources(scene: Scene) -> list[Source]:
+def _sources(scene: Scene) -> Iterator[Source]:
     """The forwards on the way, the innermost first; without that of the innermost call, unless its own code stopped there."""
-    pairs = [(above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module]
-    return [read(above, inner) for above, inner in reversed(pairs)]
+    for inner, above in pairwise(reversed(scene.calls)):
+        if above.module is not inner.module:
+            yield read(above, inner)
 
 
 def _back(source: Source, value: int) -> int | None:
@@ -107,15 +109,17 @@ def ran_before(scene: Scene) -> str:
         return ""
     if len({id(module) for module in called}) < len(called):
         return f"{scene.subject} runs in a module that calls itself: one size must fit all calls."
-    for source in _sources(scene):
-        inner = source.inner
-        name = inner.place.rpartition(".")[2] if inner is not None else ""
-        same = [ran for ran in source.ran if inner is not None and ran.module is inner.module and ran.name.rpartition(".")[2] == name]
+    for inner, above in pairwise(reversed(scene.calls)):
+        if above.module is inner.module or (type(above.module) is nn.Sequential and inner is not scene.failing):
+            continue  # it runs each of its places once; what ran before the innermost one is asked for by others, too
+        source = read(above, inner)
+        name = inner.place.rpartition(".")[2]
+        same = [ran for ran in source.ran if ran.module is inner.module and ran.name.rpartition(".")[2] == name]
         if same:
-            word, ran = inner.label if inner is not None else scene.subject, "may have run" if all(one.perhaps for one in same) else "ran"
-            return f"{word} {ran} before in the same forward, with another size: one layer for each call."
+            ran = "may have run" if all(one.perhaps for one in same) else "ran"
+            return f"{inner.label} {ran} before in the same forward, with another size: one layer for each call."
         if source.again:
-            return f"{inner.label if inner is not None else scene.subject} is called in each round of a loop: one size must fit them all."
+            return f"{inner.label} is called in each round of a loop: one size must fit them all."
         if source.helped:
             return f"{scene.subject} may have run before in the same forward: one size must fit all its calls."
     return ""
@@ -143,7 +147,7 @@ def _given(scene: Scene, changed: bool = False) -> tuple[Source, Ran] | None:
     if failing is None:
         return None
     own_code = frame_of(failing) is not None and type(failing.module) is not nn.Sequential
-    for source in ([read(failing, None)] if own_code else []) + _sources(scene):
+    for source in chain([read(failing, None)] if own_code else [], _sources(scene)):
         first, other = (-1, 0) if changed else (0, -1)
         value = source.taken.get(first, source.taken.get(other))
         if name:
@@ -164,8 +168,11 @@ def changed(scene: Scene, change: str) -> str:
         scene: with the innermost call.
         change: the expression, with ``{}`` for what is given now.
     """
-    above = scene.calls[-2] if len(scene.calls) > 1 else None
-    frame = read(above, scene.calls[-1]).frame if above is not None else None
+    place = len(scene.calls) - 1
+    while place > 0 and _is_first(scene.calls[place - 1], scene.calls[place]):
+        place -= 1
+    above = scene.calls[place - 1] if place > 0 else None
+    frame = read(above, scene.calls[place]).frame if above is not None else None
     call = frame.expression() if frame is not None else None
     if above is None:
         call = scene.call_expression()
@@ -174,6 +181,13 @@ def changed(scene: Scene, change: str) -> str:
     if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
         return ""
     return _written(call, change)
+
+
+def _is_first(above: Call, inner: Call) -> bool:
+    """Whether a Sequential, which has no line for it, hands on what it got itself."""
+    if type(above.module) is not nn.Sequential or not above.args or not inner.given:
+        return False
+    return above.args[0] is inner.given[0]
 
 
 def elsewhere(scene: Scene, change: str) -> str:
@@ -257,7 +271,7 @@ def taken_apart(scene: Scene) -> str:
 
 def flattens(scene: Scene) -> bool:
     """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
-    source = next(iter(_sources(scene)), None)
+    source = next(_sources(scene), None)
     if source is None or 0 not in source.taken:
         return False
     value = source.taken[0]

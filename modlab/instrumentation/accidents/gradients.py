@@ -132,8 +132,9 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
         )  # fmt: skip
     carried = _carried(scene)
     again = Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()")
-    both = Fix("For two losses on one graph, go back once from their sum, or keep the graph the first time:",
-        "(loss1 + loss2).backward()\nloss1.backward(retain_graph=True)")  # fmt: skip
+    first, second = _losses(scene, name)
+    both = (Fix("For two losses on one graph, go back once from their sum:", f"({first} + {second}).backward()"),
+            Fix("Or keep the graph the first time:", f"{first}.backward(retain_graph=True)"))  # fmt: skip
     if name in carried:
         fixes = [Fix(f"{name} takes along the graph of each round: go back from this round's loss alone, and add up numbers.",
             f"loss.backward()\n{name} += loss.item()")]  # fmt: skip
@@ -144,7 +145,7 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
     else:
         cut = next(iter(_kept(scene)), "state")
         keep = Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", f"{cut} = {cut}.detach()")
-        fixes = [both, again, *([keep] if cut != "state" else [])] if _backwards(scene) > 1 else [again, keep, both]
+        fixes = [*both, again, *([keep] if cut != "state" else [])] if _backwards(scene) > 1 else [again, keep, *both]
     return Verdict(
         f"backward ran a second time through the same graph, from {name}: the first time freed it.",
         "Each forward pass makes a graph for one backward.", "", tuple((key, "handed on from round to round") for key in carried),
@@ -176,6 +177,14 @@ def _backwards(scene: Scene) -> int:
     """How often the user's code says ``backward``, up to the line that failed."""
     user = scene.user
     return 0 if user is None else sum(line.count(".backward(") for number, line in user.lines() if number <= user.line)
+
+
+def _losses(scene: Scene, name: str) -> tuple[str, str]:
+    """From what backward ran before in the same function, and from what it failed; two words where that is not so plain."""
+    user = scene.user
+    text = "".join(line for number, line in user.lines() if number < user.line) if user is not None else ""
+    found = [one for one in dict.fromkeys(re.findall(r"\b(\w+)\.backward\(", text)) if one != name]
+    return (found[0], name) if len(found) == 1 and name.isidentifier() else ("loss1", "loss2")
 
 
 def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -240,6 +249,25 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
         "item, tolist and NumPy give numbers without a graph.", "",
         ((name, match[1]), *_suspects(lines)), (fix,),
+    )  # fmt: skip
+
+
+def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """``h.requires_grad = False`` on what was computed."""
+    user = scene.user
+    node = bodies.statement_of(user) if user is not None else None
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    call = node.value if isinstance(node, ast.Expr) else None
+    owner = target.value if isinstance(target, ast.Attribute) and target.attr == "requires_grad" else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
+        owner = call.func.value
+    if owner is None:
+        return None
+    name = ast.unparse(owner)
+    return Verdict(
+        f"{name} is computed from what is trained, so its requires_grad cannot be set{scene.within}.",
+        "Only a tensor made by hand, such as a parameter, has it as a choice.", "", (),
+        (Fix("To go on without its graph:", f"{name} = {name}.detach()"),),
     )  # fmt: skip
 
 
@@ -484,6 +512,7 @@ FAMILIES = (
         r"torch\.Size\(\[([\d, ]*)\]\)", _grad_shape),
     Family("no gradient", _R, r"differentiated Tensor(?:s)? at index (\d+) appears? to not have been used in the graph", _unused),
     Family("leaf", _R, r"a (view of a )?leaf Variable that requires grad is being used in an in-place operation", _leaf),
+    Family("leaf", _R, r"^you can only change requires_grad flags of leaf variables", _flag),
     Family("numpy", _R, r"Can't call numpy\(\) on Tensor that requires grad", _numpy),
     Family("backward hook", _R,
         r"Output \d+ of BackwardHookFunction(?:Backward)? is a view and (?:is being|its base or another view of its base has been) "

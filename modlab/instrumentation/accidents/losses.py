@@ -143,7 +143,10 @@ def _long(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _multi(scene: Scene, _: re.Match[str]) -> Verdict:
+def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
+    turned = _swapped(scene, match)
+    if turned is not None:
+        return turned
     given, target = _pair(scene)
     name, shapes = _names(scene)[1], (shape_of(given) or (), shape_of(target) or ())
     floating = issubclass(type(target), Tensor) and target.is_floating_point()
@@ -305,11 +308,19 @@ def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
     ends = _ends(_pair(scene)[0])
     where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
     nan = ends is not None and ends[0] != ends[0]
+    function, user = _written(scene)[0], scene.user
+    module, call = scene.module is not None, user.expression() if user is not None else None
+    named = module and function.replace(".", "").replace("_", "").isalnum()
+    code = f"{function if named else 'loss'} = nn.BCEWithLogitsLoss()"
+    if not module and user is not None and isinstance(call, ast.Call) and function.endswith("binary_cross_entropy"):
+        made = ast.Call(ast.parse(f"{function}_with_logits", mode="eval").body, call.args, call.keywords)
+        code = bodies.rewritten(user, call, made)
+    name = "BCELoss" if module else "binary_cross_entropy"
     return Verdict(
-        "BCELoss needs probabilities between 0 and 1, and the predictions hold NaN." if nan
-        else f"BCELoss needs probabilities between 0 and 1; {where}.",
+        f"{name} needs probabilities between 0 and 1, and the predictions hold NaN." if nan
+        else f"{name} needs probabilities between 0 and 1; {where}.",
         "" if nan else "Scores of a linear layer are no probabilities yet.", "outside 0 to 1", _facts(scene),
-        (Fix("Take the loss that turns scores into probabilities itself:", "loss = nn.BCEWithLogitsLoss()"),
+        (Fix("Take the loss that turns scores into probabilities itself:", code),
          Fix("Or do it at the end of forward:", "return torch.sigmoid(x)")),
     )  # fmt: skip
 
@@ -400,9 +411,13 @@ def _fractions(tensor: Any) -> bool:
 def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
     ends = _ends(scene.tensors[0].thing) if scene.tensors else None
     most = f" {int(ends[1])}" if ends else ""
+    call, user = scene.user.expression() if scene.user is not None else None, scene.user
+    code = f"F.one_hot(x, {int(ends[1]) + 1})" if ends else ""
+    if ends and user is not None and isinstance(call, ast.Call) and call.args and not isinstance(call.args[0], ast.Starred):
+        code = bodies.rewritten(user, call, ast.Call(call.func, [call.args[0], ast.Constant(int(ends[1]) + 1)], []))
     return Verdict(
         f"one_hot got class{most or 'es'} and has too few columns{scene.within}.", "Classes are counted from 0.", "class ≥ num_classes", (),
-        (Fix("One column more than the largest class:", f"F.one_hot(x, {int(ends[1]) + 1})"),) if ends else (),
+        (Fix("One column more than the largest class:", code),) if ends else (),
     )  # fmt: skip
 
 

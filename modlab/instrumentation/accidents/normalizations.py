@@ -7,7 +7,7 @@ import re
 from modlab import format
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice, flow
-from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shown, tuple_of
+from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
 
@@ -61,7 +61,15 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name = type(scene.module).__name__
     fitting = {2: "1d", 3: "1d", 4: "2d", 5: "3d"}.get(len(taken), "")
     other = re.sub(r"\dd$", fitting, name)
-    fixes = [Fix(f"For {len(taken)} dimensions there is:", f"nn.{other}")] if fitting and other != name else []
+    channels = stores.contents(scene.module).get("num_features")
+    fixes = []
+    if fitting and other != name and channels in (None, *taken[1:2]):
+        fixes.append(Fix(f"For {len(taken)} dimensions there is:", f"nn.{other}"))
+    elif len(taken) > 1 and expected == str(len(taken) + 1) and channels == taken[0]:
+        outer = scene.root.args[0] if scene.root is not None and scene.root.args else None
+        alone = len(shape_of(outer) or ()) == len(taken)
+        line = (flow.outermost if alone else flow.elsewhere)(scene, "{}.unsqueeze(0)")
+        fixes.append(Fix(f"The {channels} channels come first: the batch is missing. Put it in front:", line))
     if len(taken) == 1:
         fixes.append(Fix("Put the batch in front:", "x = x.unsqueeze(0)"))
     return Verdict(

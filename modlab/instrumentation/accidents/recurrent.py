@@ -147,6 +147,16 @@ def _unsorted(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )  # fmt: skip
 
 
+def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    call = _packing(scene)
+    if call is None:
+        return None
+    return Verdict(
+        "pack_padded_sequence got a sequence of length 0.", "A packed batch has no place for one.", "length 0", (),
+        (Fix("Leave the empty sequences out of the batch, and out of its lengths, before."),),
+    )  # fmt: skip
+
+
 def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
     call, given, batch = _packing(scene), int(match[1]), int(match[2])
     shape = shape_of(scene.local("input"))
@@ -176,6 +186,7 @@ FAMILIES = (
     Family("product", _R, r"^For (batched|unbatched) \d-D input, hx", _dimensions),
     Family("product", _R, r"hidden\d has inconsistent hidden_(?P<what>size): got (?P<given>\d+),? expected (?P<expected>\d+)", _cell),
     Family("product", _R, r"Input (?P<what>batch) size (?P<expected>\d+) doesn't match hidden\d batch size (?P<given>\d+)", _cell),
+    Family("lengths", _R, r"^Length of all samples has to be greater than 0", _empty),
     Family("lengths", _R, r"^`lengths` array must be sorted in decreasing order", _unsorted),
     Family("lengths", _R, r"Expected `len\(lengths\)` to be equal to batch_size, but got (\d+) \(batch_size=(\d+)\)", _lengths),
 )

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection import stores
+from modlab.inspection.entries import PLAIN
 from modlab.instrumentation.accidents import calls, operands
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.frames import Frame
@@ -23,6 +24,7 @@ from modlab.records.explanation import Fix
 from modlab.statistics.contents import sizes_of
 
 MESSAGE = 200_000  # characters of a message that are kept in sight
+_WHOLE = {int}  # a symbolic size is none
 _HEAD, _TAIL = 3_000, 1_000  # of which patterns are looked for in these
 
 
@@ -71,6 +73,7 @@ class Scene:
         self.frames = frames
         self.calls = calls.of_frames(frames)
         self.ties: dict[int, Any] = {}  # what was found out about modules with several places
+        self.held: tuple[list[int], list[int]] | None = None  # every place of a module and of a parameter there
         self.inside: list[Module] = []  # all modules of the models there, once they were gone through
         self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
 
@@ -202,6 +205,10 @@ def message_of(error: BaseException) -> str:
 
 def shape_of(tensor: Any) -> tuple[int, ...] | None:
     """The sizes of a tensor; None for what has none."""
+    if type(tensor) in PLAIN and not tensor.is_nested:  # nearly always
+        sizes = tuple(tensor.shape)
+        if {*map(type, sizes)} <= _WHOLE:
+            return sizes
     if not issubclass(type(tensor), Tensor):
         return None
     with without_torch_function():
@@ -215,7 +222,9 @@ def tuple_of(text: str) -> tuple[int, ...]:
 
 def own(module: Module | None, name: str) -> Tensor | None:
     """A parameter or buffer of a module itself."""
-    return None if module is None else dict(stores.named_tensors(module)).get(name)
+    held = stores.contents(module) if module is not None else {}
+    found: Tensor | None = held.get("_parameters", {}).get(name)
+    return found if found is not None else held.get("_buffers", {}).get(name)
 
 
 def shown(shape: tuple[int, ...]) -> str:

@@ -7,10 +7,11 @@ import re
 from math import prod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from modlab.inspection import stores
-from modlab.instrumentation.accidents import bodies, operands
+from modlab.instrumentation.accidents import advice, bodies, operands
+from modlab.instrumentation.accidents.calls import join
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, described, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
@@ -29,6 +30,15 @@ def _joined(scene: Scene) -> list[tuple[str, _Shape]]:
     return []
 
 
+def _listed(scene: Scene) -> list[str]:
+    """How the members of a list are written that stands in the call."""
+    call = scene.user.expression() if scene.user is not None else None
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    nodes = first.elts if isinstance(first, (ast.List, ast.Tuple)) else []
+    texts = [ast.unparse(node) for node in nodes]
+    return [] if any(isinstance(node, ast.Starred) for node in nodes) or any(len(text) > _LONG for text in texts) else texts
+
+
 def _facts(pairs: list[tuple[str, _Shape]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(shape)) for name, shape in pairs[:8])
 
@@ -36,8 +46,9 @@ def _facts(pairs: list[tuple[str, _Shape]]) -> tuple[tuple[str, str], ...]:
 def _cat(scene: Scene, match: re.Match[str]) -> Verdict:
     place, expected, given, number = (int(match[i]) for i in (1, 2, 3, 4))
     pairs = _joined(scene)
-    name = pairs[number][0] if number < len(pairs) else f"number {number} of the list"
-    first = pairs[0][0] if pairs else "the first"
+    names = [name for name, _ in pairs] or _listed(scene)
+    name = names[number] if number < len(names) else f"number {number} of the list"
+    first = names[0] if names else "the first"
     fixes = []
     if len(pairs) > 1:
         shapes = [shape for _, shape in pairs]
@@ -74,10 +85,9 @@ def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
             f"The DataLoader cannot make a batch: sample 0 is {first}, sample {number} is {other}.",
             "default_collate stacks samples, and needs them to be equal in size.", f"{shown(first)} ≠ {shown(other)}",
             (("sample 0", str(first)), (f"sample {number}", str(other))),
-            (Fix("Make them equal in the dataset (crop, resize), or pad each batch:",
-                 "DataLoader(..., collate_fn=lambda batch: nn.utils.rnn.pad_sequence(batch, batch_first=True))"),),
+            _padded(scene, first[1:] == other[1:]),
         )  # fmt: skip
-    fixes = [Fix("To join along a dimension that there is, cat:", "torch.cat([...], dim=0)")] if first[1:] == other[1:] else []
+    fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(scene))] if first and first[1:] == other[1:] else []
     fixes.append(Fix("Crop, pad or project them to one shape first."))
     return Verdict(
         f"stack: {name} is {other} and the first is {first}{scene.within}.", "stack needs tensors of equal size.",
@@ -85,10 +95,57 @@ def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+def _cat_instead(scene: Scene) -> str:
+    user = scene.user
+    call = user.expression() if user is not None else None
+    if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1 or call.keywords:
+        return "torch.cat([...], dim=0)"
+    return bodies.rewritten(user, call, ast.Call(ast.Attribute(call.func.value, "cat", ast.Load()), call.args, []))
+
+
+def _padded(scene: Scene, alike: bool) -> tuple[Fix, ...]:
+    """A ``collate_fn`` that pads, for samples of a kind that it would do for."""
+    batch = next((frame.names.get("batch") for frame in scene.frames if "collate" in frame.function and "batch" in frame.names), None)
+    sample = batch[0] if type(batch) is list and batch else None
+    code = "nn.utils.rnn.pad_sequence({}, batch_first=True)"
+    if type(sample) is tuple and len(sample) == 2 and shape_of(sample[0]) and type(sample[1]) in (int, float):
+        code = f"({code.format('[x for x, _ in batch]')}, torch.tensor([y for _, y in batch]))"
+    elif shape_of(sample) or batch is None:  # in a worker nothing is seen
+        code = code.format("batch")
+    else:
+        code = ""
+    if not alike or not code:
+        return (Fix("Make them equal in the dataset (crop, resize), or pad each batch in a collate_fn of your own."),)
+    return (Fix("Make them equal in the dataset (crop, resize), or pad each batch:", f"DataLoader(..., collate_fn=lambda batch: {code})"),)
+
+
+def _not_collated(scene: Scene, match: re.Match[str]) -> Verdict:
+    what = "None" if match[1] == "NoneType" else f"a {match[1].rpartition('.')[2]}"
+    return Verdict(
+        f"The DataLoader cannot make a batch: the dataset gives {what}.",
+        "default_collate joins tensors, arrays, numbers and texts, also in tuples and dicts.", f"{what} in a sample",
+        (("given", what),), (Fix("Let the dataset give a number or a tensor there, or leave samples as they are, in a list:",
+                                 "DataLoader(..., collate_fn=list)"),),
+    )  # fmt: skip
+
+
 def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
     return Verdict(
         f"cat or stack got an empty list{scene.within}.", "It has nothing to join: the loop that filled it never ran.", "empty list", (),
         (Fix("Look at what it was made from, or leave the call out where there is nothing:", "x = torch.cat(parts) if parts else ..."),),
+    )  # fmt: skip
+
+
+def _scalars(scene: Scene, _: re.Match[str]) -> Verdict:
+    user = scene.user
+    call = user.expression() if user is not None else None
+    code = "torch.stack([...])"
+    if user is not None and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
+        made = ast.Call(ast.Attribute(call.func.value, "stack", ast.Load()), call.args, call.keywords)
+        code = bodies.rewritten(user, call, made)
+    return Verdict(
+        f"cat got single numbers{scene.within}, and joins along a dimension that there is.", "A tensor of shape () has none.",
+        "no dimension", _facts(_joined(scene)[:4]), (Fix("stack makes one:", code),),
     )  # fmt: skip
 
 
@@ -110,6 +167,7 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
         if owned:
             fixes.append(Fix(f"{'Or give' if fixes else 'Give'} {owned[0]} the size {owned[1]}."))
     look = ", ".join(f"{name if name.replace('.', '').isidentifier() else f'({name})'}.shape" for name in names)
+    look = look if _are_users(scene, names) else ""
     fixes.append(Fix("Sizes are compared from the right: equal, or one of them 1." + (" Look at both:" if look else ""),
         f"print({look})" if look else ""))  # fmt: skip
     return Verdict(
@@ -118,6 +176,13 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
         (f"({shown(pairs[0][1])}) and ({shown(pairs[1][1])}): " if len(pairs) == 2 else "") + f"{a} ≠ {b}",
         _facts(pairs or known), tuple(fixes),
     )  # fmt: skip
+
+
+def _are_users(scene: Scene, texts: list[str]) -> bool:
+    """Whether all names in some expressions are there in the user's own code."""
+    user = scene.user
+    found = {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    return user is not None and all(name in user.names or name in user.globals for name in found)
 
 
 def _spread(name: str, more: int) -> str:
@@ -153,9 +218,11 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
     known = prod(size for size in wanted if size != -1)
     why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}"
     fixes = []
-    if taken and wanted and len(wanted) == 2 and wanted[0] in (taken[0], -1):
-        said = "To keep the batch and flatten the rest" if wanted[0] != -1 else "That would mix up the batch; to keep its rows"
-        fixes.append(Fix(f"{said}, ({taken[0]}, {prod(taken[1:])}):", _instead(scene, f"{name}.flatten(1)")))
+    each = prod(taken[1:]) if taken else 0
+    if taken and len(wanted) == 2 and wanted[0] != -1 and wanted[1] in (each, -1):
+        fixes.append(Fix(f"To keep the batch and flatten the rest, ({taken[0]}, {each}):", _instead(scene, f"{name}.flatten(1)")))
+    elif taken and len(taken) > 2 and len(wanted) == 2 and wanted[0] in (taken[0], -1):
+        fixes += _flattened(scene, name, taken[0], each, wanted[1])
     if taken and -1 not in wanted and len(wanted) > 1 and count % max(prod(wanted[1:]), 1) == 0:
         fixes.append(Fix("Leave the first size open:", _instead(scene, f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})")))
     if not fixes:
@@ -166,6 +233,26 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
         f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
         f"{count} numbers → {shown(wanted)}", ((name, str(taken)), ("wanted", str(wanted)), ("numbers", str(count))), tuple(fixes),
     )  # fmt: skip
+
+
+def _flattened(scene: Scene, name: str, rows: int, each: int, wanted: int) -> list[Fix]:
+    """To make a row of each sample helps only where a layer takes so many numbers, or is made to."""
+    call, flat = scene.failing, _instead(scene, f"{name}.flatten(1)")
+    layers = [] if call is None or call.path is None else [
+        (join(call.path, key), child) for key, child in stores.named_children(call.module) if type(child) is nn.Linear
+    ]  # fmt: skip
+    if any(layer.in_features == each for _, layer in layers):
+        return [Fix(f"That would mix up the batch; to keep its rows, ({rows}, {each}):", flat)]
+    told = Fix(
+        f"Each of the {rows} is {each} numbers where {wanted} were meant: the model's input may have another size than it is made for."
+    )
+    fitting = [one for one in layers if one[1].in_features == wanted]
+    if len(fitting) != 1:
+        return [told]
+    path, layer = fitting[0]
+    owner, line = advice.assignment(scene, path, advice.constructor(layer, wanted, each))
+    both = f"{flat}    # here\n{line}" + (f"    # in {owner}" if owner else "")
+    return [told, Fix(f"Or make a row of each, and let {path} take so many:", both)] if line else [told]
 
 
 def _receiver(scene: Scene) -> str:
@@ -268,18 +355,38 @@ def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
     )  # fmt: skip
 
 
+def _index_written(node: ast.AST | None) -> str:
+    """How the index is written that a method such as ``gather`` or ``scatter_`` was called with."""
+    named = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith(("gather", "scatter", "index_"))
+    )
+    return ast.unparse(node.args[1]) if isinstance(node, ast.Call) and named and len(node.args) > 1 else ""
+
+
+def _expand_fewer(scene: Scene, match: re.Match[str]) -> Verdict:
+    taken, wanted = tuple_of(match[1]), tuple_of(match[2])
+    name = scene.tensors[0].text if scene.tensors else "The tensor"
+    return Verdict(
+        f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{scene.within}.", f"It is {taken}; expand can only add some.",
+        f"{len(taken)} > {len(wanted)} dimensions", ((name, str(taken)), ("wanted", str(wanted))),
+        (Fix("Name them all; -1 leaves a size as it is."),),
+    )  # fmt: skip
+
+
 def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     index, place, size = int(match[1]), match[2], int(match[3])
     name = scene.tensors[0].text if scene.tensors else "the tensor"
     expression = scene.user.expression() if scene.user is not None else None
     by_tensor = not isinstance(expression, ast.Subscript) or any(issubclass(type(o.thing), Tensor) for o in scene.operands[1:])
+    whole = [one for one in scene.tensors if not one.thing.is_floating_point() and one.thing.dtype is not torch.bool]
+    where = whole[-1].text if whole else _index_written(expression) or "indices"
     last = f"{name if scene.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
     return Verdict(
         f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",
         f"Valid are 0 to {size - 1}; counting starts at 0.",
         f"index {index} of {size}", (("index", str(index)), (f"size of dimension {place}", str(size))),
-        (Fix("Look for where it comes from:",
-            "print(indices.min(), indices.max())") if by_tensor else Fix("The last one, however many there are:", last),),
+        (Fix("Look for where it comes from:", f"print({where}.min(), {where}.max())") if by_tensor
+         else Fix("The last one, however many there are:", last),),
     )  # fmt: skip
 
 
@@ -328,6 +435,9 @@ FAMILIES = (
     Family("broadcast", _R,
         rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
         rf"sizes: {_L}\.\s+Tensor sizes: {_L}", _expand),
+    Family("batch", (TypeError,), r"^default_collate: batch must contain .*; found <class '([\w.]+)'>", _not_collated),
+    Family("join", _R, r"^zero-dimensional tensor \(at position \d+\) cannot be concatenated", _scalars),
+    Family("broadcast", _R, rf"^expand\([\w.]+\{{{_L}\}}, size={_L}\): the number of sizes provided", _expand_fewer),
     Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
     Family("index", _R, r"^((?:gather|scatter\w*))\(\): Expected dtype (?:int32/)?int64 for index", _no_places),
     Family("index", _R, r"^Index tensor must have the same number of dimensions as (?:input|self) tensor", _gathered),

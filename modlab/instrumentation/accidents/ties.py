@@ -65,7 +65,19 @@ def modules(scene: Scene) -> list[Module]:
 
 
 def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
-    """Whether each of these is held once: asked of every model, so that it is one quick walk without names."""
+    """Whether each of these is held once: asked of every model, so that it is one quick walk without names, for all that ask."""
+    if scene.held is None:
+        scene.held = _held(scene, roots)
+    found, owned = scene.held
+    if not found:  # too many
+        return False
+    places = [one for one in found if one in modules]
+    names = [one for one in owned if one in tensors]
+    return len(places) == len(set(places)) and len(names) == len(set(names))
+
+
+def _held(scene: Scene, roots: list[Module]) -> tuple[list[int], list[int]]:
+    """Each place of a module in the models there, and each of a parameter; none where there are too many."""
     contents, inside, owned, known, places = stores.contents, list[Module](), list[Any](), set[int](), list[int]()
     for root in roots:
         if id(root) in known:
@@ -76,16 +88,15 @@ def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dic
             if children := held.get("_modules"):
                 line += [child for child in children.values() if child is not None]
                 if len(line) > calls.SEARCHED:  # or it holds itself
-                    return False
+                    return [], []
             if parameters := held.get("_parameters"):
                 owned += parameters.values()
         found = [*map(id, line)]
         known.update(found)
-        places += [one for one in found[1:] if one in modules]
+        places += found[1:]
         inside += line
     scene.inside = inside
-    names = [one for one in map(id, owned) if one in tensors]
-    return len(places) == len(set(places)) and len(names) == len(set(names))
+    return places, [*map(id, owned)]
 
 
 def _found(roots: list[Module], modules: set[int], tensors: dict[int, str]) -> list[_Found]:

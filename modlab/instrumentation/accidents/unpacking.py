@@ -13,6 +13,8 @@ from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, shape_of
 from modlab.records.explanation import Fix
 
+_PARTING = ("split", "chunk", "unbind", "tensor_split")
+
 
 def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
     frame = scene.inner
@@ -20,6 +22,9 @@ def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if frame is None or line is None or not isinstance(line.targets[0], (ast.Tuple, ast.List)):
         return None
     targets = line.targets[0].elts
+    parted = _parted(line.value, [ast.unparse(target) for target in targets], int(match[1]))
+    if parted is not None:
+        return parted
     sized = _sized(line.value)
     tensor = operands.follow(sized if sized is not None else line.value, frame)
     shape = shape_of(tensor) if issubclass(type(tensor), Tensor) else None
@@ -41,6 +46,19 @@ def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{name} has {format.plural(len(shape), 'dimension')}, and its sizes are to be {len(targets)}: {names}.", f"It is {shape}.",
         f"{format.plural(len(shape), 'dimension')} ≠ {len(targets)}", ((name, str(shape)), ("names", names)), more,
+    )  # fmt: skip
+
+
+def _parted(node: ast.expr, names: list[str], wanted: int) -> Verdict | None:
+    """``a, b = x.split(4)``, which gives another number of parts."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _PARTING:
+        return None
+    if len(names) != wanted or any(name.startswith("*") for name in names):
+        return None
+    text, more = ast.unparse(node), "split takes the size of a part, chunk their number." if node.func.attr in ("split", "chunk") else ""
+    return Verdict(
+        f"{text} does not give {wanted} parts, and {wanted} names are to take them: {', '.join(names)}.", more, f"≠ {wanted} parts",
+        (("names", ", ".join(names)),), (Fix("See how many there are:", f"print(len({text}))"),),
     )  # fmt: skip
 
 

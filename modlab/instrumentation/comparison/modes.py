@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.errors import LazyModelError, NotInitializedError
+from modlab.errors import LazyModelError, ModlabError, NotInitializedError
 from modlab.inspection import marks, stores
 from modlab.instrumentation.comparison.copies import Copies, require_repeatable
 from modlab.instrumentation.comparison.divergence import Gap
@@ -111,6 +111,7 @@ class Experiment:
         self.acting: set[str] = set()
         self._switched: set[tuple[int, str]] = set()  # owners and names of what train() or eval() itself changed
         self._altered: set[int] = set()  # these owners, of both modes
+        self._refused: set[str] = set()  # modes that the model does not know
         self._hooked = hooked(module for _, module in self.places.values())
         self._by: dict[str, str] = {}  # the path of each whose output that changed, and of the module that does it
         self.remarks: list[str] = []
@@ -146,6 +147,11 @@ class Experiment:
             self._repeat(train)
         other = self._first(evaluation)
         if error is not None and other is not None:
+            if len(self._refused) == len(MODES):
+                raise ModlabError(
+                    f"modlab.compare(net) runs a model in both modes, and this {type(self.model).__name__} has none: {line_of(error)}\n"
+                    f"  An exported graph stays in the mode of its export. Beside what it was made of: modlab.compare(net, exported)(x)"
+                ) from error
             if self.passes[train, "normal"].error != self.passes[evaluation, "normal"].error:
                 error.add_note(f"modlab.compare: raised in training mode; in eval mode the model raises {line_of(other)}")
             raise error
@@ -264,7 +270,11 @@ class Experiment:
 
     def _switch(self, mode: str, *, look: bool) -> None:
         """``train()`` or ``eval()``; what a module's own version of them changes (merged weights, say), its forward does not."""
-        self.model.train() if mode == "train" else self.model.eval()
+        try:
+            self.model.train() if mode == "train" else self.model.eval()
+        except NotImplementedError:
+            self._refused.add(mode)
+            raise
         if look:
             self._switched = set()
             if any(_switches(module) for _, module in self.places.values()):

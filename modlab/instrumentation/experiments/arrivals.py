@@ -36,7 +36,9 @@ def gradients(bench: Bench) -> ExperimentRecord:
     zero = [held for held, one in pairs if one is not None and one.measured and one.count and one.zeros == one.count]
     numbers = (("trained", float(len(trained))), ("none", float(len(lacking))), ("zero", float(len(zero))), ("not finite", float(len(bad))))
     if not (lacking or bad or zero):
-        return record("gradients", "passed", f"all {format.plural(len(trained), 'parameter')}", numbers=numbers)
+        return record(
+            "gradients", "passed", f"{'all' if len(trained) > 1 else 'the'} {format.plural(len(trained), 'parameter')}", numbers=numbers
+        )
     return _of_gradients(trained, (lacking, bad, zero), why, numbers)
 
 

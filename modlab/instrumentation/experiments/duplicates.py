@@ -34,7 +34,7 @@ def copied(bench: Bench) -> Module:
 
 def round_trip(bench: Bench) -> ExperimentRecord:
     """A copy that was trained on, whose weights are all overwritten, and that loads the state_dict, gives the same output."""
-    bench.model.eval()
+    bench.evaluate(bench.model)
     other, suspects = _reloaded(bench)
     one, now = bench.outputs(), bench.outputs(other)
     gap = gaps.gap(one, now)
@@ -94,7 +94,7 @@ def _reloaded(bench: Bench) -> tuple[Module, list[Suspect]]:
     try:
         other.train()
         bench.outputs(other)
-        other.eval()
+        bench.evaluate(other)
         hidden = _loaded(bench, other)
     except Exception:  # noqa: BLE001 - a batch of one, or a buffer of another shape now: then without that pass
         other = copied(bench)

@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from modlab.compat import global_hooks_with_kwargs
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.randomness import states
 
 TOLERANCE = 1e-5
 """Relative difference of outputs below which it is rounding; where gradients are asked nothing but zero is zero."""
@@ -42,19 +43,24 @@ def find(bench: Bench, dim: int) -> Leak | Blindness | None:
     Raises:
         UnfitError: fewer than two samples, or no output with one entry a sample.
     """
-    first = next((tensor for tensor in batches.tensors(bench.inputs) if tensor.dim() > dim), None)
+    first = next((tensor for tensor in batches.tensors(bench.inputs) if _has_rows(tensor, dim)), None)
     if first is None:
-        raise UnfitError("the inputs have no dimension for samples")
+        raise UnfitError("no input is a plain tensor with a dimension for samples")
     samples = int(first.shape[dim])
     if samples < 2:
         raise UnfitError("it takes a batch of two samples or more")
-    floating = any(_is_asked(tensor, dim, samples) for tensor in batches.tensors(bench.inputs))
-    found = _by_gradient(bench, dim, samples) if floating else _by_exchange(bench, dim, samples)
-    return found
+    if any(_is_asked(tensor, dim, samples) for tensor in batches.tensors(bench.inputs)):
+        return _by_gradient(bench, dim, samples)
+    return _by_exchange(bench, dim, samples)
+
+
+def _has_rows(tensor: Tensor, dim: int, samples: int | None = None) -> bool:
+    """Whether it lies in memory as one block, and has a dimension for so many samples."""
+    return not tensor.is_nested and tensor.layout is torch.strided and tensor.dim() > dim and samples in (None, tensor.shape[dim])
 
 
 def _is_asked(tensor: Tensor, dim: int, samples: int) -> bool:
-    return tensor.is_floating_point() and tensor.dim() > dim and tensor.shape[dim] == samples
+    return tensor.is_floating_point() and _has_rows(tensor, dim, samples)
 
 
 def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | None:
@@ -94,7 +100,7 @@ def _mixed(answer: Tensor) -> Tensor:
 
 
 def _answers(output: Any, dim: int, samples: int) -> list[Tensor]:
-    found = [t for t in batches.tensors(output) if t.is_floating_point() and t.dim() > dim and t.shape[dim] == samples]
+    found = [t for t in batches.tensors(output) if _is_asked(t, dim, samples)]
     if not found:
         raise UnfitError("no output has one entry for each sample")
     return found
@@ -105,7 +111,12 @@ def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     before, sees = _passed(bench, bench.inputs, dim, samples), False
     for target, source in _exchanges(bench, dim, samples):
         changed = batches.mapped(bench.inputs, lambda tensor, t=target, s=source: _exchanged(tensor, dim, samples, t, s))  # type: ignore[misc]
-        after = _passed(bench, changed, dim, samples)
+        try:
+            after = _passed(bench, changed, dim, samples)
+        except Exception:  # noqa: BLE001 - the user's model may raise anything with inputs that were put together here
+            after = []
+        if [one.shape for one in before] != [other.shape for other in after]:  # lengths that are sorted, or that make the output's
+            raise UnfitError("the model does not take one sample's input in another's place")
         for one, other in zip(before, after, strict=True):
             sees = sees or not torch.equal(one, other)
             scale = float(one.abs().max()) or 1.0
@@ -156,7 +167,7 @@ def _alike(before: _Rows, after: _Rows) -> bool:
 
 def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
     """The innermost module whose output mixes samples first, while its inputs do not yet; None where that cannot be told."""
-    first = next(tensor for tensor in batches.tensors(bench.inputs) if tensor.dim() > dim)
+    first = next(tensor for tensor in batches.tensors(bench.inputs) if _has_rows(tensor, dim))
     samples = int(first.shape[dim])
     source = next(
         (j for j in range(samples) if j != leak.input and not torch.equal(first.select(dim, j), first.select(dim, leak.input))), None
@@ -184,11 +195,12 @@ def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[M
             found.append((module, took, gave))
 
     handle = register_module_forward_hook(note, with_kwargs=True)
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    put_back = states()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        with torch.no_grad():
             batches.call(bench.model, batches.copied(inputs))
     finally:
+        put_back()
         handle.remove()
         global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
     return found
@@ -219,7 +231,7 @@ def _exchanges(bench: Bench, dim: int, samples: int) -> Iterator[tuple[int, int]
     """Pairs of samples that differ: the last gets the first one's input, and so on."""
     found = 0
     for target, source in ((samples - 1, 0), (0, samples - 1), (samples // 2, 0)):
-        pairs = [t for t in batches.tensors(bench.inputs) if t.dim() > dim and t.shape[dim] == samples]
+        pairs = [t for t in batches.tensors(bench.inputs) if _has_rows(t, dim, samples)]
         if target != source and any(not torch.equal(t.select(dim, target), t.select(dim, source)) for t in pairs):
             found += 1
             yield target, source
@@ -229,14 +241,17 @@ def _exchanges(bench: Bench, dim: int, samples: int) -> Iterator[tuple[int, int]
 
 def _exchanged(tensor: Tensor, dim: int, samples: int, target: int, source: int) -> Tensor:
     copy = tensor.detach().clone()
-    if copy.dim() > dim and copy.shape[dim] == samples:
+    if _has_rows(copy, dim, samples):
         copy.select(dim, target).copy_(copy.select(dim, source).clone())
     return copy
 
 
 def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
     """All passes draw the same random numbers: what differs is not chance."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
-    with torch.no_grad(), torch.random.fork_rng(devices=devices):
-        output = batches.call(bench.model, batches.copied(inputs))
+    put_back = states()
+    try:
+        with torch.no_grad():
+            output = batches.call(bench.model, batches.copied(inputs))
+    finally:
+        put_back()
     return [answer.detach().to(torch.float64) for answer in _answers(output, dim, samples)]

@@ -16,7 +16,7 @@ from modlab.records.structure import ROOT
 
 def leak(bench: Bench) -> ExperimentRecord:
     """In eval mode the output of a sample depends on its own input alone (in training mode BatchNorm mixes them on purpose)."""
-    bench.subject.model.eval()
+    bench.evaluate()
     found = leaks.find(bench, 0)
     if isinstance(found, leaks.Blindness):
         found = _with_other_weights(bench)
@@ -70,7 +70,7 @@ def _with_other_weights(bench: Bench) -> leaks.Leak | leaks.Blindness | None:
             tensor = held.tensor
             if tensor.is_floating_point() and tensor.layout is torch.strided and tensor.is_leaf and not tensor.is_nested:
                 tensor.data = tensor.detach() + _noise(tensor, generator)
-    bench.subject.model.eval()
+    bench.evaluate()
     return leaks.find(bench, 0)
 
 

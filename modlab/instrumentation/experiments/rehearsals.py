@@ -75,8 +75,9 @@ def _share(first: float, least: float) -> float:
 def _same_for_all(bench: Bench, learnt: Module) -> float | None:
     """The loss of a copy that has learnt, relative to what one answer for all samples gives; None where that cannot be asked."""
     samples = next((int(tensor.shape[0]) for tensor in batches.tensors(bench.inputs) if tensor.dim()), 0)
-    if not any(tensor.dim() and tensor.shape[0] == samples for tensor in batches.tensors(bench.target)):
-        return None  # no target for each sample
+    targets = [tensor for tensor in batches.tensors(bench.target) if tensor.dim() and tensor.shape[0] == samples]
+    if not any(bool((tensor != tensor[:1]).any()) for tensor in targets):
+        return None  # no target for each sample, or one for all
     with torch.no_grad():
         output = bench.output(learnt)
         if (
@@ -125,6 +126,8 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:
         if not value.requires_grad:
             raise NotRunError("the loss has no grad_fn")
         value.backward(inputs=parameters)  # and none that the loss holds of the user's
+        if all(parameter.grad is None for parameter in parameters):
+            raise NotRunError("a copy would not learn: its hooks or functions hold the model itself, or no gradient arrives")
         for parameter in parameters:
             if parameter.grad is not None and parameter.grad.layout is torch.sparse_coo:  # Adam takes none
                 parameter.grad = parameter.grad.to_dense()

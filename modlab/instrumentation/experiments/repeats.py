@@ -14,14 +14,17 @@ from modlab.instrumentation.experiments.outcomes import record
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.instrumentation.randomness import start_elsewhere, states
 from modlab.instrumentation.restoration import Change, Restoration
-from modlab.records.finding import ExperimentRecord
+from modlab.records.finding import ExperimentRecord, Outcome
 
 ATTENTION = "scaled_dot_product_attention"
+
+DIFFER = "two passes in eval mode differ"
+"""How it begins where nothing can be compared with a pass."""
 
 
 def repeat(bench: Bench) -> ExperimentRecord:
     """Two passes in eval mode give the same bits, and move no buffer."""
-    bench.subject.model.eval()
+    bench.evaluate()
     before = _buffers(bench.subject)
     one = bench.outputs()
     moved = [path for path, tensor in before.items() if not _alike(_buffer(bench.subject, path), tensor)]
@@ -82,7 +85,7 @@ def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 def _by_chance(bench: Bench, draws: list[chances.Draw], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
     """Random numbers are drawn: by whom, and with which function."""
     found = next((draw for draw in draws if draw.is_dropout), draws[0] if draws else None)
-    what = "two passes in eval mode differ: random numbers are drawn"
+    what = f"{DIFFER}: random numbers are drawn"
     if found is None:
         return record("repeat", "failed", what, "By what is not seen.", numbers=numbers)
     site = None if found.module is None else bench.subject.by_module.get(id(found.module))
@@ -102,7 +105,7 @@ def _by_chance(bench: Bench, draws: list[chances.Draw], numbers: tuple[tuple[str
             site=site, numbers=numbers, advice="A hook gets the module: module.training says which mode it is in.",
         )  # fmt: skip
     how = f"with {'F.' if found.is_dropout else ''}{found.function}" if found.function else f"from {found.source}"
-    reason, fix = "eval() sets a flag, and what samples has to ask for it. Meant, if the model samples.", ""
+    reason, fix = "", ""
     if found.is_dropout and site is not None and site.training:
         reason = "eval() left it in training mode."
     elif found.is_dropout:
@@ -111,7 +114,9 @@ def _by_chance(bench: Bench, draws: list[chances.Draw], numbers: tuple[tuple[str
     elif found.function == ATTENTION:
         reason = "eval() does not reach a function: dropout_p drops in every mode."
         fix = f"F.{ATTENTION}(q, k, v, dropout_p=p if self.training else 0.0)"
-    return record("repeat", "failed", f"{what} in {place}, {how}{more}", reason, fix, site, numbers=numbers)
+    meant = "" if reason else "eval() sets a flag, and what samples has to ask for it. Meant, if the model samples."
+    outcome: Outcome = "unclear" if meant else "failed"
+    return record("repeat", outcome, f"{what} in {place}, {how}{more}", reason or meant, fix, site, numbers=numbers)
 
 
 def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
@@ -119,13 +124,13 @@ def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, flo
     paths = [(site, change) for change in changes if (site := bench.subject.by_module.get(id(change.owner))) is not None]
     if not paths:
         return record(
-            "repeat", "failed", "two passes in eval mode differ: the first one changes something that the second one uses",
+            "repeat", "failed", f"{DIFFER}: the first one changes something that the second one uses",
             "It lies in no buffer and no plain attribute of a module.", numbers=numbers,
         )  # fmt: skip
     names = [f"{site.path}.{change.name}" if site.path else change.name for site, change in paths]
     site, change = paths[0]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    what = f"two passes in eval mode differ: {names[0]}{more} {'move' if more else 'moves'} in eval mode too, and the output depends on it"
+    what = f"{DIFFER}: {names[0]}{more} {'move' if more else 'moves'} in eval mode too, and the output depends on it"
     fix = "if self.training: ..." if change.kind == "buffer" else ""
     return record(
         "repeat", "failed", what, "eval() sets a flag; forward has to ask for it.", fix, site, path=names[0],
@@ -137,7 +142,7 @@ def _unknown(bench: Bench, anew: Callable[[], None], numbers: tuple[tuple[str, f
     """From the same state and the same random numbers."""
     site, said = _source(bench, anew)
     return record(
-        "repeat", "failed", f"two passes in eval mode differ{said}",
+        "repeat", "failed", f"{DIFFER}{said}",
         "With the same random numbers and the same state of the model, too: a clock, a counter or a generator outside of it, or a kernel "
         "that adds up in any order.", site=site, numbers=numbers,
     )  # fmt: skip

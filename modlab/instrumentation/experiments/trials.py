@@ -22,6 +22,7 @@ from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.custody import custody
+from modlab.instrumentation.experiments.outcomes import NotRunError
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 LINE = 200  # characters of an error that are told
@@ -44,6 +45,13 @@ class Bench:
             stack.enter_context(redirect_stdout(StringIO()))
             stack.enter_context(custody(*self.roots))
             yield
+
+    def evaluate(self, model: Module | None = None) -> None:
+        """Put the model into eval mode, or another one."""
+        try:
+            (self.subject.model if model is None else model).eval()
+        except NotImplementedError as error:  # an exported graph stays in the mode of its export
+            raise NotRunError(f"the model has no eval mode: {line_of(error)}") from None
 
     def output(self, model: Module | None = None) -> Any:
         """One pass with copies of the inputs."""

@@ -99,6 +99,9 @@ class Backward:
             given = list(zip(leaves([asked]), leaves([output]), strict=False))
             self.returned.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is not None})
             self.refused.update({id(thing): call.index for (_, thing, _), (_, gradient, _) in given if gradient is None})
+            names = {id(one.tensor): f"{one.path}.grad" for one in self._roster.parameters}
+            back = [(names.get(id(thing), "gradient"), gradient, "") for (_, thing, _), (_, gradient, _) in given if gradient is not None]
+            call.outputs = self._sightings.values(back, call.index)
             call.marks.append("gives gradients back; changes no .grad")
             return
         self.kept += 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -58,6 +59,9 @@ class Caller(NamedTuple):
     called: str = ""
 
 
+_caller: Callable[[tuple[Any, ...]], Caller] = partial(tuple.__new__, Caller)  # quicker than by name: one is made for each event
+
+
 class Direct(NamedTuple):
     """An event that shows that some ``forward`` was called past its module, and the line that called it."""
 
@@ -65,13 +69,15 @@ class Direct(NamedTuple):
     where: str
 
 
-@lru_cache(maxsize=4096)
-def _whose(file: str) -> int:
-    """Whose code is in a file."""
-    if file.startswith(_HERE):
-        return _OURS
-    known = {_MACHINERY: _CALLING, _HOOKS: _HOOKING, _AUTOGRAD: _DIFFERENTIATING}.get(file)
-    return known if known is not None else _OTHERS if file.startswith(_FOREIGN) else _USERS
+class _Owners(dict[str, int]):
+    """Whose code is in a file, by its name."""
+
+    def __missing__(self, file: str) -> int:
+        self[file] = found = _OURS if file.startswith(_HERE) else _OTHERS if file.startswith(_FOREIGN) else _USERS
+        return found
+
+
+_whose = _Owners({_MACHINERY: _CALLING, _HOOKS: _HOOKING, _AUTOGRAD: _DIFFERENTIATING})
 
 
 def look(current: int, keywords: bool = False) -> Caller:
@@ -87,35 +93,37 @@ def look(current: int, keywords: bool = False) -> Caller:
         if frame is None:
             break
         code = frame.f_code
-        whose = _whose(code.co_filename)
+        whose = _whose[code.co_filename]
+        back = frame.f_back
         if first and whose <= _CALLING:  # a hook of ours, and the call that it was called in
             if not own and whose == _CALLING:
                 own, given = id(frame), _keywords(frame) if keywords else None
-            frame = frame.f_back
+            frame = back
             continue
         name = code.co_name
         if whose == _CALLING and name in ("inner", "_call_impl"):
-            return Caller(where, direct, fused, in_function, by_torch, id(frame), own, given, called)
+            return _caller((where, direct, fused, in_function, by_torch, id(frame), own, given, called))
         if whose == _DIFFERENTIATING:
             in_function = True
         elif first:
             by_torch, first = whose == _HOOKING, False
         if not where and whose == _USERS:
             where = _place(code.co_filename, frame.f_lineno)
-        if name == "forward" and code.co_argcount and not _called_by_torch(frame):
+        if name == "forward" and code.co_argcount and (back is None or back.f_code.co_filename != _MACHINERY):  # not called by torch
             found: Any = frame.f_locals.get(code.co_varnames[0])
             if direct is None and is_module(found) and id(found) != current and _is_forward(code, found):
                 direct, fused, called = found, code in _FUSED_CODES, ""
-                frame = frame.f_back
+                frame = back
                 continue
             if direct is not None and found is direct:  # its own forward calls that of its base class
                 called = ""
-                frame = frame.f_back
+                frame = back
                 continue
+            in_function = in_function or _is_of_function(code, found)
         if direct is not None and not called and whose == _USERS:
             called = _place(code.co_filename, frame.f_lineno)
-        frame = frame.f_back
-    return Caller(where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given, called)
+        frame = back
+    return _caller((where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given, called))
 
 
 @lru_cache(maxsize=4096)
@@ -136,15 +144,24 @@ def _is_forward(code: CodeType, module: Module) -> bool:
     return False
 
 
-def _called_by_torch(frame: FrameType) -> bool:
-    back = frame.f_back
-    return back is not None and back.f_code.co_filename == _MACHINERY
+def _is_of_function(code: CodeType, first: Any) -> bool:
+    """Whether that is the ``forward`` of a ``torch.autograd.Function``: newer torches call it from C, where no frame tells."""
+    if isinstance(first, autograd_function.FunctionCtx):
+        return True
+    if is_module(first):
+        return False
+    classes = [autograd_function.Function]  # one with `setup_context` gets no context
+    for cls in classes:
+        if getattr(getattr(vars(cls).get("forward"), "__wrapped__", None), "__code__", None) is code:
+            return True
+        classes += cls.__subclasses__()
+    return False
 
 
 def keyword_arguments() -> dict[str, Any] | None:
     """Those of the module call whose hook this is: a global hook before ``forward`` is not told of them, nor one after an exception."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _whose(frame.f_code.co_filename) != _CALLING:
+    while frame is not None and _whose[frame.f_code.co_filename] != _CALLING:
         frame = frame.f_back
     return None if frame is None else _keywords(frame)
 
@@ -171,7 +188,7 @@ def called_by_engine() -> bool:
     frame: FrameType = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
-    return _whose(frame.f_code.co_filename) != _USERS
+    return _whose[frame.f_code.co_filename] != _USERS
 
 
 def caller_of_hook() -> int:

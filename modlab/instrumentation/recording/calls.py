@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 
@@ -40,6 +42,11 @@ class Seen(NamedTuple):
         """The record."""
         kind, shape, dtype, device, number, stats, numbers, text, note = self.sight
         return Value(self.name, kind, shape, _word(dtype), _word(device), self.requires_grad, number, stats, numbers, text, note)
+
+
+quick_sight: Callable[[tuple[Any, ...]], Sight] = partial(tuple.__new__, Sight)
+quick_seen: Callable[[tuple[str, Sight, bool, int]], Seen] = partial(tuple.__new__, Seen)
+"""The same from a tuple of all fields, without the Python function that makes a named tuple: that would take longer than all else."""
 
 
 def _word(thing: torch.dtype | torch.device | None) -> str:

@@ -77,12 +77,17 @@ def _name_of(function: Function) -> str:
     return f"{_PACKAGES.get(package, package)}.{name}" if package else name
 
 
+def _run(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
 class Functions(TorchFunctionMode):
     """Tells `seen` of each function of torch that is called in this thread, the outermost of nested ones alone."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._silence: Any = None
+        self.silent = False
         self._until: object = None
         self.open = False
 
@@ -108,13 +113,13 @@ class Functions(TorchFunctionMode):
     def silence(self, until: object) -> None:
         """Stop from within a function that is seen, where the mode cannot be taken off: until `wake` is told the same."""
         if self._silence is None:
-            self._silence, self._until = without_torch_function(), until
+            self._silence, self._until, self.silent = without_torch_function(), until, True
             self._silence.__enter__()
 
     def wake(self, until: object) -> None:
         """See again."""
         if self._silence is not None and self._until is until is not None:
-            silence, self._silence, self._until = self._silence, None, None
+            silence, self._silence, self._until, self.silent = self._silence, None, None, False
             silence.__exit__(None, None, None)
 
     def close(self) -> None:
@@ -132,3 +137,4 @@ class Functions(TorchFunctionMode):
         for mode in reversed(above):
             push_function_mode(mode)
         self.open = False
+        self._seen = _run  # and hold nothing any more

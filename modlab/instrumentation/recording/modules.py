@@ -22,10 +22,10 @@ from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.keeping import detached
 from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.roster import STAGES, Roster, walk
+from modlab.instrumentation.recording.roster import Roster, walk
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.strangers import Strangers
-from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.recording.tape import Aside, Tape
 from modlab.instrumentation.recording.tensorstages import TensorStages
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
@@ -84,14 +84,15 @@ class ModuleCalls:
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called; none of its hooks has run."""
         if not self._tape.failed:
-            with self._tape.aside() as now:
+            with Aside(self._tape) as now:
                 self._enter(module, args, now)
         if self._tape.failed:
             self._functions.pause()  # what follows may be fused
 
     def _enter(self, module: Module, args: tuple[Any, ...], now: float) -> None:
         key, kind, held = id(module), self._kinds[type(module)], stores.contents(module)
-        bare = self._is_bare(held)
+        hooked = held.get("_forward_pre_hooks") or held.get("_forward_hooks")
+        bare = not hooked and "forward" not in held and self.alone()  # nothing but its class's ``forward`` runs
         unasked = bare and len(args) == kind.alone
         top = parent = self._tape.top
         caller = callers.look(0 if top is None else top.module, keywords=not unasked)
@@ -99,24 +100,27 @@ class ModuleCalls:
             self._unwind(caller.within, now)
             parent = self._tape.top
         whole = parent is top  # else what was said of the frames was said with the wrong module in mind
-        path = self._roster.paths.get(key)
-        if path is None and parent is not None and parent.kind == "module":
-            path = self._roster.path_of(module, parent.path)
-        if path is None and parent is not None and parent.opaque:  # a compiler's own
-            return
-        mine = self._strangers.calls_of(module) if path is None else None
-        self.times[key] += 1
+        path, mine = self._roster.paths.get(key), None
+        if path is None:
+            if parent is not None and parent.kind == "module":
+                path = self._roster.path_of(module, parent.path)
+            if path is None and parent is not None and parent.opaque:  # a compiler's own
+                return
+            mine = self._strangers.calls_of(module) if path is None else None
+        times = self.times[key] = self.times.get(key, 0) + 1
         if self._folds is not None and self._folds.inside(key):
             return
         call = self._tape.begin("module", path, kind.name, now)
         training = held.get("training")
         call.training = training if isinstance(training, bool) else stores.mode(module)
-        call.module, call.call, call.frame, call.unasked = key, self.times[key], caller.own, unasked
+        call.module, call.call, call.frame, call.unasked = key, times, caller.own, unasked
         if mine is not None:
             mine.append(call)
         call.quiet, call.where, call.category = kind.torchs and not held.get("_modules"), caller.where, kind.category
         given = arguments(kind.names, args, caller.keywords)
-        call.inputs, call.memory = self._sightings.values(given), _allocated(given)
+        call.inputs = self._sightings.values(given)
+        if self._sightings.accelerated:
+            call.memory = _allocated(given)
         if self._folds is not None and self._folds.counts(call, module):
             self._tape.stack.pop()
             self._tape.drop(call)
@@ -127,8 +131,9 @@ class ModuleCalls:
         if parent is None and self._follow:
             self._hooks.given(given, path or "")
         self._mark(call, parent, caller.in_function)
-        self._uses.by_module(call, module, given)
-        if path is not None and self.late is not None and any([held.get(store) for store in STAGES]) and self.late(module):
+        self._uses.by_module(call, module, held, given)
+        hooked = hooked or held.get("_backward_pre_hooks") or held.get("_backward_hooks")
+        if hooked and path is not None and self.late is not None and self.late(module):
             self._tape.remark(f"hooks that {path or 'the model'} got while the trace ran are seen from its next call on")
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
@@ -138,10 +143,6 @@ class ModuleCalls:
         call.opaque, call.fused = bool(opaque), kind.fused or bool(opaque)
         if call.fused or (bare and call.quiet):  # what is not told need not be asked for
             call.popped = self._functions.pause()
-
-    def _is_bare(self, held: dict[str, Any]) -> bool:
-        """Whether nothing but its class's ``forward`` runs in a call: no hook of the user's, and none for all modules."""
-        return self.alone() and not (held.get("_forward_pre_hooks") or held.get("_forward_hooks") or "forward" in held)
 
     def _unwind(self, within: int, now: float) -> None:
         """Close calls that were interrupted by what no hook is told of (KeyboardInterrupt), and caught further out."""
@@ -179,9 +180,10 @@ class ModuleCalls:
         """A module's ``forward`` has ended; none of the hooks that follow has run."""
         if not self._tape.failed:
             raised = sys.exception() if kwargs is None else None
-            with self._tape.aside() as now:
+            with Aside(self._tape) as now:
                 self._leave(module, args, kwargs or {}, output, raised, now)
-        self._functions.wake(self._tape.last.get(id(module)))  # not aside, which puts back the state that it found
+        if self._functions.silent:
+            self._functions.wake(self._tape.last.get(id(module)))  # not aside, which puts back the state that it found
 
     def _leave(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, raised: BaseException | None, now: float
@@ -227,8 +229,7 @@ class ModuleCalls:
             self._paused = False
 
     def _note(self, call: Call, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        versions = versions_of(arguments((), args, kwargs))
-        before = call.versions
+        versions, before = versions_of(arguments((), args, kwargs)), call.versions
         if versions != before and len(versions) == len(before):
             call.marks.append("changes its input in place")
         given = leaves(output)
@@ -249,20 +250,21 @@ class ModuleCalls:
             for name, tensor, _ in given:
                 if issubclass(type(tensor), Tensor) and tensor.requires_grad:
                     self._gradients.watch(tensor, call.index, name)
-        for name, buffer in (held.get("_buffers") or {}).items():
-            if buffer is None:
-                continue
-            if buffer.requires_grad and not buffer.is_leaf:
-                call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
-            if not call.quiet and any([leaf[1] is buffer for leaf in given]):
-                call.marks.append(f"its output is the buffer {name} itself: who changes the one in place changes the other")
+        if buffers := held.get("_buffers"):
+            for name, buffer in buffers.items():
+                if buffer is None:
+                    continue
+                if buffer.requires_grad and not buffer.is_leaf:
+                    call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
+                if not call.quiet and any([leaf[1] is buffer for leaf in given]):
+                    call.marks.append(f"its output is the buffer {name} itself: who changes the one in place changes the other")
         if attached or not (call.quiet or call.fused):  # elsewhere the function tells, in which it leaves
+            return
+        if not torch.is_grad_enabled() or not any([seen.requires_grad for seen in call.inputs]):
             return
         tensors = [thing for _, thing, _ in given if issubclass(type(thing), Tensor)]
         differentiable = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
-        if not torch.is_grad_enabled() or not differentiable or any([is_transformed(tensor) for tensor in tensors]):
-            return  # in torch.func, whose tensors do not tell
-        if any(seen.requires_grad for seen in call.inputs):
+        if differentiable and not any(map(is_transformed, tensors)):  # in torch.func tensors do not tell
             call.marks.append("its output has left the graph")
 
 

@@ -15,7 +15,7 @@ from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.graph import is_attached, leaves_of
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
-from modlab.instrumentation.recording.tape import Tape
+from modlab.instrumentation.recording.tape import Aside, Tape
 from modlab.instrumentation.recording.tensorstages import TensorStages, is_registering
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, arguments, leaves
@@ -24,6 +24,10 @@ LEAVING = 64  # events at which something left the graph, of which it is found o
 CUT = "leaves the graph"
 OFF = ("no_grad", "inference_mode")
 _INNER = ("backward", "step", "function")
+
+
+_Begun = tuple[Call, list[Leaf], list[Tensor]]
+"""A function that runs, its arguments, and the tensors among them."""
 
 
 class Leaving(NamedTuple):
@@ -59,7 +63,7 @@ class Operations:
         """Call a function, and record it."""
         begun = None
         if not self._ignored():
-            with self._tape.aside() as now:
+            with Aside(self._tape) as now:
                 begun = self._begin(func, args, kwargs, now)
             if self._fused:
                 self._fused = False
@@ -71,7 +75,7 @@ class Operations:
                 with self._tape.aside():
                     self._hooks.registered(func, args[0] if args else None, output)
             return output
-        call, given = begun
+        call, given, tensors = begun
         try:
             output = func(*args, **kwargs)
         except BaseException as error:
@@ -80,12 +84,12 @@ class Operations:
             if call.kind == "backward":
                 self._backward.fails(call)
             raise
-        with self._tape.aside() as now:
+        with Aside(self._tape) as now:
             self._tape.end(call, now)
             if call.kind == "backward":
                 self._backward.ends(call, args, kwargs, output)
             else:
-                self._finish(call, given, leaves(output))
+                self._finish(call, given, tensors, leaves(output))
         return output
 
     def _ignored(self) -> bool:
@@ -94,7 +98,7 @@ class Operations:
             return True
         return bool(tape.stack) and (tape.stack[-1].quiet or tape.stack[-1].kind in _INNER)
 
-    def _begin(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any], now: float) -> tuple[Call, list[Leaf]] | None:
+    def _begin(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any], now: float) -> _Begun | None:
         name, top = functions.name_of(func), self._tape.top
         caller = callers.look(0 if top is None else top.module)
         if caller.fused:  # called past its module, which would have made room for it
@@ -123,9 +127,9 @@ class Operations:
             self._backward.begins(call)
         if name in functions.CUT_IN_PLACE:
             self._leave(call, [tensor for tensor in tensors if tensor.requires_grad], "detached")
-        return call, given
+        return call, given, tensors
 
-    def _finish(self, call: Call, before: list[Leaf], after: list[Leaf]) -> None:
+    def _finish(self, call: Call, before: list[Leaf], tensors: list[Tensor], after: list[Leaf]) -> None:
         changed = versions_of(before) != call.versions
         made = _tensors(after)
         if not made and not changed and call.name not in functions.TAKEN_OUT:
@@ -135,7 +139,7 @@ class Operations:
         call.bytes = self._sightings.new_bytes(after, call.outputs, call.index)
         if changed:
             call.marks.append("in place")
-        self._note_leaving(call, _tensors(before), made)
+        self._note_leaving(call, tensors, made)
 
     def _note_leaving(self, call: Call, before: list[Tensor], after: list[Tensor]) -> None:
         """Say where something leaves the graph, and remember what it had been computed from."""

@@ -53,10 +53,11 @@ def of_parameters(recorder: Recorder, error: str = "") -> Iterator[Told]:
     for call in recorder.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
-    ways = Ways(recorder)
+    ways, places = Ways(recorder), Places(recorder.roster.modules[""])
     silent = not (recorder.backward.passes or recorder.backward.arrived or recorder.backward.returned) and recorder.backward.raised < 0
-    for one, renewed in _held(recorder):
-        kind, text, event = _NONE if silent and _is_plain(recorder, one) else _reason(recorder, one, calls, ways, error)
+    for one, renewed in _held(recorder, places):
+        plain = silent and _is_plain(recorder, one, places)
+        kind, text, event = _NONE if plain else _reason(recorder, one, calls, ways, places, error)
         if renewed:
             text += _RENEWED
         stale = (
@@ -65,25 +66,35 @@ def of_parameters(recorder: Recorder, error: str = "") -> Iterator[Told]:
         yield one.path, kind, text + _STALE if stale else text, event
 
 
-def _held(recorder: Recorder) -> Iterator[tuple[Owned, bool]]:
+def _held(recorder: Recorder, places: Places) -> Iterator[tuple[Owned, bool]]:
     """The parameters, each with whether it was put into the place of another one since; of several the one that the model holds."""
     found: dict[str, tuple[Owned, bool]] = {}
     for one in recorder.roster.parameters:
         if one.path not in found:
-            if recorder.roster.renewed.get(one.path) is not one or _holds(recorder, one):
+            if recorder.roster.renewed.get(one.path) is not one or places.hold(one):
                 found[one.path] = one, False
-        elif _holds(recorder, one):
+        elif places.hold(one):
             found[one.path] = one, True
     yield from found.values()
 
 
-def _holds(recorder: Recorder, one: Owned) -> bool:
-    """Whether the model has this very tensor under its name now: in its module, and that in its place."""
-    above = one.path[: -len(one.name)].rstrip(".")
-    module: Module | None = recorder.roster.modules[""]
-    for name in above.split(".") if above else ():
-        module = None if module is None else _of_store(module, "_modules", name)
-    return _of_store(one.owner if module is None else module, "_parameters", one.name) is one.tensor  # a name may have a dot in it
+class Places:
+    """What stands where in the model now."""
+
+    def __init__(self, model: Module) -> None:
+        self._modules: dict[str, Module | None] = {"": model}
+
+    def hold(self, one: Owned) -> bool:
+        """Whether the model has this very tensor under its name: in its module, and that in its place."""
+        module = self._at(one.path[: -len(one.name)].rstrip("."))
+        return _of_store(one.owner if module is None else module, "_parameters", one.name) is one.tensor  # a name may have a dot in it
+
+    def _at(self, path: str) -> Module | None:
+        if path not in self._modules:
+            above, _, name = path.rpartition(".")
+            outer = self._at(above)
+            self._modules[path] = None if outer is None else _of_store(outer, "_modules", name)
+        return self._modules[path]
 
 
 def _of_store(module: Module, store: str, name: str) -> Any:
@@ -164,20 +175,19 @@ def _may_be(seen: Seen, call: Call) -> bool:
     return call.name in ARRAYS and len(shapes) == 2 and None not in shapes and prod(shapes[0] or ()) == prod(shapes[1] or ())
 
 
-def _is_plain(recorder: Recorder, one: Owned) -> bool:
+def _is_plain(recorder: Recorder, one: Owned, places: Places) -> bool:
     """Whether it is there, was used, and autograd noted that: then all depends on the backward pass."""
-    tensor, use = one.tensor, recorder.uses.taken.get(id(one.tensor), -1)
-    if id(tensor) in recorder.uses.lost:
+    tensor, key, uses = one.tensor, id(one.tensor), recorder.uses
+    use = uses.taken.get(key, -1)
+    if use < 0 or key in uses.lost or not tensor.requires_grad or uses.frozen.get(key) == use or not recorder.tape.calls[use].grad:
         return False
-    if use < 0 or not tensor.requires_grad or recorder.uses.frozen.get(id(tensor)) == use or not recorder.tape.calls[use].grad:
-        return False
-    return _holds(recorder, one) and (tensor.is_floating_point() or tensor.is_complex())
+    return places.hold(one)  # what requires a gradient holds numbers that can have one
 
 
-def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, error: str) -> _Found:
+def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, places: Places, error: str) -> _Found:
     tensor, key, backward = one.tensor, id(one.tensor), recorder.backward
     arrived = backward.arrived.get(key)
-    if arrived is not None and not _holds(recorder, one):
+    if arrived is not None and not places.hold(one):
         text = "a gradient came, and the model holds another tensor, or None, under this name now: the one that got it is gone"
         return "overwritten", text, arrived
     if arrived is not None:
@@ -188,7 +198,7 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, 
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return "integer", f"it holds {str(tensor.dtype).removeprefix('torch.')}, and whole numbers have no gradient", -1
     use = _use(recorder, one, calls)
-    if not _holds(recorder, one):
+    if not places.hold(one):
         return (
             "overwritten",
             "the model holds another tensor, or None, under this name now; the one that was there when it ran is gone",
@@ -232,7 +242,7 @@ def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
     """It was used, and autograd noted that: so what became of it?"""
     backward, key = recorder.backward, id(one.tensor)
     if backward.raised >= 0 and key not in backward.reached:
-        return _of_raised(recorder, key, ways)
+        return _of_raised(recorder, key, used, ways)
     if not backward.passes:
         return _NONE
     if key in backward.reached:
@@ -256,7 +266,7 @@ def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
     return _off_the_path(recorder, one, used, ways)
 
 
-def _of_raised(recorder: Recorder, key: int, ways: Ways) -> _Found:
+def _of_raised(recorder: Recorder, key: int, used: Call, ways: Ways) -> _Found:
     event = recorder.backward.raised
     raised = recorder.tape.calls[event]
     roots = recorder.backward.roots.get(event, ())
@@ -265,6 +275,8 @@ def _of_raised(recorder: Recorder, key: int, ways: Ways) -> _Found:
         if left is not None:
             kind, text, event = _of_cut(recorder, left)
             return kind, f"the loss has no graph; {text}", event
+        if used.excused:
+            return "off the path", f"the loss has no graph; {_named(used)} used it, and {_FUNCTION}", used.index
     return "no backward", f"the backward pass raised {raised.error}", event
 
 

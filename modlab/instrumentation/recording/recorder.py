@@ -141,6 +141,7 @@ class Recorder:
         with self.tape.aside():
             self.backward.settle(self._gradients.seen)
         self._finished = True
+        self.modules.alone = bool  # no circle is left: what was held goes now, and not when the collector comes
         draft = self._draft("" if error is None else one_line(error))
         if error is not None:
             explained = _explained(error)

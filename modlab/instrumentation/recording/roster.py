@@ -41,30 +41,46 @@ class Roster:
         self._adopt("", model)
 
     def _adopt(self, start: str, module: Module) -> None:
+        names = self.names
         for path, one in walk(start, module, self.paths):
             self.modules[path] = one
             self.paths[id(one)] = path
             held, prefix = stores.contents(one), f"{path}." if path else ""
             if any([held.get(store) for store in STAGES]):
                 self.hooked[path] = one
-            for name, tensor in (held.get("_parameters") or {}).items():
-                if tensor is not None and id(tensor) not in self.names:
-                    self.names[id(tensor)] = full = prefix + name
-                    self.parameters.append(Owned(full, tensor, one, name))
-            for name, tensor in (held.get("_buffers") or {}).items():
-                if tensor is not None and id(tensor) not in self.names:
-                    self.names[id(tensor)] = prefix + name
-                    self._buffers.append(tensor)
+            if parameters := held.get("_parameters"):
+                for name, tensor in parameters.items():
+                    if tensor is not None and id(tensor) not in names:
+                        names[id(tensor)] = full = prefix + name
+                        self.parameters.append(Owned(full, tensor, one, name))
+            if buffers := held.get("_buffers"):
+                for name, tensor in buffers.items():
+                    if tensor is not None and id(tensor) not in names:
+                        names[id(tensor)] = prefix + name
+                        self._buffers.append(tensor)
 
     def path_of(self, module: Module, above: str | None) -> str | None:
         """Its path; one that was registered since, in the module at `above` that is running, joins the others."""
         found = self.paths.get(id(module))
         if found is None and above is not None:
-            for name, child in stores.named_children(self.modules[above]):
-                if child is module:
-                    self._adopt(f"{above}.{name}" if above else name, module)
-                    return self.paths.get(id(module))
+            path = next((path for path, child in self._within(above) if child is module), None)
+            if path is not None:
+                self._adopt(path, module)
+                return self.paths.get(id(module))
         return found
+
+    def _within(self, above: str) -> Iterator[tuple[str, Module]]:
+        """The children of a module, and those of lists and dicts among them: what it can call itself."""
+        todo = [(above, self.modules[above])]
+        while todo:
+            path, module = todo.pop()
+            for name, child in stores.named_children(module):
+                if child is None:
+                    continue
+                full = f"{path}.{name}" if path else name
+                yield full, child
+                if getattr(type(child), "forward", None) is Module.forward:
+                    todo.append((full, child))
 
     def renew(self, module: Module, name: str, tensor: Tensor) -> None:
         """Follow a parameter that was put into the place of another one since."""
@@ -112,7 +128,7 @@ def walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str,
         children = stores.contents(module).get("_modules")
         if children:
             prefix = f"{path}." if path else ""
-            stack.extend([(prefix + name, child) for name, child in children.items() if child is not None][::-1])
+            stack += [(prefix + name, child) for name, child in children.items() if child is not None][::-1]
 
 
 def is_compiled(module: Module) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 from weakref import ref
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
-from modlab.instrumentation.recording.calls import Seen, Sight
+from modlab.instrumentation.recording.calls import Seen, Sight, quick_seen, quick_sight
 from modlab.instrumentation.values import Leaf, said
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
@@ -57,6 +56,7 @@ class Sightings:
         self._placed: set[int] = set()  # parameters and buffers of which it is known what they lie in
         self._count = 0
         self._raw = False  # whether any memory was met in which nothing had been written
+        self.accelerated = False  # whether any tensor was met that lies on an accelerator whose memory is counted
 
     def values(self, leaves: Iterable[Leaf], born: float = -1, raw: bool = False) -> tuple[Seen, ...]:
         """What is said of each leaf of a nest.
@@ -66,7 +66,14 @@ class Sightings:
             born: the event that these are outputs of.
             raw: they are memory as it was found, in which whatever stands means nothing until it is written.
         """
-        return tuple([self._value(name, thing, note, born, raw) for name, thing, note in leaves])
+        found = []
+        for name, thing, note in leaves:
+            if issubclass(type(thing), Tensor):
+                version = version_of(thing)
+                found.append(quick_seen((name, self._sight(thing, version, born, raw), thing.requires_grad, version)))
+            else:
+                found.append(Seen(name, Sight(type(thing).__name__, text=said(thing), note=note)))
+        return tuple(found)
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the tensor was met before."""
@@ -118,26 +125,23 @@ class Sightings:
             return born, 0 if is_transformed(tensor) else _bytes(tensor)
         return memory
 
-    def _value(self, name: str, thing: Any, note: str, born: float, raw: bool) -> Seen:
-        if not issubclass(type(thing), Tensor):
-            return Seen(name, Sight(type(thing).__name__, text=said(thing), note=note))
-        key, version, requires_grad = id(thing), version_of(thing), thing.requires_grad
-        owner = self.owned.get(key)
-        if owner is not None:
-            return Seen(name, self._of_owned(thing, owner), requires_grad, version)
+    def _sight(self, tensor: Tensor, version: int, born: float, raw: bool) -> Sight:
+        key = id(tensor)
+        if key in self.owned:
+            return self._of_owned(tensor, self.owned[key])
         found = self._met.get(key)
-        if found is None or found[0]() is not thing:
+        if found is None or found[0]() is not tensor:
             self._count += 1
-            number, memory = self._count, self._memory(thing, born)
+            number, memory = self._count, self._memory(tensor, born)
         elif version == found[1] != -1:
-            return Seen(name, found[2], requires_grad, version)
+            return found[2]
         else:
             number, memory = found[2].number, found[3]
         self._raw = self._raw or raw
-        raw = raw or (self._raw and self._is_raw(thing._base))
-        sight = self._describe(thing, number, self.measured and not raw, RAW if raw else "")
-        self._met[key] = ref(thing), version, sight, memory
-        return Seen(name, sight, requires_grad, version)
+        raw = raw or (self._raw and self._is_raw(tensor._base))
+        sight = self._describe(tensor, number, self.measured and not raw, RAW if raw else "")
+        self._met[key] = ref(tensor), version, sight, memory
+        return sight
 
     def _of_owned(self, tensor: Tensor, owner: str) -> Sight:
         """A parameter or buffer: held elsewhere, so without a weak reference, which ``torch.utils.swap_tensors`` would refuse."""
@@ -154,6 +158,7 @@ class Sightings:
         return self._describe(tensor, number, self.measured and small, f"is {owner}")
 
     def _describe(self, tensor: Tensor, number: int, measured: bool, note: str = "") -> Sight:
+        self.accelerated = self.accelerated or tensor.is_cuda
         stats = numbers = None
         if measured:
             stats = self._measured(tensor)
@@ -164,7 +169,7 @@ class Sightings:
         cls = type(tensor)
         plain = cls in PLAIN and tensor.layout is torch.strided and not tensor.is_nested
         shape = stats.shape if stats is not None else tuple(tensor.shape) if plain else sizes_of(tensor)[0]
-        return Sight(cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note)
+        return quick_sight((cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note))
 
 
 def _same_numbers(view: Tensor, base: Tensor) -> bool:

@@ -19,6 +19,9 @@ from modlab.instrumentation.recording.tape import Tape
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
+_SAME = "written, and the same as before"
+_NONE = "holds none of the model's parameters"
+
 _State = dict[int, tuple[int, Tensor | None]]
 
 
@@ -62,7 +65,18 @@ class Steps:
                 self._moved(one.path, one.tensor, *before[id(one.tensor)]) for one in self._roster.parameters if id(one.tensor) in before
             ]
             call.outputs = tuple(value for value in moved if value is not None)
-            call.marks.append(f"moves {len(call.outputs):,} of {format.plural(len(moved), 'parameter')}")
+            call.marks.append(self._said(optimizer, sum(seen.sight.note != _SAME for seen in call.outputs)))
+
+    def _said(self, optimizer: Any, moved: int) -> str:
+        known = self._roster.parameters
+        said = f"moves {moved:,} of {format.plural(len(known), 'parameter')}"
+        if moved or not known:
+            return said
+        held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        mine = [one.tensor for one in known if id(one.tensor) in held]
+        if not mine:
+            return _NONE
+        return said if any(tensor.grad is not None for tensor in mine) else f"{said}, for none that it holds has a gradient"
 
     def _moved(self, path: str, tensor: Tensor, version: int, copy: Tensor | None) -> Seen | None:
         if version_of(tensor) == version:
@@ -70,7 +84,7 @@ class Steps:
         note = "moved"
         if copy is not None and copy.shape == tensor.shape:
             far = distance(copy, tensor)
-            note = f"moved by up to {format.number(far)}" if far else "written, and the same as before"
+            note = f"moved by up to {format.number(far)}" if far else _SAME
         (seen,) = self._sightings.values([(path, tensor, "")])
         return seen._replace(sight=seen.sight._replace(stats=None, numbers=None, note=note))
 

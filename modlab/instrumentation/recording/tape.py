@@ -124,25 +124,23 @@ class Aside:
         self._tape = tape
 
     def __enter__(self) -> float:
-        self._begun = perf_counter()
-        self._off = without_torch_function()
-        self._off.__enter__()
-        self._modes = without_modes() if dispatch_modes() else None
-        if self._modes is not None:
+        begun = self._begun = perf_counter()
+        off = self._off = without_torch_function()
+        off.__enter__()
+        self._modes = None
+        if dispatch_modes():
+            self._modes = without_modes()
             self._modes.__enter__()
-        return self._begun - self._tape.lost
+        return begun - self._tape.lost
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
         if self._modes is not None:
             self._modes.__exit__(None, None, None)
         self._off.__exit__(None, None, None)
-        if error is None:
-            self._tape.lost += perf_counter() - self._begun
-            return False
-        if isinstance(error, Exception):
+        if error is not None and isinstance(error, Exception):
             self._tape.fail(error)
         self._tape.lost += perf_counter() - self._begun
-        return isinstance(error, Exception)
+        return error is not None and isinstance(error, Exception)
 
 
 def one_line(error: BaseException) -> str:

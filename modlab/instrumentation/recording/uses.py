@@ -35,13 +35,13 @@ class Uses:
         self.replaced: dict[tuple[int, str], int] = {}
         roster.ledgers += [self.taken, self.frozen, self.lost, self._grad]
 
-    def by_module(self, call: Call, module: Module, given: Iterable[Leaf]) -> None:
-        """A module is called with these leaves; one of torch's layers takes its own parameters as well."""
+    def by_module(self, call: Call, module: Module, held: dict[str, Any], given: Iterable[Leaf]) -> None:
+        """A module, which holds `held`, is called with these leaves; one of torch's layers takes its own parameters as well."""
         names = self._names
         for _, thing, _ in given:
             if id(thing) in names:
                 self._note(thing, call)
-        for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
+        for name, tensor in (held.get("_parameters") or {}).items():
             if id(tensor) in names:
                 if call.quiet:
                     self._note(tensor, call)

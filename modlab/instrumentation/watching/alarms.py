@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from modlab import format
 from modlab.instrumentation.watching.elements import comparable, selection
@@ -80,9 +81,13 @@ NEARLY_ALL = 0.95
 ASKED = 32
 """Gradients, about, that are asked whether they are zero when a backward pass begins."""
 
-SATURATED = 0.9
-"""Share of a tanh's or sigmoid's outputs that lie within 2 % of its ends, where modules with parameters follow: the last one of a
-model that is sure lies there too."""
+SATURATED, SATURATED_AT_FIRST = 0.9, 2 / 3
+"""Share of a tanh's, hardtanh's or sigmoid's outputs that lie within 2 % of its ends, where modules with parameters follow (the last one
+of a model that is sure lies there too). A layer may come to that by learning, up to three quarters; one that was never below the
+second share did not learn it."""
+
+ONE_END = 0.05
+"""Share at either end below which a sigmoid may be a gate, which is open or shut on purpose."""
 
 ALIVE = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive"
 """What helps where units die."""
@@ -114,6 +119,7 @@ class Alarms:
         self._watcher = watcher
         self._found: dict[Key, Alert] = {}
         self._running: dict[Key, int] = {}  # samples in a row
+        self._born_saturated: dict[str, bool] = {}  # whether it was so in each sample
         self._sums: dict[str, float] = {}  # of parameters that no step of the optimizer was seen to move
         self.elsewhere: set[str] = set()  # parameters that something else moves
         self._counted = 0
@@ -132,13 +138,20 @@ class Alarms:
             self._stuck(sample)
         self._weights(sample)
         self._carry(sample)
-        for path, share in sample.saturated.items():
+        self._saturation(sample)
+        self.counts(sample.step)
+
+    def _saturation(self, sample: Sample) -> None:
+        """Values at the ends of a function; a gate may be open or shut for all, a unit that has learnt may be sure."""
+        for path, (low, high, gate) in sample.saturated.items():
+            share = 0.0 if gate and min(low, high) < ONE_END else low + high
+            born = self._born_saturated[path] = share > SATURATED_AT_FIRST and self._born_saturated.get(path, True)
             self._lasts(
-                share > SATURATED and self._is_inside(path), "saturated", path, sample.step,
-                f"{share:.0%} of what {_name(path)} gives lies within 2 % of its ends: hardly any gradient passes",
+                (born or share > SATURATED) and self._is_inside(path), "saturated", path, sample.step,
+                f"{format.share(share)} of what the activation function at {_name(path)} gives lies within 2 % of its ends, "
+                "where hardly any gradient passes",
                 "smaller weights or inputs before it, or a normalization",
             )  # fmt: skip
-        self.counts(sample.step)
 
     def _is_inside(self, path: str) -> bool:
         """Whether modules with parameters come after a module."""
@@ -267,7 +280,8 @@ class Alarms:
     def _starving(self, units: Units, record: UnitsRecord, gone: list[int], step: int) -> None:
         now = {unit: rest for unit, *rest in starving(units, record) if unit not in gone}
         for unit, (before, after, inputs) in now.items():
-            text = f"unit {unit} of {_name(units.path)} starves: it fires on {after:.1%} of the inputs, at first on {before:.0%}"
+            text = f"unit {unit} of {_name(units.path)} starves: it fires on {format.share(after)} of the inputs, "
+            text += f"at first on {format.share(before)}"
             fix = "nn.LeakyReLU lets a unit that fires rarely learn"
             self.raise_(Alert("starving", units.path, step, text, fix, unit, inputs=int(inputs)))
         for key in self._alerted("starving", units.path):
@@ -315,18 +329,19 @@ class Alarms:
 
     def ask_zeroed(self, back: ReadBack, then: Callable[[bool], None]) -> None:
         """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
-        felt = [
-            (weight, tensor)
-            for weight in self._watcher.cast.weights
-            if weight.felt and weight.trainable and (tensor := weight.tensor()) is not None
-        ]
-        if any(tensor.grad is None for _, tensor in felt):
-            then(True)
-            return
-        graded = [tensor.grad for weight, tensor in felt if weight.graded and tensor.grad is not None]
+        graded = []
+        for weight in self._watcher.cast.weights:
+            tensor = weight.tensor() if weight.felt and weight.trainable else None
+            if tensor is None:
+                continue
+            if tensor.grad is None:
+                then(True)
+                return
+            if weight.graded:
+                graded.append(tensor.grad)
         some = graded[:: max(1, len(graded) // ASKED)]
         far = [gradient for gradient in some if is_far(gradient)]
-        if any(not bool(gradient.any()) for gradient in some if not is_far(gradient)):
+        if not some or any(not bool(gradient.any()) for gradient in some if not is_far(gradient)):
             then(True)
         elif far:
             alike = [gradient for gradient in far if gradient.device == far[0].device]
@@ -334,14 +349,16 @@ class Alarms:
         else:
             then(False)
 
-    def renew(self, back: ReadBack) -> None:
+    def renew(self, present: list[tuple[int, Weight, Tensor]], back: ReadBack) -> None:
         """After a step: who is trained may have changed, and what our optimizer does not move another one may."""
         watcher, cast = self._watcher, self._watcher.cast
         doubtful = []
-        for weight in cast.weights:
-            tensor = weight.tensor()
-            weight.trainable = tensor is not None and tensor.requires_grad
-            if tensor is not None and weight.trainable and not (weight.felt and weight.owned and weight.moved):
+        if len(present) < len(cast.weights):  # one was taken away
+            for weight in cast.weights:
+                weight.trainable = False
+        for _, weight, tensor in present:
+            weight.trainable = tensor.requires_grad
+            if weight.trainable and not (weight.felt and weight.owned and weight.moved):
                 doubtful.append((weight, tensor))
         optimizers = watcher.steps.optimizers
         if optimizers and any(not weight.owned for weight, _ in doubtful):
@@ -406,7 +423,7 @@ class Alarms:
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
                     holds, "rounding", weight.path, sample.step,
-                    f"{share:.0%} of the elements of {weight.path} ({weight.dtype}) have a gradient and do not move: "
+                    f"{format.share(share)} of the elements of {weight.path} ({weight.dtype}) have a gradient and do not move: "
                     "the step is lost to rounding",
                     "keep the weights in float32 (torch.autocast for the rest), or a greater learning rate",
                 )  # fmt: skip

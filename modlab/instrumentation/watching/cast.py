@@ -84,6 +84,10 @@ class Cast:
             self._add_weights(path, module)
         self.opaque = tuple(path for path, module in found if is_opaque(module))
 
+    def present(self) -> list[tuple[int, Weight, Tensor]]:
+        """The parameters that are there now, each with its place among `weights`."""
+        return [(place, weight, tensor) for place, weight in enumerate(self.weights) if (tensor := weight.tensor()) is not None]
+
     @property
     def deep(self) -> list[str]:
         """The modules with parameters of their own, in the order of their first calls."""

@@ -86,7 +86,7 @@ class Tray:
 
     def __init__(self) -> None:
         self.numbers: Floats = np.empty(BATCH, np.float32)
-        self.room = np.empty(BATCH)
+        self.room: Floats = np.empty(BATCH, np.float32)
         self.laid: list[tuple[int, Rows, int]] = []
 
     @property
@@ -175,9 +175,10 @@ class Gauge:
     def _lay(self, values: Tensor, size: int) -> tuple[int, list[tuple[int, Rows, int]]]:
         """Copy numbers that lie here onto the tray: where they begin, and the list that is to say whose they are."""
         tray = self._tray
-        if tray.used + size > BATCH:
-            self._clear()
         start = tray.used
+        if start + size > BATCH:
+            self._clear()
+            start = 0
         plain = values if values.dtype is torch.float32 and not values.is_neg() else values.to(torch.float32).resolve_neg()
         tray.numbers[start : start + size] = plain.numpy().ravel()
         return start, tray.laid
@@ -264,24 +265,27 @@ class Gauge:
             self._back.read()
         if not self._done:
             return None
-        turns = [turn for batch in self._done for turn in batch.rows]
-        places = range(len(turns)) if len(self._done) == 1 else sorted(range(len(turns)), key=turns.__getitem__)
-        taken = [(i, row) for i in places for row in turns[i][1] if row >= 0]
-        order = [i for i, _ in taken]
-        columns = np.concatenate([batch.columns for batch in self._done], axis=1)[:, order]
-        nan = np.concatenate([batch.nan for batch in self._done])[order]
-        keys = [key for batch in self._done for key in batch.keys]
-        return Readings(np.array([row for _, row in taken], np.intp), columns, nan, [keys[i] for i in order])
+        if len(self._done) == 1:
+            turns, columns, nan, keys = self._done[0]
+            places: Sequence[int] = range(len(turns))
+        else:
+            turns = [turn for batch in self._done for turn in batch.rows]
+            columns = np.concatenate([batch.columns for batch in self._done], axis=1)
+            nan = np.concatenate([batch.nan for batch in self._done])
+            keys = [key for batch in self._done for key in batch.keys]
+            places = sorted(range(len(turns)), key=turns.__getitem__)
+        order, rows = [], []
+        for i in places:
+            for row in turns[i][1]:
+                if row >= 0:
+                    order.append(i)
+                    rows.append(row)
+        return Readings(np.array(rows, np.intp), columns[:, order], nan[order], [keys[i] for i in order])
 
 
-def joinable(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers can stand in one array here with others'."""
-    return _is_plain(tensor, tensor.numel()) and not readback.is_far(tensor)
-
-
-def is_far(tensor: Tensor) -> bool:
-    """Whether they can do so on an accelerator."""
-    return _is_plain(tensor, tensor.numel()) and readback.is_far(tensor) and not tensor.is_meta
+def has_numbers(tensor: Tensor) -> bool:
+    """Whether a tensor has numbers of its own, here or on an accelerator, which can be read: a stand-in has none."""
+    return _is_plain(tensor, tensor.numel()) and not tensor.is_meta
 
 
 def _is_plain(tensor: Tensor, size: int) -> bool:

@@ -121,6 +121,10 @@ class Guard:
         """Steps are made that no hook is told of: from now on the passes must count them."""
         self._steady = self.always = self.hidden = True
 
+    def seen(self) -> None:
+        """They are, after all."""
+        self._steady, self.hidden = bool(self._watcher.cast.opaque), False
+
     def _backward_ended(self, one: Pass) -> None:
         if self.hidden or not self._watcher.steps.optimizer_name:
             self._watcher.backward_ended()

@@ -25,6 +25,9 @@ ROOM = 48 << 20
 
 LEAST, LEAST_BINS = 16, 4
 
+AT_ONCE = 1 << 20
+"""Bytes of both up to which they are taken at the beginning: a long run of a small net is to take no more than a short one."""
+
 WAITING = 16
 """Samples that wait to be merged together: a few calls of numpy for all, instead of for each."""
 
@@ -40,10 +43,7 @@ _UNSEEN = np.float32(np.nan)
 
 
 class History:
-    """One array of statistics, slots × columns × series, and one of histograms.
-
-    Memory that was never written is never touched, so a short run takes little.
-    """
+    """One array of statistics, slots × columns × series, and one of histograms; those of many series grow as they are filled."""
 
     def __init__(self, slots: int = SLOTS, bin_slots: int = BIN_SLOTS) -> None:
         self.series: list[Series] = []
@@ -186,8 +186,11 @@ class History:
         """Grow the arrays to the series and slots in use."""
         more = max(_SERIES, len(self.series) // 8)  # at a time
         series = -(-len(self.series) // more) * more
-        slots = min(self.slots.most, 1 << max(4, len(self.slots) - 1).bit_length())
-        bins = min(self.bin_slots.most, 1 << max(4, len(self.bin_slots) - 1).bit_length())
+        slots, bins = self.slots.most, self.bin_slots.most
+        whole = 4 * series * (slots * len(COLUMNS) + bins * BINS) <= AT_ONCE
+        if not whole:
+            slots = min(slots, 1 << max(4, len(self.slots) - 1).bit_length())
+            bins = min(bins, 1 << max(4, len(self.bin_slots) - 1).bit_length())
         if self._data.shape[0] < slots or self._data.shape[2] < series:
             series = max(series, self._data.shape[2])
             grown = np.full((max(slots, self._data.shape[0]), len(COLUMNS), series), _UNSEEN, np.float32)
@@ -196,6 +199,8 @@ class History:
             self._data = grown
         if self._bins.shape[0] < bins or self._bins.shape[1] < series:
             grown = np.zeros((max(bins, self._bins.shape[0]), max(series, self._bins.shape[1]), BINS), np.float32)
+            if whole:
+                grown[:] = 0  # memory is taken when it is written
             grown[: self._bins.shape[0], : self._bins.shape[1]] = self._bins
             self._bins = grown
             more = grown.shape[1] - len(self._top)

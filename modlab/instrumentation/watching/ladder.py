@@ -12,7 +12,7 @@ from torch import nn
 
 from modlab import format
 from modlab.instrumentation.watching.alarms import HALF, NARROW, SAMPLES, dead
-from modlab.records.watch import Alert, Rung, ScalarRecord, Verdict, WatchRecord
+from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.cast import Weight
@@ -136,6 +136,8 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
     if not trained:
         return Rung(name, "broken", "no parameter requires a gradient", "model.requires_grad_(True)")
     felt = [weight for weight in trained if weight.felt]
+    if not felt and _came_back(record):
+        return Rung(name, "not seen", "gradients come back to the modules, and none is left on a parameter when the step is made")
     if not felt:
         state = "broken" if record.samples > 1 else "not seen"
         return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
@@ -158,6 +160,12 @@ def _besides(trained: list[Weight], felt: list[Weight], watcher: Watcher) -> str
     moved = [weight.path for weight in trained if not weight.felt and weight.path in watcher.alarms.elsewhere]
     said = f"; {_names(aside)}: in no optimizer either" if aside else ""
     return f"{said}; {_names(moved)} moved without one that was seen" if moved else said
+
+
+def _came_back(record: WatchRecord) -> bool:
+    """Whether the gradient of any module's output was measured."""
+    rows = [row for row, one in enumerate(record.history.series) if one.role == GRADIENT]
+    return bool((record.history.columns["samples"][:, rows] > 0).any())
 
 
 def _measured(record: WatchRecord, weight: Weight) -> bool:
@@ -251,11 +259,8 @@ def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
         return Rung(name, "broken", alert.text, alert.fix, alert.path)
     worst = max(known, key=lambda weight: weight.stuck or 0.0)
     share = worst.stuck or 0.0
-    return Rung(
-        name,
-        "passed",
-        f"at most {share:.0%} of the elements with a gradient stay ({worst.path})" if share > 0.01 else "all that have a gradient do",
-    )
+    stays = f"at most {format.share(share)} of the elements with a gradient stay ({worst.path})"
+    return Rung(name, "passed", stays if share > 0.01 else "all that have a gradient do")
 
 
 def _unlogged(several: list[str]) -> str:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
-from modlab.compat import being_traced, graph_task, without_torch_function
+from modlab.compat import being_traced, graph_task, is_transformed, without_torch_function
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching import clock
-from modlab.instrumentation.watching.cast import Member
-from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings
+from modlab.instrumentation.watching.cast import Member, Weight
+from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, has_numbers
 from modlab.instrumentation.watching.moves import Group, Moves
 from modlab.instrumentation.watching.neurons import by_unit
 from modlab.instrumentation.watching.quiet import quietly
@@ -38,8 +38,11 @@ RARELY = 5
 ENOUGH = 1_000
 """Inputs on which these were counted before that."""
 
-SATURATING = {nn.Tanh: (-1.0, 1.0), nn.Sigmoid: (0.0, 1.0), nn.Hardsigmoid: (0.0, 1.0)}
-"""Activation functions with two ends, where no gradient passes."""
+SATURATING: dict[Any, tuple[float, float]] = {
+    nn.Tanh: (-1.0, 1.0), nn.Hardtanh: (-1.0, 1.0), nn.Sigmoid: (0.0, 1.0), nn.Hardsigmoid: (0.0, 1.0),
+    "TanhBackward0": (-1.0, 1.0), "SigmoidBackward0": (0.0, 1.0), "HardsigmoidBackward0": (0.0, 1.0),
+}  # fmt: skip
+"""Activation functions with two ends, where no gradient passes: modules by their type, others by their node in the graph."""
 
 GRADIENTS = 5_000
 """Outputs whose gradient is waited for, in one step."""
@@ -69,7 +72,7 @@ class Sample:
         self.stepped = False  # whether anybody changed the weights, as far as that is known
         self.tasks: set[int] = set()  # backward passes
         self.carried = True  # whether at the start of each of them there were gradients already
-        self.saturated: dict[str, float] = {}
+        self.saturated: dict[str, tuple[float, float, bool]] = {}  # shares at both ends, and whether it may be a gate
         self.binned = self.cast.history.wants_bins()
         self.back = ReadBack()
         self.gauge = Gauge(self.binned, self.back, watcher.tray)
@@ -81,9 +84,11 @@ class Sample:
         self.stuck: dict[int, float] = {}
         self._hooks = TensorHooks()
         self._inside = 0  # calls of the root
-        self._measured: dict[int, tuple[ReferenceType[Tensor], int, list[int], list[int]]] = {}
+        self._measured: dict[int, tuple[ReferenceType[Tensor], int, list[int], list[Member]]] = {}
         self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
         self._functions: dict[Any, Member] = {}
+        self._told: set[Any] = set()  # those whose ends were looked at where a module gave them
+        self._present: list[tuple[int, Weight, Tensor]] = []  # the parameters, from before the step to its end
         self._read_parameters = self._read_gradients = self._also = self._by_hand = False
         watcher.modules.on()
         self.seconds = self._opened = clock.now() - start
@@ -130,6 +135,7 @@ class Sample:
                 if not self._inside:
                     self._makers.clear()
                     self._functions.clear()
+                    self._told.clear()
         except Exception as error:  # noqa: BLE001 - as above
             self.watcher.fail(error)
         finally:
@@ -145,12 +151,18 @@ class Sample:
         finally:
             self.seconds += clock.now() - start
 
+    def inner_step_begins(self) -> None:
+        """An optimizer inside of that one is about to make its step: what the closure computed may be thrown away afterwards."""
+        if self._read_parameters and not self._read_gradients:
+            self._read_gradients = True
+            quietly(self.read_gradients)
+
     def backward_ended(self) -> None:
         """No optimizer will tell of the step: what comes next may change the weights."""
         self._by_hand = True
         quietly(self.read_parameters, gradients=True)
 
-    def _graded(self, rows: list[int], members: list[Member], gradient: Tensor) -> None:
+    def _graded(self, members: list[Member], gradient: Tensor) -> None:
         start = clock.now()
         try:
             self.backwards += 1
@@ -160,7 +172,7 @@ class Sample:
                     self.tasks.add(task)
                     if self.carried:
                         self.watcher.alarms.ask_zeroed(self.back, self._zeroed)
-                self.gauge.add(rows, gradient, fleeting=True)
+                self.gauge.add([member.gradient for member in members], gradient, fleeting=True)
                 for member in members:
                     units = self.watcher.units.get(member.path)
                     if units is not None and units.feels():
@@ -176,7 +188,7 @@ class Sample:
 
     def _note(self, role: str, path: str, tensor: Tensor) -> None:
         """Of a layer of a small net, what flows through each unit."""
-        if path in self._wanted and tensor.is_floating_point():
+        if path in self._wanted and has_numbers(tensor):
             self.back.ask(by_unit(tensor), partial(self.flows.__setitem__, (role, path)))
 
     # ---- the forward pass
@@ -194,48 +206,41 @@ class Sample:
         tensor = _first(output)
         if tensor is None:
             return
+        version, known = _version(tensor), self._measured.get(id(tensor))
+        if known is None or known[0]() is not tensor or known[1] != version:
+            known = self._measured[id(tensor)] = ref(tensor), version, [], []
         if not again:
-            self._measure(member, tensor)
+            self._measure(member, tensor, known[2])
             self._remember(member, module, args, tensor)
-        if tensor.requires_grad and len(self._hooks) < GRADIENTS:
-            self._await(member, tensor)
+        if tensor.requires_grad and len(self._hooks) < GRADIENTS and not is_transformed(tensor):
+            self._await(member, tensor, known[3])
 
-    def _measure(self, member: Member, tensor: Tensor) -> None:
+    def _measure(self, member: Member, tensor: Tensor, rows: list[int]) -> None:
         """The activation, once for all modules that hand on the same tensor."""
         row = self.cast.activation(member)
-        known = self._measured.get(id(tensor))
-        if known is not None and known[0]() is tensor and known[1] == _version(tensor):
-            known[2].append(row)
-        else:
-            rows = [row]
-            self._measured[id(tensor)] = ref(tensor), _version(tensor), rows, []
+        rows.append(row)
+        if len(rows) == 1:
             self.gauge.add(rows, tensor, fleeting=True)
         self.cast.history.describe(row, tensor)
 
-    def _await(self, member: Member, tensor: Tensor) -> None:
+    def _await(self, member: Member, tensor: Tensor, members: list[Member]) -> None:
         """Its gradient, by one hook for all of them."""
-        row = self.cast.gradient(member)
-        self.cast.history.describe(row, tensor)
-        known = self._measured.get(id(tensor))
-        if known is not None and known[0]() is tensor and known[3] and known[1] == _version(tensor):
-            known[3].append(row)
-            return
-        rows, members = [row], [member]
-        if known is not None:
-            known[3][:] = []
-            self._measured[id(tensor)] = known[0], known[1], known[2], rows
-        self._hooks.add(tensor, partial(self._graded, rows, members))
+        self.cast.history.describe(self.cast.gradient(member), tensor)
+        members.append(member)
+        if len(members) == 1:
+            self._hooks.add(tensor, partial(self._graded, members))
 
     # ---- units: whose activation is read where
 
     def _remember(self, member: Member, module: Module, args: tuple[Any, ...], tensor: Tensor) -> None:
         """Who made a tensor, so that what reads it after an activation function can be told."""
         taken = args[0] if args and isinstance(args[0], Tensor) else None
-        if taken is not None and taken.dim() and tensor.dim():
+        if not self.watcher.neurons.settled and taken is not None and taken.dim() and tensor.dim():
             member.sizes = taken.shape[-1], tensor.shape[-1]
         ends = SATURATING.get(type(module))
-        if ends is not None and not tensor.is_meta:
+        if ends is not None:
             self._saturates(member.path, tensor, ends)
+            self._told.add(tensor.grad_fn)
         if is_silencing(module):
             maker = None if taken is None else self._maker(taken)
             if maker is not None:
@@ -250,21 +255,27 @@ class Sample:
     def _see_activation(self, module: Module, taken: Tensor) -> None:
         """An input that comes out of an activation function which is no module."""
         function = taken.grad_fn
-        if function is None or not is_silenced(function) or is_silencing(module):
+        ends = None if function is None else SATURATING.get(type(function).__name__)
+        if function is None or is_silencing(module) or not (ends or is_silenced(function)):
             return
         before = function.next_functions[0][0] if function.next_functions else None
         maker = None if before is None else self._functions.get(before)
-        if maker is not None:
+        if maker is not None and ends:
+            if function not in self._told:
+                self._saturates(maker.path, taken, ends)
+        elif maker is not None:
             path = self.cast.members[id(module)].path or "the model"
             self._see(maker, module, taken, f"the input of {path}", output=False)
 
     def _saturates(self, path: str, tensor: Tensor, ends: tuple[float, float]) -> None:
-        """The share of values within 2 % of the ends of a function's range."""
+        """The shares of values within 2 % of the ends of a function's range."""
+        if not has_numbers(tensor):
+            return
         low, high = ends
         margin = 0.02 * (high - low)
         values = tensor.detach()
-        share = ((values < low + margin) | (values > high - margin)).float().mean()
-        self.back.ask(share, lambda read: self.saturated.__setitem__(path, float(read)))
+        shares = torch.stack([(values < low + margin).float().mean(), (values > high - margin).float().mean()])
+        self.back.ask(shares, lambda read: self.saturated.__setitem__(path, (float(read[0]), float(read[1]), low == 0)))
 
     def _maker(self, tensor: Tensor) -> Member | None:
         known = self._makers.get(id(tensor))
@@ -294,16 +305,17 @@ class Sample:
         """Before the step: parameters and gradients, and what is needed to see what moves."""
         self._read_parameters, self._read_gradients = True, gradients
         also = self._also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
-        parameters = [(place, tensor) for place, weight in enumerate(self.cast.weights) if (tensor := weight.tensor()) is not None]
-        joined = self._read_joined(also=also, gradients=gradients, groups=self.moves.before(parameters))
-        for place, tensor in parameters:
-            row = self.cast.weights[place].rows[0]
+        self._present = self.cast.present()
+        joined = self._read_joined(
+            also=also, gradients=gradients, groups=self.moves.before([(place, tensor) for place, _, tensor in self._present])
+        )
+        for place, weight, tensor in self._present:
             if also:
                 if place not in joined:
-                    self.gauge.add((row,), tensor)
-                self.cast.history.describe(row, tensor)
+                    self.gauge.add(weight.rows[:1], tensor)
+                self.cast.history.describe(weight.rows[0], tensor)
             if gradients:
-                self._read_gradient(place, tensor, measured=place in joined)
+                self._read_gradient(weight, tensor, measured=place in joined)
         self.gauge.settle()
 
     def _read_joined(self, *, also: bool, gradients: bool, groups: list[Group]) -> set[int]:
@@ -321,8 +333,8 @@ class Sample:
     def _join(self, group: Group, kind: int, values: Tensor) -> None:
         self.gauge.join([self.cast.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
 
-    def _read_gradient(self, place: int, tensor: Tensor, *, measured: bool = False) -> None:
-        weight, gradient = self.cast.weights[place], tensor.grad
+    def _read_gradient(self, weight: Weight, tensor: Tensor, *, measured: bool = False) -> None:
+        gradient = tensor.grad
         if gradient is None:
             return
         weight.felt += 1
@@ -333,10 +345,8 @@ class Sample:
 
     def read_gradients(self) -> None:
         """After the step, where a closure computed them in it."""
-        for place, weight in enumerate(self.cast.weights):
-            tensor = weight.tensor()
-            if tensor is not None:
-                self._read_gradient(place, tensor)
+        for _, weight, tensor in self._present:
+            self._read_gradient(weight, tensor)
         self.gauge.settle()
 
     def close(self, *, stepped: bool) -> None:
@@ -353,7 +363,8 @@ class Sample:
         for path, matrix in self.watcher.neurons.matrices():
             self.back.ask(matrix, partial(self.flows.__setitem__, (PARAMETER, path)))
         if self.backwards and stepped:
-            self.watcher.alarms.renew(self.back)
+            self.watcher.alarms.renew(self._present or self.cast.present(), self.back)
+        self._present = []
         self.back.send()
 
     def ready(self) -> bool:
@@ -387,7 +398,7 @@ class Sample:
         """Take all hooks off."""
         self.watcher.modules.off()
         self._hooks.close()
-        self._measured, self._makers, self._functions = {}, {}, {}
+        self._measured, self._makers, self._functions, self._told = {}, {}, {}, set()
 
     def _read_moves(self) -> None:
         """After the step."""

@@ -1,8 +1,8 @@
-"""Hooks on the steps of all optimizers that can be taken off at any time.
+"""Hooks on the steps of all optimizers that can come and go at any time.
 
 While torch goes through its hooks of a step it does not bear that one comes or goes, in whatever thread: it raises in the user's
-``optimizer.step()``. So all watches share one pair. It is taken off with the last of them, or, where a thread is inside of a step then,
-falls silent and goes with a later call of any module.
+``optimizer.step()``. So all watches share one pair. It comes with the first of them and goes with the last, or, where a thread is among
+such hooks then, with a later call of any module.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, cast
 
 import torch
@@ -42,8 +42,7 @@ class StepHooks:
         """Begin."""
         with _lock:
             _open.append(self)
-            for register, hook in ((register_optimizer_step_pre_hook, _before), (register_optimizer_step_post_hook, _after))[len(_pair) :]:
-                _pair.append(register(hook))
+            sweep()
 
     def close(self) -> None:
         """End; closing twice does nothing."""
@@ -51,19 +50,33 @@ class StepHooks:
             if self in _open:
                 _open.remove(self)
             sweep()
-            if _pair and not _open and not _sweeper:
-                _sweeper.append(register_module_forward_pre_hook(lambda *_: sweep()))
 
 
 def sweep() -> None:
-    """Take the pair off if nobody wants it and no thread is inside of a step."""
+    """Have the pair there if anybody wants it, and else gone; later, while a thread is among such hooks."""
     with _lock:
-        if _open or _stepping():
-            return
-        for held in (_pair, _sweeper):
-            while held:
-                held[-1].remove()
-                held.pop()
+        if len(_pair) != (2 if _open else 0):
+            if _is_among_hooks():
+                if not _sweeper:
+                    _sweeper.append(register_module_forward_pre_hook(_sweep_later))
+                return
+            if _open:
+                for register, hook in _PAIR[len(_pair) :]:
+                    _pair.append(register(hook))
+            else:
+                _take_off(_pair)
+        _take_off(_sweeper)
+
+
+def _take_off(held: list[RemovableHandle]) -> None:
+    while held:
+        held[-1].remove()
+        held.pop()
+
+
+def _sweep_later(module: Any, args: Any) -> None:
+    if not torch.compiler.is_compiling():
+        sweep()
 
 
 def _before(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -82,12 +95,20 @@ def _after(optimizer: Any, args: Any, kwargs: Any) -> None:
             one.after(optimizer, args, kwargs)
 
 
-def _stepping() -> bool:
-    """Whether any thread is inside of an optimizer's step."""
+_PAIR = (register_optimizer_step_pre_hook, _before), (register_optimizer_step_post_hook, _after)
+
+
+def _is_among_hooks() -> bool:
+    """Whether any thread is inside of an optimizer's step, and not in that part of it that makes the step."""
     for frame in sys._current_frames().values():
+        inner: FrameType | None = None
         above: FrameType | None = frame
         while above is not None:
-            if above.f_code is _STEP:
+            if above.f_code is _STEP and (inner is None or inner.f_code is not _code_of(above.f_locals.get("func"))):
                 return True
-            above = above.f_back
+            inner, above = above, above.f_back
     return False
+
+
+def _code_of(function: Any) -> CodeType | None:
+    return function.__code__ if isinstance(function, FunctionType) else None

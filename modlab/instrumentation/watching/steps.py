@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
 
 
+UNTOLD = 5
+"""Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
+
+
 class Steps:
     """Counts them, and wakes the watcher in those that are looked at.
 
@@ -42,6 +46,7 @@ class Steps:
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
         self._hooks = StepHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
+        self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
         self._told = True  # whether the optimizer told of a step since the last pass
 
     def open(self) -> None:
@@ -87,7 +92,11 @@ class Steps:
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
         watcher = self._watcher
-        if not watcher.attends or not self.are_of(optimizer) or captured():
+        if not watcher.attends or captured():
+            return
+        if not self.are_of(optimizer):
+            if self.under_way:
+                watcher.inner_step_begins()
             return
         self.under_way = True
         watcher.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
@@ -97,7 +106,9 @@ class Steps:
             return
         guard = self._watcher.guard
         self.made += 1
-        self._told, self.under_way = True, False
+        self._told, self._patience, self._untold, self.under_way = True, UNTOLD, 0, False
+        if guard.hidden:
+            guard.seen()
         wonders = not guard.standing and guard.wonders(self.made - 1)
         if self.made >= self.wake or self._controls.attention:
             if not captured():
@@ -124,7 +135,8 @@ class Steps:
             ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
             if ended:
                 self.skipped += bool(self._main) and versions == self._versions
-                self.made += 1
+                self.made += self._untold or 1
+                self._untold, self._patience = 0, 1
                 watcher.step_over()
             self._versions, self._told = versions, False
         except Exception as error:  # noqa: BLE001 - the training goes on
@@ -135,8 +147,11 @@ class Steps:
         if not self._main:
             return self._grads_gone() or versions != self._versions
         if versions != self._versions and not self._told:
-            self._watcher.guard.unseen()
-            return True
+            self._untold += 1  # or the weights are moved for a while, as SAM moves them, or others take their place
+            if self._untold >= self._patience:
+                self._watcher.guard.unseen()
+                return True
+            return False
         return self._watcher.guard.spoilt and self._grads_gone()
 
     def _weight_versions(self) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,20 +18,20 @@ from modlab.records.tensor import TensorStats
 
 _NONE = np.float32(np.nan)
 _MEAN, _HIGH, _BAD = (COLUMNS.index(name) for name in ("mean", "high", "bad"))
+_APART, _TINY = 0.01, 1e-30  # share of the mean square that the variance is, and mean squares, below which float32 is too coarse
 _COUNTED = 1 << 15  # elements up to which an int16 counts them
 
 Flags = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.intp]
 Doubles = npt.NDArray[np.float64]
 
 
-def starts_of(sizes: Sequence[int]) -> npt.NDArray[np.intp]:
+def starts_of(sizes: Sequence[int]) -> Counts:
     """Where each stretch begins."""
-    starts = np.zeros(len(sizes), np.intp)
-    np.cumsum(sizes[:-1], out=starts[1:])
-    return starts
+    return np.array([0, *accumulate(sizes[:-1])], np.intp)
 
 
-def columns_here(values: Floats, sizes: Sequence[int], room: Doubles | None = None) -> tuple[Floats, Flags]:
+def columns_here(values: Floats, sizes: Sequence[int], room: Floats | None = None) -> tuple[Floats, Flags]:
     """Statistics of each stretch of `values`; what is not finite is counted and left out.
 
     Args:
@@ -44,32 +46,44 @@ def columns_here(values: Floats, sizes: Sequence[int], room: Doubles | None = No
     made = np.empty((len(COLUMNS), len(sizes)), np.float32)
     nan = np.zeros(len(sizes), bool)
     with np.errstate(all="ignore"):
-        doubles = np.empty(len(values)) if room is None else room[: len(values)]
-        doubles[:] = values
-        total = np.add.reduceat(doubles, starts)
         low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
         bad: Any = 0
-        finite = counts
-        if not np.isfinite(total.sum()):
+        finite, calm = counts, values
+        if not math.isfinite(np.add.reduce(high - low)):
             good = np.isfinite(values)
             bad = np.add.reduceat(~good, starts, dtype=np.int64)
             nan = np.add.reduceat(np.isnan(values), starts, dtype=np.int64) > 0
             finite = counts - bad
-            doubles[~good] = 0
-            total = np.add.reduceat(doubles, starts)
+            calm = np.where(good, values, np.float32(0))
             low = np.minimum.reduceat(np.where(good, values, np.inf), starts)
             high = np.maximum.reduceat(np.where(good, values, -np.inf), starts)
-        mean = total / finite
-        np.multiply(doubles, doubles, out=doubles)
-        var = np.add.reduceat(doubles, starts) / finite - mean * mean
-        var[(low == high) | (var < 0)] = 0  # no rounding error shall give a constant a spread
-        small = int(counts.max()) < _COUNTED
-        zeros = np.add.reduceat((values == 0).view(np.int8), starts, dtype=np.int16 if small else np.int32) / counts
+        varied = low < high
+        room = np.empty_like(values) if room is None else room[: len(values)]
+        mean, var = _moments(calm, starts, finite, varied, room)
+        mean[~varied], var[~varied] = low[~varied], 0  # no rounding error shall give a constant a spread
+        small = max(sizes) < _COUNTED
+        none = np.equal(values, 0, out=room.view(np.bool_)[: len(values)]).view(np.int8)
+        zeros = np.add.reduceat(none, starts, dtype=np.int16 if small else np.int32) / counts
         made[0], made[7] = 1, _NONE
         made[1], made[2], made[3], made[4], made[5], made[6] = mean, var, low, high, zeros, bad
         if finite is not counts:
             made[_MEAN : _HIGH + 1, finite == 0] = _NONE
     return made, nan
+
+
+def _moments(values: Floats, starts: Counts, finite: Counts, varied: Flags, room: Floats) -> tuple[Doubles, Doubles]:
+    """Mean and variance of each stretch, of which `varied` tells whether its numbers differ; in double precision where that is felt."""
+    mean = np.add.reduceat(values, starts) / finite
+    power = np.add.reduceat(np.multiply(values, values, out=room), starts) / finite
+    var = power - mean * mean
+    unsure = varied & ~((var > _APART * power) & (power > _TINY))  # also where either is beyond the range
+    if unsure.any():
+        ends = np.append(starts[1:], len(values))
+        for i in np.flatnonzero(unsure).tolist():
+            one = values[starts[i] : ends[i]].astype(np.float64)
+            mean[i] = one.sum() / finite[i]
+            var[i] = max(0.0, np.square(one, out=one).sum() / finite[i] - mean[i] * mean[i])
+    return mean, var
 
 
 def columns_there(values: Tensor, sizes: Sequence[int]) -> Tensor:

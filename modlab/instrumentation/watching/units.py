@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from modlab.compat import is_transformed
-from modlab.instrumentation.watching.gauge import is_far, joinable
+from modlab.instrumentation.watching import readback
+from modlab.instrumentation.watching.gauge import has_numbers
 from modlab.instrumentation.watching.readback import Numbers, ReadBack
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import UnitsRecord
@@ -96,15 +97,15 @@ class Units:
 
     def see(self, activation: Tensor, step: int, back: ReadBack | None = None) -> None:
         """Take in one activation; small ones wait until there are some. `back` brings what is counted on an accelerator."""
-        if not activation.numel():
+        if not has_numbers(activation):
             return
-        if activation.numel() <= PENDING and joinable(activation):
+        if activation.numel() <= PENDING and not readback.is_far(activation):
             if activation.shape != self._usual:
                 self._usual, self._together = activation.shape, min(TOGETHER, -(-PENDING // activation.numel()))
             self._put_aside(activation, step)
             return
         fires = self._by_unit(activation.detach())
-        if back is not None and is_far(activation):
+        if back is not None and readback.is_far(activation):
             latest = torch.where(fires.any(dim=0), fires.flip(0).to(torch.int8).argmax(dim=0), len(fires))
             back.ask(torch.stack([fires.sum(dim=0), latest]), partial(self._take, len(fires), step))
         else:
@@ -138,12 +139,12 @@ class Units:
     def feel(self, gradient: Tensor, back: ReadBack | None = None) -> None:
         """Take in the gradient of the module's output: a unit that is dead has none."""
         axis = axis_like(gradient, self.count, self.axis)
-        if axis is None or not gradient.numel():
+        if axis is None or not has_numbers(gradient):
             return
         self.felt += 1
         others = [dim for dim in range(gradient.dim()) if dim != axis]
         some = _any(gradient.detach(), others) if others else gradient.detach() != 0
-        if back is not None and is_far(gradient):
+        if back is not None and readback.is_far(gradient):
             back.ask(some, self._contradict)
         else:
             self._contradict(some.cpu().numpy())

@@ -193,6 +193,14 @@ class Watcher:
         if self._sample is not None:
             self._sample.step_begins(closure)
 
+    def inner_step_begins(self) -> None:
+        """Another optimizer is about to make a step inside of that one's."""
+        if self._sample is not None:
+            try:
+                self._sample.inner_step_begins()
+            except Exception as error:  # noqa: BLE001 - the training goes on
+                self.fail(error)
+
     def step_ended(self, *, stepped: bool) -> None:
         """The optimizer has made a step that is looked at, or skipped it."""
         if os.getpid() != self._pid:  # a forked process

@@ -177,7 +177,7 @@ PREDICTIONS = (
         "In `Net` the layer `l0` runs before `l1`. Each has a backward pre-hook and a full hook. In which order do the four run?",
         Order("pre-hook of `l0`", "full hook of `l0`", "pre-hook of `l1`", "full hook of `l1`"),
         ("c", "d", "a", "b"),
-        "Backward goes from the loss to the input: `l1` first. In each layer the pre-hook comes before.",
+        "Backward goes from the loss to the input: `l1` first. In each layer the pre-hook comes first.",
         wrong=(
             Wrong("a b c d", "That is the order of the forward pass. Backward goes the other way."),
             Wrong("d c b a", "The layers turn round, but the pre-hook still comes before its layer's gradients are computed."),
@@ -515,8 +515,8 @@ def _by_full_hook(value: str) -> str:
 
 MONITOR = Task(
     "monitor",
-    "Write `monitor(net)`, for a `with`: it gives a dict, which for the name of each child of `net` has a list, "
-    "with the norm of the gradient of that layer's weight for each backward pass in the block.",
+    "Write `monitor(net)`, for a `with`. It gives a dict with a list for the name of each child of `net`. "
+    "The list gets the norm of the gradient of that child's weight at each backward pass in the block.",
     starter="""
 @contextmanager
 def monitor(net):
@@ -745,8 +745,8 @@ def clip_gradient(module, limit):
 
 CLIP = Task(
     "clip_gradient",
-    "Write `clip_gradient(module, limit)`: from then on the gradient of the module's output is clamped to `-limit` … `limit` "
-    "before the module's own gradients are computed from it, until the handle that it returns is removed.",
+    "Write `clip_gradient(module, limit)`, which returns a handle. Until that is removed, the gradient of the module's output "
+    "is clamped to `-limit` … `limit`, before the module's own gradients are computed from it.",
     starter="""
 def clip_gradient(module, limit):
     ...

@@ -304,8 +304,8 @@ def _fills(answer: Any) -> None:
         drawn = parameter.detach()
         mean, spread, far = drawn.mean().item(), drawn.std().item(), (drawn.abs() > 2).float().mean().item()
         if abs(mean) > 0.1 or abs(spread - 1) > 0.1 or not 0.02 < far < 0.08:
-            got = f"mean {mean:.2f}, standard deviation {spread:.2f}, {far:.1%} beyond 2"
-            expected = "mean 0, standard deviation 1, about 4.6% beyond 2"
+            got = f"mean {mean:.2f}, standard deviation {spread:.2f}, {100 * far:.1f} % beyond 2"
+            expected = "mean 0, standard deviation 1, about 4.6 % beyond 2"
             fail(f"This is `{name}`.", mistake="other first numbers", expected=expected, got=got, evidence=modlab.measure(drawn))
     require_equal(_tensors(m)["scale"], torch.ones(2000), "The scale is to be one.")
 

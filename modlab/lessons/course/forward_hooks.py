@@ -490,8 +490,8 @@ def capture(net):
 
 CAPTURE = Task(
     "capture",
-    "Write `capture(net)`, for a `with`: it gives a dict, which for each name of `net.named_modules()` gets a list, "
-    "with a detached copy of that module's output for each call in the block.",
+    "Write `capture(net)`, for a `with`. It gives a dict with a list for each name of `net.named_modules()`. "
+    "The list gets a detached copy of that module's output at each call in the block.",
     starter="""
 @contextmanager
 def capture(net):

@@ -185,7 +185,7 @@ COUNT = Task(
     reference="count = 11_689_512",
     probes=(_number, _eleven_million),
     mistakes=(
-        Mistake("text", 'count = "11,689,512"', "A number stands without quotes, and without commas: `11_689_512` is fine."),
+        Mistake("text", 'count = "11,689,512"', "A number stands without quotes, and without commas: `12_345` is fine."),
         Mistake(
             "buffers counted",
             "count = 11_699_132",

@@ -357,7 +357,7 @@ REASONS = (
         "b",
         "`l1` multiplies each activation by its weight, so the slope in the weight is the activation. ReLU made it zero.",
         wrong=(
-            Wrong("a", "The loss is 0.6 at first and far from zero; and units 0 and 2 get gradients from the same loss."),
+            Wrong("a", "The loss is far from zero at first; and units 0 and 2 get gradients from the same loss."),
             Wrong("c", "Decay is added by the optimizer, in `step`; `.grad` holds what the loss says, alone."),
         ),
     ),

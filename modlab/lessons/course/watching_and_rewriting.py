@@ -133,7 +133,7 @@ def _said_of_script() -> str:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         torch.jit.script(Upright())
-    return "b" if any(issubclass(one.category, DeprecationWarning) for one in told) else "a"
+    return "b" if any(issubclass(one.category, DeprecationWarning | FutureWarning) for one in told) else "a"
 
 
 def _symbolic() -> str:
@@ -343,7 +343,7 @@ REASONS = (
 RECALLS = (
     Question(
         "parameters and time",
-        "A module has most of a net's parameters. Does it take most of the time?",
+        "A module has most of a net's parameters. Must it take most of the time?",
         YesNo(),
         False,
         "It may. How often each weight is used decides, and a measurement tells.",

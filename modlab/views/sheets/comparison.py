@@ -160,7 +160,9 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
 
 def _from(table: ComparisonTable) -> str:
     by = _start(table)
-    return f" from {by} on" if by else f" from {_place(table.first, table)} on" if table.first else ""
+    if not by and table.first is not None and len(table.rows) > 1:
+        by = _place(table.first, table)
+    return f" from {by} on" if by else ""
 
 
 def _start(table: ComparisonTable) -> str:

@@ -127,7 +127,8 @@ def _enter(line: list[Branch], record: DifferenceRecord) -> None:
     line[-1].type = line[-1].type or record.owner_type
     for branch in line:
         branch.tally[record.status] += 1
-        branch.words[_called(record), record.status] += 1
+        if not record.tied or (branch.path and not record.tied.startswith(f"{branch.path}.")):  # where both names are it counts once
+            branch.words[_called(record), record.status] += 1
         if record.kind in TENSORS:  # a step that is counted, and an average from zero, are no measure for weights
             branch.distance = max(branch.distance, record.max_abs or 0.0)
             branch.relative = max(branch.relative, record.relative_l2 or 0.0, key=verdict.rank)
@@ -329,6 +330,7 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
         ("relative L2", verdict.ratio(record.relative_l2) if counted and record.relative_l2 is not None else ""),
         ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
         ("object", "" if record.same_object is None else "the same" if record.same_object else "another"),
+        ("the same tensor as", record.tied),
         ("memory", "" if record.shares_memory is None else "shared" if record.shares_memory else "its own"),
     ]
     yield Block(record.status, rows=tuple((name, value) for name, value in facts if value))
@@ -521,6 +523,6 @@ def _most(diff: DiffRecord) -> Iterator[Block]:
 
 
 def _foot(diff: DiffRecord) -> str:
-    compared = sum(record.max_abs is not None for record in diff.records)
-    elements = sum(record.count for record in diff.records if record.max_abs is not None)
-    return f"{format.plural(compared, 'tensor')} compared, {format.plural(elements, 'element')}; what equals is folded"
+    compared = [record for record in diff.records if record.max_abs is not None and not record.tied]
+    elements = format.plural(sum(record.count for record in compared), "element")
+    return f"{format.plural(len(compared), 'tensor')} compared, {elements}; what equals is folded"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from modlab import format
 from modlab.records.explanation import ExplanationRecord, Step
@@ -119,6 +120,7 @@ def _details(step: Step, record: ExplanationRecord) -> Iterator[Block]:
 _HEAD = ("name", "shape", "dtype", "device", "note")
 
 
+@lru_cache(256)  # equal layers have equal tables
 def _table(caption: str, values: tuple[Value, ...]) -> Block:
     rows = [(value.name or "input", *_facts_of(value)) for value in values]
     kept = [i for i in range(len(_HEAD)) if i == 0 or any(row[i] for row in rows)]

@@ -107,6 +107,10 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     sums = [mark for event in trace.events if event.kind == "backward" for mark in event.marks if mark.startswith("adds to")]
     if sums:
         yield f"backward {sums[-1]} (no zero_grad between)"
+    steps = [event for event in trace.events if event.kind == "step" and event.marks]
+    if steps and all(event.marks[-1].startswith(("moves 0 ", "holds none ")) for event in steps):
+        mark = steps[-1].marks[-1]
+        yield f"{steps[-1].name}'s step {mark}" if mark.startswith("moves") else f"{steps[-1].name} {mark}"
     if _went_back(trace):
         gone = [reason.path for reason in trace.reasons if reason.kind == "overwritten" and reason.text.startswith("a gradient came")]
         yield from _listed(gone, "was replaced after it got its gradient", "were replaced after they got their gradients")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from modlab import format
 from modlab.records.difference import HELD, IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
 
+_PART = 10  # weight decay that moved a smaller part of a tensor than a tenth by itself is no news
+
 
 def ratio(relative: float) -> str:
     """A relative distance; from all zeros there is none."""
@@ -22,13 +24,13 @@ def rank(relative: float) -> float:
 
 
 def tensors(diff: DiffRecord) -> list[DifferenceRecord]:
-    """The rows of the state itself."""
-    return [r for r in diff.records if r.kind in TENSORS and (r.shape_before is not None or r.shape_after is not None)]
+    """The rows of the state itself, of tied tensors one."""
+    return [r for r in diff.records if r.kind in TENSORS and not r.tied and (r.shape_before is not None or r.shape_after is not None)]
 
 
 def shared(diff: DiffRecord) -> list[DifferenceRecord]:
     """Rows of which both sides are the same memory."""
-    return [r for r in diff.records if r.shares_memory]
+    return [r for r in diff.records if r.shares_memory and not r.tied]
 
 
 def replaced(diff: DiffRecord) -> list[DifferenceRecord]:
@@ -169,7 +171,7 @@ def _values(diff: DiffRecord) -> Iterator[str]:
     both = [r for r in its if r.status not in ("added", "removed")]
     if both:
         yield f"{sum(map(_changed, both)):,} of {format.plural(len(both), 'tensor')} changed"
-    decayed = [r for r in both if r.decayed]
+    decayed = [r for r in both if r.decayed * _PART >= r.changed > 0]
     alone = [r for r in decayed if r.decayed == r.changed]
     if alone:
         yield f"{_listed(alone)} by weight decay alone"

@@ -42,18 +42,7 @@ def number(value: float) -> str:
     return format.number(float(f"{value:.3g}")) if math.isfinite(value) else format.number(value)
 
 
-def share(value: float) -> str:
-    """``12 %``; 0 and 100 are said only where nothing is missing to them."""
-    if math.isnan(value):
-        return "NaN"
-    percent = 100 * value
-    if 0 < percent < 0.1:
-        return "<0.1 %"
-    if 99.9 < percent < 100:
-        return ">99.9 %"
-    if percent >= 10 or percent == 0:
-        return f"{percent:.0f} %" if round(percent) < 100 or percent == 100 else f"{percent:.1f} %"
-    return f"{percent:.1f} %"
+share = format.share
 
 
 def kind(name: str) -> str:
