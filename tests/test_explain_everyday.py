@@ -5,6 +5,7 @@ import gc
 import sys
 import traceback
 import weakref
+from contextlib import suppress
 
 import pytest
 import torch
@@ -336,19 +337,26 @@ def test_the_lines_that_are_offered_for_a_full_stack_work():
         sys.setrecursionlimit(limit)
 
 
-def test_a_model_as_deep_as_the_stack_allows_runs_under_a_trace():
-    model, x = None, torch.ones(2, 4)
+def deepest(x):
+    """A model as deep as the stack allows, and its levels."""
     for levels in range(400, 100, -10):
-        try:
-            wanted = nested(levels)(x)
-        except RecursionError:
-            continue
-        model = nested(levels)
-        break
-    limit = sys.getrecursionlimit()
+        with suppress(RecursionError):
+            nested(levels)(x)
+            return nested(levels), levels
+    raise AssertionError("not even a hundred levels")
+
+
+def test_a_model_as_deep_as_the_stack_allows_runs_under_a_trace_and_a_watch():
+    x, limit = torch.ones(2, 4), sys.getrecursionlimit()
+    model, levels = deepest(x)
     with modlab.trace(model, values=False) as t:
         got = model(x)
-    assert got.shape == wanted.shape and len(t.events) > 2 * levels and sys.getrecursionlimit() == limit
+    assert got.shape == (2, 4) and len(t.events) > 2 * levels and sys.getrecursionlimit() == limit
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        model(x).sum().backward()
+        optimizer.step()
+    assert w.record.samples == 1 and sys.getrecursionlimit() == limit
 
 
 def test_an_error_at_the_end_of_a_deep_model_has_its_two_ends():

@@ -525,83 +525,77 @@ def test_a_watch_of_a_worker_thread() -> None:
         assert w.verdict.broken is None
 
 
-def test_a_watch_that_ends_while_another_thread_makes_a_step() -> None:
-    """The step is held between two hooks of others; torch does not bear that one of them goes meanwhile."""
-    arrived, go = threading.Event(), threading.Event()
-    other, model, later = mlp(), mlp(), mlp()
-    failures: list[RuntimeError] = []
+class HeldStep:
+    """The step of an optimizer in another thread, which waits in a hook of somebody's, `hold`, until it may go on."""
 
-    def hold(*_: Any) -> None:
-        if threading.current_thread() is worker:
-            arrived.set()
-            go.wait(60)
+    def __init__(self) -> None:
+        self.model = mlp()
+        self.failures: list[RuntimeError] = []
+        self._arrived, self._free = threading.Event(), threading.Event()
+        self._worker = threading.Thread(target=self._step)
 
-    def step() -> None:
+    def _step(self) -> None:
         try:
-            sgd(other).step()
+            sgd(self.model).step()
         except RuntimeError as error:
-            failures.append(error)
+            self.failures.append(error)
 
-    clean = hooks()
-    worker = threading.Thread(target=step)
-    for register in (optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook):
-        arrived.clear()
-        go.clear()
-        worker = threading.Thread(target=step)
-        first = register(hold)
-        w = train_on(model)
-        last = register(lambda *_: None)
-        worker.start()
-        assert arrived.wait(60)
-        w.close()
-        again = train_on(later)  # a new one meanwhile takes what is still there
-        again.close()
-        go.set()
-        worker.join()
-        first.remove()
-        last.remove()
-        assert not failures
-        other(torch.randn(1, 4))
-        assert hooks() == clean
-        assert (w.record.steps, again.record.steps) == (3, 3)
+    def hold(self, *_: Any) -> None:
+        if threading.current_thread() is self._worker:
+            self._arrived.set()
+            self._free.wait(60)
+
+    def begin(self) -> None:
+        self._worker.start()
+        assert self._arrived.wait(60)
+
+    def end(self) -> None:
+        self._free.set()
+        self._worker.join()
 
 
-@pytest.mark.parametrize("register", [optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook])
+@pytest.fixture(params=[optimizers.register_optimizer_step_pre_hook, optimizers.register_optimizer_step_post_hook])
+def register(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_a_watch_that_ends_while_another_thread_makes_a_step(register: Callable[..., Any]) -> None:
+    """The step is held between two hooks of others; torch does not bear that one of them goes meanwhile."""
+    model, later, held, clean = mlp(), mlp(), HeldStep(), hooks()
+    first = register(held.hold)
+    w = train_on(model)
+    last = register(lambda *_: None)
+    held.begin()
+    w.close()
+    again = train_on(later)  # a new one meanwhile takes what is still there
+    again.close()
+    held.end()
+    first.remove()
+    last.remove()
+    assert not held.failures
+    held.model(torch.randn(1, 4))
+    assert hooks() == clean
+    assert (w.record.steps, again.record.steps) == (3, 3)
+
+
 def test_a_watch_that_begins_while_another_thread_makes_a_step(register: Callable[..., Any]) -> None:
     """The first of all watches, while the step is held between two hooks of others; nor may one come then."""
-    arrived, go = threading.Event(), threading.Event()
-    other, model = mlp(), mlp()
-    failures: list[RuntimeError] = []
-
-    def hold(*_: Any) -> None:
-        if threading.current_thread() is worker:
-            arrived.set()
-            go.wait(60)
-
-    def step() -> None:
-        try:
-            sgd(other).step()
-        except RuntimeError as error:
-            failures.append(error)
-
-    worker = threading.Thread(target=step)
-    held = [register(hold), register(lambda *_: None)]
+    model, held = mlp(), HeldStep()
+    handles = [register(held.hold), register(lambda *_: None)]
     clean = hooks()
-    worker.start()
-    assert arrived.wait(60)
+    held.begin()
     optimizer = sgd(model)
     w = modlab.watch(model, optimizer, budget=1.0)
-    go.set()
-    worker.join()
+    held.end()
     for _ in range(3):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).square().mean().backward()
         optimizer.step()
     w.close()
-    assert not failures
+    assert not held.failures
     assert w.record.steps == 3
     assert hooks() == clean
-    for handle in held:
+    for handle in handles:
         handle.remove()
 
 

@@ -44,7 +44,7 @@ export class SheetColumns {
   #step = 0;
   /** Whether a column beside the names stays always. */
   readonly #decided: boolean;
-  /** Pixels of the columns that have room; what gives way, of equals the last first, is told beside the table. */
+  /** Pixels of the columns that have room; what gives way, equals together, is told beside the table. */
   shown: ReadonlyMap<SheetColumn, number> = new Map();
 
   /** `levels`: of each row, how many it is inside of. */
@@ -71,7 +71,8 @@ export class SheetColumns {
         const yields = left.map((column) => column.yields);
         const most = Math.max(...yields);
         if (most <= above) break;
-        left.splice(yields.lastIndexOf(most), 1);
+        // Two sides of one thing go together.
+        for (let at = left.length - 1; at >= 0 && left.length > fewest; at -= 1) if (yields[at] === most) left.splice(at, 1);
       }
     }
     this.shown = this.#shared(left, width);

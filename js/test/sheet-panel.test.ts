@@ -295,6 +295,13 @@ describe("cells", () => {
     expect(told(wide(1200, sheet({ columns, rows })))).toEqual([]);
   });
 
+  it("that are two sides of one thing come and go together", () => {
+    const columns = [{ title: "here", width: 110 }, { title: "there", width: 110 }, { title: "apart", width: 90, yields: 0 }];
+    const rows = [{ name: "encoder.layer", cells: ["-0.0091 ± 0.24", "-0.0094 ± 0.25", "0.000123"] }];
+    const shown = [550, 450, 400, 350, 300].map((pixels) => heads(wide(pixels, sheet({ columns, rows }))).slice(1));
+    expect(new Set(shown.map(String))).toEqual(new Set(["here,there,apart", "apart"]));
+  });
+
   it("are not all gone beside long names, which are cut then", () => {
     const rows = [{ name: "_forward_pre_hooks_with_kwargs", cells: ["a value that is long as well", "x"] }];
     const view = wide(370, sheet({ columns: [{ title: "holds", width: 130 }, { title: "type" }], rows }));

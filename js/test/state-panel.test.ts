@@ -129,6 +129,15 @@ describe("the selected tensor", () => {
     expect(view.find(".zero").textContent).toBe("0");
   });
 
+  it("has one bar in the middle where all values are the same, and says it", () => {
+    const { json, arrays } = stateful();
+    const values = json.values as Record<string, { bars: object }>;
+    Object.assign(values.param1?.bars ?? {}, { lo: "all 0", hi: "", low: -0.5, high: 0.5 });
+    const view = page(json, arrays);
+    expect(view.find(".axis").textContent).toBe("all 0");
+    expect(view.find(".bars").getAttribute("aria-label")).toBe("histogram of 301 values: all 0");
+  });
+
   it("gives the reason where the values are not here", () => {
     const view = state();
     view.press("ArrowDown");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab.records import lines
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
 
@@ -113,6 +114,9 @@ class Reason:
         return f"{self.path}: {self.text}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return lines.block(lines.words(line) for line in str(self).splitlines())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modlab.records import lines
 from modlab.records.slots import Floats
 
 Ints = npt.NDArray[np.int64]
@@ -261,18 +262,24 @@ class Verdict:
         return next((rung for rung in self.rungs if rung.state == "broken"), None)
 
     def __str__(self) -> str:
-        width = max(map(len, (rung.name for rung in self.rungs)), default=0)
-        return "\n".join(line for rung in self.rungs for line in _lines(rung, width))
+        width = self._width()
+        return "\n".join(f"{sign:<8}  {name:<{width}}  {text}".rstrip() for rung in self.rungs for sign, name, text in _lines(rung))
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return lines.block(lines.columns(*line, self._width()) for rung in self.rungs for line in _lines(rung))
+
+    def _width(self) -> int:
+        return max(map(len, (rung.name for rung in self.rungs)), default=0)
 
 
 SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}
 
 
-def _lines(rung: Rung, width: int) -> list[str]:
-    lines = [f"{SIGNS[rung.state]:<8}  {rung.name:<{width}}  {rung.text}".rstrip()]
-    return [*lines, f"{'':<8}  {'':<{width}}  Fix: {rung.fix}"] if rung.fix and rung.state in ("broken", "careful") else lines
+def _lines(rung: Rung) -> list[tuple[str, str, str]]:
+    first = (SIGNS[rung.state], rung.name, rung.text)
+    return [first, ("", "", f"Fix: {rung.fix}")] if rung.fix and rung.state in ("broken", "careful") else [first]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

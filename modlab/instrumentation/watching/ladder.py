@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from modlab import format
+from modlab.inspection import stores
 from modlab.instrumentation.watching.alarms import HALF, NARROW, SAMPLES, dead
 from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.cast import Weight
+    from modlab.instrumentation.watching.cast import Member, Weight
     from modlab.instrumentation.watching.watcher import Watcher
 
 LOG = "not seen: add w.log(loss=loss)"
@@ -117,8 +118,19 @@ def _called(record: WatchRecord, watcher: Watcher) -> Rung:
     if weighty and record.samples >= SAMPLES:
         return Rung(name, "careful", f"{_names(weighty)} never called", "", weighty[0])
     if silent:
-        return Rung(name, "passed", f"but {_names([member.path for member in silent])}, without parameters")
+        return Rung(name, "passed", f"but {_kinds(silent, watcher)}")
     return Rung(name, "passed", f"{called:,} of {called:,}")
+
+
+def _kinds(silent: list[Member], watcher: Watcher) -> str:
+    """Modules that were not called, by what that means for their parameters: a gradient tells that they were used by another way."""
+    kinds: dict[str, list[str]] = {", without parameters": [], ", whose parameters are used without a call": [], " not called": []}
+    bare, used, other = kinds.values()
+    for member in silent:
+        held = (stores.contents(module).get("_parameters") or {}).values() if (module := member.module()) is not None else ()
+        weights = [watcher.cast.places.get(id(tensor)) for tensor in held if isinstance(tensor, Tensor)]
+        (bare if not weights else used if any(weight is not None and weight.felt for weight in weights) else other).append(member.path)
+    return "; ".join(_names(paths) + kind for kind, paths in kinds.items() if paths)
 
 
 def _expected(weight: Weight, watcher: Watcher) -> bool:

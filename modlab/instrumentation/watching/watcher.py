@@ -17,6 +17,7 @@ import numpy as np
 from torch.nn import Module
 
 from modlab.errors import Stopped
+from modlab.instrumentation import headroom
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
@@ -109,6 +110,7 @@ class Watcher:
         if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
+        headroom.make(self)
         self.steps.open()
         self.guard.open()
         self.modules.open()
@@ -127,6 +129,7 @@ class Watcher:
         self.glances.end()
         self.modules.close()
         self.guard.close()
+        headroom.give_back(self)
         if self._filter in warnings.filters:
             cast(list[Any], warnings.filters).remove(self._filter)
         watchers.discard(self)

@@ -20,12 +20,12 @@ SHOWN = 600
 
 NAMED = 12
 COLUMNS = (
-    Column("status", "words", 120),
+    Column("status", "words", 120, yields=0.6),
     Column("shape", "code", 90, yields=3),
     Column("dtype", "code", 80, yields=4),
     Column("device", "code", 60, yields=5),
     Column("elements", "number", 90, yields=2),
-    Column("max abs", "number", 80),
+    Column("max abs", "number", 80, yields=0.8),
     Column("relative L2", "number", 90),
 )
 _SYMBOLS = {

@@ -16,7 +16,7 @@ COLUMNS = (
     Column("shape", "code", 76, yields=3),
     Column("mean", "number", 66, yields=5),
     Column("std", "number", 66, yields=4),
-    Column("L2", "number", 66),
+    Column("L2", "number", 66, yields=0.8),
     Column("÷ weight", "number", 66, yields=2),
     Column("zero", "number", 52, yields=1),
 )

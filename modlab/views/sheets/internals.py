@@ -7,7 +7,7 @@ from modlab.records.internals import CLASS, INSTANCE, METHOD, OWN, InternalsReco
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
 COLUMNS = (
-    Column("holds", "code", width=130),
+    Column("holds", "code", width=130, yields=0.8),
     Column("what it is for", "words", width=220, yields=1),
     Column("type", "code", width=86, yields=4),
     Column("written by", "code", width=230, yields=3),

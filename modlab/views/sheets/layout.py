@@ -49,7 +49,8 @@ class Column:
         kind: how the page sets it: "words", "code" (what one could type), "number" (to the right), "flow" or "bar".
         width: pixels that it needs at least where its cells are longer; the page gives what they need where there is room.
         grows: its share of what is left then.
-        yields: the higher, the earlier it gives way on a narrow page; 0 stays always. What decides has 0.
+        yields: the higher, the earlier it gives way on a narrow page, equal ones together (two sides of one thing); 0 stays always.
+            What decides has 0.
         measured: it differs from run to run (seconds), so text and the picture without script leave it out.
     """
 

@@ -16,7 +16,7 @@ FAR = 2.0
 """Two numbers that differ by this factor are told apart."""
 
 COLUMNS = (
-    *(Column(f"{name} {side}", "number", 80, yields=0 if name == "std" else 2) for name in SHOWN for side in ("here", "there")),
+    *(Column(f"{name} {side}", "number", 80, yields=at and at + 1) for at, name in enumerate(SHOWN) for side in ("here", "there")),
     Column("only here", "words", 110, grows=1, yields=1),
     Column("only there", "words", 110, grows=1, yields=1),
 )

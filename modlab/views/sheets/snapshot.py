@@ -9,8 +9,8 @@ from modlab.records.snapshot import SnapshotRecord
 from modlab.views.sheets.layout import Block, Cell, Column, Row, Sheet
 
 COLUMNS = (
-    Column("entries", "number", 60),
-    Column("numbers", "number", 70),
+    Column("entries", "number", 60, yields=0.6),
+    Column("numbers", "number", 70, yields=0.8),
     Column("memory", "number", 70),
     Column("as", "words", 90, yields=2),
     Column("which", "code", 320, grows=3, yields=3),
