@@ -92,7 +92,7 @@ def test_histograms_hold_to_the_end_of_a_double(numbers):
     ax = figure.axes[0]
     assert all(abs(end) < 1e299 for end in ax.get_xlim())
     power = f"{max(map(abs, numbers)):.0e}"[-3:] if max(map(abs, numbers)) > 1e300 else ""
-    assert ax.get_xlabel() == (f"value / 1e+{power}" if power else "value")
+    assert ax.get_xlabel().split(",")[0] == (f"value / 1e+{power}" if power else "value")
 
 
 def test_a_figure_shows_itself_in_any_notebook_and_without_pyplot():

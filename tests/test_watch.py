@@ -283,6 +283,26 @@ def test_a_module_that_is_never_called() -> None:
     assert called.state == "careful" and called.path == "unused"
 
 
+def test_modules_whose_parameters_are_used_without_a_call() -> None:
+    """Attention hands its last layer's tensors to a function: that layer has parameters, and they learn."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn, self.head, self.idle = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 1), nn.ReLU()
+            self.frozen = nn.Linear(4, 4).requires_grad_(False)
+            self.tied = nn.Linear(4, 1, bias=False)
+            self.tied.weight = self.head.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.attn(x, x, x)[0])
+
+    model = Mixed()
+    called = rung(train(model, sgd(model), lambda: torch.randn(8, 3, 4), 12), "every module is called")
+    assert called.state == "passed"
+    assert called.text == "but idle, without parameters; attn.out_proj, tied, whose parameters are used without a call; frozen not called"
+
+
 def test_gradients_that_are_never_zeroed() -> None:
     w = regression(mlp(), optimizer=None, zero=False, steps=20)
     assert "not zeroed" in kinds(w)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from modlab import format
 from modlab.records.state import ValuesRecord
-from modlab.records.tensor import TensorStats
+from modlab.records.tensor import Histogram, TensorStats
 
 WRITTEN = 12  # rows and columns up to which a matrix is written out; above, it is a heat map
 CORNER = 8  # rows and columns of a larger one that plain text shows
@@ -46,18 +46,19 @@ def bars(stats: TensorStats, beside: Iterable[TensorStats] = ()) -> Bars | None:
     others = [other for other in beside if other.histogram is not None and other.finite]
     note = "" if histogram.exact else f"of {histogram.sampled:,} sampled values"
     if all((other.min, other.max) == (stats.min, stats.min) for other in (stats, *others)):
-        return _one_bar(stats, note)
+        return _one_bar(stats, histogram, note)
     counts, (low, high) = histogram.bars(BARS, [other.histogram for other in others if other.histogram is not None])
     return Bars(counts, low, high, note)
 
 
-def _one_bar(stats: TensorStats, note: str) -> Bars:
+def _one_bar(stats: TensorStats, histogram: Histogram, note: str) -> Bars:
     """The only value in the middle, with room on both sides: its own bin is as narrow as a float64 can tell, and its ends say nothing."""
     value, greatest = float(stats.min), sys.float_info.max
     aside = abs(value) / 2 or 0.5
-    room = [0] * 4
-    counts = [*room, int(stats.histogram.grid.counts.sum()) if stats.histogram is not None else 0, *room]
-    return Bars(counts, max(value - aside, -greatest), min(value + aside, greatest), note, constant(stats))
+    low, high = max(value - aside, -greatest), min(value + aside, greatest)
+    counts = [0] * 9
+    counts[min(int(len(counts) * ((value - low) / (high - low))), len(counts) - 1)] = int(histogram.grid.counts.sum())
+    return Bars(counts, low, high, note, constant(stats))
 
 
 def constant(stats: TensorStats) -> str:

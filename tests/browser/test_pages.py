@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from torch import nn
 
+import modlab
 from tests.browser.jupyterlab import JupyterLab
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tour.html"
@@ -48,3 +50,22 @@ def test_a_view_answers_the_keys(tour: Page) -> None:
 def test_the_page_fits_its_window(tour: Page) -> None:
     assert tour.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect(tour.get_by_role("link", name="Run it on Binder")).to_be_visible()
+
+
+def test_a_fix_has_its_place_in_a_narrow_tree(lab_server: JupyterLab) -> None:
+    """Beside it stands the beginning of the reason; all of it is in the detail."""
+
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [nn.Linear(3, 3)]
+
+    page = lab_server.page.context.browser.new_page(viewport={"width": 450, "height": 900})
+    page.set_content(modlab.tree(Listed())._repr_html_())
+    fix = page.locator(".reason code")
+    reason, code = page.locator(".reason > bdi").bounding_box(), fix.bounding_box()
+    assert reason and code and reason["width"] >= 120 and code["width"] >= 170
+    assert reason["x"] + reason["width"] <= code["x"] and code["x"] + code["width"] <= 450
+    fix.locator("xpath=../..").click(position={"x": 60, "y": 10})
+    expect(page.locator(".detail")).to_contain_text("self.layers = nn.ModuleList(self.layers)")
+    page.close()

@@ -1,0 +1,64 @@
+"""Records that are lines of text, as a notebook shows them: the same words as in the text, which break at their ends."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+import torch
+from torch import nn
+
+import modlab
+from modlab.records import lines
+from modlab.records.trace import Reason
+from modlab.records.watch import Rung, Verdict
+
+
+def read(html: str) -> str:
+    """The words of a piece of HTML, in order, by one space."""
+    return " ".join(unescape(re.sub(r"<(?!wbr)[^>]*>", " ", html).replace("<wbr>", "")).split())
+
+
+VERDICT = Verdict(
+    (
+        Rung("data arrives", "passed", "3 steps"),
+        Rung("every module is called", "not seen"),
+        Rung("the loss falls", "broken", "1 → 2, which is more", "a <smaller> lr", "a.b"),
+    )
+)
+
+
+def test_a_verdict_says_the_same_in_a_notebook() -> None:
+    html = VERDICT._repr_html_()
+    assert read(html) == " ".join(str(VERDICT).split())
+    assert "&lt;smaller&gt;" in html and "<script" not in html
+    assert "word-break:normal" in html and "break-all" not in html
+    assert str(VERDICT).splitlines() == [
+        "ok        data arrives            3 steps",
+        "not seen  every module is called",
+        "BROKEN    the loss falls          1 → 2, which is more",
+        "                                  Fix: a <smaller> lr",
+    ]
+    assert read(Verdict(())._repr_html_()) == ""
+
+
+def test_a_reason_says_the_same_in_a_notebook() -> None:
+    net = nn.Sequential(nn.Linear(2, 1).requires_grad_(False))
+    with modlab.trace(net) as trace:
+        net(torch.ones(2))
+    reason = trace.why("0.weight")
+    assert read(reason._repr_html_()) == str(reason)
+    assert read(Reason("<b>.x", "zero", "a\u202eb")._repr_html_()) == "<b>.x: a\\u202eb"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("encoder.0.attn_out.weight", ["encoder.", "0.", "attn_", "out.", "weight"]),
+        ("0.25 to 1.5e-08, 3/4", ["0.25 to 1.5e-08, 3/4"]),
+        ("It ends. So it does.", ["It ends. So it does."]),
+    ],
+)
+def test_paths_break_behind_their_joints_and_numbers_nowhere(text: str, parts: list[str]) -> None:
+    assert lines.words(text).split("<wbr>") == parts
