@@ -504,7 +504,7 @@ def test_a_stretch_is_measured_as_in_double_precision(make: Callable[[np.random.
 
 
 def test_a_long_run_of_a_small_net_takes_no_more_than_a_short_one() -> None:
-    history = History()
+    history = History.of(8)
     row = history.row("a", "activation")
     start = history._data.nbytes, history._bins.nbytes
     for step in range(2000):
@@ -515,3 +515,10 @@ def test_a_long_run_of_a_small_net_takes_no_more_than_a_short_one() -> None:
         history.take(step, found, binned=history.wants_bins())
     assert (history._data.nbytes, history._bins.nbytes) == start
     assert sum(start) <= AT_ONCE
+
+
+def test_a_history_of_many_series_takes_memory_as_it_is_filled() -> None:
+    history = History.of(1000)
+    for i in range(1000):
+        history.row(str(i), "activation")
+    assert history._data.shape[0] <= 16 and history._bins.shape[0] <= 16

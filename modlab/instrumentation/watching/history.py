@@ -43,9 +43,16 @@ _UNSEEN = np.float32(np.nan)
 
 
 class History:
-    """One array of statistics, slots × columns × series, and one of histograms; those of many series grow as they are filled."""
+    """One array of statistics, slots × columns × series, and one of histograms.
 
-    def __init__(self, slots: int = SLOTS, bin_slots: int = BIN_SLOTS) -> None:
+    Args:
+        slots: of the statistics.
+        bin_slots: of the histograms.
+        whole: take the memory for all slots at the beginning; else it grows as they are filled.
+    """
+
+    def __init__(self, slots: int = SLOTS, bin_slots: int = BIN_SLOTS, *, whole: bool = False) -> None:
+        self._whole = whole
         self.series: list[Series] = []
         self._rows: dict[tuple[str, str], int] = {}
         self.slots, self.bin_slots = Slots(slots, self._halve), Slots(bin_slots, self._halve_bins, each=1)
@@ -62,7 +69,8 @@ class History:
         """A history for about so many series, within `ROOM`."""
         each = ROOM // max(1, min(series, MOST)) // 2
         slots, bins = each // (4 * len(COLUMNS)) // 2 * 2, each // (4 * BINS) // 2 * 2
-        return cls(min(SLOTS, max(LEAST, slots)), min(BIN_SLOTS, max(LEAST_BINS, bins)))
+        slots, bins = min(SLOTS, max(LEAST, slots)), min(BIN_SLOTS, max(LEAST_BINS, bins))
+        return cls(slots, bins, whole=4 * series * (slots * len(COLUMNS) + bins * BINS) <= AT_ONCE)
 
     def row(self, path: str, role: str, category: str = "own", note: str = "") -> int:
         """The number of a series, which is made at first sight; -1 if there are too many."""
@@ -187,8 +195,7 @@ class History:
         more = max(_SERIES, len(self.series) // 8)  # at a time
         series = -(-len(self.series) // more) * more
         slots, bins = self.slots.most, self.bin_slots.most
-        whole = 4 * series * (slots * len(COLUMNS) + bins * BINS) <= AT_ONCE
-        if not whole:
+        if not self._whole:
             slots = min(slots, 1 << max(4, len(self.slots) - 1).bit_length())
             bins = min(bins, 1 << max(4, len(self.bin_slots) - 1).bit_length())
         if self._data.shape[0] < slots or self._data.shape[2] < series:
@@ -199,7 +206,7 @@ class History:
             self._data = grown
         if self._bins.shape[0] < bins or self._bins.shape[1] < series:
             grown = np.zeros((max(bins, self._bins.shape[0]), max(series, self._bins.shape[1]), BINS), np.float32)
-            if whole:
+            if self._whole:
                 grown[:] = 0  # memory is taken when it is written
             grown[: self._bins.shape[0], : self._bins.shape[1]] = self._bins
             self._bins = grown
