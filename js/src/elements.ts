@@ -39,11 +39,11 @@ export function words(text: string, className = "", limit = 300): HTMLElement {
   return element("bdi", { class: className || null, dir: "ltr", title: short === full ? null : full.slice(0, 2000) }, short);
 }
 
-/** The same for text that may fill several lines: long names break behind a dot, a slash or an underscore, numbers nowhere. */
+/** The same for text that may fill several lines: long names break behind a dot, a slash or an underscore, numbers nowhere, nor before their "%". */
 export function lines(text: string, className = "", limit = 600): HTMLElement {
   const made = words(text, className, limit);
-  const parts = (made.textContent ?? "").split(/(?<=[\w)\]][./_])(?=[a-z_])/i);
-  made.replaceChildren(...parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part])));
+  const parts = (made.textContent ?? "").split(/(?<=[\w)\]][./_])(?=[a-z_])|([\d.]+ %)/i);
+  made.replaceChildren(...parts.map((part, index) => (index % 2 ? (part ? element("span", { class: "share" }, part) : document.createElement("wbr")) : part)));
   return made;
 }
 

@@ -1,5 +1,5 @@
 /** A small net as units and weights at the time cursor: what is dead, starves or cancels is seen, and said. */
-import { button, element, OURS, words } from "../elements";
+import { button, element, lines, OURS, words } from "../elements";
 import { percent, steps } from "./figures";
 import { Firing, layerShown } from "./firing";
 import { countedIn, layerName, pairsAt, troublesAt, type Pair, type Trouble } from "./neuron-facts";
@@ -104,7 +104,7 @@ export class Neurons implements Part {
   #fact({ kind, name, text, spot }: Fact): HTMLElement {
     const place = spot ? button("", { class: "plain unit-name" }, () => this.#pin(spot)) : element("span", { class: "unit-name" });
     place.append(words(name));
-    return element("li", { class: kind, "data-key": `${kind} ${name}` }, element("i", { class: `sign-${kind}`, "aria-hidden": "true" }), element("span", {}, place, " ", words(text)));
+    return element("li", { class: kind, "data-key": `${kind} ${name}` }, element("i", { class: `sign-${kind}`, "aria-hidden": "true" }), element("span", {}, place, " ", lines(text)));
   }
 
   #read(): void {
