@@ -136,8 +136,8 @@ def has_compiled() -> bool:
     return bool((counters.get("frames") or {}).get("ok"))
 
 
-being_traced: Callable[[], bool] = getattr(torch.jit, "is_tracing", lambda: False)
-"""Whether ``torch.jit.trace`` is taking down what is called."""
+being_traced: Callable[[], bool] = getattr(torch._C, "_is_tracing", getattr(torch.jit, "is_tracing", bool))
+"""Whether ``torch.jit.trace`` is taking down what is called: it is asked at each of a trace's events, so without the function around it."""
 
 
 def forced_eager() -> AbstractContextManager[Any]:

@@ -17,7 +17,6 @@ from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.tensor_hooks import TensorHooks
 
 WATCHED = 10_000  # outputs; torch 2.13 does not survive the freeing of a graph of which very many nodes have been looked at
-_BACKWARD = ("_backward_pre_hooks", "_backward_hooks")
 
 
 class Gradients:
@@ -42,7 +41,7 @@ class Gradients:
             if not (one.tensor.requires_grad and one.tensor.is_leaf):
                 continue
             held = stores.contents(one.owner)
-            if any(held.get(store) for store in _BACKWARD) or tensor_hooks(one.tensor):
+            if held.get("_backward_pre_hooks") or held.get("_backward_hooks") or tensor_hooks(one.tensor):
                 self._hooks.add(one.tensor, partial(self._reached, one), partial(_itself, one.tensor))
 
     def watch(self, tensor: Tensor, event: int, name: str) -> None:

@@ -46,7 +46,8 @@ class Roster:
             self.modules[path] = one
             self.paths[id(one)] = path
             held, prefix = stores.contents(one), f"{path}." if path else ""
-            if any([held.get(store) for store in STAGES]):
+            get = held.get
+            if get("_forward_pre_hooks") or get("_forward_hooks") or get("_backward_pre_hooks") or get("_backward_hooks"):  # `STAGES`
                 self.hooked[path] = one
             if parameters := held.get("_parameters"):
                 for name, tensor in parameters.items():
