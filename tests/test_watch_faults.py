@@ -669,13 +669,30 @@ def test_compiled_parts_of_the_loop(what: str) -> None:
     assert losses(watched=True) == losses(watched=False)
 
 
-def interrupt(thread: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))
+class Interrupting(threading.Thread):
+    """Interrupts the thread that made it, after some seconds; and again, as one presses ■ again, until it has `arrived`.
+
+    For Python itself drops an interrupt that meets it in a finalizer, or in a callback of its garbage collector.
+    """
+
+    def __init__(self, moment: float) -> None:
+        super().__init__(daemon=True)
+        self._moment, self._thread, self._arrived = moment, threading.get_ident(), threading.Event()
+
+    def run(self) -> None:
+        wait = self._moment
+        while not self._arrived.wait(wait):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(KeyboardInterrupt))
+            wait = 5.0
+
+    def arrived(self) -> None:
+        self._arrived.set()
+        self.join()
 
 
 def test_an_interrupt_at_any_moment() -> None:
     """The training sees a KeyboardInterrupt and nothing else, and afterwards nothing is left: no hook, no thread, no tensor."""
-    clean, me = hooks(), threading.get_ident()
+    clean = hooks()
     # each moment is drawn by the test's own generator; the interpreter checks between two instructions
     moments = torch.rand(50, generator=torch.Generator().manual_seed(0)).mul(0.03).tolist()
     torch.manual_seed(0)
@@ -683,7 +700,7 @@ def test_an_interrupt_at_any_moment() -> None:
         model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
         optimizer = sgd(model)
         outputs: list[weakref.ref[Tensor]] = []
-        timer = threading.Timer(moment, interrupt, (me,))
+        timer = Interrupting(moment)
         with pytest.raises(KeyboardInterrupt), modlab.watch(model, optimizer, budget=1.0, on_nan="hold" if number % 2 else "report") as w:
             timer.start()
             for _ in range(10**6):
@@ -694,7 +711,7 @@ def test_an_interrupt_at_any_moment() -> None:
                 loss.backward()
                 optimizer.step()
                 w.log(loss=loss)
-        timer.join()
+        timer.arrived()
         assert w.record.state == "interrupted", (number, w.record.state, w.record.error)
         assert hooks() == clean, number
         assert torch.is_grad_enabled(), number
@@ -707,7 +724,7 @@ def test_an_interrupt_at_any_moment() -> None:
 
 def test_an_interrupt_without_a_block() -> None:
     """Watching began at a call; the cell is interrupted, trains on, and closes the watch: autograd was on all the time."""
-    clean, me = hooks(), threading.get_ident()
+    clean = hooks()
     moments = torch.rand(20, generator=torch.Generator().manual_seed(1)).mul(0.02).tolist()
     for number, moment in enumerate(moments):
         model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -720,11 +737,11 @@ def test_an_interrupt_without_a_block() -> None:
                 model(torch.randn(8, 4)).square().mean().backward()  # raises where autograd is off
                 optimizer.step()
 
-        timer = threading.Timer(moment, interrupt, (me,))
+        timer = Interrupting(moment)
         with pytest.raises(KeyboardInterrupt):
             timer.start()
             steps(10**6)
-        timer.join()
+        timer.arrived()
         assert torch.is_grad_enabled(), number
         made = w.record.steps
         steps(30)
