@@ -223,8 +223,11 @@ def tuple_of(text: str) -> tuple[int, ...]:
 def own(module: Module | None, name: str) -> Tensor | None:
     """A parameter or buffer of a module itself."""
     held = stores.contents(module) if module is not None else {}
-    found: Tensor | None = held.get("_parameters", {}).get(name)
-    return found if found is not None else held.get("_buffers", {}).get(name)
+    for kept in (held.get("_parameters"), held.get("_buffers")):
+        if kept and name in kept and kept[name] is not None:  # those of scripted modules are no dicts, and know no `get`
+            found: Tensor = kept[name]
+            return found
+    return None
 
 
 def shown(shape: tuple[int, ...]) -> str:

@@ -119,7 +119,7 @@ def look(current: int, keywords: bool = False) -> Caller:
                 called = ""
                 frame = back
                 continue
-            in_function = in_function or _is_of_function(code, found)
+            in_function = in_function or (not torch.is_grad_enabled() and _is_of_function(code, found))
         if direct is not None and not called and whose == _USERS:
             called = _place(code.co_filename, frame.f_lineno)
         frame = back

@@ -72,9 +72,12 @@ class Roster:
 
     def _within(self, above: str) -> Iterator[tuple[str, Module]]:
         """The children of a module, and those of lists and dicts among them: what it can call itself."""
-        todo = [(above, self.modules[above])]
+        todo, met = [(above, self.modules[above])], set[int]()
         while todo:
             path, module = todo.pop()
+            if id(module) in met:  # a list that holds itself
+                continue
+            met.add(id(module))
             for name, child in stores.named_children(module):
                 if child is None:
                     continue
