@@ -15,10 +15,10 @@ INSTALL := $(PY) -m pip install --quiet --constraint constraints.txt
 STOP = { echo "modlab: $(1)" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint bundle notebooks pages bench clean node chromium
+.PHONY: help lab test test-long lint bundle notebooks pages bench clean node chromium
 
 help: ## say what the targets do
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 lab: $(VENV)/.lab-stamp ## open JupyterLab on your own copy of the course
 	@$(PY) -m modlab lessons copy course
@@ -26,6 +26,9 @@ lab: $(VENV)/.lab-stamp ## open JupyterLab on your own copy of the course
 
 test: node chromium ## run all checks: lint, front end, units, notebooks, a real browser
 	@$(PY) scripts/checks.py
+
+test-long: chromium ## run the checks that take longer: every verb on every kind of wrapped, sharded or driven model
+	@$(PY) scripts/checks.py long
 
 lint: $(VENV)/.dev-stamp ## run ruff and mypy
 	@$(PY) scripts/checks.py lint

@@ -1,6 +1,6 @@
 """Run all checks, or the sections named, each timed; a failure does not keep the others from running.
 
-    .venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser]
+    .venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser] [long]
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "notebooks": (".", [(*PYTEST, "loadfile", *NBVAL, "notebooks")]),    # a notebook's cells need one another
     "browser": (".", [(*PYTEST, "worksteal", *QUICK, "tests/browser")]),
 }
+# What takes longer than a check may (make test-long): asked for by name alone.
+ON_REQUEST: dict[str, tuple[str, list[tuple[str, ...]]]] = {
+    "long": (".", [(*PYTEST, "worksteal", *QUICK, "-m", "long", "tests")]),
+}
 ENVIRONMENT = {
     "MODLAB_REQUIRE_BROWSER": "1",
     "OMP_NUM_THREADS": "1",    # the tests share the cores; threads that wait for each other do not
@@ -37,11 +41,11 @@ ENVIRONMENT = {
 def main() -> None:
     """Run the sections and say at the end how each went."""
     parser = argparse.ArgumentParser(description="Run all checks, or the sections named.")
-    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join({**SECTIONS, **ON_REQUEST}))
     names = parser.parse_args().sections or list(SECTIONS)
-    unknown = [name for name in names if name not in SECTIONS]
+    unknown = [name for name in names if name not in SECTIONS and name not in ON_REQUEST]
     if unknown:
-        sys.exit(f"There is no section {unknown[0]!r}; the sections are {', '.join(SECTIONS)}.")
+        sys.exit(f"There is no section {unknown[0]!r}; the sections are {', '.join({**SECTIONS, **ON_REQUEST})}.")
     report = [timed(name) for name in names]
     print("\nmodlab's checks")
     for name, seconds, failed in report:
@@ -51,7 +55,7 @@ def main() -> None:
 
 def timed(name: str) -> tuple[str, float, str]:
     """Run one section; give its name, its seconds and the command that failed ("" if none did)."""
-    folder, commands = SECTIONS[name]
+    folder, commands = SECTIONS.get(name) or ON_REQUEST[name]
     start = time.monotonic()
     failed = next((" ".join(command) for command in commands if not passes(command, ROOT / folder)), "")
     return name, time.monotonic() - start, failed.replace(sys.executable, "python")

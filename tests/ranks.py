@@ -1,0 +1,76 @@
+"""Real processes for ranks: a function runs in each of them, in one gloo process group, and what it returns comes back."""
+
+from __future__ import annotations
+
+import os
+import queue
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+PATIENCE = 240.0
+"""Seconds until ranks that hang are killed: a machine may be seven times slower than the one that this was written on."""
+
+
+def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout: float = PATIENCE) -> list[Any]:
+    """Call ``function(rank, *args)`` in so many processes of one process group.
+
+    Args:
+        function: of a module's top level, since it is pickled; what it returns is pickled, too.
+        world: how many processes.
+        args: handed on.
+        timeout: seconds until all are killed, which is a failure.
+
+    Returns:
+        What each rank returned, in the order of ranks.
+    """
+    context = mp.get_context("spawn")
+    answers = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        started = [context.Process(target=_rank, args=(function, rank, world, folder, answers, args), daemon=True) for rank in range(world)]
+        for process in started:
+            process.start()
+        try:
+            return _collected(answers, started, time.monotonic() + timeout)
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+
+
+def _collected(answers: Any, started: list[Any], end: float) -> list[Any]:
+    found: dict[int, Any] = {}
+    while len(found) < len(started):
+        try:
+            rank, error, value = answers.get(timeout=0.2)
+        except queue.Empty:
+            dead = [(rank, one.exitcode) for rank, one in enumerate(started) if rank not in found and one.exitcode not in (None, 0)]
+            assert not dead, f"ranks died (rank, exit code): {dead}"
+            assert time.monotonic() < end, f"ranks hang: {sorted(set(range(len(started))) - set(found))} gave no answer"
+            continue
+        assert not error, f"rank {rank} raised:\n{error}"
+        found[rank] = value
+    return [found[rank] for rank in range(len(started))]
+
+
+def _rank(function: Callable[..., Any], rank: int, world: int, folder: str, answers: Any, args: tuple[Any, ...]) -> None:
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world))
+    torch.set_num_threads(1)
+    error, value = "", None
+    try:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+        torch.manual_seed(0)
+        value = function(rank, *args)
+        dist.barrier()  # nobody leaves while another still asks
+        dist.destroy_process_group()
+    except BaseException:  # noqa: BLE001 - the parent shows it
+        error = traceback.format_exc()
+    answers.put((rank, error, value))
+    answers.close()
+    answers.join_thread()
