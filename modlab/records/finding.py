@@ -1,12 +1,68 @@
-"""What a diagnosis is made of: what is wrong or worth a look, and what the checks that run the model gave."""
+"""What was found: `Finding`, facts without sentences; and, as long as a diagnosis still has its own, what that is made of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Severity = Literal["broken", "careful", "note"]
 Outcome = Literal["passed", "failed", "unclear", "not run"]
+Fact = str | int | float | tuple[int, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the record shows it.
+
+    Attributes:
+        kind: "series", "scalar", "units" or "alert".
+        path: of the module or parameter; of a scalar, its name.
+        role: of a series, as in `records.watch.ROLES`.
+    """
+
+    kind: str
+    path: str = ""
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What mends it.
+
+    Attributes:
+        kind: a key of `wording.fixes.FIXES`, "" where the code says all.
+        code: a line that can be copied; nothing if there is none.
+    """
+
+    kind: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, worth care, or worth knowing: facts alone. `wording` turns them into sentences.
+
+    Attributes:
+        kind: a key of `wording.kinds.KINDS`, which has its rank and its words.
+        path: the dotted name of what it is about, or the name of a curve; ``""`` is the whole model.
+        facts: numbers and names: ``{"dead": 1, "units": 3, "inputs": 5272}``.
+        severity: "broken" (it does not do what its author can have meant), "careful" (it may be meant), or "note" (it is good to know).
+        step: at which it was first seen.
+        evidence: where the record shows it.
+        fixes: what mends it, the best first.
+    """
+
+    kind: str
+    path: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    severity: Severity = "note"
+    step: int | None = None
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.path or '(root)'}: {self.kind} ({self.severity})>"
 
 
 @dataclass(frozen=True, slots=True)

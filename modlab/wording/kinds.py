@@ -1,0 +1,139 @@
+"""Every kind of finding: how bad it usually is, and its words. Who makes a finding gives facts; nobody reads a fact back out of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modlab import format
+from modlab.records.finding import Finding, Severity
+from modlab.wording.names import joined, named
+
+Facts = Mapping[str, Any]
+SHOWN = 6
+"""Numbers of units or slices that are written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of finding.
+
+    Attributes:
+        rank: among all kinds, the worst first.
+        severity: as it usually is.
+        title: what holds where there is no such finding, or what the note is about, in a few words.
+        words: makes the sentence, without a full stop.
+    """
+
+    rank: int
+    severity: Severity
+    title: str
+    words: Callable[[Finding], str]
+
+
+def _number(facts: Facts, name: str) -> str:
+    return format.number(float(f"{float(facts[name]):.3g}"))
+
+
+def _not_finite(finding: Finding) -> str:
+    """``41 of 300 values of loss were NaN, first at step 12; the last one is finite``."""
+    facts: Facts = finding.facts
+    nan, inf, count = facts["nan"], facts["inf"], facts["count"]
+    what = "NaN or Inf" if nan and inf else "NaN" if nan else "Inf"
+    were = f"{nan + inf:,} of {count:,} values of {named(finding.path)} {'was' if nan + inf == 1 else 'were'} {what}"
+    if count == 1:
+        were = f"the only value of {named(finding.path)} was {what}"
+    last = "" if facts["last"] == "finite" else f", the last one {'too' if nan + inf > 1 else 'alone'}" if count > 1 else ""
+    ends = "; the last one is finite" if facts["last"] == "finite" else ""
+    return f"{were}, first at step {finding.step:,}{last}{ends}"
+
+
+def _dead(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    dead, count, units = facts["dead"], facts["units"], facts["which"]
+    shown = joined(units, SHOWN)
+    which = f"unit {shown} is" if dead == 1 else f"units {shown} are"
+    return (
+        f"{dead:,} of {format.plural(count, 'unit')} of {named(finding.path)} {'is' if dead == 1 else 'are'} dead: "
+        f"{which} zero on all of the last {facts['inputs']:,} inputs"
+    )
+
+
+def _slices(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    which = facts["which"]
+    many = f"slices {joined(which, SHOWN)}" if len(which) > 1 else f"slice {which[0]}"
+    return (
+        f"{many} of {facts['slices']:,} of {named(finding.path)} never got a gradient other than zero in {facts['looks']:,} looks; "
+        "if they are experts, no token reached them"
+    )
+
+
+def _cancelled(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    beside = f", beside {_number(facts, 'beside')} for {named(facts['other'])}"
+    begin = f"the gradient of {named(finding.path)} is rounding alone (norm {_number(facts, 'gradient')}{beside}): "
+    return f"{begin}{_why(facts)}"
+
+
+def _no_slope(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    looks = format.plural(facts["looks"], "look")
+    return f"the gradient of {named(finding.path)} was exactly zero in all of {looks}: {_why(facts)}"
+
+
+def _why(facts: Facts) -> str:
+    after = facts.get("norm", "")
+    return f"{named(after)}, which follows, takes out any shift" if after else "the loss does not depend on it"
+
+
+def _between(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    return f"{facts['steps'] - facts['looks']:,} of {format.plural(facts['steps'], 'step')} were not looked at"
+
+
+def _hidden(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    return f"compiled or scripted, so that what happens inside is not seen: {joined(map(named, facts['paths']))}"
+
+
+def _uncounted(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    return f"units of {joined(map(named, facts['paths']))} were not counted: {facts['why']}"
+
+
+def _beyond(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    return f"only the first {facts['series']:,} series are kept: what comes later in the model was not measured"
+
+
+def _only(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    left = f"{facts['left']:,} of {format.plural(facts['modules'], 'module')}"
+    return f"{left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')} were left out by only={facts['only']}"
+
+
+def _loss_unseen(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    names = facts.get("names", ())
+    if not names:
+        return "the loss was not seen: w.log(loss=loss) shows it"
+    return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) tells"
+
+
+KINDS: dict[str, Kind] = {
+    "loss not finite": Kind(0, "broken", "the loss is finite", _not_finite),
+    "slices without a gradient": Kind(1, "careful", "every slice gets a gradient", _slices),
+    "dead units": Kind(2, "broken", "its units fire", _dead),
+    "curve not finite": Kind(3, "careful", "what was logged is finite", _not_finite),
+    "cancelled": Kind(10, "note", "has no effect", _cancelled),
+    "zero gradient": Kind(11, "note", "has no effect", _no_slope),
+    "loss not seen": Kind(20, "note", "the loss", _loss_unseen),
+    "hidden inside": Kind(21, "note", "inside of compiled parts", _hidden),
+    "left out": Kind(22, "note", "what only= leaves out", _only),
+    "units not counted": Kind(23, "note", "units", _uncounted),
+    "beyond the cap": Kind(24, "note", "later series", _beyond),
+    "steps between looks": Kind(25, "note", "steps between looks", _between),
+}
+"""By the `kind` of a finding."""
