@@ -18,7 +18,7 @@ PATIENCE = 240.0
 """Seconds until ranks that hang are killed: a machine may be seven times slower than the one that this was written on."""
 
 
-def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout: float = PATIENCE) -> list[Any]:
+def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout: float = PATIENCE, group: bool = True) -> list[Any]:
     """Call ``function(rank, *args)`` in so many processes of one process group.
 
     Args:
@@ -26,6 +26,7 @@ def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout:
         world: how many processes.
         args: handed on.
         timeout: seconds until all are killed, which is a failure.
+        group: whether they make a process group; without, they are just processes that may crash.
 
     Returns:
         What each rank returned, in the order of ranks.
@@ -33,7 +34,10 @@ def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout:
     context = mp.get_context("spawn")
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        started = [context.Process(target=_rank, args=(function, rank, world, folder, answers, args), daemon=True) for rank in range(world)]
+        started = [
+            context.Process(target=_rank, args=(function, rank, world, folder if group else "", answers, args), daemon=True)
+            for rank in range(world)
+        ]
         for process in started:
             process.start()
         try:
@@ -60,15 +64,17 @@ def _collected(answers: Any, started: list[Any], end: float) -> list[Any]:
 
 
 def _rank(function: Callable[..., Any], rank: int, world: int, folder: str, answers: Any, args: tuple[Any, ...]) -> None:
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world))
     torch.set_num_threads(1)
     error, value = "", None
     try:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+        if folder:
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world))
+            dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
         torch.manual_seed(0)
         value = function(rank, *args)
-        dist.barrier()  # nobody leaves while another still asks
-        dist.destroy_process_group()
+        if folder:
+            dist.barrier()  # nobody leaves while another still asks
+            dist.destroy_process_group()
     except BaseException:  # noqa: BLE001 - the parent shows it
         error = traceback.format_exc()
     answers.put((rank, error, value))
