@@ -183,7 +183,7 @@ def content(tensor: Tensor | None) -> Any:
     tensor = tensor.detach()
     if hasattr(type(tensor), "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
-        return [content(getattr(tensor, name)) for name in names]
+        return [content(inner) for name in names if isinstance(inner := getattr(tensor, name), Tensor)]
     if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
         return "gone"
     return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
