@@ -225,19 +225,6 @@ def test_leaves_of_sparse_and_nested_kind():
             assert_right(measure_tensor(tensor.requires_grad_()), HALF_ZERO.numpy())
 
 
-class Sharded(torch.Tensor):
-    """As a DTensor, of which this process has one part."""
-
-    def to_local(self):
-        return self.as_subclass(torch.Tensor)[:2]
-
-
-def test_of_a_distributed_tensor_this_ranks_part_is_measured():
-    stats = measure_tensor(torch.tensor([1.0, 2.0, 9j]).as_subclass(Sharded))
-    assert (stats.shape, stats.count, stats.max) == ((2,), 2, 2.0)
-    assert stats.note == "this rank's part of a DTensor; magnitudes of complex numbers"
-
-
 def test_a_billion_zeros_are_not_made_dense():
     tensor = torch.sparse_coo_tensor([[0, 5]], [1.0, NAN], (10**12,), check_invariants=True)
     stats = measure_tensor(tensor)

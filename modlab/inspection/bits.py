@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
-from modlab.statistics.contents import as_array, blocks_of, require_values
+from modlab.statistics.contents import as_array, blocks_of
+from modlab.statistics.memory import require_values
 
 BLOCK = 1 << 18
 """Elements looked at together; what is taken of two tensors at a time, and not more."""

@@ -30,7 +30,7 @@ from modlab.records.difference import (
     Loading,
     Renaming,
 )
-from modlab.statistics.contents import NoValuesError
+from modlab.statistics.memory import NoValuesError
 
 LOOSE = ("mapping", "file")
 SWAPPED = 64

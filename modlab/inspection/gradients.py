@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
+from modlab.statistics.memory import is_there, local
 
 NONE, ZERO, PRESENT = "none", "zero", "present"
 
@@ -36,8 +37,9 @@ def _kinds(tensors: Sequence[Tensor | None]) -> list[str]:
 
 
 def _any(grad: Tensor) -> Tensor | None:
-    """Whether something in it is not zero, shape ``()``; None where that cannot be asked (no values, a layout that knows no ``!=``)."""
-    if grad.is_meta or type(grad).__name__ == "FakeTensor":
+    """Whether something in it is not zero, shape ``()``; None where that cannot be asked (no memory, a layout that knows no ``!=``)."""
+    grad = local(grad)  # of a DTensor this rank's part
+    if not is_there(grad):
         return None
     try:
         stored = grad._values() if grad.layout is torch.sparse_coo else grad.values() if grad.layout is not torch.strided else grad

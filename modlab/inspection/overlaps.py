@@ -9,7 +9,7 @@ from torch import Tensor
 
 from modlab.compat import without_torch_function
 from modlab.inspection.bits import is_wrapper
-from modlab.statistics.contents import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, require_values
 
 
 class _Place(NamedTuple):

@@ -15,7 +15,7 @@ from modlab.errors import SnapshotError
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.inventory import RNG, STATE, Entry, Inventory, of_module
 from modlab.records.snapshot import SnapshotRecord
-from modlab.statistics.contents import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, require_values
 
 
 def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: bool, device: str | None = None) -> Inventory:

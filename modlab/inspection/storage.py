@@ -7,7 +7,7 @@ from torch import Tensor
 
 from modlab.compat import without_torch_function
 from modlab.inspection.bits import is_wrapper
-from modlab.statistics.contents import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, require_values
 
 
 def shares_memory(one: Tensor, other: Tensor) -> bool | None:

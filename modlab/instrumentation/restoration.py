@@ -24,7 +24,7 @@ from modlab.inspection import stores
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.randomness import Private, Undo, is_private, named_in_code
-from modlab.statistics.contents import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, require_values
 
 KEPT = 2 << 30
 """Bytes of parameters that are copied; of what goes beyond, a fingerprint tells whether it changed. Buffers always are."""

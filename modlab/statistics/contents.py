@@ -9,19 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import is_functional, is_transformed
 from modlab.records.tensor import Values
+from modlab.statistics.memory import NoValuesError, is_sharded, local, require_values
 
-_VIRTUAL = {
-    "FakeTensor": "a fake tensor has no values",
-    "FunctionalTensor": "a functional tensor, of a graph being captured, has no values of its own",
-}
 WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 COMPUTED = WHOLE | {torch.float32, torch.float64}
-
-
-class NoValuesError(Exception):
-    """There is nothing to measure in a tensor; the message is the reason, as a part of a sentence."""
 
 
 class Contents(NamedTuple):
@@ -49,8 +41,8 @@ def contents_of(tensor: Tensor) -> Contents:
         NoValuesError: there are none.
     """
     require_values(tensor)
-    if hasattr(tensor, "to_local"):  # a DTensor; to see the other parts, the ranks would have to talk to each other
-        part = contents_of(tensor.to_local())
+    if is_sharded(tensor):  # to see the other parts, the ranks would have to talk to each other
+        part = contents_of(local(tensor))
         return part._replace(note="; ".join(filter(None, ["this rank's part of a DTensor", part.note])))
     shape, _ = sizes_of(tensor)
     note = "magnitudes of complex numbers" if tensor.is_complex() else "dequantized values" if tensor.is_quantized else ""
@@ -67,31 +59,6 @@ def contents_of(tensor: Tensor) -> Contents:
         stored = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
     values, times = _in_memory_order(stored.detach())
     return Contents(shape, [values], times, tensor.numel() - stored.numel(), note)
-
-
-def require_values(tensor: Tensor) -> None:
-    """Raise the reason, where a tensor has no values to read."""
-    if torch.nn.parameter.is_lazy(tensor):
-        raise NoValuesError("lazy, without a shape before the first forward pass")
-    if reason := _VIRTUAL.get(type(tensor).__name__):
-        raise NoValuesError(reason)
-    if tensor.is_meta:
-        raise NoValuesError("a meta tensor has no values")
-    if is_functional(tensor):
-        raise NoValuesError(_VIRTUAL["FunctionalTensor"])
-    if is_transformed(tensor):
-        raise NoValuesError("a function of torch.func (vmap, grad, …) is being traced, whose tensors show no values")
-    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
-    if is_freed(tensor):
-        raise NoValuesError("its memory has been freed (FSDP does so between two uses)")
-
-
-def is_freed(tensor: Tensor) -> bool:
-    """Whether a strided tensor has elements but no memory: to read them would end the process."""
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        return False
-    return tensor.untyped_storage().nbytes() == 0 < tensor.numel()
 
 
 def _in_memory_order(tensor: Tensor) -> tuple[Tensor, int]:

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, is_functional, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.records.tensor import Histogram, TensorStats, Values
 from modlab.statistics import accelerator
-from modlab.statistics.contents import COMPUTED, Contents, NoValuesError, arrays_of, contents_of, is_freed, sizes_of
+from modlab.statistics.contents import COMPUTED, Contents, arrays_of, contents_of, sizes_of
+from modlab.statistics.memory import NoValuesError, is_there
 from modlab.statistics.moments import BLOCK, NOTHING, Moments, combined, moments_of
 from modlab.statistics.sampling import Sampler, joined, stride_of
 
@@ -54,10 +55,10 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
     """
     if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or tensor.layout is not torch.strided or tensor.is_nested:
         return None
-    if dispatch_modes() or is_functional(tensor):
+    if dispatch_modes():
         return None
     try:
-        if is_freed(tensor):
+        if not is_there(tensor):
             return None
         array = np.from_dlpack(tensor.data)  # ``.numpy()`` would make the storage one that can never be resized again
     except (RuntimeError, TypeError, BufferError):  # what numpy cannot read: another device, layout, dtype, a lazy conjugate, vmap …

@@ -17,7 +17,7 @@ from torch.nn import Module
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.bits import fingerprint
-from modlab.statistics.contents import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, require_values
 
 LONG = 400
 """Children (or leaves) up to which sequences are aligned: it takes a time that grows with the square of it."""

@@ -14,7 +14,8 @@ from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.bits import digest_of, fingerprint
 from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.values import Leaf, said
-from modlab.statistics.contents import NoValuesError, require_values, sizes_of
+from modlab.statistics.contents import sizes_of
+from modlab.statistics.memory import NoValuesError, require_values
 from modlab.statistics.sampling import stride_of
 
 WHOLE = 256 << 20

@@ -14,6 +14,7 @@ from modlab.instrumentation.recording.graph import leaves_of
 from modlab.instrumentation.recording.roster import Owned, Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.values import leaves
+from modlab.statistics.memory import is_there
 
 _State = dict[int, tuple[ref[Tensor], int]]
 _ROOTS = ("[0]", "tensors", "outputs")  # names of the arguments that a pass begins from
@@ -172,7 +173,7 @@ class Backward:
 
 def _is_nonzero(gradient: Tensor) -> bool:
     """Whether a plain gradient has a number in it that is not zero."""
-    if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_meta or gradient.is_nested:
+    if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_nested or not is_there(gradient):
         return False
     with torch.no_grad():
         return bool(gradient.detach().any())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
+from modlab.statistics.memory import is_there
 
 _EXACT = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 
@@ -53,7 +54,7 @@ def comparable(thing: Any, most: int) -> bool:
     """Whether a copy of it can be compared with it later: a plain tensor with values, and not too large."""
     if type(thing) not in PLAIN or thing.is_nested or thing.is_quantized or thing.is_meta or thing.layout is not torch.strided:
         return False
-    return not torch.nn.parameter.is_lazy(thing) and not is_transformed(thing) and 0 < thing.numel() <= most
+    return not torch.nn.parameter.is_lazy(thing) and not is_transformed(thing) and 0 < thing.numel() <= most and is_there(thing)
 
 
 def distance(before: Tensor, after: Tensor) -> float:

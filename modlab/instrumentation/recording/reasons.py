@@ -24,6 +24,7 @@ from modlab.instrumentation.recording.modules import INTERRUPTED
 from modlab.instrumentation.recording.operations import CUT, Leaving
 from modlab.instrumentation.recording.rescues import rescue
 from modlab.instrumentation.recording.roster import Owned, is_opaque
+from modlab.statistics.memory import is_there
 
 if TYPE_CHECKING:
     from modlab.instrumentation.recording.recorder import Recorder
@@ -344,7 +345,7 @@ def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> 
 
 
 def _is_zero(gradient: Tensor | None) -> bool:
-    if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_meta or gradient.is_nested:
+    if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_nested or not is_there(gradient):
         return False
     with torch.no_grad():
         return not bool(gradient.detach().ne(0).any())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import is_transformed
-from modlab.statistics.contents import is_freed
+from modlab.statistics.memory import is_there
 
 EXACT = 4096
 """Elements up to which all are compared; of a larger tensor an even selection of about so many (error of a norm ≤ 2.4 %)."""
@@ -57,5 +57,5 @@ def comparable(tensor: Tensor) -> bool:
         and not is_transformed(tensor)
         and type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
         and not torch.nn.parameter.is_lazy(tensor)
-        and not is_freed(tensor)
+        and is_there(tensor)
     )

@@ -18,6 +18,7 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
 from modlab.instrumentation.watching.readback import Copy, is_far
 from modlab.instrumentation.watching.roottap import Pass
+from modlab.statistics.memory import is_there
 
 EARLY = 2
 """Parameters of the first layers that are looked at in every step."""
@@ -69,7 +70,7 @@ class Check:
     """
 
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], *, hold: bool = False) -> None:
-        given = [(path, tensor) for path, tensor in parameters if is_plain(tensor)]
+        given = [(path, tensor) for path, tensor in parameters if is_numeric(tensor)]
         self._early = _early(given)
         chosen = {path for path, _ in self._early}
         self._others = [(path, tensor) for path, tensor in given if path not in chosen and tensor.numel() <= SMALL]
@@ -215,11 +216,16 @@ def _finite(number: complex) -> bool:
     return math.isfinite(number.real) and math.isfinite(number.imag)
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor has numbers that a sum can be asked of."""
+def is_numeric(tensor: Tensor) -> bool:
+    """Whether a tensor is of a kind of which a sum can be asked, when its memory is there."""
     if type(tensor) not in PLAIN or tensor.is_meta or tensor.layout is not torch.strided or tensor.is_nested:
         return False
     return tensor.is_floating_point() or tensor.is_complex()
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has numbers, in memory that is there, that a sum can be asked of."""
+    return is_numeric(tensor) and is_there(tensor)
 
 
 def _early(given: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, is_functional, is_transformed
+from modlab.compat import dispatch_modes, is_transformed
 from modlab.instrumentation.watching import readback
 from modlab.instrumentation.watching.elements import comparable, in_order, spread
 from modlab.instrumentation.watching.readback import Numbers, ReadBack
@@ -22,6 +22,7 @@ from modlab.instrumentation.watching.stretches import Flags, column_of, columns_
 from modlab.records.slots import COLUMNS, Floats
 from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
+from modlab.statistics.memory import is_there
 
 BINNED = 512
 """Of a tensor's elements, about so many are counted in the histogram."""
@@ -142,7 +143,7 @@ class Gauge:
         if part is not tensor:
             size = part.numel()
             self.notes.update(dict.fromkeys(rows, f"≈ from {size:,} of its {tensor.numel():,} numbers"))
-        if not _is_plain(part, size) or part.is_meta:
+        if not _is_plain(part, size):
             self._measure_alone(rows, part)
         elif readback.is_far(part):
             self._put(rows, part.data.clone() if fleeting and part is tensor else part.data, size)
@@ -285,7 +286,7 @@ class Gauge:
 
 def has_numbers(tensor: Tensor) -> bool:
     """Whether a tensor has numbers of its own, here or on an accelerator, which can be read: a stand-in has none."""
-    return _is_plain(tensor, tensor.numel()) and not tensor.is_meta
+    return _is_plain(tensor, tensor.numel())
 
 
 def _is_plain(tensor: Tensor, size: int) -> bool:
@@ -295,8 +296,8 @@ def _is_plain(tensor: Tensor, size: int) -> bool:
         and tensor.layout is torch.strided
         and size > 0
         and not tensor.is_nested
-        and not is_functional(tensor)
         and not is_transformed(tensor)
+        and is_there(tensor)
         and not dispatch_modes()
     )
 

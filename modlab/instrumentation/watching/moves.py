@@ -12,6 +12,7 @@ from torch import Tensor
 from modlab.instrumentation.watching.elements import EXACT, comparable, selection
 from modlab.instrumentation.watching.readback import Numbers, ReadBack, is_far, lengths
 from modlab.instrumentation.watching.stretches import starts_of
+from modlab.statistics.memory import is_there
 
 Told = Callable[[int, float, bool], None]
 """Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""
@@ -43,7 +44,9 @@ class Group:
         self.gradients = torch.cat([torch.zeros_like(own) if one is None else selection(one) for one, own in zip(some, mine, strict=True)])
 
     def deltas(self) -> Tensor | None:
-        """What was added since, shape ``(sum(sizes),)``; None if a parameter was resized."""
+        """What was added since, shape ``(sum(sizes),)``; None if a parameter was resized, or its memory is gone."""
+        if not all(map(is_there, self.tensors)):
+            return None
         now = [selection(tensor) for tensor in self.tensors]
         if [len(one) for one in now] != self.sizes:
             return None

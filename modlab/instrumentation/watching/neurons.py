@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from modlab.inspection import stores
+from modlab.instrumentation.watching.finiteness import is_plain
 from modlab.instrumentation.watching.readback import Numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import Floats
@@ -43,11 +44,11 @@ class _Held:
     def matrix(self) -> Tensor | None:
         """The weights as they are now, units first; the last column is the bias."""
         now = self.weight.tensor()
-        if now is None or tuple(now.shape[:: -1 if self.turned else 1]) != (self.units, self.inputs):
+        if now is None or not is_plain(now) or tuple(now.shape[:: -1 if self.turned else 1]) != (self.units, self.inputs):
             return None
         weights = now.data.float().T if self.turned else now.data.float()
         bias = self.bias if isinstance(self.bias, float) else self.bias.tensor()
-        if isinstance(bias, Tensor) and bias.shape == (self.units,) and bias.device == weights.device:
+        if isinstance(bias, Tensor) and bias.shape == (self.units,) and bias.device == weights.device and is_plain(bias):
             return torch.cat([weights, bias.data.float()[:, None]], dim=1)
         return torch.nn.functional.pad(weights, (0, 1), value=bias if isinstance(bias, float) else math.nan)
 

@@ -39,6 +39,7 @@ from modlab.instrumentation.recording.roster import is_compiled
 from modlab.instrumentation.recording.sightings import version_of, versions_of
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching import clock
+from modlab.statistics.memory import is_there
 
 KEPT = 4
 """Passes that are kept until the step ends: gradient accumulation may make more."""
@@ -358,6 +359,9 @@ class RootTap:
                 tensor = held.get(name)
                 if tensor is None or is_lazy(tensor):
                     continue
+                if type(tensor) not in PLAIN or not is_there(tensor):  # it cannot be put back
+                    found.partly = True
+                    continue
                 size = tensor.nbytes if tensor.layout is torch.strided else 0
                 if size > room:
                     found.partly = True
@@ -435,7 +439,7 @@ class RootTap:
 
 def sample_of(tensor: Tensor) -> Tensor | None:
     """Some numbers of an output, copied; None of a kind of which there is no cheap way to have some."""
-    if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_meta or compat.is_transformed(tensor):
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_nested or not is_there(tensor):
         return None
     if tensor.numel() <= WHOLE:
         return tensor.data.clone()

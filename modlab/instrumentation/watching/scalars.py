@@ -14,6 +14,7 @@ from torch import Tensor
 from modlab.instrumentation.watching.readback import is_far, numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import ScalarRecord
+from modlab.statistics.memory import absence, local
 
 SLOTS = 512
 PENDING = 256
@@ -197,9 +198,10 @@ def _number(name: str, value: Any) -> Any:
             raise _NoNumberError(
                 f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number, as {name}.mean(); it is left out"
             )
+        value = local(value)
+        if reason := absence(value):
+            raise _NoNumberError(f"w.log({name}=…) got a tensor without a value: {reason}; it is left out")
         if is_far(value):
-            if value.is_meta:
-                raise _NoNumberError(f"w.log({name}=…) got a meta tensor, which has no value; it is left out")
             return value.detach().clone()
         value = value.item()
         if type(value) is float:

@@ -16,6 +16,7 @@ from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching.roottap import Pass, unseen
+from modlab.statistics.memory import PLAIN, is_there
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.sample import Sample
@@ -91,7 +92,7 @@ def _buffers(model: Module) -> list[Kept]:
     for module in stores.modules(model):
         held = stores.contents(module).get("_buffers") or {}
         for name, tensor in held.items():
-            if isinstance(tensor, Tensor) and not tensor.is_meta and tensor.layout is torch.strided:
+            if isinstance(tensor, Tensor) and type(tensor) in PLAIN and tensor.layout is torch.strided and is_there(tensor):
                 found.append((held, name, tensor, tensor.detach().clone(), -1 if tensor.is_inference() else tensor._version))
     return found
 

@@ -17,7 +17,7 @@ from modlab.compat import without_torch_function
 from modlab.instrumentation.recording.graph import LIMIT
 from modlab.instrumentation.taps import Taps
 from modlab.instrumentation.values import leaves
-from modlab.instrumentation.watching.finiteness import kind_of
+from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 
 _Node = Any
 _BIRTHS = 64  # nodes at fault that are remembered
@@ -156,6 +156,4 @@ def _turn(owner: str | None, name: str, found: list[tuple[Any, str]]) -> Turn:
 
 
 def _kind(gradient: Tensor | None) -> str:
-    if gradient is None or gradient.is_meta or gradient.layout is not torch.strided or gradient.is_nested:
-        return ""
-    return kind_of(gradient) if gradient.is_floating_point() or gradient.is_complex() else ""
+    return kind_of(gradient) if gradient is not None and is_plain(gradient) else ""

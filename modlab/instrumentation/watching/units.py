@@ -17,6 +17,7 @@ from modlab.instrumentation.watching.gauge import has_numbers
 from modlab.instrumentation.watching.readback import Numbers, ReadBack
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import UnitsRecord
+from modlab.statistics.memory import is_there
 
 MOST = 1024
 """Units of a module that are counted one by one."""
@@ -91,7 +92,8 @@ class Units:
     def glance(self, activation: Tensor, step: int, back: ReadBack) -> None:
         """Take in an activation between two samples; as quickly as can be, for there are many."""
         if type(activation) is Tensor and activation.is_cpu and activation.shape == self._usual and not is_transformed(activation):
-            self._put_aside(activation, step)
+            if is_there(activation):
+                self._put_aside(activation, step)
         elif activation.dim() > self.axis and activation.shape[self.axis] == self.count:
             self.see(activation, step, back)
 

@@ -1,0 +1,112 @@
+"""How a model is spread over processes: facts alone, read from classes and stores. No rank is asked for anything."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from modlab.compat import without_torch_function
+from modlab.inspection import stores
+from modlab.statistics.memory import is_sharded
+
+DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC = "DDP", "FSDP1", "FSDP2", "TP", "pipeline", "SyncBatchNorm"
+
+_CLASSES = {
+    "DistributedDataParallel": DDP,
+    "FullyShardedDataParallel": FSDP1,
+    "FSDPModule": FSDP2,
+    "ReplicateModule": DDP,
+    "Pipe": PIPELINE,
+    "SyncBatchNorm": SYNC,
+}
+_ORDER = (DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC)
+
+
+class Distribution(NamedTuple):
+    """How a model is spread over processes.
+
+    Attributes:
+        kinds: of "DDP", "FSDP1", "FSDP2", "TP", "pipeline", "SyncBatchNorm"; none for a model that runs in this process alone.
+        rank: of this process; `world`: of how many.
+        mesh: the axes of the mesh that its DTensors lie on, each with its size; an axis without a name is "".
+        coordinate: of this process on these axes.
+    """
+
+    kinds: tuple[str, ...] = ()
+    rank: int = 0
+    world: int = 1
+    mesh: tuple[tuple[str, int], ...] = ()
+    coordinate: tuple[int, ...] = ()
+
+    @property
+    def communicates(self) -> bool:
+        """Whether a pass of the model talks to other ranks: they must make the same passes, or this one waits for them."""
+        return bool(self.kinds)
+
+    @property
+    def sharded(self) -> bool:
+        """Whether this rank holds a part of the parameters alone."""
+        return not {FSDP1, FSDP2, TP}.isdisjoint(self.kinds)
+
+
+_ALONE = Distribution()
+
+
+def distribution_of(model: Module) -> Distribution:
+    """How a model is spread over processes; one look at its classes and its parameters' types, and none without a process group."""
+    distributed: Any = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return _ALONE
+    kinds, meshes = set[str](), dict[int, Any]()
+    classes = dict[type, str]()
+    shards = 0  # the most axes over which FSDP2 shards or replicates
+    for module in stores.modules(model):
+        cls = type(module)
+        kind = classes.get(cls)
+        if kind is None:
+            kind = classes[cls] = _kind(cls)
+        if kind:
+            kinds.add(kind)
+        if kind == FSDP2:
+            shards = max(shards, _axes(module))
+        for _, tensor in stores.named_tensors(module):
+            if is_sharded(tensor):
+                mesh = _mesh(tensor)
+                meshes.setdefault(id(mesh), mesh)
+    widest: Any = max(meshes.values(), key=lambda mesh: int(mesh.ndim), default=None)
+    if widest is not None and (FSDP2 not in kinds or int(widest.ndim) > shards):
+        kinds.add(TP)
+    rank, world = int(distributed.get_rank()), int(distributed.get_world_size())
+    return Distribution(tuple(kind for kind in _ORDER if kind in kinds), rank, world, *_place(widest))
+
+
+def _kind(cls: type) -> str:
+    for base in cls.__mro__:
+        if base.__name__ in _CLASSES and base.__module__.startswith("torch."):
+            return _CLASSES[base.__name__]
+    return ""
+
+
+def _mesh(tensor: Tensor) -> Any:
+    with without_torch_function():
+        return object.__getattribute__(tensor, "_spec").mesh
+
+
+def _axes(module: Any) -> int:
+    """Over how many axes of a mesh FSDP2 spreads a unit: one, or two where it replicates too."""
+    try:
+        group = module._get_fsdp_state()._fsdp_param_group
+        return 1 if group is None else int(group.mesh_info.mesh.ndim)
+    except AttributeError:  # another torch
+        return 1
+
+
+def _place(mesh: Any) -> tuple[tuple[tuple[str, int], ...], tuple[int, ...]]:
+    if mesh is None:
+        return (), ()
+    sizes = tuple(int(size) for size in mesh.mesh.shape)
+    names = mesh.mesh_dim_names or ("",) * len(sizes)
+    return tuple(zip(names, sizes, strict=True)), tuple(int(at) for at in mesh.get_coordinate() or ())

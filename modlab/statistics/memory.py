@@ -1,0 +1,142 @@
+"""Whether a tensor's memory is there: asked before any operator of ours, for to read what is gone ends the process.
+
+FSDP frees a parameter's memory between two uses and leaves its shape; a meta, fake or traced tensor never had any. Whoever copies,
+compares, measures or puts back a tensor asks here first, once for a tensor and a moment, and not before each operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from modlab.compat import is_functional, is_transformed, without_torch_function
+
+PLAIN = frozenset({Tensor, torch.nn.Parameter})
+
+FREED = "its memory has been freed (FSDP does so between two uses)"
+COMING = "it is still on its way from other ranks"
+_VIRTUAL = {
+    "FakeTensor": "a fake tensor has no values",
+    "FunctionalTensor": "a functional tensor, of a graph being captured, has no values of its own",
+}
+_SPARSE = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"), torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"), torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}  # fmt: skip
+
+_sharded: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
+class NoValuesError(Exception):
+    """There is nothing to measure in a tensor; the message is the reason, as a part of a sentence."""
+
+
+def is_there(tensor: Tensor) -> bool:
+    """Whether all memory that a tensor needs can be read; of a DTensor this rank's part. About a microsecond for a plain one."""
+    if type(tensor) in PLAIN:
+        try:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr():  # else it is empty, on meta, functional, or freed
+                if not tensor.is_contiguous():
+                    return not _is_short(tensor)
+                needed = tensor.nbytes + tensor.storage_offset() * tensor.element_size()
+                return bool(storage.nbytes() >= needed)
+        except (RuntimeError, NotImplementedError):  # sparse, nested, a stand-in of torch.func: they are asked otherwise
+            pass
+    return not absence(tensor)
+
+
+def absence(tensor: Tensor) -> str:
+    """Why the memory of a tensor cannot be read, as a part of a sentence; "" where it is there. No operator runs on a wrapper."""
+    with without_torch_function():
+        try:
+            return _absence(tensor)
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
+            return f"its memory cannot be asked for ({type(error).__name__})"
+
+
+def require_values(tensor: Tensor) -> None:
+    """Raise the reason, where a tensor has no values to read.
+
+    Raises:
+        NoValuesError: there are none, or reading them would change what runs.
+    """
+    if not is_there(tensor):
+        raise NoValuesError(absence(tensor))
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part of a DTensor, as it lies there; any other tensor as it is. Nothing is waited for, no rank is asked.
+
+    No operator of ours ever sees a DTensor: many of them would talk to the other ranks, which may not be there to answer.
+    """
+    if type(tensor) in PLAIN or not is_sharded(tensor):
+        return tensor
+    part: Tensor = object.__getattribute__(tensor, "_local_tensor")
+    return part.elem if _is_async(part) and part.completed else part  # type: ignore[attr-defined]
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether a tensor is a DTensor."""
+    cls = type(tensor)
+    found = _sharded.get(cls)
+    if found is None:
+        found = _sharded[cls] = any(base.__name__ == "DTensor" and base.__module__.startswith("torch.") for base in cls.__mro__)
+    return found
+
+
+def _is_async(tensor: Tensor) -> bool:
+    return type(tensor).__name__ == "AsyncCollectiveTensor"
+
+
+def _absence(tensor: Tensor) -> str:
+    if is_lazy(tensor):
+        return "lazy, without a shape before the first forward pass"
+    if reason := _VIRTUAL.get(type(tensor).__name__):
+        return reason
+    if is_sharded(tensor):
+        return _absence(local(tensor))
+    if _is_async(tensor) and not tensor.completed:  # type: ignore[attr-defined]
+        return COMING
+    if tensor.is_meta:
+        return "a meta tensor has no values"
+    if tensor._is_zerotensor():
+        return ""  # zeros of forward-mode AD: operators know that no memory holds them
+    if is_functional(tensor):
+        return _VIRTUAL["FunctionalTensor"]
+    if is_transformed(tensor):
+        return "a function of torch.func (vmap, grad, …) is being traced, whose tensors show no values"
+    for part in _parts(tensor):
+        if reason := _absence(part):
+            return reason
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__ or tensor.layout is not torch.strided:
+        return ""  # what it has is in its parts
+    return FREED if _is_short(tensor) else ""
+
+
+def _parts(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensors inside a wrapper, or of a sparse or a nested one."""
+    if hasattr(type(tensor), "__tensor_flatten__"):  # torchao's weights, jagged tensors
+        names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        yield from (part for name in names if isinstance(part := getattr(tensor, name), Tensor))
+    elif tensor.layout in _SPARSE:
+        yield from (getattr(tensor, name)() for name in _SPARSE[tensor.layout])
+
+
+def _is_short(tensor: Tensor) -> bool:
+    """Whether a strided tensor reaches beyond its memory, or there is none."""
+    if not tensor.numel():
+        return False
+    storage = tensor.untyped_storage()
+    if tensor.is_nested:  # its members lie in one memory
+        return bool(storage.nbytes() < tensor.numel() * tensor.element_size())
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    needed = (int(tensor.storage_offset()) + reach + 1) * tensor.element_size()
+    return bool(storage.nbytes() < needed) or not storage.data_ptr()
