@@ -6,8 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from modlab.errors import ModlabError
+from modlab.format import printable
 from modlab.version import __version__
 
 
@@ -18,10 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found: int = given.run(given)
         return found
     except ModlabError as error:
-        print(error, file=sys.stderr)
+        _say(str(error), sys.stderr)
     except OSError as error:
-        print(f"{error.filename or 'A file'} cannot be used: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
+        _say(f"{error.filename or 'A file'} cannot be used: {(error.strerror or str(error)).lower()}.", sys.stderr)
     return 1
+
+
+def _say(text: str, stream: TextIO | None = None) -> None:
+    stream = sys.stdout if stream is None else stream
+    print(printable(text, stream), file=stream, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,8 +68,8 @@ def _list(given: argparse.Namespace) -> int:
 
     for content in shelf.lessons():
         after = f" (after {', '.join(content.after)})" if content.after else ""
-        print(f"{content.name:<28} {content.minutes:>3} min  {content.title}{after}\n{'':37}{content.goal}")
-    print(f"{'':28} {sum(content.minutes for content in shelf.lessons()):>3} min  in all")
+        _say(f"{content.name:<28} {content.minutes:>3} min  {content.title}{after}\n{'':37}{content.goal}")
+    _say(f"{'':28} {sum(content.minutes for content in shelf.lessons()):>3} min  in all")
     return 0
 
 
@@ -71,9 +78,9 @@ def _copy(given: argparse.Namespace) -> int:
 
     copied = copies.copy(given.folder, given.source or copies.course())
     renewed = f", {len(copied.renewed)} brought up to date (nobody had worked in them)" if copied.renewed else ""
-    print(f"{given.folder}: {len(copied.made)} new{renewed}, {len(copied.kept)} kept as they were")
+    _say(f"{given.folder}: {len(copied.made)} new{renewed}, {len(copied.kept)} kept as they were")
     for file in copied.beside:
-        print(f"  {file.name}: the new edition of a notebook that you have worked in, with your answers; yours stays as it is")
+        _say(f"  {file.name}: the new edition of a notebook that you have worked in, with your answers; yours stays as it is")
     return 0
 
 
@@ -82,10 +89,10 @@ def _check(given: argparse.Namespace) -> int:
 
     passed = []
     for report in validation.checked(given.target):
-        print(report, flush=True)
+        _say(str(report))
         passed.append(report.passed)
     wrong = passed.count(False)
-    print(f"\n{len(passed)} checked: {f'{wrong} with problems' if wrong else 'all ok'}")
+    _say(f"\n{len(passed)} checked: {f'{wrong} with problems' if wrong else 'all ok'}")
     return int(wrong > 0)
 
 
@@ -93,11 +100,11 @@ def _report(given: argparse.Namespace) -> int:
     from modlab.lessons import classroom
 
     report = classroom.read(given.folder, given.lessons)
-    print(report.text(names=given.names))
+    _say(report.text(names=given.names))
     out = given.out / "report.html" if given.out.is_dir() else given.out
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(report.html(names=given.names), encoding="utf-8")
-    print(f"\nThe page: {out}")
+    _say(f"\nThe page: {out}")
     return 0
 
 
@@ -105,7 +112,7 @@ def _new(given: argparse.Namespace) -> int:
     from modlab.lessons import template
 
     notebook, content = template.create(given.name, given.folder)
-    print(f"{notebook.name} is the lesson, {content.name} holds its questions and tasks. Try it: python -m modlab lessons check {notebook}")
+    _say(f"{notebook.name} is the lesson, {content.name} holds its questions and tasks. Try it: python -m modlab lessons check {notebook}")
     return 0
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from modlab import format
+
 COMPARED = 2000  # names, of which the likeness is computed: it takes some microseconds each
 
 
 class ModlabError(Exception):
     """The base of every error that modlab raises on purpose."""
+
+    def __str__(self) -> str:
+        return format.printable(super().__str__())
 
 
 class Stopped(BaseException):
@@ -55,7 +60,7 @@ class PathNotFoundError(ModlabError, KeyError):
     """A dotted name that the model does not have."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # KeyError would show the repr of its text
+        return format.printable(str(self.args[0]))  # KeyError would show the repr of its text
 
 
 class CallNotFoundError(ModlabError, IndexError):

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+from typing import TypeVar
+
+Record = TypeVar("Record")
 
 _DECIMAL = ("", " k", " M", " G", " T", " P", " E")
 _SHORT = {
     "float": "f", "bfloat": "bf", "complex": "c", "uint": "u", "int": "i", "qint": "qi", "quint": "qu",
 }  # fmt: skip
+_PLAIN = str.maketrans({
+    "…": "...", "→": "->", "←": "<-", "⇄": "<->", "≠": "!=", "≤": "<=", "≥": ">=", "×": "x", "✕": "x", "÷": "/", "−": "-", "±": "+-",
+    "≈": "~", "·": "-", "•": "-", "‖": "|", "µ": "u", "²": "^2", "⁻": "^-", "¹": "1", "⁸": "8", "⚠": "!", "■": "[stop]", "✓": "ok",
+    "○": "o", "◌": "o", "–": "-", "—": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0": " ", "\u202f": " ",
+})  # fmt: skip
+"""What stands for a character that a terminal cannot show."""
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
@@ -85,6 +95,59 @@ def plural(number: int, word: str, many: str | None = None) -> str:
 def clean(text: str) -> str:
     """Text of a user's with control and direction characters written out, so that it stays on its line and in its order."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "backslashreplace").decode("ascii"), text)
+
+
+def printable(text: str, stream: object = None) -> str:
+    """Text that a stream can take: where its encoding lacks a character, plain ones stand in (``->``, ``x``), or its number.
+
+    Where the encoding has them all, as UTF-8 does, the text stays as it is. Whoever prints a result calls ``str`` first, and there
+    nothing is known of a stream: so each text face asks for the one that ``print`` writes to.
+
+    Args:
+        text: to be printed.
+        stream: where; ``sys.stdout`` unless told.
+    """
+    if text.isascii():
+        return text
+    encoding = _encoding(sys.stdout if stream is None else stream)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate({ord(char): _instead(char, encoding) for char in set(text) if not _takes(encoding, char)})
+    return text
+
+
+def printed(record: type[Record]) -> type[Record]:
+    """A class of records whose ``repr``, which it got from its fields, fits the terminal."""
+    written = record.__repr__
+    record.__repr__ = lambda self: printable(written(self))  # type: ignore[method-assign]
+    return record
+
+
+def _encoding(stream: object) -> str:
+    """A stream's encoding; one that tells none most likely hands on to what Python began with."""
+    for one in (stream, sys.__stdout__):
+        try:
+            name = getattr(one, "encoding", None)
+            if isinstance(name, str) and "\0" not in name:
+                "".encode(name)
+                return name
+        except Exception:  # noqa: BLE001 - a stream of the user's own, or the name of no encoding
+            continue
+    return "utf-8"
+
+
+def _takes(encoding: str, char: str) -> bool:
+    try:
+        char.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _instead(char: str, encoding: str) -> str:
+    plain = char.translate(_PLAIN)
+    return plain if plain != char and _takes(encoding, plain) else char.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 def cut(text: str, limit: int) -> str:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from textwrap import fill
 from typing import Literal
 
+from modlab import format
 from modlab.views.html import text as escaped
 
 Mark = Literal["", "fine", "broken", "open", "careful"]
@@ -59,7 +60,7 @@ class Card:
     def headline(self) -> str:
         """One sentence."""
         first = self.cards[0]
-        return f"{first.strong} {first.rest}".strip()
+        return format.printable(f"{first.strong} {first.rest}".strip())
 
     def html(self) -> str:
         """The cards, and below them the view that settles it."""
@@ -69,7 +70,7 @@ class Card:
         return self.html()
 
     def __repr__(self) -> str:
-        return "\n\n".join(part for part in (*map(as_text, self.cards), self._below[0]) if part)
+        return format.printable("\n\n".join(part for part in (*map(as_text, self.cards), self._below[0]) if part))
 
 
 def as_text(card: CardRecord) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from modlab import format
 from modlab.errors import ModlabError
 from modlab.lessons.cards import style as card_style
 from modlab.views.html import BEGIN, END, static_file
@@ -62,7 +63,7 @@ class Modification:
         return self.html()
 
     def __repr__(self) -> str:
-        return "\n\n".join(f"{one.code}\n{_indented(one.text)}" for one in self.settings)
+        return format.printable("\n\n".join(f"{one.code}\n{_indented(one.text)}" for one in self.settings))
 
 
 class Raised(str):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from modlab import format
 from modlab.errors import ModlabError
 from modlab.lessons.cards import Card, CardRecord
 
@@ -44,7 +45,7 @@ class Seen(Card):
 
     def __repr__(self) -> str:
         below = "" if self.view is None else f"picture: {self.alt}" if self.alt else repr(self.view)
-        return "\n\n".join(part for part in (super().__repr__(), below) if part)
+        return format.printable("\n\n".join(part for part in (super().__repr__(), below) if part))
 
     def _picture(self) -> str:
         if self.alt:

@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from modlab.errors import ModlabError
-from modlab.format import cut, plural, size
+from modlab.format import cut, plural, printable, size
 from modlab.lessons import notebooks, rehearsal, shelf
 from modlab.lessons.notebooks import source
 
@@ -78,7 +78,7 @@ class Report:
         for problem in self.problems:
             place = f"cell {problem.cell}: " if problem.cell else ""
             lines.append(f"  ✕ {place}{problem.says}" + (f"\n      → {problem.do}" if problem.do else ""))
-        return "\n".join(lines + [f"  · {note}" for note in self.notes])
+        return printable("\n".join(lines + [f"  · {note}" for note in self.notes]))
 
 
 def check(target: Path) -> list[Report]:

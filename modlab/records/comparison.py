@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 
@@ -36,6 +37,7 @@ class RunRecord:
     error: str = ""
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Move:
     """Something of a module's that a forward pass changed (and that was put back).
@@ -130,7 +132,7 @@ class ComparisonRecord:
 
     def __repr__(self) -> str:
         distance = "not compared" if self.max_abs is None else "equal" if self.equal else f"differs by up to {self.max_abs:.3g}"
-        return f"<{self.path or ROOT}: {self.type} {distance}{', starts here' if self.starts_here else ''}>"
+        return format.printable(f"<{self.path or ROOT}: {self.type} {distance}{', starts here' if self.starts_here else ''}>")
 
     @property
     def differs(self) -> bool:

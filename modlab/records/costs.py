@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
 
+
+@format.printed
 @dataclass(frozen=True, slots=True)
 class CostRecord:
     """One module.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
+
 STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "moved")
 TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "reserved")
 """The kinds that are a model's state itself; the others are about it (gradients, flags, an optimizer's state)."""
@@ -82,7 +84,7 @@ class DifferenceRecord:
 
     def __repr__(self) -> str:
         distance = "" if self.max_abs is None or self.status == "unchanged" else f" by at most {self.max_abs:.4g}"
-        return f"<{self.path}: {self.kind} {self.status}{distance}>"
+        return format.printable(f"<{self.path}: {self.kind} {self.status}{distance}>")
 
     @property
     def name(self) -> str:
@@ -90,6 +92,7 @@ class DifferenceRecord:
         return self.path[len(self.owner) + 1 :] if self.owner and self.path.startswith(self.owner + ".") else self.path
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Renaming:
     """Names that follow a rule, or were found one by one.
@@ -107,6 +110,7 @@ class Renaming:
     evidence: str
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Loading:
     """What ``model.load_state_dict(weights)`` would do, of a mapping or file on one side and a module on the other.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
 from modlab.records.trace import Value
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Fix:
     """One way out: what to do, and the line that does it."""
@@ -54,9 +56,11 @@ class Step:
     line: str = ""
 
     def __repr__(self) -> str:
-        return f"<{self.name if self.path is None else self.path or '(root)'}: {self.type}{f' {self.said}' if self.said else ''}>"
+        place = self.name if self.path is None else self.path or "(root)"
+        return format.printable(f"<{place}: {self.type}{f' {self.said}' if self.said else ''}>")
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class ExplanationRecord:
     """An error, explained.

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from modlab import format
+
 Severity = Literal["broken", "careful", "note"]
 Outcome = Literal["passed", "failed", "unclear", "not run"]
 Fact = str | int | float | tuple[int, ...] | tuple[str, ...]
@@ -105,7 +107,7 @@ class FindingRecord:
         return f"{self.subject} {self.what}"
 
     def __repr__(self) -> str:
-        return f"<{self.path or '(root)'}: {self.kind} ({self.severity})>"
+        return format.printable(f"<{self.path or '(root)'}: {self.kind} ({self.severity})>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,10 @@ class ExperimentRecord:
     advice: str = ""
 
     def __repr__(self) -> str:
-        return f"<{self.path or '(root)'}: {self.kind} {self.outcome}>"
+        return format.printable(f"<{self.path or '(root)'}: {self.kind} {self.outcome}>")
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class DiagnosisRecord:
     """A whole diagnosis.

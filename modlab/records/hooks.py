@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
+
 EVERY_MODULE = "(every module)"
 EVERY_OPTIMIZER = "(every optimizer)"
 
@@ -62,7 +64,7 @@ class HookRecord:
     def __repr__(self) -> str:
         said = [self.machinery, "left over" if self.left else "", f"registered {self.times} times" if self.times > 1 else ""]
         marks = "".join(f", {word}" for word in said if word)
-        return f"<{self.path or '(root)'}: {self.kind} {self.order} of {self.among}, {self.name}{marks}>"
+        return format.printable(f"<{self.path or '(root)'}: {self.kind} {self.order} of {self.among}, {self.name}{marks}>")
 
     @property
     def name(self) -> str:
@@ -76,6 +78,7 @@ class HookRecord:
         return self.owner is None
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Place:
     """A module (or all of them) that has hooks.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
+
 INSTANCE = "instance"
 CLASS = "class"
 OWN = "own"
@@ -45,7 +47,7 @@ class StoreRecord:
     known: bool = True
 
     def __repr__(self) -> str:
-        return f"<{self.path}: {self.holds or self.type}>"
+        return format.printable(f"<{self.path}: {self.holds or self.type}>")
 
     @property
     def holds(self) -> str:
@@ -108,7 +110,7 @@ class RouteRecord:
 
     def __str__(self) -> str:
         place, why, *more = self.told
-        return "\n  ".join((f"{place}: {why}", *more))
+        return format.printable("\n  ".join((f"{place}: {why}", *more)))
 
     def __repr__(self) -> str:
         return str(self)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
 from modlab.records.tensor import TensorStats
 
 MODEL = "model"
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class OptimizerEntry:
     """How one optimizer treats one parameter."""
@@ -65,7 +67,7 @@ class StateRecord:
             self.dtype,
             "" if self.in_state_dict else "not in the state_dict",
         ]
-        return f"<{self.path}: {' '.join(word for word in words if word)}>"
+        return format.printable(f"<{self.path}: {' '.join(word for word in words if word)}>")
 
     @property
     def trained(self) -> str:
@@ -88,6 +90,7 @@ class Matrix:
     slice: str  # "[0:6, 0:9]"; nothing where it is the whole tensor
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class ValuesRecord:
     """What is in one tensor."""
@@ -98,6 +101,7 @@ class ValuesRecord:
     note: str = ""
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """A whole state table: rows in the order of ``state_dict()``, then what is not in it."""

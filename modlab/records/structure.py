@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from modlab import format
+
 ROOT = "(root)"
 
 
@@ -26,6 +28,7 @@ class Link:
         return ".".join([*parts[: len(parts) - self.up], *([self.path] if self.path else [])])
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
     """A parameter, a buffer or a reserved name, as the module that owns it holds it.
@@ -51,6 +54,7 @@ class TensorEntry:
         return self.kind != "reserved" and self.shape is None
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Ghost:
     """Modules or tensors that hang on a module in a way PyTorch does not see."""
@@ -221,7 +225,7 @@ class ModuleRecord:
 
     def __repr__(self) -> str:
         own = ", ".join(f"{t.name} {t.shape}" for t in self.tensors if t.shape is not None)
-        return f"<{self.path or ROOT}: {self.type}, {self.total_parameters:,} parameters{': ' + own if own else ''}>"
+        return format.printable(f"<{self.path or ROOT}: {self.type}, {self.total_parameters:,} parameters{': ' + own if own else ''}>")
 
 
 _NO_MODULE = Subtree("None", "", "own", "", True, (), (), (), (), Totals(modules=0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modlab import format
 from modlab.records import lines
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
@@ -37,7 +38,7 @@ class Value:
     note: str = ""
 
     def __repr__(self) -> str:
-        return f"<{self.name or 'value'}: {self.text or f'{self.dtype} {self.shape}'}>"
+        return format.printable(f"<{self.name or 'value'}: {self.text or f'{self.dtype} {self.shape}'}>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Event:
 
     def __repr__(self) -> str:
         place = "" if self.path is None else f"{self.path or '(root)'}: "
-        return f"<{self.index} {place}{self.name}{f' raised {self.error}' if self.error else ''}>"
+        return format.printable(f"<{self.index} {place}{self.name}{f' raised {self.error}' if self.error else ''}>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +112,19 @@ class Reason:
     event: int = -1
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.text}"
+        return format.printable(self._line)
 
     __repr__ = __str__
 
+    @property
+    def _line(self) -> str:
+        return f"{self.path}: {self.text}"
+
     def _repr_html_(self) -> str:
-        return lines.block(lines.words(line) for line in str(self).splitlines())
+        return lines.block(lines.words(line) for line in self._line.splitlines())
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Uncalled:
     """A module of the model that did not run, or not so that it could be seen."""

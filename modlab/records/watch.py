@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modlab import format
 from modlab.records import lines
 from modlab.records.slots import Floats
 
@@ -60,6 +61,7 @@ class Series:
     note: str = ""
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One series in one slot, as a row of a table; the fields are those of `HistoryRecord`.
@@ -174,6 +176,7 @@ class NeuronsRecord:
     layers: tuple[Layer, ...]
 
 
+@format.printed
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarRecord:
     """What was logged under one name.
@@ -228,9 +231,10 @@ class Alert:
 
     def __repr__(self) -> str:
         unit = "" if self.unit is None else f" unit {self.unit}"
-        return f"<{self.kind}: {self.path or '(root)'}{unit}, step {self.step:,}>"
+        return format.printable(f"<{self.kind}: {self.path or '(root)'}{unit}, step {self.step:,}>")
 
 
+@format.printed
 @dataclass(frozen=True, slots=True)
 class Rung:
     """One step of the ladder.
@@ -263,7 +267,8 @@ class Verdict:
 
     def __str__(self) -> str:
         width = self._width()
-        return "\n".join(f"{sign:<8}  {name:<{width}}  {text}".rstrip() for rung in self.rungs for sign, name, text in _lines(rung))
+        rows = (f"{sign:<8}  {name:<{width}}  {text}".rstrip() for rung in self.rungs for sign, name, text in _lines(rung))
+        return format.printable("\n".join(rows))
 
     __repr__ = __str__
 
@@ -282,6 +287,7 @@ def _lines(rung: Rung) -> list[tuple[str, str, str]]:
     return [first, ("", "", f"Fix: {rung.fix}")] if rung.fix and rung.state in ("broken", "careful") else [first]
 
 
+@format.printed
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchRecord:
     """All that a watch has seen.

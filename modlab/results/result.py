@@ -7,6 +7,7 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
+from modlab import format
 from modlab.errors import GoneError, MissingPackageError
 from modlab.version import __version__
 from modlab.views import html
@@ -30,7 +31,7 @@ class Result:
     @property
     def headline(self) -> str:
         """One sentence: what this is, and the most surprising fact about it first."""
-        return " ".join(self._sentence()).rstrip()
+        return format.printable(self._said())
 
     @property
     def records(self) -> Sequence[Any]:
@@ -39,7 +40,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: ``schema``, ``kind``, ``headline`` and ``records``."""
-        return {"schema": SCHEMA, "kind": self.kind, "headline": self.headline, "records": [self._row(r) for r in self.records]}
+        return {"schema": SCHEMA, "kind": self.kind, "headline": self._said(), "records": [self._row(r) for r in self.records]}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The records as a table, one row each; needs pandas."""
@@ -74,7 +75,7 @@ class Result:
         return self.html()
 
     def __repr__(self) -> str:
-        return self._text()
+        return format.printable(self._text())
 
     def _alive(self, purpose: str) -> Any:
         """What the result was made from, or an error that says that it is gone."""
@@ -90,6 +91,9 @@ class Result:
     def _row(self, record: Any) -> dict[str, Any]:
         assert is_dataclass(record)
         return asdict(record)  # type: ignore[arg-type]
+
+    def _said(self) -> str:
+        return " ".join(self._sentence()).rstrip()
 
     def _sentence(self) -> tuple[str, str]:
         raise NotImplementedError

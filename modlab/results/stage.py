@@ -7,6 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from modlab.format import printable
 from modlab.version import __version__
 from modlab.views.watch import headline
 
@@ -120,7 +121,7 @@ class Lines:
         if sys.stderr.isatty() and monotonic() - self._shown >= PROGRESS:
             self._shown = monotonic()
             line = f"modlab: step {record.steps:,}  {' '.join(f'{one.name} {one.final:.4g}' for one in record.scalars[:3])}"
-            sys.stderr.write(f"\r{line:<{self._wide}}")
+            sys.stderr.write(f"\r{printable(line, sys.stderr):<{self._wide}}")
             sys.stderr.flush()
             self._wide = len(line)
 
@@ -134,4 +135,4 @@ class Lines:
         if self._wide:
             sys.stderr.write(f"\r{'':<{self._wide}}\r")
             self._wide = 0
-        print(text, file=sys.stderr)
+        print(printable(text, sys.stderr), file=sys.stderr)

@@ -158,7 +158,7 @@ class Calls:
         return getattr(self._events[0], name)
 
     def __repr__(self) -> str:
-        return f"{list(self._events)!r}{f' as {self.folded} (folded)' if self.folded else ''}"
+        return format.printable(f"{list(self._events)!r}{f' as {self.folded} (folded)' if self.folded else ''}")
 
 
 class Trace(RowsResult):
