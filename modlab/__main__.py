@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from modlab import files
 from modlab.errors import ModlabError
 from modlab.format import printable
 from modlab.version import __version__
@@ -52,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page about a class: which misconceptions its notebooks show, and what settles them")
     report.add_argument("folder", type=Path, metavar="SUBMISSIONS")
     report.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default: report.html here)")
-    report.add_argument("--lessons", type=Path, default=Path(), help="where the contents of your own lessons lie (default: here)")
+    own = "where the contents of your own lessons lie, which are run (default: the course's lessons alone)"
+    report.add_argument("--lessons", type=Path, help=own)
     report.add_argument("--names", action="store_true", help="say who; without it, the page holds no names")
     report.set_defaults(run=_report)
 
@@ -79,6 +82,10 @@ def _copy(given: argparse.Namespace) -> int:
     copied = copies.copy(given.folder, given.source or copies.course())
     renewed = f", {len(copied.renewed)} brought up to date (nobody had worked in them)" if copied.renewed else ""
     _say(f"{given.folder}: {len(copied.made)} new{renewed}, {len(copied.kept)} kept as they were")
+    for file in copied.mended:
+        _say(f"  {file.name}: was half written, and is whole now")
+    for file in copied.damaged:
+        _say(f"  {file.name}: is no notebook, and stays as it is; a fresh copy lies beside it: {file.with_suffix('.new.ipynb').name}")
     for file in copied.beside:
         _say(f"  {file.name}: the new edition of a notebook that you have worked in, with your answers; yours stays as it is")
     return 0
@@ -103,7 +110,7 @@ def _report(given: argparse.Namespace) -> int:
     _say(report.text(names=given.names))
     out = given.out / "report.html" if given.out.is_dir() else given.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(report.html(names=given.names), encoding="utf-8")
+    files.write(out, report.html(names=given.names))
     _say(f"\nThe page: {out}")
     return 0
 
@@ -117,4 +124,6 @@ def _new(given: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:3] == ["lessons", "report"]:  # the working folder may be one of submissions, and its json.py is not Python's
+        sys.path[:] = [place for place in sys.path if place not in ("", os.getcwd())]
     sys.exit(main())

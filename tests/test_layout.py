@@ -12,13 +12,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "modlab"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-PLAIN = {"errors", "format", "records", "version"}    # know no torch
+PLAIN = {"errors", "files", "format", "records", "version"}    # know no torch
 BASE = PLAIN | {"compat"}
 BELOW_RESULTS = BASE | {"statistics", "inspection", "instrumentation", "wording", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
     "errors": PLAIN,
+    "files": PLAIN,
     "format": PLAIN,
     "records": PLAIN,
     "version": PLAIN,
@@ -34,7 +35,7 @@ ALLOWED = {
     "__main__": ALL,
     "modlab": ALL,
 }
-NO_TORCH = {"errors", "format", "records", "version", "views", "wording"}
+NO_TORCH = {"errors", "files", "format", "records", "version", "views", "wording"}
 HEAVY = ("anywidget", "ipywidgets", "matplotlib", "IPython", "pandas", "pyarrow")
 DRAWERS = {"utils", "util", "helpers", "misc", "common"}
 

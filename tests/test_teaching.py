@@ -1,9 +1,12 @@
 """What a teacher does with the course: copies that are renewed without loss, checks, reports, own lessons."""
 
 import json
+import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +109,48 @@ def test_a_copy_never_overwrites_what_it_does_not_know(tmp_path):
 
 
 # ---- check ----------------------------------------------------------------------------------------
+
+
+HALVES = {"nothing": 0, "a_byte": 1, "half": 0.5, "all_but_three": -3}
+
+
+@pytest.mark.parametrize("size", HALVES.values(), ids=HALVES)
+def test_half_a_copy_is_made_whole(tmp_path, size, capsys):
+    save(notebook("print('höher')"), tmp_path / "course" / "a.ipynb")
+    copies.copy(tmp_path / "whole", tmp_path / "course")
+    whole = (tmp_path / "whole" / "a.ipynb").read_bytes()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.ipynb").write_bytes(whole[: int(len(whole) * size) if isinstance(size, float) else size])
+    assert main(["lessons", "copy", str(tmp_path / "mine"), "--from", str(tmp_path / "course")]) == 0
+    assert (tmp_path / "mine" / "a.ipynb").read_bytes() == whole and "half written" in capsys.readouterr().out
+
+
+def test_half_a_notebook_of_somebodys_stays_and_a_fresh_one_lies_beside_it(tmp_path, capsys):
+    save(notebook("1"), tmp_path / "course" / "a.ipynb")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.ipynb").write_text('{"cells": [{"cell_type": "code", "source": "my wo')
+    assert main(["lessons", "copy", str(tmp_path / "mine"), "--from", str(tmp_path / "course")]) == 0
+    assert "a.new.ipynb" in capsys.readouterr().out
+    assert notebooks.read(tmp_path / "mine" / "a.new.ipynb")["cells"] and "my wo" in (tmp_path / "mine" / "a.ipynb").read_text()
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, step):
+    save(notebook("1"), tmp_path / "course" / "a.ipynb")
+    copies.copy(tmp_path / "mine", tmp_path / "course")
+    before = (tmp_path / "mine" / "a.ipynb").read_bytes()
+    save(notebook("2"), tmp_path / "course" / "a.ipynb")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(OSError, match="No space"):
+        copies.copy(tmp_path / "mine", tmp_path / "course")
+    monkeypatch.undo()
+    assert (tmp_path / "mine" / "a.ipynb").read_bytes() == before
+    assert os.listdir(tmp_path / "mine") == ["a.ipynb"]
+    assert [file.name for file in copies.copy(tmp_path / "mine", tmp_path / "course").renewed] == ["a.ipynb"]
 
 
 def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
@@ -234,6 +279,105 @@ def test_a_report_runs_nothing_of_a_submission_and_survives_odd_ones(submissions
     save(bad, theirs / "odd.ipynb")
     report = classroom.read(submissions)
     assert set(report.skipped) == {"learner00/scratch.ipynb", "learner01/my_own.ipynb", "learner01/odd.ipynb"}
+
+
+def deep(levels):
+    return "[" * levels + "]" * levels
+
+
+ODD = {
+    "400_digits": lambda f: save(lesson_with({"numbers of MyLinear": 10**400}), f),
+    "400_digits_times": lambda f: f.write_text(json.dumps(said(f"{10**400} * 1.5"))),
+    "product": lambda f: f.write_text(json.dumps(said("*".join(["9" * 400] * 40)))),
+    "terms": lambda f: f.write_text(json.dumps(said("+".join(["1"] * 1000)))),
+    "5000_digits": lambda f: f.write_text(json.dumps(said("9" * 5000))),
+    "parentheses": lambda f: f.write_text(json.dumps(said("(" * 3000 + ")" * 3000))),
+    "signs": lambda f: f.write_text(json.dumps(said("-" * 50_000 + "1"))),
+    "null_byte": lambda f: f.write_text(json.dumps(said("1\0"))),
+    "surrogate": lambda f: f.write_text(json.dumps(said("'\ud800'"))),
+}
+UNREADABLE = {
+    "pipe": (os.mkfifo, "pipe"),
+    "folder": (lambda f: f.mkdir(), "folder"),
+    "loop": (lambda f: f.symlink_to(f), "symbolic links"),
+    "nowhere": (lambda f: f.symlink_to("nobody"), "no such file"),
+    "device": (lambda f: f.symlink_to("/dev/zero"), "device"),
+    "empty": (lambda f: f.write_text(""), "no JSON"),
+    "no_json": (lambda f: f.write_text("hello"), "no JSON"),
+    "other_encoding": (lambda f: f.write_bytes('{"cells": ["é"]}'.encode("latin-1")), "no JSON"),
+    "digits": (lambda f: f.write_text('{"cells": ' + "9" * 5000 + "}"), "no JSON"),
+    "deep": (lambda f: f.write_text(deep(100_000)), "no JSON"),
+    "list": (lambda f: f.write_text("[]"), "no list of cells"),
+    "cells": (lambda f: f.write_text('{"cells": {"a": 1}}'), "no list of cells"),
+    "null_source": (lambda f: f.write_text('{"cells": [{"cell_type": "code", "source": null}]}'), "cell 1"),
+    "metadata": (lambda f: f.write_text('{"cells": [], "metadata": 3}'), "metadata"),
+    "large": (lambda f: (f.touch(), os.truncate(f, 200_000_000)), "more than 100,000,000 bytes"),
+    "no_lesson": (lambda f: f.write_text(json.dumps(notebook("1"))), "opens no lesson"),
+    "unknown": (lambda f: f.write_text(json.dumps(notebook('Lesson("../x/__init__")'))), "no lesson"),
+    "package": (lambda f: f.write_text(json.dumps(notebook('Lesson("01___init__")'))), "no lesson"),
+}
+
+
+def said(value):
+    return notebook(f'lesson = Lesson("{A_MODULE}")', f'lesson.predict("numbers of MyLinear", {value})')
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_an_odd_answer_does_not_end_the_report(submissions, make):
+    make(submissions / "learner03" / "odd.ipynb")
+    report = classroom.read(submissions)
+    assert report.learners == 30 and report.notebooks in (30, 31) and "12 of 25" in report.html()
+
+
+@pytest.mark.parametrize(("make", "reason"), UNREADABLE.values(), ids=UNREADABLE)
+def test_what_is_no_notebook_is_listed_with_its_reason(submissions, make, reason):
+    make(submissions / "learner03" / "odd.ipynb")
+    report = classroom.read(submissions)
+    assert reason in report.reasons["learner03/odd.ipynb"] and (report.learners, report.notebooks) == (30, 30)
+    assert f"Not read: learner03/odd.ipynb: {report.reasons['learner03/odd.ipynb']}" in report.text()
+    assert "learner03/odd" in report.html(names=True) and "learner03/odd" not in report.html()
+
+
+def test_a_name_in_another_encoding_is_written_out(submissions, tmp_path, capsys):
+    theirs = os.fsdecode(os.fsencode(submissions) + b"/M\xfcller")
+    os.mkdir(theirs)
+    save(lesson_with({"call or forward": True}), Path(theirs, f"{A_MODULE}.ipynb"))
+    Path(theirs, "odd\udcff.ipynb").write_text("hello")
+    assert main(["lessons", "report", str(submissions), "--names", "--out", str(tmp_path / "page.html")]) == 0
+    assert "M\\udcfcller" in capsys.readouterr().out and "M\\udcfcller" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_may_not_be_opened_is_listed(submissions, monkeypatch):
+    listed = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("learner04"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert classroom.read(submissions).reasons["learner04"] == "permission denied"
+
+
+def test_own_lessons_come_from_an_explicit_folder_alone(submissions, tmp_path, monkeypatch):
+    save(notebook('lesson = Lesson("own_one")', 'lesson.predict("numbers of a layer", 6)'), submissions / "learner01" / "own_one.ipynb")
+    template.create("own_one", tmp_path / "mine")
+    monkeypatch.chdir(tmp_path / "mine")
+    assert "--lessons" in classroom.read(submissions).reasons["learner01/own_one.ipynb"]  # not even from the working folder
+    assert classroom.read(submissions, tmp_path / "mine").notebooks == 31
+    for among in (submissions, submissions / "learner01", submissions / "learner01" / ".." / "learner02"):
+        with pytest.raises(ModlabError, match="lie among the submissions"):
+            classroom.read(submissions, among)
+
+
+def test_in_a_folder_of_submissions_no_file_of_theirs_is_imported(submissions):
+    for name in ("json", "html", "modlab_lesson_x", A_MODULE[3:], "string", "own_one"):
+        (submissions / f"{name}.py").write_text("open('it_was_run', 'w')\nraise SystemExit(9)")
+    save(notebook('lesson = Lesson("own_one")'), submissions / "own_one.ipynb")
+    command = [sys.executable, "-P", "-m", "modlab", "lessons", "report", ".", "--out", "page.html"]
+    done = subprocess.run(command, cwd=submissions, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0 and "12 of 25" in done.stdout, done.stderr
+    assert not (submissions / "it_was_run").exists()
 
 
 @pytest.mark.parametrize("name", ["torch", "class", "None", "json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,9 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
+from modlab import format
 from modlab.errors import ModlabError
 from modlab.format import plural
 from modlab.lessons import answers, notebooks, shelf
@@ -33,13 +36,15 @@ class ClassReport:
         learners: how many.
         notebooks: how many lessons were read.
         counts: by the number of the misconception.
-        skipped: files that are no lesson.
+        skipped: files that could not be read, or are no lesson.
+        reasons: of each of them.
     """
 
     learners: int
     notebooks: int
     counts: dict[int, Count]
     skipped: tuple[str, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[tuple[int, Count]]:
@@ -68,7 +73,7 @@ class ClassReport:
         unasked = [number for number in BELIEFS if not self.counts[number].asked]
         if unasked:
             lines += ["", f"Nobody has been asked about {', '.join(map(str, unasked))} yet."]
-        lines += [f"Not a lesson, so not read: {name}" for name in self.skipped]
+        lines += [f"Not read: {name}: {reason}" for name, reason in self.reasons.items()]
         return "\n".join(lines)
 
     def html(self, *, names: bool = False) -> str:
@@ -76,6 +81,9 @@ class ClassReport:
         rows = "\n".join(self._row(number, count, names) for number, count in self.rows)
         unasked = ", ".join(str(number) for number in BELIEFS if not self.counts[number].asked)
         rest = f"<p>Nobody has been asked about {unasked} yet.</p>" if unasked else ""
+        if self.skipped:
+            rest += f"<p>{plural(len(self.skipped), 'file')} could not be read{', or is no lesson' if names else ''}.</p>"
+            rest += "".join(f"<p>{escape(name)}: {escape(reason)}</p>" for name, reason in self.reasons.items()) if names else ""
         page = Template(files("modlab.lessons").joinpath("report.html").read_text(encoding="utf-8"))
         counted = {"learners": plural(self.learners, "learner"), "notebooks": plural(self.notebooks, "notebook")}
         return page.substitute(headline=escape(self.headline), rows=rows, rest=rest, **counted)
@@ -98,40 +106,83 @@ def read(folder: Path, lessons: Path | None = None) -> ClassReport:
 
     Args:
         folder: the submissions.
-        lessons: where the contents of own lessons lie; the working folder unless told.
+        lessons: where the contents of own lessons lie, which are run; unless told, only the course's are known.
 
     Raises:
-        ModlabError: there is no notebook.
+        ModlabError: there is no notebook, or the contents of own lessons would come from among the submissions.
     """
-    found = sorted(file for file in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in file.parts)
-    if not found:
+    if lessons is not None and lessons.resolve().is_relative_to(folder.resolve()):
+        raise ModlabError(
+            f"The lessons in {str(lessons)!r} lie among the submissions, and their code would be run.\n"
+            "  Keep the contents of your own lessons in a folder of your own: --lessons FOLDER"
+        )
+    found, skipped = _notebooks(folder)
+    if not found and not (skipped and folder.is_dir()):
         raise ModlabError(f"There is no notebook below {str(folder)!r}: give the folder of the submissions.")
     counts: dict[int, Count] = defaultdict(Count)
-    learners, number_read, skipped = set(), 0, []
+    learners, number_read = set(), 0
     for file in found:
         try:
             notebook = notebooks.read(file)
-            content = shelf.find(notebooks.lesson_name(notebook), lessons)
-        except (notebooks.NotebookError, shelf.LessonError):
-            skipped.append(str(file.relative_to(folder)))
+            content = shelf.find(_lesson_of(notebook), lessons)
+            signs = [*_signs(notebook, content)]
+        except Exception as error:  # noqa: BLE001 - one odd notebook does not end the report of a class
+            skipped.append((_place(file, folder), _reason(error)))
             continue
         learner = _learner(file, folder, content)
         learners.add(learner)
         number_read += 1
-        for number, held in _signs(notebook, content):
+        for number, held in signs:
             counts[number].asked.add(learner)
             if held:
                 counts[number].held.add(learner)
-    return ClassReport(len(learners), number_read, {number: counts[number] for number in BELIEFS}, tuple(skipped))
+    reasons = dict(sorted(skipped))
+    return ClassReport(len(learners), number_read, {number: counts[number] for number in BELIEFS}, tuple(reasons), reasons)
+
+
+def _notebooks(folder: Path) -> tuple[list[Path], list[tuple[str, str]]]:
+    """All notebooks below, links to folders not followed; and the folders that cannot be opened."""
+    closed: list[tuple[str, str]] = []
+
+    def told(error: OSError) -> None:
+        closed.append((_place(Path(error.filename or folder), folder), _reason(error)))
+
+    found = []
+    for here, folders, names in os.walk(folder, onerror=told):
+        folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
+        inside = (*names, *(name for name in folders if name.endswith(".ipynb")))
+        found += [Path(here, name) for name in inside if name.endswith(".ipynb")]
+    return sorted(found), closed
+
+
+def _lesson_of(notebook: dict[str, Any]) -> str:
+    name = notebooks.lesson_name(notebook)
+    if not name:
+        raise notebooks.NotebookError('it opens no lesson: no cell has Lesson("NAME").')
+    return name
+
+
+def _place(file: Path, folder: Path) -> str:
+    return format.clean(str(file.relative_to(folder)))
+
+
+def _reason(error: Exception) -> str:
+    """Why a notebook was passed over, in one line."""
+    if isinstance(error, shelf.LessonError):
+        return f"{str(error).partition(chr(10))[0]} Its contents are looked for in the course, and in --lessons FOLDER"
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__).lower()
+    return format.clean(str(error).partition("\n")[0] if isinstance(error, ModlabError) else f"it cannot be read ({type(error).__name__})")
 
 
 def _learner(file: Path, folder: Path, content: Content) -> str:
     """The first folder below; of a file in none, its name without the lesson's."""
     parts = file.relative_to(folder).parts
-    return parts[0] if len(parts) > 1 else file.stem.replace(content.name, "").strip(" _-.") or file.stem
+    name = parts[0] if len(parts) > 1 else file.stem.replace(content.name, "").strip(" _-.") or file.stem
+    return format.clean(name)
 
 
-def _signs(notebook: dict[str, object], content: Content) -> Iterator[tuple[int, bool]]:
+def _signs(notebook: dict[str, Any], content: Content) -> Iterator[tuple[int, bool]]:
     """The misconceptions that an answer could have shown, and whether it did; what was left open tells nothing."""
     questions = {question.name: question for question in content.questions}
     for one in notebooks.given(notebook):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from modlab import files
 from modlab.errors import ModlabError
 from modlab.lessons import carrying, notebooks
 
@@ -35,12 +37,16 @@ class Copied:
         renewed: files that nobody had worked in, brought up to date.
         kept: files that stay as they were.
         beside: new editions of notebooks that somebody has worked in, with the answers carried over.
+        mended: files that an earlier copy had written by half, and that are whole now.
+        damaged: files that are no notebooks, left alone; beside each lies a fresh copy.
     """
 
     made: list[Path] = field(default_factory=list)
     renewed: list[Path] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)
     beside: list[Path] = field(default_factory=list)
+    mended: list[Path] = field(default_factory=list)
+    damaged: list[Path] = field(default_factory=list)
 
 
 def copy(target: Path, source: Path) -> Copied:
@@ -50,42 +56,59 @@ def copy(target: Path, source: Path) -> Copied:
     untouched copy is renewed; beside one that was worked in, the new edition is laid under ``NAME.new.ipynb``, with the
     answers of the old one in it.
     """
-    files = sorted(source.glob("*.ipynb"))
-    if not files:
+    found = sorted(source.glob("*.ipynb"))
+    if not found:
         raise ModlabError(f"There is no notebook in {source.name!r}, so there is nothing to copy.")
     if target.exists() and not target.is_dir():
         raise ModlabError(f"{target.name!r} is a file, and the copy needs a folder.")
     target.mkdir(parents=True, exist_ok=True)
     copied = Copied()
-    for file in files:
-        _copy(handed_out(notebooks.read(file)), target / file.name, copied)
+    editions = {target / file.name: handed_out(notebooks.read(file)) for file in found}  # all are read before one is written
+    for file, edition in editions.items():
+        _copy(edition, file, copied)
     for file in sorted(source.glob("*.py")):
-        if (source / f"{file.stem}.ipynb").exists() and not (target / file.name).exists():
-            (target / file.name).write_bytes(file.read_bytes())  # the content of a teacher's own lesson
+        if (source / f"{file.stem}.ipynb").exists():  # the content of a teacher's own lesson
+            _copy_content(files.content(file, notebooks.LARGEST), target / file.name, copied)
     return copied
 
 
+def _copy_content(content: bytes, file: Path, copied: Copied) -> None:
+    if not os.path.lexists(file):
+        files.write(file, content)
+    elif _is_half(file, content):
+        files.write(file, content)
+        copied.mended.append(file)
+
+
 def _copy(edition: dict[str, Any], file: Path, copied: Copied) -> None:
-    if not file.exists():
+    beside = file.with_suffix(".new.ipynb")
+    if not os.path.lexists(file):
         _write(edition, file)
         copied.made.append(file)
         return
     try:
         theirs = notebooks.read(file)
     except notebooks.NotebookError:
-        copied.kept.append(file)  # whatever it is, it is not ours to overwrite
+        if _is_half(file, _text(edition)):
+            _write(edition, file)
+            copied.mended.append(file)
+        else:
+            copied.kept.append(file)  # whatever it is, it is not ours to overwrite
+            if file.is_file() and (not os.path.lexists(beside) or _is_half(beside, _text(edition)) or _untouched(beside)):
+                _write(edition, beside)
+                copied.damaged.append(file)
         return
-    received = theirs.get("metadata", {}).get(MARK, {}).get("copied")
+    received = _received(theirs)
     if received == edition["metadata"][MARK]["copied"] or fingerprint(theirs) == edition["metadata"][MARK]["copied"]:
         copied.kept.append(file)
     elif received == fingerprint(theirs):
         _write(edition, file)
         copied.renewed.append(file)
     else:
-        beside = file.with_suffix(".new.ipynb")
         copied.kept.append(file)
-        if not beside.exists() or _untouched(beside):
-            _write(carrying.carry(theirs, edition), beside, untouched=True)
+        carried = _marked(carrying.carry(theirs, edition))
+        if not os.path.lexists(beside) or _is_half(beside, _text(carried)) or _untouched(beside):
+            _write(carried, beside)
             copied.beside.append(beside)
 
 
@@ -94,7 +117,23 @@ def _untouched(file: Path) -> bool:
         notebook = notebooks.read(file)
     except notebooks.NotebookError:
         return False
-    return bool(notebook.get("metadata", {}).get(MARK, {}).get("copied") == fingerprint(notebook))
+    return _received(notebook) == fingerprint(notebook)
+
+
+def _received(notebook: dict[str, Any]) -> str | None:
+    """The fingerprint of what was handed out; None in a notebook that is no copy of ours."""
+    mark = notebook.get("metadata", {}).get(MARK)
+    found = mark.get("copied") if isinstance(mark, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _is_half(file: Path, whole: bytes) -> bool:
+    """Whether a file holds the beginning of what belongs there, and nobody's work: what a copy that was killed left."""
+    try:
+        found = files.content(file, len(whole))
+    except OSError:
+        return False
+    return len(found) < len(whole) and whole.startswith(found)
 
 
 def handed_out(notebook: dict[str, Any]) -> dict[str, Any]:
@@ -116,10 +155,19 @@ def without_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
 def fingerprint(notebook: dict[str, Any]) -> str:
     """Of what its cells say; outputs and metadata do not count."""
     told = [[cell["cell_type"], notebooks.source(cell)] for cell in notebook["cells"]]
-    return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def _write(notebook: dict[str, Any], file: Path, *, untouched: bool = False) -> None:
-    if untouched:
-        notebook = {**notebook, "metadata": {**notebook["metadata"], MARK: {"copied": fingerprint(notebook)}}}
-    file.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def _marked(notebook: dict[str, Any]) -> dict[str, Any]:
+    return {**notebook, "metadata": {**notebook["metadata"], MARK: {"copied": fingerprint(notebook)}}}
+
+
+def _text(notebook: dict[str, Any]) -> bytes:
+    try:
+        return f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
+    except UnicodeEncodeError:  # half a pair of surrogates in somebody's cell
+        return f"{json.dumps(notebook, indent=1)}\n".encode()
+
+
+def _write(notebook: dict[str, Any], file: Path) -> None:
+    files.write(file, _text(notebook))

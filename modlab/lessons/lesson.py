@@ -48,7 +48,7 @@ class Lesson:
     """
 
     def __init__(self, name: str) -> None:
-        self.content = shelf.find(name)
+        self.content = shelf.find(name, Path())
         self._said = _again(self.content)
         self._helpers = {task.name: Helper(task) for task in self.content.tasks}
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import ast
 import json
 import operator
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from modlab import files, format
 from modlab.errors import ModlabError
 from modlab.lessons.judgement import MIME
 
 LESSON = "lesson"
 """What a notebook calls its lesson; `trace.why(...)` asks somebody else."""
 ASKING = ("predict", "why", "recall")
+
+
+LARGEST = 100_000_000
+"""Bytes of a notebook that is read; what is larger is none that a person has made."""
+_LONG = 200_000  # characters of a cell that is searched for answers
+_DEEP = 60  # terms of a sum, levels of a list
+_WIDE = 2**200  # numbers above are nobody's answer
 
 
 class NotebookError(ModlabError, ValueError):
@@ -45,17 +54,20 @@ def read(file: Path) -> dict[str, Any]:
     Raises:
         NotebookError: it is none.
     """
+    name = format.clean(file.name)
     try:
-        notebook = json.loads(file.read_text(encoding="utf-8"))
+        notebook = json.loads(files.content(file, LARGEST))
     except OSError as error:
-        raise NotebookError(f"{file.name} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise NotebookError(f"{file.name} is no notebook: it is no JSON.") from error
+        raise NotebookError(f"{name} cannot be read: {(error.strerror or type(error).__name__).lower()}.") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise NotebookError(f"{name} is no notebook: it is no JSON.") from error
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise NotebookError(f"{file.name} is no notebook: it has no list of cells.")
+        raise NotebookError(f"{name} is no notebook: it has no list of cells.")
+    if not isinstance(notebook.get("metadata", {}), dict):
+        raise NotebookError(f"{name} is no notebook: its metadata is no object.")
     for number, cell in enumerate(notebook["cells"], 1):
         if not _is_cell(cell):
-            raise NotebookError(f"{file.name} is no notebook: its cell {number} has no type, no source or odd outputs.")
+            raise NotebookError(f"{name} is no notebook: its cell {number} has no type, no source or odd outputs.")
     return notebook
 
 
@@ -111,10 +123,13 @@ def checked(notebook: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _calls(notebook: dict[str, Any]) -> Iterator[tuple[int, ast.Call]]:
     for number, cell in enumerate(notebook["cells"]):
-        if cell["cell_type"] != "code":
+        text = source(cell) if cell["cell_type"] == "code" else ""
+        if not text or len(text) > _LONG:
             continue
         try:
-            tree = ast.parse(source(cell))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "invalid escape sequence": the learner's own
+                tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # a magic, or something half written
         yield from ((number, node) for node in ast.walk(tree) if isinstance(node, ast.Call))
@@ -128,22 +143,36 @@ def _asked(call: ast.Call) -> str:
     return ""
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr, depth: int = 0) -> Any:
     """A literal, or a simple product or sum of some; a bare name stands for its text, anything else for what was written."""
     try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        pass
+        found = _simple(node, depth)
+        return _written(node) if isinstance(found, int) and abs(found) > _WIDE else found
+    except (ValueError, TypeError, SyntaxError, ArithmeticError, RecursionError, MemoryError):
+        return _written(node)
+
+
+def _simple(node: ast.expr, depth: int) -> Any:
     match node:
         case ast.Name(id=name):
             return name
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Add() | ast.Sub() as sign, right=right):
-            one, other = _value(left), _value(right)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Add() | ast.Sub() as sign, right=right) if depth < _DEEP:
+            one, other = _value(left, depth + 1), _value(right, depth + 1)
             if isinstance(one, int | float) and isinstance(other, int | float):
                 return _SIGNS[type(sign)](one, other)
-        case ast.Call(func=ast.Attribute(attr="Size"), args=[sizes]):
-            return _value(sizes)
-    return ast.unparse(node)
+            return _written(node)
+        case ast.BinOp():
+            return _written(node)
+        case ast.Call(func=ast.Attribute(attr="Size"), args=[sizes]) if depth < _DEEP:
+            return _value(sizes, depth + 1)
+    return ast.literal_eval(node)
+
+
+def _written(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except (ValueError, RecursionError, MemoryError):  # a number of too many digits, too many terms
+        return "(too long to be read)"
 
 
 _SIGNS: dict[type, Callable[[Any, Any], Any]] = {ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub}

@@ -48,7 +48,7 @@ def _answers(folder: Path) -> Iterator[tuple[str, Answer]]:
     for file in sorted(file for file in folder.glob("*.ipynb") if not file.name.endswith(".new.ipynb")):
         try:
             notebook = notebooks.read(file)
-            questions = {question.name: question for question in shelf.find(notebooks.lesson_name(notebook), folder).questions}
+            questions = {question.name: question for question in shelf.find(notebooks.lesson_name(notebook)).questions}
         except (notebooks.NotebookError, shelf.LessonError):
             continue  # somebody's other notebook
         for one in notebooks.given(notebook):

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import TypeVar
 
 from modlab.errors import ModlabError, nearest
-from modlab.format import cut
+from modlab.format import clean, cut
 from modlab.lessons import course
 from modlab.lessons.content import Content, Question, Task
 
@@ -34,22 +34,26 @@ def find(name: str, folder: Path | None = None) -> Content:
 
     Args:
         name: of its notebook, without the ending.
-        folder: where a teacher's own ``NAME.py`` may lie, which is looked for first; the working folder unless told.
+        folder: where a teacher's own ``NAME.py`` may lie, which is looked for first, and **run**: never a folder of submissions.
+            Unless told, there are the course's lessons alone, and those that were opened in this process before.
 
     Raises:
         LessonError: there is none, or the file holds none.
     """
     if not isinstance(name, str):
         raise LessonError(f'A lesson is asked for by the name of its notebook, as Lesson("01_a_module"), and not by {cut(repr(name), 60)}.')
-    file = (folder or Path()) / f"{name}.py"
-    if name.isidentifier() and file.is_file():
-        return _own(file)
+    if name.isidentifier() and folder is not None and (folder / f"{name}.py").is_file():
+        return _own(folder / f"{name}.py")
     room = re.sub(r"^\d+_", "", name)
     if room.isidentifier() and util.find_spec(f"{course.__name__}.{room}") is not None:
-        content: Content = import_module(f"{course.__name__}.{room}").LESSON
-        if content.name == name:
+        content = getattr(import_module(f"{course.__name__}.{room}"), "LESSON", None)
+        if isinstance(content, Content) and content.name == name:
             return content
+    known = getattr(sys.modules.get(f"modlab_lesson_{name}"), "LESSON", None)
+    if folder is None and isinstance(known, Content):
+        return known
     names = [content.name for content in lessons()]
+    name = cut(clean(name), 60)
     raise LessonError(
         f"There is no lesson {name!r}.\n  The course has: {', '.join(names)}.  Nearest: {', '.join(nearest(name, names)) or 'none'}.\n"
         f"  A lesson of your own lies in {name}.py beside the notebook: python -m modlab lessons new {name}"

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from modlab import files
 from modlab.errors import ModlabError
 
 CONTENT = '''"""The questions and the task of {name}.ipynb. `python -m modlab lessons check {name}.ipynb` tries them."""
@@ -111,10 +112,8 @@ def create(name: str, folder: Path) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     cells = [_cell(number, kind, text.replace("{name}", name).replace("{title}", title)) for number, (kind, text) in enumerate(CELLS)]
     metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
-    notebook.write_text(
-        json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n", encoding="utf-8"
-    )
-    content.write_text(CONTENT.replace("{name}", name).replace("{title}", title), encoding="utf-8")
+    files.write(content, CONTENT.replace("{name}", name).replace("{title}", title))
+    files.write(notebook, json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n")
     return notebook, content
 
 

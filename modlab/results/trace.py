@@ -6,14 +6,13 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
-from pathlib import Path
 from threading import local
 from typing import Any, ClassVar
 
 from torch import Tensor
 from torch.nn import Module
 
-from modlab import format
+from modlab import files, format
 from modlab.errors import CallNotFoundError, ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
 from modlab.instrumentation.recording.draft import Draft
@@ -384,7 +383,7 @@ class Trace(RowsResult):
             for event in self.events
             if event.kind != "gradient"
         ]  # fmt: skip
-        Path(path).write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+        files.write(path, json.dumps({"traceEvents": events}))
 
     def _row(self, record: Event) -> dict[str, Any]:
         return {
