@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -20,11 +21,11 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
-from modlab.instrumentation.accidents import FAMILIES, advice, bodies, calls, earlier, frames, hooking, places, ties
+from modlab.instrumentation.accidents import FAMILIES, advice, bodies, calls, earlier, frames, hooking, places, ties, workers
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
 from modlab.instrumentation.accidents.widths import Ran
-from modlab.records.explanation import ExplanationRecord, Step
+from modlab.records.explanation import ExplanationRecord, Fix, Step
 from modlab.records.structure import ROOT
 from modlab.records.trace import Value
 from modlab.statistics.contents import sizes_of
@@ -49,7 +50,7 @@ def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
             return _explain(error)
     except Exception:  # noqa: BLE001 - whatever is in the user's frames, the error itself must stay the only one
         name = type(error).__name__
-        return ExplanationRecord(name, format.cut(message_of(error), _MESSAGE), UNKNOWN, _unknown(name)), None
+        return ExplanationRecord(name, format.cut(message_of(error), _MESSAGE), UNKNOWN, _unknown(name, "")), None
 
 
 def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
@@ -67,15 +68,22 @@ def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
         relation, member, scene, family, verdict = known[-1] if known[-1][3] == known[0][3] else known[0]
         remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
         return _record(member, scene, family, verdict, remark), _root(scene)
-    return _record(error, first, UNKNOWN, Verdict(*_unknown(type(error).__name__)), ""), _root(first)
+    return _record(error, first, UNKNOWN, _not_known(error, first), ""), _root(first)
 
 
 def _root(scene: Scene) -> Module | None:
     return scene.root.module if scene.root is not None else None
 
 
-def _unknown(name: str) -> tuple[str, str]:
-    return f"modlab does not know this {name}.", "What the traceback shows of the model is below."
+def _unknown(name: str, words: str) -> tuple[str, str]:
+    """What is said of an error that no family knows: its own words, and nothing that would be a guess."""
+    return f"modlab does not know this {name}.", f"It says: {words}" if words else "What the traceback shows of the model is below."
+
+
+def _not_known(error: BaseException, scene: Scene) -> Verdict:
+    if scene.told is None:
+        return Verdict(*_unknown(type(error).__name__, scene.words))
+    return Verdict(*_unknown(scene.told.name, scene.words))
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
@@ -101,9 +109,20 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
 
 
 def _scene(error: BaseException, read: list[frames.Frame]) -> Scene:
+    message = message_of(error)
+    found = workers.told(error, message)
+    if found is not None:
+        return _scene_told(found, read)
     scene = Scene(error, read)
     with suppress(Exception):  # objects that are not what they seem
         places.settle(scene)
+    return scene
+
+
+def _scene_told(found: workers.Told, read: list[frames.Frame]) -> Scene:
+    """An error of another process: its own class and words, and no frame, since none of those here is where it happened."""
+    scene = Scene(found.error, [])
+    scene.told, scene.message, scene.here = found, found.message, read
     return scene
 
 
@@ -159,8 +178,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, remark: str) -> ExplanationRecord:
-    user = scene.user
+    user = scene.own
     outside = user is not None and (scene.failing is None or user not in scene.failing.frames)
+    where, line = _place(scene)
     return ExplanationRecord(
         error=type(error).__name__,
         message=format.cut(message_of(error), _MESSAGE),
@@ -168,20 +188,67 @@ def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, r
         sentence=(_begun(verdict.said), _begun(verdict.more)),
         steps=tuple(_steps(scene, verdict.stop)),
         facts=tuple((name, value) for name, value in verdict.facts if value not in ("", "()") and (value != "None" or name == "given")),
-        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in verdict.fixes),
+        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in _applicable(verdict.fixes, scene)),
         remarks=tuple(part for part in (*verdict.remarks, *ties.told(scene), *_unseen(scene), *_traced(scene, family), remark) if part),
-        where=user.where if user is not None else "",
-        line=user.text if user is not None else "",
+        where=where,
+        line=line,
         locals=_locals(user, None) if user is not None and (outside or scene.failing is None) else (),
     )
+
+
+def _place(scene: Scene) -> tuple[str, str]:
+    """File and line of the user's own code, and that line: where it happened, also in another process."""
+    told = scene.told.own if scene.told is not None else None
+    if told is not None:
+        return told.where, told.text
+    frame = scene.own or next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
+    return (frame.where, frame.text) if frame is not None else ("", "")
+
+
+def _applicable(fixes: tuple[Fix, ...], scene: Scene) -> Iterator[Fix]:
+    """The fixes; where the line that failed is a library's, without code of names that the user's own line does not know."""
+    own = scene.own
+    inside = own is not None and own is not scene.user
+    for fix in fixes:
+        if not inside or own is None or not fix.code or _is_at_home(fix.code, own):
+            yield fix
+        elif fix.prose:
+            yield replace(fix, code="")
+
+
+_EVERYWHERE = frozenset({*vars(builtins), "torch", "nn", "F", "np", "DataLoader"})
+
+
+def _is_at_home(code: str, frame: frames.Frame) -> bool:
+    """Whether the names that some code reads are known at the user's own line."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return True  # of no frame: a pattern to follow
+    known = {*_EVERYWHERE, *frame.names, *frame.globals}
+    for statement in tree.body:
+        nodes = [*ast.walk(statement)]
+        inner = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        inner |= {name for node in nodes if isinstance(node, ast.comprehension) for name in bodies.stored(node.target)}
+        read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        own = bodies.stored(statement) if isinstance(statement, ast.FunctionDef) else frozenset()
+        if isinstance(statement, ast.Return) or not read - inner - own - {getattr(statement, "name", "")} <= known:
+            return False
+        known |= bodies.stored(statement) | {getattr(statement, "name", "")}
+    return True
 
 
 def _unseen(scene: Scene) -> Iterator[str]:
     """What the traceback cannot show, and why."""
     if "TorchScript" in scene.message:
         yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
-    if "in DataLoader worker process" in scene.message:
-        yield "It happened in a worker of the DataLoader, another process: its code is in the message alone. num_workers=0 shows it here."
+    if scene.told is not None:
+        yield f"It happened in {scene.told.place}: its values are not here. With num_workers=0 they are."
+        own = next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
+        if own is not None and scene.told.own is not None:
+            yield f"What it was to give is asked for at {own.where}: {own.text}"
+    elif scene.own is not scene.user and scene.user is not None:
+        yield f"It was raised in what that line calls, at {scene.user.where}: {scene.user.text}"
     if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
         yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from modlab.instrumentation.accidents import (
     arguments,
     attention,
+    batches,
     checkpoints,
     classes,
     constructors,
@@ -43,6 +44,7 @@ from modlab.instrumentation.accidents.scene import Family
 FAMILIES: tuple[Family, ...] = (
     *memory.FAMILIES,
     *recursion.FAMILIES,
+    *batches.FAMILIES,
     *nothings.FIRST,
     *recurrent.FIRST,
     *products.FAMILIES,
@@ -77,5 +79,6 @@ FAMILIES: tuple[Family, ...] = (
     *contents.FAMILIES,
     *hooking.FAMILIES,
     *hooking.RAISED,
+    *batches.OTHERS,
 )
 """Asked in order; the first that has something to say explains the error."""

@@ -39,16 +39,19 @@ class _Whose(NamedTuple):
         is_layer: that of ``torch.nn``'s modules and functions, whose names a learner knows.
         is_ours: modlab's own.
         is_users: a user could change it: it is neither torch's, nor modlab's, nor that of the notebook's machinery.
+        is_installed: it belongs to a library that was installed, which its user reads at best.
     """
 
     is_torch: bool
     is_layer: bool
     is_ours: bool
     is_users: bool
+    is_installed: bool
 
 
 @lru_cache(1024)
-def _whose(file: str) -> _Whose:
+def whose(file: str) -> _Whose:
+    """Whose code a file holds."""
     is_torch = file.startswith(_TORCH)
     inner = file[len(_TORCH) :].replace(os.sep, "/")
     is_layer = is_torch and inner.startswith("nn/") and not inner.startswith("nn/modules/module.py")
@@ -56,7 +59,7 @@ def _whose(file: str) -> _Whose:
     of_python = file.startswith(_LIBRARY) and not file[len(_LIBRARY) :].startswith(_INSTALLED)
     machinery = any(f"{os.sep}{name}{os.sep}" in file for name in _MACHINERY) and "ipykernel_" not in file
     is_users = not (is_torch or file.startswith(("<frozen", _GENERATED)) or is_ours or of_python or machinery)
-    return _Whose(is_torch, is_layer, is_ours, is_users)
+    return _Whose(is_torch, is_layer, is_ours, is_users, any(f"{os.sep}{name}{os.sep}" in file for name in _INSTALLED))
 
 
 class Frame:
@@ -68,7 +71,7 @@ class Frame:
         self.names: Mapping[str, Any] = _names(frame)
         self.globals: Mapping[str, Any] = frame.f_globals
         self._instruction = instruction
-        self.is_torch, self.is_layer, self.is_ours, self.is_users = _whose(self.code.co_filename)
+        self.is_torch, self.is_layer, self.is_ours, self.is_users, self.is_installed = whose(self.code.co_filename)
 
     @property
     def offset(self) -> int:
@@ -101,7 +104,7 @@ class Frame:
     def where(self) -> str:
         """``net.py:12``, or that it is a cell."""
         file = self.code.co_filename
-        return f"line {self.line} of what torch.fx generated" if file.startswith(_GENERATED) else _place(file, self.line, tuple(sys.path))
+        return f"line {self.line} of what torch.fx generated" if file.startswith(_GENERATED) else place(file, self.line)
 
     @property
     def text(self) -> str:
@@ -158,6 +161,11 @@ def _parsed(text: str) -> ast.AST | None:
             continue
         return tree.body if mode == "eval" else (tree.body[0] if tree.body else None)
     return None
+
+
+def place(file: str, line: int) -> str:
+    """``net.py:12``, or that it is a cell."""
+    return _place(file, line, tuple(sys.path))
 
 
 @lru_cache(256)

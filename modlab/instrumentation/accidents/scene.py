@@ -20,11 +20,13 @@ from modlab.instrumentation.accidents import calls, operands
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.frames import Frame
 from modlab.instrumentation.accidents.operands import Operand
+from modlab.instrumentation.accidents.workers import Told
 from modlab.records.explanation import Fix
 from modlab.statistics.contents import sizes_of
 
 MESSAGE = 200_000  # characters of a message that are kept in sight
 _WHOLE = {int}  # a symbolic size is none
+_SAID = 300  # characters of what an error says itself
 _HEAD, _TAIL = 3_000, 1_000  # of which patterns are looked for in these
 
 
@@ -75,6 +77,8 @@ class Scene:
         self.ties: dict[int, Any] = {}  # what was found out about modules with several places
         self.held: tuple[list[int], list[int]] | None = None  # every place of a module and of a parameter there
         self.inside: list[Module] = []  # all modules of the models there, once they were gone through
+        self.told: Told | None = None  # what happened in another process, if this is its error: then there are no frames
+        self.here: list[Frame] = []  # and these were the frames of the process that asked
         self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
 
     @property
@@ -91,6 +95,16 @@ class Scene:
     def user(self) -> Frame | None:
         """The innermost frame of code that a user could change."""
         return next((frame for frame in reversed(self.frames) if frame.is_users), None)
+
+    @property
+    def own(self) -> Frame | None:
+        """The innermost frame of the user's own code, where there is one: what they call may be a library that was installed."""
+        return next((frame for frame in reversed(self.frames) if frame.is_users and not frame.is_installed), self.user)
+
+    @property
+    def words(self) -> str:
+        """What the error says itself: its first sentences, in one line."""
+        return own_words(self.error, self.message)
 
     @property
     def failing(self) -> Call | None:
@@ -197,10 +211,21 @@ def message_of(error: BaseException) -> str:
     """What an exception says, whatever its class does when it is asked."""
     try:
         args = error.args
-        text = args[0] if isinstance(error, KeyError) and len(args) == 1 and type(args[0]) is str else str(error)
-        return text[:MESSAGE] if type(text) is str else ""
+        text = args[0] if isinstance(error, KeyError) and len(args) == 1 and issubclass(type(args[0]), str) else str(error)
+        return str.__getitem__(text, slice(MESSAGE))  # a plain one of a subclass, too
     except Exception:  # noqa: BLE001 - a __str__ of the user's may raise anything
         return ""
+
+
+def own_words(error: BaseException, message: str) -> str:
+    """The first paragraph of a message in one line, as far as whole sentences of it fit; of a KeyError its key."""
+    if isinstance(error, KeyError) and len(error.args) == 1 and type(error.args[0]) in (str, int):
+        return f"the key {error.args[0]!r}."
+    text = " ".join(message.strip().split("\n\n")[0].split())
+    if len(text) > _SAID:
+        end = max(text.rfind(". ", 0, _SAID), text.rfind("! ", 0, _SAID))
+        text = text[: end + 1] if end > _SAID // 4 else f"{text[: text.rfind(' ', 0, _SAID)]} …"
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def shape_of(tensor: Any) -> tuple[int, ...] | None:

@@ -77,16 +77,8 @@ def _cat_dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
 
 def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
     first, number, other = tuple_of(match[1]), int(match[3]), tuple_of(match[2])
-    collating = any("collate" in frame.function for frame in scene.frames) or "in default_collate" in scene.message  # in a worker
     pairs = _joined(scene)
     name = pairs[number][0] if number < len(pairs) else f"number {number}"
-    if collating:
-        return Verdict(
-            f"The DataLoader cannot make a batch: sample 0 is {first}, sample {number} is {other}.",
-            "default_collate stacks samples, and needs them to be equal in size.", f"{shown(first)} ≠ {shown(other)}",
-            (("sample 0", str(first)), (f"sample {number}", str(other))),
-            _padded(scene, first[1:] == other[1:]),
-        )  # fmt: skip
     fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(scene))] if first and first[1:] == other[1:] else []
     fixes.append(Fix("Crop, pad or project them to one shape first."))
     return Verdict(
@@ -101,32 +93,6 @@ def _cat_instead(scene: Scene) -> str:
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1 or call.keywords:
         return "torch.cat([...], dim=0)"
     return bodies.rewritten(user, call, ast.Call(ast.Attribute(call.func.value, "cat", ast.Load()), call.args, []))
-
-
-def _padded(scene: Scene, alike: bool) -> tuple[Fix, ...]:
-    """A ``collate_fn`` that pads, for samples of a kind that it would do for."""
-    batch = next((frame.names.get("batch") for frame in scene.frames if "collate" in frame.function and "batch" in frame.names), None)
-    sample = batch[0] if type(batch) is list and batch else None
-    code = "nn.utils.rnn.pad_sequence({}, batch_first=True)"
-    if type(sample) is tuple and len(sample) == 2 and shape_of(sample[0]) and type(sample[1]) in (int, float):
-        code = f"({code.format('[x for x, _ in batch]')}, torch.tensor([y for _, y in batch]))"
-    elif shape_of(sample) or batch is None:  # in a worker nothing is seen
-        code = code.format("batch")
-    else:
-        code = ""
-    if not alike or not code:
-        return (Fix("Make them equal in the dataset (crop, resize), or pad each batch in a collate_fn of your own."),)
-    return (Fix("Make them equal in the dataset (crop, resize), or pad each batch:", f"DataLoader(..., collate_fn=lambda batch: {code})"),)
-
-
-def _not_collated(scene: Scene, match: re.Match[str]) -> Verdict:
-    what = "None" if match[1] == "NoneType" else f"a {match[1].rpartition('.')[2]}"
-    return Verdict(
-        f"The DataLoader cannot make a batch: the dataset gives {what}.",
-        "default_collate joins tensors, arrays, numbers and texts, also in tuples and dicts.", f"{what} in a sample",
-        (("given", what),), (Fix("Let the dataset give a number or a tensor there, or leave samples as they are, in a list:",
-                                 "DataLoader(..., collate_fn=list)"),),
-    )  # fmt: skip
 
 
 def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -435,7 +401,6 @@ FAMILIES = (
     Family("broadcast", _R,
         rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
         rf"sizes: {_L}\.\s+Tensor sizes: {_L}", _expand),
-    Family("batch", (TypeError,), r"^default_collate: batch must contain .*; found <class '([\w.]+)'>", _not_collated),
     Family("join", _R, r"^zero-dimensional tensor \(at position \d+\) cannot be concatenated", _scalars),
     Family("broadcast", _R, rf"^expand\([\w.]+\{{{_L}\}}, size={_L}\): the number of sizes provided", _expand_fewer),
     Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
