@@ -1,7 +1,8 @@
 """Every verb on every kind of model: no crash, no hang, no collective of ours, and the training keeps its bits.
 
-A row of the table in docs/safety.md is one kind of model, trained in processes of its own. What only looks is called on rank 0 alone,
-while the others go on: if it communicated, it would hang. `MODLAB_GOLDEN=write` writes the table anew (with `-m "long or not long"`).
+A column of the table in docs/safety.md is one kind of model, trained in processes of its own. What only looks is called on rank 0 alone,
+while the others go on: if it communicated, it would hang. What is said of the kinds in `TRUTH` stands in tests/golden/said, to be
+read: is each sentence so? `MODLAB_GOLDEN=write` writes both anew (with `-m "long or not long"`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -26,7 +28,10 @@ from tests.kinds import KINDS, Case, collectives
 from tests.ranks import run_ranks
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "safety.md"
+SAID = Path(__file__).resolve().parent / "golden" / "said"
 DEFAULT = ("plain", "FSDP2")  # what `make test` runs; the rest is long
+TRUTH = ("plain", "DDP", "FSDP2", "TP", "compiled", "Trainer")
+WRITE = os.environ.get("MODLAB_GOLDEN") == "write"
 Shown = list[str]
 
 
@@ -157,6 +162,9 @@ AROUND = {
     "watch(on_nan='stop')": watched("stop"), "with trace": traced, "with lab": in_lab,
 }  # fmt: skip
 
+VERBS = [*LOOKS, *AROUND, *RUNS]
+NUMBER = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
+
 # ---- the bits
 
 
@@ -279,7 +287,74 @@ def test_no_job_is_harmed(name, tmp_path):
     ranks = rows_of(name, tmp_path)
     failures = {f"{verb}, rank {rank}": text for rank, cells in enumerate(ranks) for verb, cell in cells.items() if (text := wrong(cell))}
     assert not failures, "\n".join(f"{cell}: {text}" for cell, text in failures.items())
-    assert all(list(cells) == [*LOOKS, *AROUND, *RUNS] for cells in ranks)
+    assert all(list(cells) == VERBS for cells in ranks)
+    marks = {verb: mark([cells[verb] for cells in ranks]) for verb in VERBS}
+    if WRITE:
+        write_column(name, marks)
+    assert columns()[name] == marks, "docs/safety.md says otherwise: MODLAB_GOLDEN=write, and read the difference"
+    if name in TRUTH:
+        path, text = SAID / f"{name}.txt", told(ranks)
+        if WRITE:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == text
+
+
+def mark(cells: list[dict[str, Any]]) -> str:
+    """A cell of the table."""
+    return "refused" if any(cell["refused"] for cell in cells) else "safe"
+
+
+def told(ranks: list[dict[str, Any]]) -> str:
+    """What each verb says on each rank, without the digits that differ between machines."""
+    lines = []
+    for rank, cells in enumerate(ranks):
+        for verb, cell in cells.items():
+            lines.append(f"rank {rank}, {verb}:")
+            lines += [f"    {line}" for text in [*cell["said"], *cell["refused"]] for line in NUMBER.sub("#", text).splitlines()]
+    return "\n".join([*lines, ""])
+
+
+def columns() -> dict[str, dict[str, str]]:
+    """The tables of docs/safety.md, by kind and verb."""
+    found: dict[str, dict[str, str]] = {}
+    kinds: list[str] = []
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        if line.startswith("| verb"):
+            kinds = cells[1:]
+        elif line.startswith("| `"):
+            for kind, cell in zip(kinds, cells[1:], strict=True):
+                found.setdefault(kind, {})[cells[0]] = cell
+    return found
+
+
+def write_column(name: str, marks: dict[str, str]) -> None:
+    """Write one kind's column, and leave the others; workers take turns."""
+    import fcntl
+
+    with open(TABLE, "r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        held = {**columns(), name: marks}
+        head, *_ = file.read().partition("<!-- table -->")
+        file.seek(0)
+        file.truncate()
+        file.write(f"{head}<!-- table -->\n{tables(held)}")
+
+
+def tables(held: dict[str, dict[str, str]]) -> str:
+    """One for a single process, one for several."""
+    text = ""
+    for several in (False, True):
+        kinds = [kind for kind, (_, world) in KINDS.items() if (world > 1) is several and kind in held]
+        if kinds:
+            text += f"\n| verb | {' | '.join(kinds)} |\n| --- |{' --- |' * len(kinds)}\n"
+            text += "".join(f"| `{verb}` | {' | '.join(held[kind].get(verb, '') for kind in kinds)} |\n" for verb in VERBS)
+    return text
+
+
+def test_the_table_has_every_kind_and_every_verb():
+    assert {kind: list(marks) for kind, marks in columns().items()} == {kind: VERBS for kind in KINDS}
 
 
 if __name__ == "__main__":  # what each cell says, to be read
