@@ -78,6 +78,22 @@ def tensor_hooks(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:
         return [(name, held) for name, store in _TENSOR_HOOKS if (held := store.__get__(tensor))]
 
 
+def is_leaf(tensor: torch.Tensor) -> bool:
+    """``tensor.is_leaf``, which raises for a view whose base was written over since (FSDP1's views of its flat parameter)."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return False
+
+
+def grad_fn(tensor: torch.Tensor) -> Any:
+    """``tensor.grad_fn``; None too where it raises, as `is_leaf` says."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
 def given_hook(hook: Any) -> tuple[Any, bool]:
     """What was registered, of a load_state_dict pre-hook that torch has wrapped; and whether it gets the module."""
     if type(hook).__name__ != "_WrappedHook" or not type(hook).__module__.startswith("torch."):

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from modlab.compat import is_leaf
 from modlab.inspection import leftovers, loading, renames, weights
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import Contrast, contrast_of_many, quiet
@@ -318,7 +319,7 @@ class Comparison:
                 continue
             was, is_now = before.facts.trainable, after.facts.trainable
             if was != is_now and before.kind == after.kind:
-                how = " (it has a grad_fn)" if after.tensor is not None and not after.tensor.is_leaf else ""
+                how = " (it has a grad_fn)" if after.tensor is not None and not is_leaf(after.tensor) else ""
                 yield _flag(after.path, "requires_grad", str(was), f"{is_now}{how}", after.owner)
             if before.saved != after.saved and before.kind == "buffer" == after.kind and not self._loose:
                 yield _flag(after.path, "persistent", str(before.saved), str(after.saved), after.owner)

@@ -67,7 +67,7 @@ def distribution_of(model: Module) -> Distribution:
         cls = type(module)
         kind = classes.get(cls)
         if kind is None:
-            kind = classes[cls] = _kind(cls)
+            kind = classes[cls] = kind_of(cls)
         if kind:
             kinds.add(kind)
         if kind == FSDP2:
@@ -83,7 +83,8 @@ def distribution_of(model: Module) -> Distribution:
     return Distribution(tuple(kind for kind in _ORDER if kind in kinds), rank, world, *_place(widest))
 
 
-def _kind(cls: type) -> str:
+def kind_of(cls: type) -> str:
+    """What a class of modules of torch.distributed does, as one of the kinds; nothing for any other class."""
     for base in cls.__mro__:
         if base.__name__ in _CLASSES and base.__module__.startswith("torch."):
             return _CLASSES[base.__name__]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from math import prod
 
 import torch
 from torch import Tensor
@@ -10,8 +12,12 @@ from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import without_torch_function
+from modlab.inspection import sharding
+from modlab.records.sharding import Sharding
 from modlab.records.structure import Link, TensorEntry
+from modlab.statistics import wrappers
 from modlab.statistics.contents import sizes_of
+from modlab.statistics.memory import is_sharded, local
 
 PLAIN = (Parameter, Tensor)
 LAZY = "lazy: no shape until the first forward pass"
@@ -22,13 +28,19 @@ def reserved(name: str, kind: str) -> TensorEntry:
     return TensorEntry(name, "reserved", trainable=False, persistent=False, note=f"reserved for a {kind}")
 
 
-def describe(name: str, kind: str, tensor: Tensor, persistent: bool = True, tied: Link | None = None) -> TensorEntry:
-    """The entry of one parameter or buffer; a subclass of Tensor is not asked its opinion."""
+def describe(
+    name: str, kind: str, tensor: Tensor, persistent: bool = True, tied: Link | None = None, lies: Sharding | None = None
+) -> TensorEntry:
+    """The entry of one parameter or buffer; a subclass of Tensor is not asked its opinion.
+
+    Args:
+        lies: how a parameter lies over the ranks that does not tell itself (FSDP1's).
+    """
     with without_torch_function():
-        return _describe(name, kind, tensor, persistent, tied)
+        return _describe(name, kind, tensor, persistent, tied, lies or sharding.of_tensor(tensor))
 
 
-def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link | None) -> TensorEntry:
+def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link | None, lies: Sharding | None) -> TensorEntry:
     if is_lazy(tensor):
         return TensorEntry(
             name,
@@ -40,11 +52,40 @@ def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link
             tied=tied,
             note=LAZY,
         )
+    if lies is not None:
+        return _shared_out(name, kind, tensor, persistent, tied, lies)
     shape, count = sizes_of(tensor)
+    dtype, size = _stored(tensor, count)
+    computes = "" if dtype is tensor.dtype else dtype_name(tensor)
     return TensorEntry(
-        name, kind, shape, dtype_name(tensor), str(tensor.device), count, _bytes(tensor, count),
-        bool(tensor.requires_grad), persistent, tied, remark(tensor, shape),
+        name, kind, shape, _name(dtype), str(tensor.device), count, size,
+        bool(tensor.requires_grad), persistent, tied, remark(tensor, shape), computes,
     )  # fmt: skip
+
+
+def _shared_out(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link | None, lies: Sharding) -> TensorEntry:
+    """The entry of a tensor that lies over several ranks: its shape and bytes are those of the whole."""
+    part = local(tensor)
+    dtype, here = _stored(part, lies.local_count)
+    if here != lies.local_bytes:
+        lies = replace(lies, local_bytes=here)
+    count = prod(lies.shape)
+    size = count * tensor.dtype.itemsize if dtype is tensor.dtype or not lies.local_count else round(here * count / lies.local_count)
+    computes = "" if dtype is tensor.dtype else dtype_name(tensor)
+    note = remark(part, lies.local_shape) if is_sharded(tensor) else ""
+    return TensorEntry(
+        name, kind, lies.shape, _name(dtype), str(tensor.device), count, size,
+        bool(tensor.requires_grad), persistent, tied, note, computes, lies,
+    )  # fmt: skip
+
+
+def _stored(tensor: Tensor, count: int) -> tuple[torch.dtype, int]:
+    """The dtype in which a tensor lies in memory, and its bytes: of torchao's weights those of the tensors inside."""
+    if type(tensor) not in PLAIN and hasattr(type(tensor), "__tensor_flatten__"):
+        found = wrappers.stored(tensor)
+        if found is not None and found.dtype is not None:
+            return (tensor.dtype if tensor.is_nested else found.dtype), found.bytes
+    return tensor.dtype, _bytes(tensor, count)
 
 
 def dtype_name(tensor: Tensor) -> str:

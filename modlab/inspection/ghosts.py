@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from modlab import format
-from modlab.inspection import entries, fixes, stores
+from modlab.compat import grad_fn
+from modlab.inspection import entries, fixes, sharding, stores
 from modlab.inspection.fixes import SEQUENCES
 from modlab.inspection.marks import machinery
 from modlab.records.structure import Ghost
@@ -92,7 +93,9 @@ class Finder:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.registered: set[int] = set()
-        for module in modules:
+        listed = list(modules) if sharding.has_wrappers() else modules
+        self._views = sharding.Flat(listed).views if sharding.has_wrappers() else set()
+        for module in listed:
             self.registered.add(id(module))
             self.registered.update(id(t) for _, t in stores.named_tensors(module))
 
@@ -114,9 +117,9 @@ class Finder:
             if name in stores.STANDARD or type(value) in BORING:
                 continue
             for place, thing in Members(value):
-                if id(thing) in self.registered:
+                if id(thing) in self.registered or (id(module), name) in self._views:
                     continue
-                reason = _derived(module, name) or _reason(value, stores.is_module(thing))
+                reason = self._derived(module, name) or _reason(value, stores.is_module(thing))
                 if _is_tensor(thing):
                     yield name + place, thing, reason
                 else:
@@ -130,12 +133,17 @@ class Finder:
             id(t): t for t in tensors if isinstance(t, Parameter)
         }
         count = sum(entries.describe("", "parameter", p).count for p in weights.values())
-        derived = _derived(module, name)
+        derived = self._derived(module, name)
         reason = derived or _reason(value, bool(modules))
         if cut:
             reason += f" … and more: only the first {WIDE:,} members were looked at"
         fix = "" if derived else fixes.line(module, name, value, modules, tensors)
         return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived))
+
+
+    def _derived(self, module: Module, name: str) -> str:
+        """Why a tensor attribute is there on purpose, if something known makes it anew before each forward."""
+        return "computed before each forward (FSDP1)" if (id(module), name) in self._views else _derived(module, name)
 
 
 def _summary(rest: list[Ghost]) -> Ghost:
@@ -270,7 +278,7 @@ def _reason(value: Any, has_modules: bool) -> str:
     if isinstance(value, Parameter):
         return "a Parameter set past registration: not trained, not moved, not saved"
     if isinstance(value, Tensor):
-        what = "has a grad_fn: computed once from something else" if value.grad_fn is not None else "a plain tensor attribute"
+        what = "has a grad_fn: computed once from something else" if grad_fn(value) is not None else "a plain tensor attribute"
         return f"{what}: not trained, not moved, not saved"
     kind = f"in a Python {_container(value)}" if isinstance(value, (*SEQUENCES, dict)) else f"in an object of {_container(value)}"
     return f"{kind}: not trained, not moved, not saved"

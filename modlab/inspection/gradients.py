@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import is_leaf, without_modes, without_torch_function
 from modlab.statistics.memory import is_there, local
 
-NONE, ZERO, PRESENT = "none", "zero", "present"
+NONE, ZERO, ZERO_HERE, PRESENT = "none", "zero", "zero here", "present"
 
 
 def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
@@ -20,26 +20,30 @@ def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
 
 
 def _kinds(tensors: Sequence[Tensor | None]) -> list[str]:
-    words = ["" if t is None else NONE if t.requires_grad and t.is_leaf else "" for t in tensors]
-    asked: dict[torch.device, list[tuple[int, Tensor]]] = {}
+    words = ["" if t is None else NONE if t.requires_grad and is_leaf(t) else "" for t in tensors]
+    asked: dict[torch.device, list[tuple[int, Tensor, bool]]] = {}
     for i, tensor in enumerate(tensors):
-        grad = tensor.grad if tensor is not None and tensor.is_leaf else None
+        grad = tensor.grad if tensor is not None and is_leaf(tensor) else None
         if grad is None:
             continue
         words[i] = PRESENT
-        some = _any(grad)
+        part = local(grad)
+        some = _any(part)
         if some is not None:
-            asked.setdefault(some.device, []).append((i, some))
+            asked.setdefault(some.device, []).append((i, some, part.shape != grad.shape))
     for answers in asked.values():
-        for (i, _), some in zip(answers, torch.stack([some for _, some in answers]).tolist(), strict=True):
-            words[i] = PRESENT if some else ZERO
+        for (i, _, cut), some in zip(answers, torch.stack([some for _, some, _ in answers]).tolist(), strict=True):
+            words[i] = PRESENT if some else ZERO_HERE if cut else ZERO
     return words
 
 
 def _any(grad: Tensor) -> Tensor | None:
-    """Whether something in it is not zero, shape ``()``; None where that cannot be asked (no memory, a layout that knows no ``!=``)."""
-    grad = local(grad)  # of a DTensor this rank's part
-    if not is_there(grad):
+    """Whether something in it is not zero, shape ``()``; None where that cannot be asked (no values, a layout that knows no ``!=``).
+
+    Args:
+        grad: what this rank holds of it; of a rank that holds nothing of it, nothing can be said.
+    """
+    if not grad.numel() or not is_there(grad):
         return None
     try:
         stored = grad._values() if grad.layout is torch.sparse_coo else grad.values() if grad.layout is not torch.strided else grad

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import is_leaf, without_modes, without_torch_function
 from modlab.inspection import entries, slots, stores
 from modlab.inspection.bits import Plain, digest_of, plain
 from modlab.inspection.checkpoint import items_of
@@ -166,7 +166,7 @@ def _gradient(slot: slots.Slot) -> Iterator[Entry]:
     tensor = slot.tensor
     assert tensor is not None
     with without_torch_function():
-        grad = tensor.grad if tensor.is_leaf else None
+        grad = tensor.grad if is_leaf(tensor) else None
     if grad is not None:
         path = f"{slot.record.path}.grad"
         yield tensor_entry(Key(GRADIENT, slot.record.path), path, slot.record.owner, "gradient", grad)

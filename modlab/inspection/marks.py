@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from modlab.compat import given_hook
 from modlab.inspection.stores import HOOKS
+
+FSDP, PARALLEL = "FSDP", "tensor parallel"
+"""The words for hooks of torch.distributed."""
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _BY_SUBPACKAGE = {
@@ -73,7 +78,7 @@ def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
             mark = machinery(hook)
             if not mark:
                 users += 1
-            elif mark not in marks:
+            elif mark not in marks and mark != FSDP:  # which its units say, and what they hold needs not say again
                 marks.append(mark)
             texts.append(f"{store} {_attribute(hook, '__qualname__') or type(hook).__name__}")
     if users:
@@ -90,7 +95,15 @@ def machinery(hook: object) -> str:
         return "lazy"
     if _attribute(hook, "__name__") == "_weight_norm_compat_hook":
         return "weight-normed"
-    return {"WeightNorm": "weight-normed", "SpectralNorm": "spectral-normed"}.get(cls.__name__, "")
+    return {"WeightNorm": "weight-normed", "SpectralNorm": "spectral-normed"}.get(cls.__name__, "") or _distributed(hook)
+
+
+def _distributed(hook: object) -> str:
+    """By the module in which a hook was written."""
+    home = _attribute(getattr(hook, "func", hook) if type(hook) is partial else given_hook(hook)[0], "__module__")
+    if home.startswith(("torch.distributed.fsdp", "torch.distributed._composable")):
+        return FSDP
+    return PARALLEL if home.startswith("torch.distributed.tensor") else ""
 
 
 def _attribute(hook: object, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modlab.compat import is_leaf
 from modlab.errors import NotAnOptimizerError
 from modlab.inspection.checks import described
 from modlab.inspection.entries import dtype_name
@@ -63,7 +64,7 @@ class Ownership:
         mark = ""
         if len(entries) > 1:
             mark = f"in {len(entries)} groups"
-        elif not entries and record.kind in ("parameter", "attribute") and record.trainable and tensor.is_leaf:
+        elif not entries and record.kind in ("parameter", "attribute") and record.trainable and is_leaf(tensor):
             mark = "in no group"
         return {"optimizers": entries, "mark": mark}
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import is_leaf, without_modes, without_torch_function
 from modlab.inspection import slots
 from modlab.records.gradient import GradientRecord, GradientTable
 from modlab.records.tensor import TensorStats
@@ -28,7 +28,7 @@ def extract(model: Module) -> GradientTable:
 
 def _row(path: str, owner: str, tensor: Tensor) -> GradientRecord:
     with torch.no_grad(), without_torch_function(), without_modes():
-        gradient = tensor.grad if tensor.is_leaf else None
+        gradient = tensor.grad if is_leaf(tensor) else None
         trainable = tensor.requires_grad
     if gradient is None:
         return GradientRecord(path, owner, trainable)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module, Parameter
 
-from modlab.compat import global_hooks, without_torch_function
+from modlab.compat import global_hooks, grad_fn, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.anatomy import plain
 from modlab.records.internals import RouteRecord
@@ -89,7 +89,7 @@ class Route:
             raise Refusal(AttributeError, f"cannot assign parameter {_BEFORE}", "The store itself has gone, and cannot take the parameter.")
         self._checked("_parameters", "parameter")
         with without_torch_function():
-            made = self.value.grad_fn is not None
+            made = grad_fn(self.value) is not None
         if made:
             raise Refusal(
                 ValueError,

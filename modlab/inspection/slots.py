@@ -10,12 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from modlab import compat
 from modlab.errors import NotInitializedError
-from modlab.inspection import entries, ghosts, gradients, stores
+from modlab.inspection import entries, ghosts, gradients, marks, sharding, stores
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.overlaps import Overlaps
+from modlab.records.sharding import Ranks, together
 from modlab.records.state import StateRecord, TableRecord
 from modlab.records.structure import ROOT, TensorEntry
+
+
+_STATE_HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks")
 
 
 class Slot(NamedTuple):
@@ -36,7 +41,17 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
         if found or grad != rows[i].grad:
             rows[i] = replace(rows[i], grad=grad, **found)
     held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
-    return TableRecord(type(model).__name__, tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks))
+    return TableRecord(
+        type(model).__name__, tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows)
+    )  # fmt: skip
+
+
+def _ranks(model: Module, rows: list[StateRecord]) -> Ranks | None:
+    """Those over which a model lies: of what its tensors say, and of what holds it as a whole."""
+    kind = sharding.wrapper_of(type(model))
+    unit = sharding.unit_of(model, kind) if kind else None
+    found = {row.sharding.ranks: None for row in rows if row.sharding is not None}
+    return together([*found, *([unit.ranks] if unit is not None and unit.ranks is not None else [])])
 
 
 def collect(model: Module) -> list[Slot]:
@@ -53,6 +68,7 @@ class Walk:
         self.model = model
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
         self.position = 0
+        self.flat = sharding.Flat(m for _, m in places(model)) if sharding.has_wrappers() else sharding.Flat(())
         self._overlaps = Overlaps()
         self.remarks: list[str] = []
         self._finder: ghosts.Finder | None = None
@@ -85,7 +101,12 @@ class Walk:
     def _remark(self, path: str, module: Module, held: dict[str, Any]) -> None:
         """Note who may change the state_dict in a way that only calling it would tell."""
         place = path or ROOT
-        if held.get("_state_dict_hooks") or held.get("_state_dict_pre_hooks"):
+        kind = sharding.wrapper_of(type(module))
+        if kind == "FSDP1":
+            text = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
+            self.remarks.append(f"{place} {text}")
+            return
+        if any(marks.machinery(hook) != marks.FSDP for name in _STATE_HOOKS for hook in (held.get(name) or {}).values()):
             self.remarks.append(f"{place} has a state_dict hook, which may change the keys: compare with list(model.state_dict())")
         if type(module).state_dict is not Module.state_dict:
             self.remarks.append(f"{place} has a state_dict() of its own, which may give other keys than these")
@@ -98,7 +119,7 @@ class Walk:
                     yield Slot(self._record(path, module, name, "reserved", False, note=f"reserved for a {kind}", persistent=False), None)
                     continue
                 persistent = name not in transient
-                entry = entries.describe(name, kind, tensor, persistent)
+                entry = entries.describe(name, kind, tensor, persistent, lies=self.flat.tensors.get(id(tensor)))
                 yield Slot(self._tensor(path, module, entry, tensor, persistent), tensor)
 
     def _saved_otherwise(self, path: str, module: Module, owned: list[Slot]) -> Iterator[Slot]:
@@ -153,7 +174,7 @@ class Walk:
         return self._record(
             path, module, entry.name, entry.kind, saved, shape=entry.shape, dtype=entry.dtype, device=entry.device, count=entry.count,
             bytes=entry.bytes, trainable=entry.trainable, persistent=entry.persistent, tied="" if first == here else first, note=note,
-            grad=gradients.NONE if entry.trainable and tensor.is_leaf else "",
+            grad=gradients.NONE if entry.trainable and compat.is_leaf(tensor) else "", computes=entry.computes, sharding=entry.sharding,
         )  # fmt: skip
 
     def _record(self, path: str, module: Module, name: str, kind: str, saved: bool, **facts: Any) -> StateRecord:

@@ -19,11 +19,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.errors import NotInitializedError
-from modlab.inspection import classes, entries, ghosts, glance, marks, stores
+from modlab.inspection import classes, entries, ghosts, glance, marks, sharding, stores
 from modlab.inspection.classes import ClassFacts
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
+from modlab.records.sharding import Ranks, Sharding, together
 from modlab.records.structure import Link, Run, Subtree, TensorEntry, Totals, TreeRecord, compact
+from modlab.statistics.memory import local
 
 REMEMBERED = 4096  # tensor entries kept for the next call
 UNNUMBERED = 8  # equal neighbours without numbers in their names are one row from here on: q, k and v stay apart
@@ -75,6 +77,7 @@ class Folder:
         self.again: list[tuple[Module, str, Module]] = []  # who holds, under which name, a module that had been met before
         self.classes: dict[int, ClassFacts] = {}  # by id: a metaclass may take the hash away
         self.suspicious = ghosts.Suspicion()
+        self.flat = sharding.Flat(stores.modules(root)).tensors if sharding.has_wrappers() else {}
         self.places: Places | None = None  # from the second walk on
         self.touched: Container[int] = ()
         self.unshared: dict[int, Subtree] = {}  # id(module) → subtree, of untouched modules in touched ones
@@ -88,13 +91,14 @@ class Folder:
         tree = self._walk(parents)
         tied = _repeated(self.tensors)
         if not tied and not self.again:
-            return TreeRecord(tree, len(parents))
+            return TreeRecord(tree, len(parents), ranks=_ranks(tree))
         owners = {id(owner): owner for tensor, owner in zip(self.tensors, self.owners, strict=True) if id(tensor) in tied}
         self.places = places = Places(parents, tied, owners.values(), self.again)
         self.touched, self.ledger = places.touched, Ledger(places)
         self._keep_unshared(tree)
         tree = self._walk(dict.fromkeys(self.unshared))
-        return TreeRecord(tree, len(parents), len(places.tensors), tuple(places.ties), len(places.modules), tuple(places.aliases))
+        ties, aliases = tuple(places.ties), tuple(places.aliases)
+        return TreeRecord(tree, len(parents), len(places.tensors), ties, len(places.modules), aliases, _ranks(tree))
 
     def _walk(self, met: dict[int, Module | None]) -> Subtree:
         """Read every module once, parents before children, and fold it once all below it are folded.
@@ -173,6 +177,7 @@ class Folder:
             () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self.finder.find(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
+            sharding.unit_of(module, facts.wrapper) if facts.wrapper else None,
             self.ledger.enter(module, own, self.unshared) if shared else None,
         )
         subtree = facts.known.get(key)
@@ -209,15 +214,19 @@ class Folder:
         return tuple(found)
 
     def _store(self, module: Module, store: Any, kind: str, transient: Any, found: list[TensorEntry]) -> None:
-        places = self.places
+        places, flat = self.places, self.flat
         for name, tensor in store.items():
+            lies = None
             try:
                 plain = type(tensor) in _PLAIN and tensor.layout is _STRIDED
                 key: Any = (name, kind, tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad) if plain else None
             except RuntimeError:  # a nested tensor has no one shape
                 key = None
-            if key is None:
-                key = (name, kind, None if tensor is None else entries.describe(name, kind, tensor))
+            if flat and id(tensor) in flat:
+                lies = flat[id(tensor)]
+                key = (name, kind, tensor.dtype, tensor.device, tensor.requires_grad, lies)
+            elif key is None:
+                key = _key(name, kind, tensor)
             link = None
             if places is None:
                 if tensor is not None:
@@ -230,7 +239,7 @@ class Folder:
                 key = (key, "transient")
             entry = _entries.get(key)
             if entry is None:
-                entry = _entries[key] = _entry(name, kind, tensor, name not in transient, link)
+                entry = _entries[key] = _entry(name, kind, tensor, name not in transient, link, lies)
             found.append(entry)
 
     @cached_property
@@ -239,8 +248,26 @@ class Folder:
         return ghosts.Finder(stores.modules(self.root))
 
 
-def _entry(name: str, kind: str, tensor: Tensor | None, persistent: bool, tied: Link | None) -> TensorEntry:
-    return entries.reserved(name, kind) if tensor is None else entries.describe(name, kind, tensor, persistent, tied)
+def _ranks(tree: Subtree) -> Ranks | None:
+    """Those over which a model lies: of what its tensors say, and of what holds it as a whole."""
+    held = tree.unit.ranks if tree.unit is not None else None
+    return together([*tree.totals.ranks, *([held] if held is not None else [])])
+
+
+def _entry(
+    name: str, kind: str, tensor: Tensor | None, persistent: bool, tied: Link | None, lies: Sharding | None
+) -> TensorEntry:
+    return entries.reserved(name, kind) if tensor is None else entries.describe(name, kind, tensor, persistent, tied, lies)
+
+
+def _key(name: str, kind: str, tensor: Tensor | None) -> Any:
+    """What an entry says of a tensor of another kind: of a DTensor a few facts, as there may be thousands."""
+    if tensor is None:
+        return name, kind, None
+    lies = sharding.of_tensor(tensor)
+    if lies is not None and type(local(tensor)) in _PLAIN:
+        return name, kind, id(lies), tensor.dtype, tensor.device, tensor.requires_grad  # its entry keeps `lies` alive
+    return name, kind, entries.describe(name, kind, tensor)
 
 
 def _repeated(tensors: list[Tensor]) -> set[int]:
@@ -250,7 +277,7 @@ def _repeated(tensors: list[Tensor]) -> set[int]:
 
 
 def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], key: tuple[Any, ...]) -> Subtree:
-    training, _, children, extra, hidden, (hook_marks, _), compiled, counts = key
+    training, _, children, extra, hidden, (hook_marks, _), compiled, unit, counts = key
     below = _placed(children)
     totals = _totals(own, below, counts)
     flags = [*facts.marks, *hook_marks, *_tensor_flags(totals)]
@@ -261,20 +288,24 @@ def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], key: tuple[Any, ...]) 
     if training is None:
         flags.append("super().__init__() never called")
     unique = tuple(dict.fromkeys(flags))
-    return Subtree(facts.name, facts.origin, facts.category, extra, training is not False, unique, own, _runs(below), hidden, totals)
+    return Subtree(facts.name, facts.origin, facts.category, extra, training is not False, unique, own, _runs(below), hidden, totals, unit)
 
 
 def _totals(own: tuple[TensorEntry, ...], below: _Placed, counts: Counts | None) -> Totals:
-    parameters = trainable = buffers = size = lazy = 0
+    parameters = trainable = buffers = size = lazy = here = 0
     modules = 1
     dtypes: dict[str, None] = {}
     devices: dict[str, None] = {}
+    ranks: dict[Ranks, None] = {}
     for entry in own:
         if entry.kind == "reserved":
             continue
         dtypes[entry.dtype] = devices[entry.device] = None
         size += entry.bytes
+        here += entry.bytes_here
         lazy += entry.shape is None
+        if entry.sharding is not None:
+            ranks[entry.sharding.ranks] = None
         if entry.kind == "buffer":
             buffers += entry.count
         else:
@@ -288,13 +319,16 @@ def _totals(own: tuple[TensorEntry, ...], below: _Placed, counts: Counts | None)
             trainable += inner.trainable
             buffers += inner.buffers
             size += inner.bytes
+            here += inner.bytes_here
             lazy += inner.lazy
             modules += inner.modules
             dtypes.update(dict.fromkeys(inner.dtypes))
             devices.update(dict.fromkeys(inner.devices))
+            if inner.ranks:
+                ranks.update(dict.fromkeys(inner.ranks))
     if counts is not None:
-        parameters, trainable, buffers, size, lazy, modules = counts
-    return Totals(alone, parameters, trainable, buffers, size, lazy, modules, tuple(dtypes), tuple(devices))
+        parameters, trainable, buffers, size, lazy, modules, here = counts
+    return Totals(alone, parameters, trainable, buffers, size, lazy, modules, tuple(dtypes), tuple(devices), here, tuple(ranks))
 
 
 def _tensor_flags(totals: Totals) -> list[str]:

@@ -21,19 +21,20 @@ class Counts(NamedTuple):
     bytes: int = 0
     lazy: int = 0
     modules: int = 0
+    bytes_here: int = 0
 
 
 def of_entry(entry: TensorEntry) -> Counts:
     """What one tensor adds."""
     if entry.kind == "parameter":
-        return Counts(entry.count, entry.count if entry.trainable else 0, 0, entry.bytes, int(entry.lazy))
-    return Counts(0, 0, entry.count, entry.bytes, int(entry.lazy))
+        return Counts(entry.count, entry.count if entry.trainable else 0, 0, entry.bytes, int(entry.lazy), 0, entry.bytes_here)
+    return Counts(0, 0, entry.count, entry.bytes, int(entry.lazy), 0, entry.bytes_here)
 
 
 def of_subtree(subtree: Subtree) -> Counts:
     """What a child with nothing shared in it adds."""
     totals = subtree.totals
-    return Counts(totals.parameters, totals.trainable, totals.buffers, totals.bytes, totals.lazy, totals.modules)
+    return Counts(totals.parameters, totals.trainable, totals.buffers, totals.bytes, totals.lazy, totals.modules, totals.bytes_here)
 
 
 def add(parts: Iterable[Counts]) -> Counts:

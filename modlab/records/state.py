@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modlab import format
+from modlab.records.sharding import Ranks, Sharding
 from modlab.records.tensor import TensorStats
 
 MODEL = "model"
@@ -32,11 +33,14 @@ class StateRecord:
             "tensor" or "value" (of a checkpoint, which does not say more; a value is no tensor, `note` says what).
         in_state_dict: whether ``state_dict()`` has it under this path.
         persistent: False for buffers registered with ``persistent=False`` and for what is not registered.
-        grad: "none", "zero" or "present"; nothing where there can be no gradient.
+        shape: of a tensor that lies over several ranks, that of the whole; so are `count` and `bytes`.
+        grad: "none", "zero" or "present"; nothing where there can be no gradient. "zero here" where this rank's part of it is zero.
         tied: the path under which the same tensor was met first.
         optimizers: one entry for each parameter group that holds it.
         derived: an attribute that a known utility computes before each forward pass, such as the weight of a pruned layer.
         mark: what is wrong with that, if an optimizer was given.
+        computes: the dtype in which it takes part in computations, where it is stored in another.
+        sharding: how it lies over several ranks.
         position: the row's place in a walk over the modules, whether it is in the state_dict or not.
     """
 
@@ -58,6 +62,8 @@ class StateRecord:
     optimizers: tuple[OptimizerEntry, ...] = ()
     mark: str = ""
     derived: bool = False
+    computes: str = ""
+    sharding: Sharding | None = None
     position: int = 0
 
     def __repr__(self) -> str:
@@ -75,6 +81,11 @@ class StateRecord:
         if self.kind == "parameter":
             return "yes" if self.trainable else "frozen"
         return "no" if self.kind in ("buffer", "attribute", "packed") else ""
+
+    @property
+    def bytes_here(self) -> int:
+        """Bytes that this rank holds."""
+        return self.bytes if self.sharding is None else self.sharding.local_bytes
 
     @property
     def name(self) -> str:
@@ -113,3 +124,4 @@ class TableRecord:
     remarks: tuple[str, ...] = ()  # what cannot be known about the whole table, with the reason
     values: tuple[ValuesRecord, ...] = ()
     source: str = MODEL  # or the path of a checkpoint
+    ranks: Ranks | None = None  # over which the model lies; None of a model on one process

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from modlab import format
+from modlab.records.sharding import Ranks, Sharding, Unit
 
 ROOT = "(root)"
 
@@ -34,6 +35,12 @@ class TensorEntry:
     """A parameter, a buffer or a reserved name, as the module that owns it holds it.
 
     `shape` is None where there is none yet (reserved, lazy); `count` and `bytes` are 0 then.
+
+    Attributes:
+        dtype: in which it lies in memory.
+        bytes: of the whole; of a tensor that lies over several ranks, see `bytes_here`.
+        computes: the dtype in which it takes part in computations, where that is another ("float32" of torchao's int8).
+        sharding: how it lies over several ranks; `shape` and `count` are those of the whole then.
     """
 
     name: str
@@ -47,6 +54,13 @@ class TensorEntry:
     persistent: bool = True
     tied: Link | None = None
     note: str = ""
+    computes: str = ""
+    sharding: Sharding | None = None
+
+    @property
+    def bytes_here(self) -> int:
+        """Bytes that this rank holds."""
+        return self.bytes if self.sharding is None else self.sharding.local_bytes
 
     @property
     def lazy(self) -> bool:
@@ -82,6 +96,8 @@ class Totals:
     modules: int = 1
     dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    bytes_here: int = 0  # that this rank holds
+    ranks: tuple[Ranks, ...] = ()  # over which they lie, each once
 
 
 Names = tuple[str, ...] | range
@@ -134,6 +150,7 @@ class Subtree:
     runs: tuple[Run, ...]
     ghosts: tuple[Ghost, ...]
     totals: Totals
+    unit: Unit | None = None  # of FSDP or DDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +227,18 @@ class ModuleRecord:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all parameters and buffers at and below this module."""
+        """Bytes of all parameters and buffers at and below this module; of sharded ones, of the whole."""
         return self.subtree.totals.bytes
+
+    @property
+    def bytes_here(self) -> int:
+        """Those of them that this rank holds."""
+        return self.subtree.totals.bytes_here
+
+    @property
+    def unit(self) -> Unit | None:
+        """What FSDP or DDP makes of this module; None where it is no unit of theirs."""
+        return self.subtree.unit
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -241,6 +268,7 @@ class TreeRecord:
     tied: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
     aliased: int = 0  # modules with several names
     aliases: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
+    ranks: Ranks | None = None  # over which the model lies; None of a model on one process
 
     def rows(self, *, folded: bool = False, depth: int | None = None) -> Iterator[ModuleRecord]:
         """Every place of the tree from the root down, as ``named_modules(remove_duplicate=False)`` orders them.

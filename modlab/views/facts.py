@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from modlab import format
 from modlab.records.state import OptimizerEntry, StateRecord, TableRecord
 from modlab.records.structure import ROOT, Ghost, ModuleRecord, TensorEntry
+from modlab.views import sharding
 
 TENSORS = 12  # that one row names
 WARNINGS = 20  # that stand below one table
@@ -25,6 +26,8 @@ def of_module(record: ModuleRecord, mode: bool) -> Iterator[str]:
         yield ("buffers " if ", " in buffers else "buffer ") + buffers
     if subtree.training != mode:
         yield "in training mode" if subtree.training else "in evaluation mode"
+    if subtree.unit is not None:
+        yield sharding.of_unit(subtree.unit)
     if subtree.flags:
         yield ", ".join(subtree.flags)
 
@@ -53,7 +56,20 @@ def _tensor(entry: TensorEntry, path: str) -> str:
         text += f" = {format.clean(entry.tied.resolve(f'{path}.{entry.name}' if path else entry.name))}"
     if not entry.persistent:
         text += " not persistent"
-    return text if entry.dtype == "float32" else f"{text} {entry.dtype}"
+    if entry.dtype != "float32" or entry.computes:
+        text += f" {dtype(entry)}"
+    return f"{text} {sharding.of_entry(entry)}" if entry.sharding is not None else text
+
+
+def placed(row: StateRecord) -> tuple[str, str]:
+    """The shape of this rank's part, and how the tensor lies; nothing of one that lies on one process alone."""
+    return ("", "") if row.sharding is None else (sharding.here(row.sharding) or "all", sharding.placement(row.sharding))
+
+
+def dtype(entry: TensorEntry | StateRecord) -> str:
+    """ "float32"; "int8, computes in float32"."""
+    name = format.clean(entry.dtype)
+    return f"{name}, computes in {format.clean(entry.computes)}" if entry.computes else name
 
 
 def of_ghost(ghost: Ghost) -> tuple[str, str, str, str]:

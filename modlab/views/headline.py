@@ -5,19 +5,20 @@ from __future__ import annotations
 from modlab import format
 from modlab.records.state import MODEL, TableRecord, ValuesRecord
 from modlab.records.structure import Subtree, Totals, TreeRecord
-from modlab.views import numbers
+from modlab.views import numbers, sharding
 
 
 def of_tree(tree: TreeRecord) -> tuple[str, str]:
     """The sentence in two halves; the first is printed bold."""
     root = tree.root
     totals = root.totals
-    strong = f"{format.clean(root.type)}: {format.plural(totals.parameters, 'parameter')} in {format.plural(tree.modules, 'module')}"
+    held = f"{format.plural(totals.parameters, 'parameter')} in {format.plural(tree.modules, 'module')}"
+    strong = ", ".join([f"{format.clean(root.type)}: {held}", *sharding.spread(tree.ranks)])
     facts = [*_hidden(tree), *_odd(tree), *_gradient(tree)]
     if totals.bytes:
         where = " and ".join(totals.devices) if len(totals.devices) < 3 else f"{len(totals.devices)} devices"
         what = ", ".join(totals.dtypes) if len(totals.dtypes) < 4 else f"{len(totals.dtypes)} dtypes"
-        facts.append(f"{format.size(totals.bytes)}{unreal(totals)}, {what} on {where}")
+        facts.append(f"{sharding.size(totals.bytes, totals.bytes_here)}{unreal(totals)}, {what} on {where}")
     return f"{strong};" if facts else f"{strong}.", f"{', '.join(facts)}." if facts else ""
 
 
@@ -97,6 +98,7 @@ def of_table(table: TableRecord) -> tuple[str, str]:
         more = f", and {format.plural(others, 'other entry', 'other entries')}" if others else ""
         return f"{name}: {format.plural(count, 'number')} in {format.plural(tensors, 'tensor')};", f"{format.size(size)}{more}."
     strong = f"{name}: {saved:,} of {format.plural(len(table.rows), 'entry is', 'entries are')} in the state_dict"
+    strong = ", ".join([strong, *sharding.spread(table.ranks)])
     facts = [*_marks(table), *_absent(table), *_grads(table)]
     return (f"{strong};", f"{', '.join(facts)}.") if facts else (f"{strong}.", "")
 
@@ -150,12 +152,14 @@ def _grads(table: TableRecord) -> list[str]:
         return []
     if set(grads) == {"none"}:
         return ["no gradient yet"]
-    missing, zero = grads.count("none"), grads.count("zero")
+    missing, zero, zero_here = (grads.count(word) for word in ("none", "zero", "zero here"))
     facts = []
     if missing:
         facts.append(f"{format.plural(missing, 'parameter has', 'parameters have')} no gradient")
     if zero:
         facts.append(f"{format.plural(zero, 'gradient is', 'gradients are')} zero")
+    if zero_here:
+        facts.append(f"{format.plural(zero_here, 'gradient is', 'gradients are')} zero in {sharding.PART}")
     return facts or ["every trainable parameter has a gradient"]
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 from modlab import format
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import ROOT, ModuleRecord, TreeRecord
-from modlab.views import facts, numbers
+from modlab.views import facts, numbers, sharding
 from modlab.views.folding import unfold
 
 ROWS = 250  # of the picture without script; the payload has all
@@ -141,7 +141,7 @@ def _ghosts(record: ModuleRecord) -> Iterator[str]:
 def of_table(table: TableRecord) -> str:
     """The rows as a table; equal rows of equal blocks are one."""
     lines = unfold(table)
-    head = ["tensor", "kind", "shape", "dtype", "device", "bytes", "in state_dict", "trained", "gradient"]
+    head = ["tensor", "kind", "shape", "here", "placement", "dtype", "device", "bytes", "in state_dict", "trained", "gradient"]
     if table.optimizers:
         head += ["optimizer", "lr", "weight decay", "keeps"]
     parts = [tabulated([*head, "note"], [_row(path, row, bool(table.optimizers)) for path, _, row in lines[:ROWS]])]
@@ -154,8 +154,9 @@ def of_table(table: TableRecord) -> str:
 
 def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     yes_no = {True: "yes", False: "no"}
-    cells = [f"<b>{text(path)}</b>", text(row.kind), format.shape(row.shape), text(row.dtype), text(row.device)]
-    cells += [format.size(row.bytes) if row.bytes else "", yes_no[row.in_state_dict]]
+    here, placed = facts.placed(row)
+    cells = [f"<b>{text(path)}</b>", text(row.kind), format.shape(row.shape), text(here), escape(placed), escape(facts.dtype(row))]
+    cells += [text(row.device), sharding.size(row.bytes, row.bytes_here) if row.bytes else "", yes_no[row.in_state_dict]]
     cells += [row.trained, row.grad]
     if optimizer:
         cells += [text(", ".join(o.label for o in row.optimizers)), ", ".join(format.number(o.lr) for o in row.optimizers)]

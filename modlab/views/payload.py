@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from modlab import format
 from modlab.records.definition import Definition
+from modlab.records.sharding import Unit
 from modlab.records.state import MODEL, StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import Ghost, Link, Subtree, TensorEntry, TreeRecord
-from modlab.views import facts, headline, numbers
+from modlab.views import facts, headline, numbers, sharding
 from modlab.views.folding import fold
 
 SCHEMA = 1
@@ -206,18 +207,33 @@ def _subtree(subtree: Subtree) -> dict[str, Any]:
         "flags": list(subtree.flags), "own": totals.own_parameters, "total": totals.parameters,
         "trainable": totals.trainable, "buffers": totals.buffers, "bytes": totals.bytes,
         "ownText": format.count(totals.own_parameters), "totalText": format.count(totals.parameters),
-        "bytesText": f"{format.size(totals.bytes)}{headline.unreal(totals)}",
+        "bytesText": f"{sharding.size(totals.bytes, totals.bytes_here)}{headline.unreal(totals)}",
         "dtypes": list(totals.dtypes), "devices": list(totals.devices),
         "lazy": totals.lazy, "modules": totals.modules,
+        **({"unit": _unit(subtree.unit)} if subtree.unit is not None else {}),
+    }  # fmt: skip
+
+
+def _unit(unit: Unit) -> dict[str, Any]:
+    return {"name": sharding.unit_name(unit), "text": sharding.of_unit(unit)}
+
+
+def _lies(entry: TensorEntry | StateRecord) -> dict[str, Any]:
+    """How a tensor lies over the ranks, of one that does."""
+    if entry.sharding is None:
+        return {}
+    return {
+        "here": sharding.here(entry.sharding) or "all", "placement": sharding.placement(entry.sharding),
+        "sharding": [list(pair) for pair in sharding.facts(entry.sharding)],
     }  # fmt: skip
 
 
 def _entry(entry: TensorEntry) -> dict[str, Any]:
     return {
         "name": entry.name, "kind": entry.kind, "shape": None if entry.shape is None else list(entry.shape),
-        "shapeText": format.shape(entry.shape), "dtype": format.dtype(entry.dtype), "device": entry.device, "count": entry.count,
-        "countText": format.count(entry.count), "bytesText": format.size(entry.bytes), "trainable": entry.trainable,
-        "persistent": entry.persistent, "tied": _link(entry.tied), "note": entry.note,
+        "shapeText": format.shape(entry.shape), "dtype": _dtype(entry), "device": entry.device, "count": entry.count,
+        "countText": format.count(entry.count), "bytesText": sharding.size(entry.bytes, entry.bytes_here), "trainable": entry.trainable,
+        "persistent": entry.persistent, "tied": _link(entry.tied), "note": entry.note, **_lies(entry),
     }  # fmt: skip
 
 
@@ -238,15 +254,21 @@ def _definition(definition: Definition) -> dict[str, Any]:
 def _signature(row: StateRecord) -> dict[str, Any]:
     return {
         "kind": row.kind, "shape": None if row.shape is None else list(row.shape), "shapeText": format.shape(row.shape),
-        "dtype": format.dtype(row.dtype), "device": row.device, "count": row.count, "countText": format.count(row.count),
-        "bytes": row.bytes, "bytesText": format.size(row.bytes), "trainable": row.trainable, "trained": row.trained,
+        "dtype": _dtype(row), "device": row.device, "count": row.count, "countText": format.count(row.count),
+        "bytes": row.bytes, "bytesText": sharding.size(row.bytes, row.bytes_here), "trainable": row.trainable, "trained": row.trained,
         "persistent": row.persistent,
         "saved": row.in_state_dict, "grad": row.grad, "tied": _absolute(row.tied), "note": row.note, "mark": row.mark,
         "optimizer": [
             {"label": o.label, "lr": format.number(o.lr), "decay": format.number(o.weight_decay), "state": list(o.state)}
             for o in row.optimizers
         ],
+        **_lies(row),
     }  # fmt: skip
+
+
+def _dtype(entry: TensorEntry | StateRecord) -> str:
+    short = format.dtype(entry.dtype)
+    return f"{short}, computes in {format.dtype(entry.computes)}" if entry.computes else short
 
 
 def of_values(values: ValuesRecord, arrays: Arrays, beside: Iterable[ValuesRecord] = ()) -> dict[str, Any]:

@@ -66,10 +66,10 @@ def _short(extra: str) -> str:
 def of_table(table: TableRecord) -> str:
     """The headline and one line for each row; rows of equal blocks share one."""
     lines = unfold(table)
-    head = ("path", "kind", "shape", "dtype", "device", "in state_dict", "trained", "gradient", "optimizer", "note")
+    head = ("path", "kind", "shape", "here", "placement", "dtype", "device", "in state_dict", "trained", "gradient", "optimizer", "note")
     rows = [_row(path, times, row) for path, times, row in lines[:ROWS]]
-    unused = (5, 6, 7, 8) if table.source != MODEL else () if table.optimizers else (8,)
-    kept = [i for i in range(len(head)) if i not in unused]
+    unused = (7, 8, 9, 10) if table.source != MODEL else () if table.optimizers else (10,)
+    kept = [i for i in range(len(head)) if i not in unused and (i not in (3, 4) or any(row[i] for row in rows))]
     rows = [tuple(row[i] for i in kept) for row in (head, *rows)]
     text = [" ".join(headline.of_table(table)).rstrip(), *table_lines(rows)]
     if len(lines) > ROWS:
@@ -84,7 +84,8 @@ def _row(path: str, times: int, row: StateRecord) -> tuple[str, ...]:
     saved = "yes" if row.in_state_dict else "no"
     owners = ", ".join(map(facts.owner, row.optimizers))
     notes = "; ".join(facts.of_row(row))
-    return format.clean(path), kind, shape, format.clean(row.dtype), row.device, saved, row.trained, row.grad, owners, notes
+    here, placed = facts.placed(row)
+    return format.clean(path), kind, shape, here, placed, facts.dtype(row), row.device, saved, row.trained, row.grad, owners, notes
 
 
 def of_values(values: ValuesRecord) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from modlab.compat import grad_fn
 from modlab.inspection.findings.subject import Held, Subject
 from modlab.records.finding import FindingRecord
 
@@ -11,7 +12,7 @@ from modlab.records.finding import FindingRecord
 def buffers(subject: Subject) -> Iterator[FindingRecord]:
     """A buffer with a ``grad_fn`` keeps every pass alive that went into it."""
     for held in subject.buffers:
-        if held.tensor.grad_fn is not None:
+        if grad_fn(held.tensor) is not None:
             yield _with_graph(held)
         elif held.tensor.requires_grad:
             yield FindingRecord(
@@ -23,7 +24,7 @@ def buffers(subject: Subject) -> Iterator[FindingRecord]:
 
 
 def _with_graph(held: Held) -> FindingRecord:
-    function = type(held.tensor.grad_fn).__name__
+    function = type(grad_fn(held.tensor)).__name__
     line = f"{held.code} = {held.code}.detach()" if held.name.isidentifier() else ""
     return FindingRecord(
         held.path, held.site.path, "carries a graph", "broken", held.path,

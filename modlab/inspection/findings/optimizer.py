@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import is_leaf, without_modes, without_torch_function
 from modlab.inspection import gradients
 from modlab.inspection.entries import dtype_name
 from modlab.inspection.findings.grouping import Group, cover
@@ -181,7 +181,7 @@ def _cause(one: Membership) -> str:
     """Why a step moves a tensor that requires no gradient; nothing where it does not, or where that is not known."""
     kind = type(one.optimizer)
     tensor, group = one.tensor, one.group
-    if not f"{kind.__module__}.".startswith("torch.optim.") or kind.__name__ in ("LBFGS", "SparseAdam") or not tensor.is_leaf:
+    if not f"{kind.__module__}.".startswith("torch.optim.") or kind.__name__ in ("LBFGS", "SparseAdam") or not is_leaf(tensor):
         return ""  # what another optimizer does with it, only its author knows
     if tensor.grad is None or not _positive(group.get("lr")):
         return ""
@@ -224,7 +224,7 @@ def frozen_and_skipped(subject: Subject) -> Iterator[FindingRecord]:
     seen: dict[str, list[Held]] = {}
     for one in memberships(subject):
         held = subject.by_tensor.get(id(one.tensor))
-        if held is not None and not one.tensor.requires_grad and one.tensor.is_leaf and one.tensor.grad is None:
+        if held is not None and not one.tensor.requires_grad and is_leaf(one.tensor) and one.tensor.grad is None:
             seen.setdefault(one.label, []).append(held)
     for label, members in seen.items():
         for group in cover(members, subject.parameters, "parameter"):

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from modlab import format
+from modlab.compat import grad_fn
 from modlab.inspection import stores
 from modlab.inspection.findings import corrections
 from modlab.inspection.findings.accesses import access
@@ -55,7 +56,7 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         return FindingRecord(
             path, site.path, kind, severity, words, f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}", _reason(ghost), fix
         )
-    joined = isinstance(value, Tensor) and value.grad_fn is not None
+    joined = isinstance(value, Tensor) and grad_fn(value) is not None
     if isinstance(value, Tensor) and joined and not access(site.module, ghost.name).written:
         return _lost(site, path, ghost, value)
     if isinstance(value, Tensor) and value.requires_grad and not joined:
@@ -129,7 +130,7 @@ def _reason(ghost: Ghost) -> str:
 
 def _lost(site: Site, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
     """What was a parameter before something was done with it: ``nn.Parameter(...).to(...)``."""
-    function = type(value.grad_fn).__name__
+    function = type(grad_fn(value)).__name__
     return FindingRecord(
         path, site.path, "no longer a parameter", "broken", path,
         f"was computed from a tensor that requires a gradient ({function}), and is no parameter itself: it never changes",

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab import format
+from modlab.compat import is_leaf
 from modlab.inspection import marks, stores
 from modlab.inspection.findings.families import TRANSPOSED
 from modlab.inspection.findings.grouping import SPELLED_OUT, Group, cover
@@ -44,7 +45,7 @@ def not_finite(subject: Subject) -> Iterator[FindingRecord]:
 def _if_new(group: Group) -> str:
     """Memory that was never filled looks the same; not where something has flowed back already."""
     members = [one for one in group.members if isinstance(one, Held)]
-    if any(one.tensor.is_leaf and one.tensor.grad is not None for one in members):
+    if any(is_leaf(one.tensor) and one.tensor.grad is not None for one in members):
         return ""
     sites = {id(one.site.module): one.site for one in members}
     alone = next(iter(sites.values())) if len(sites) == 1 else None
