@@ -14,6 +14,9 @@ from modlab.statistics.memory import is_sharded
 
 DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC = "DDP", "FSDP1", "FSDP2", "TP", "pipeline", "SyncBatchNorm"
 
+PREFIX = "module"
+"""The name under which DDP holds the user's model."""
+
 _CLASSES = {
     "DistributedDataParallel": DDP,
     "FullyShardedDataParallel": FSDP1,
@@ -81,6 +84,12 @@ def distribution_of(model: Module) -> Distribution:
         kinds.add(TP)
     rank, world = int(distributed.get_rank()), int(distributed.get_world_size())
     return Distribution(tuple(kind for kind in _ORDER if kind in kinds), rank, world, *_place(widest))
+
+
+def unwrapped(model: Module) -> Module:
+    """The model that DDP has been put around, whose names are the user's; any other model itself."""
+    inner = stores.contents(model).get("_modules", {}).get(PREFIX) if kind_of(type(model)) == DDP else None
+    return inner if inner is not None else model
 
 
 def kind_of(cls: type) -> str:

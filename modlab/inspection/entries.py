@@ -34,6 +34,11 @@ def describe(
     """The entry of one parameter or buffer; a subclass of Tensor is not asked its opinion.
 
     Args:
+        name: its own, without its owner's path.
+        kind: "parameter", "buffer", …
+        tensor: of any kind.
+        persistent: whether ``state_dict()`` has it.
+        tied: where it was met first.
         lies: how a parameter lies over the ranks that does not tell itself (FSDP1's).
     """
     with without_torch_function():
@@ -81,10 +86,10 @@ def _shared_out(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Li
 
 def _stored(tensor: Tensor, count: int) -> tuple[torch.dtype, int]:
     """The dtype in which a tensor lies in memory, and its bytes: of torchao's weights those of the tensors inside."""
-    if type(tensor) not in PLAIN and hasattr(type(tensor), "__tensor_flatten__"):
+    if type(tensor) not in PLAIN and wrappers.is_wrapper(tensor):
         found = wrappers.stored(tensor)
         if found is not None and found.dtype is not None:
-            return (tensor.dtype if tensor.is_nested else found.dtype), found.bytes
+            return found.dtype, found.bytes
     return tensor.dtype, _bytes(tensor, count)
 
 

@@ -94,7 +94,9 @@ class Finder:
     def __init__(self, modules: Iterable[Module]) -> None:
         self.registered: set[int] = set()
         listed = list(modules) if sharding.has_wrappers() else modules
-        self._views = sharding.Flat(listed).views if sharding.has_wrappers() else set()
+        flat = sharding.Flat(listed)
+        self._views = flat.views
+        self.registered |= flat.own
         for module in listed:
             self.registered.add(id(module))
             self.registered.update(id(t) for _, t in stores.named_tensors(module))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import is_leaf, without_modes, without_torch_function
+from modlab.records.sharding import Sharding
 from modlab.statistics.memory import is_there, local
 
 NONE, ZERO, ZERO_HERE, PRESENT = "none", "zero", "zero here", "present"
@@ -21,20 +22,24 @@ def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
 
 def _kinds(tensors: Sequence[Tensor | None]) -> list[str]:
     words = ["" if t is None else NONE if t.requires_grad and is_leaf(t) else "" for t in tensors]
-    asked: dict[torch.device, list[tuple[int, Tensor, bool]]] = {}
+    asked: dict[torch.device, list[tuple[int, Tensor]]] = {}
     for i, tensor in enumerate(tensors):
         grad = tensor.grad if tensor is not None and is_leaf(tensor) else None
         if grad is None:
             continue
         words[i] = PRESENT
-        part = local(grad)
-        some = _any(part)
+        some = _any(local(grad))
         if some is not None:
-            asked.setdefault(some.device, []).append((i, some, part.shape != grad.shape))
+            asked.setdefault(some.device, []).append((i, some))
     for answers in asked.values():
-        for (i, _, cut), some in zip(answers, torch.stack([some for _, some, _ in answers]).tolist(), strict=True):
-            words[i] = PRESENT if some else ZERO_HERE if cut else ZERO
+        for (i, _), some in zip(answers, torch.stack([some for _, some in answers]).tolist(), strict=True):
+            words[i] = PRESENT if some else ZERO
     return words
+
+
+def said(word: str, sharding: Sharding | None) -> str:
+    """The same of a tensor that lies over several ranks: what is zero here may be none elsewhere."""
+    return ZERO_HERE if word == ZERO and sharding is not None and not sharding.whole else word
 
 
 def _any(grad: Tensor) -> Tensor | None:

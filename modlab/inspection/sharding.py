@@ -154,13 +154,13 @@ def _fsdp2(module: Any) -> Unit | None:
     if groups is None:  # torch before 2.9 has one
         groups = [one for one in [getattr(state, "_fsdp_param_group", None)] if one is not None]
     policy = state._mp_policy
-    dtypes = (_dtype(getattr(policy, f"{name}_dtype", None)) for name in ("param", "reduce", "output"))
+    param, reduce, output = (_dtype(getattr(policy, f"{name}_dtype", None)) for name in ("param", "reduce", "output"))
     if not groups:
-        return Unit("FSDP2", None, *dtypes)
+        return Unit("FSDP2", None, param, reduce, output)
     info = groups[0].mesh_info
     mesh = info.mesh
     cut = [i == getattr(info, "shard_mesh_dim", None) for i in range(mesh.ndim)]
-    return Unit("FSDP2", _ranks(mesh, cut), *dtypes, getattr(groups[0], "post_forward_mesh_info", None) is not None)
+    return Unit("FSDP2", _ranks(mesh, cut), param, reduce, output, getattr(groups[0], "post_forward_mesh_info", None) is not None)
 
 
 def _fsdp1(module: Module) -> Unit:
@@ -204,6 +204,7 @@ class Flat:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.tensors: dict[int, Sharding] = {}
+        self.own: set[int] = set()  # the flat parameters, registered or not
         self.views: set[tuple[int, str]] = set()  # the module and the attribute that FSDP1 sets anew before each forward pass
         if has_wrappers():
             for module in modules:
@@ -222,9 +223,10 @@ class Flat:
             return
 
     def _read(self, flat: Any, ranks: Ranks) -> None:
+        self.own.add(id(flat))
         placement = Placement(SHARDED if ranks.parts > 1 else REPLICATED, "", ranks.size, 0)
         whole, size = tuple(flat._unpadded_unsharded_size), flat.dtype.itemsize
-        begin, count = self._piece(flat, ranks, whole[0])
+        count = self._piece(flat, ranks, whole[0])
         if not flat._params:
             self.tensors[id(flat)] = Sharding(whole, (count,), (placement,), ranks, count, count * size, "flat parameter")
         for info in flat._param_infos:
@@ -236,8 +238,7 @@ class Flat:
             )
 
     @staticmethod
-    def _piece(flat: Any, ranks: Ranks, whole: int) -> tuple[int, int]:
-        """Where this rank's piece begins, and how many numbers of the whole are in it; what pads it is none of them."""
+    def _piece(flat: Any, ranks: Ranks, whole: int) -> int:
+        """How many numbers of the whole are in this rank's piece; what pads it is none of them."""
         step = int(flat._sharded_size[0]) if ranks.parts > 1 else whole
-        begin = min((ranks.axes[0].coordinate or 0) * step, whole)
-        return begin, min(step, whole - begin)
+        return min(step, whole - min((ranks.axes[0].coordinate or 0) * step, whole))

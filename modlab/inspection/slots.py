@@ -12,13 +12,12 @@ from torch.nn import Module
 
 from modlab import compat
 from modlab.errors import NotInitializedError
-from modlab.inspection import entries, ghosts, gradients, marks, sharding, stores
+from modlab.inspection import distributed, entries, ghosts, gradients, marks, sharding, stores
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.overlaps import Overlaps
 from modlab.records.sharding import Ranks, together
 from modlab.records.state import StateRecord, TableRecord
 from modlab.records.structure import ROOT, TensorEntry
-
 
 _STATE_HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks")
 
@@ -31,18 +30,20 @@ class Slot(NamedTuple):
 
 
 def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> TableRecord:
-    """The state table of `model`. Of values, it asks only whether a gradient is zero."""
-    walk = Walk(model)
+    """The state table of `model`, under the names that the user gave. Of values, it asks only whether a gradient is zero."""
+    walk = Walk(distributed.unwrapped(model))
+    if walk.model is not model:
+        walk.remarks.append(f"DDP puts {distributed.PREFIX!r} before each of these names in its state_dict(); .module has them as here")
     slots = walk.collect()
     ownership = Ownership(optimizers)
     rows = [slot.record for slot in slots]
     for i, grad in enumerate(gradients.kinds([slot.tensor for slot in slots])):
-        found = ownership.of(slots[i].tensor, rows[i])
+        grad, found = gradients.said(grad, rows[i].sharding), ownership.of(slots[i].tensor, rows[i])
         if found or grad != rows[i].grad:
             rows[i] = replace(rows[i], grad=grad, **found)
     held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
     return TableRecord(
-        type(model).__name__, tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows)
+        type(walk.model).__name__, tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows)
     )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ class Walk:
         kind = sharding.wrapper_of(type(module))
         if kind == "FSDP1":
             text = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
-            self.remarks.append(f"{place} {text}")
+            self.remarks += [] if any(text in known for known in self.remarks) else [f"{place} {text}"]
             return
         if any(marks.machinery(hook) != marks.FSDP for name in _STATE_HOOKS for hook in (held.get(name) or {}).values()):
             self.remarks.append(f"{place} has a state_dict hook, which may change the keys: compare with list(model.state_dict())")
@@ -207,9 +208,15 @@ def places(model: Module, within: list[str] | None = None) -> Iterator[tuple[str
         stack.extend((prefix + name, child) for name, child in reversed(stores.named_children(module)) if child is not None)
 
 
+def users_path(path: str) -> str:
+    """A dotted name without the part that DDP puts before it."""
+    return "" if path == distributed.PREFIX else path.removeprefix(f"{distributed.PREFIX}.")
+
+
 def tensor_at(model: Module, path: str) -> Tensor | None:
     """The tensor of one row; None where the row has none or there is no such row. Only its module is looked into."""
-    walk, owner, module = Walk(model), "", model
+    module = distributed.unwrapped(model)
+    walk, owner, path = Walk(module), "", path if module is model else users_path(path)
     while True:
         found = next((slot.tensor for slot in walk.of_module(owner, module) if slot.record.path == path), None)
         if found is not None:

@@ -8,6 +8,7 @@ things, and those above them, are then folded once more.
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, groupby, pairwise, repeat
 from operator import itemgetter
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.errors import NotInitializedError
-from modlab.inspection import classes, entries, ghosts, glance, marks, sharding, stores
+from modlab.inspection import classes, distributed, entries, ghosts, glance, marks, sharding, stores
 from modlab.inspection.classes import ClassFacts
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
@@ -51,6 +52,17 @@ def extract(model: Module) -> TreeRecord:
     if seen is not None:
         glance.remember(model, seen, tree)
     return tree
+
+
+def of_users(model: Module) -> TreeRecord:
+    """The same under the names that the user gave: of a model in DDP, that of what is inside."""
+    inner = distributed.unwrapped(model)
+    if inner is model:
+        return extract(model)
+    tree, unit = extract(inner), sharding.unit_of(model, distributed.DDP)
+    root = replace(tree.root, unit=unit)
+    _class_of[root] = ref(type(inner))
+    return replace(tree, root=root, ranks=_ranks(root))
 
 
 _class_of: WeakKeyDictionary[Subtree, ref[type]] = WeakKeyDictionary()

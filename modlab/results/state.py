@@ -12,7 +12,7 @@ import torch
 from torch.nn import Module
 
 from modlab.errors import ModlabError, PathNotFoundError, nearest
-from modlab.inspection import checkpoint, checks, optimizers, slots, structure, values
+from modlab.inspection import checkpoint, checks, distributed, optimizers, slots, structure, values
 from modlab.records.state import MODEL, StateRecord, TableRecord
 from modlab.results import question
 from modlab.results.measurement import Measurement
@@ -66,7 +66,7 @@ def state(
             )
         return State(checkpoint.read(os.fspath(model)), None)
     checks.require_module(model, "state")
-    tree = structure.extract(model)
+    tree = structure.of_users(model)
     if tree.places() > LISTED:
         raise ModlabError(
             f"This model has {tree.places():,} module paths, too many for a table of all its tensors.\n"
@@ -103,18 +103,19 @@ class State(Result):
 
     def __getitem__(self, path: str) -> Measurement:
         """Measure the tensor at a dotted name as it is now; nothing but this tensor is read."""
-        row = self._by_path.get(path) if isinstance(path, str) else None
+        row = self._by_path.get(path) or self._by_path.get(slots.users_path(path)) if isinstance(path, str) else None
         if row is None:
             raise self._unknown(path)
         if self.record.source != MODEL:
             return Measurement(checkpoint.measure(self.record.source, path), code=f"modlab.state(path)[{path!r}]")
+        path = row.path
         tensor = slots.tensor_at(self._alive("reading values"), path)
         if tensor is None:
             raise PathNotFoundError(f"{path!r} holds no tensor: it is {row.kind}{f' ({row.note})' if row.note else ''}.")
         return Measurement(values.read(tensor, path), code=f"modlab.state(model)[{path!r}]")
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and path in self._by_path
+        return isinstance(path, str) and (path in self._by_path or slots.users_path(path) in self._by_path)
 
     def __len__(self) -> int:
         return len(self.record.rows)
@@ -195,7 +196,7 @@ class State(Result):
 def _with_values(record: TableRecord, model: Module) -> TableRecord:
     found = [
         values.read(slot.tensor, slot.record.path, rows=CARRIED_SIDE, columns=CARRIED_SIDE)
-        for slot in slots.collect(model)
+        for slot in slots.collect(distributed.unwrapped(model))
         if slot.tensor is not None
     ]
     return replace(record, values=tuple(found))

@@ -52,7 +52,7 @@ def tree(model: Module) -> Tree:
     0       Linear(in_features=4, out_features=3, bias=True)         15  weight (3, 4), bias (3,)
     1       ReLU                                                      0
     """
-    return Tree(structure.extract(checks.require_module(model, "tree")), model)
+    return Tree(structure.of_users(checks.require_module(model, "tree")), model)
 
 
 class Tree(Result):
@@ -94,13 +94,13 @@ class Tree(Result):
         """The record of the module at a dotted name; ``""`` is the root."""
         if not isinstance(path, str):
             raise PathNotFoundError(f"tree[...] takes a dotted name such as 'net.l0', and got a {type(path).__name__}: {path!r}")
-        found = self.record.find("" if path == ROOT else path)
+        found = self.record.find("" if path == ROOT else path) or self._inside(path)
         if found is None:
             raise self._unknown(path)
         return found
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self.record.find("" if path == ROOT else path) is not None
+        return isinstance(path, str) and (self.record.find("" if path == ROOT else path) or self._inside(path)) is not None
 
     def __len__(self) -> int:
         return self.record.places()
@@ -150,6 +150,11 @@ class Tree(Result):
         from modlab.views import figure
 
         return figure.of_tree(self.record, ax=ax, depth=depth)
+
+    def _inside(self, path: str) -> ModuleRecord | None:
+        """By the name that DDP gives it."""
+        unit = self.record.root.unit
+        return self.record.find(slots.users_path(path)) if unit is not None and unit.kind == "DDP" else None
 
     def _unknown(self, path: str) -> PathNotFoundError:
         name = self.record.root.type

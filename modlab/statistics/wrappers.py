@@ -81,7 +81,7 @@ def values_of(tensor: Tensor) -> Tensor:
         raise NoValuesError(f"a {type(tensor).__name__} has no memory of its own{rest}")
     try:
         found = tensor.dequantize()
-    except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
+    except Exception as error:
         raise NoValuesError(f"the dequantize() of a {type(tensor).__name__} raised {type(error).__name__}{rest}") from error
     if not issubclass(type(found), Tensor) or is_wrapper(found) or found.shape != tensor.shape:
         raise NoValuesError(f"the dequantize() of a {type(tensor).__name__} gave no plain tensor of its shape{rest}")

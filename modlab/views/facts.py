@@ -67,7 +67,7 @@ def placed(row: StateRecord) -> tuple[str, str]:
 
 
 def dtype(entry: TensorEntry | StateRecord) -> str:
-    """ "float32"; "int8, computes in float32"."""
+    """In which it lies in memory, and in which it computes: "float32"; "int8, computes in float32"."""
     name = format.clean(entry.dtype)
     return f"{name}, computes in {format.clean(entry.computes)}" if entry.computes else name
 

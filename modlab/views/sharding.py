@@ -14,7 +14,7 @@ _SUMS = {"sum": "partial sums", "avg": "partial averages", "max": "partial maxim
 
 
 def placement(sharding: Sharding) -> str:
-    """ "rows over dp, after rows over tp"; "columns over tp, replicated over dp"."""
+    """Axis by axis: "rows over dp, after rows over tp"; "columns over tp, replicated over dp"."""
     if sharding.form != "DTensor" and not sharding.whole:
         over = f"over {sharding.ranks.size:,} ranks"
         return f"flat {over}" if sharding.form == "flat parameter" else f"in a flat parameter, {over}"
@@ -87,12 +87,12 @@ def facts(sharding: Sharding) -> Iterator[tuple[str, str]]:
 
 
 def axes(ranks: Ranks) -> str:
-    """ "dp 2 × tp 2"; nothing where a process group is all there is."""
+    """Names and sizes: "dp 2 × tp 2"; nothing where a process group is all there is."""
     return " × ".join(f"{format.clean(axis.name)} {axis.size:,}" for axis in ranks.axes) if all(a.name for a in ranks.axes) else ""
 
 
 def place(ranks: Ranks) -> str:
-    """ "rank 3 (dp 1 of 2, tp 1 of 2)"."""
+    """Which rank this is, and where: "rank 3 (dp 1 of 2, tp 1 of 2)"."""
     rank = f"rank {ranks.rank:,}" if ranks.rank >= 0 else "a rank"
     if not ranks.here:
         return f"{rank}, which is not on this mesh"
@@ -124,18 +124,17 @@ _KINDS = {"FSDP2": "FSDP unit", "FSDP1": "FSDP1 unit", "DDP": "DDP"}
 
 
 def of_unit(unit: Unit) -> str:
-    """ "FSDP unit: parameters in bfloat16, gradients reduced in float32"."""
+    """In words: "FSDP unit: parameters in bfloat16, gradients reduced in float32"."""
     words = ", ".join(f"{name} {value}" for name, value in unit_facts(unit))
     return f"{_KINDS[unit.kind]}: {words}" if words else _KINDS[unit.kind]
 
 
 def unit_name(unit: Unit) -> str:
-    """ "FSDP unit"."""
+    """Its name alone: "FSDP unit"."""
     return _KINDS[unit.kind]
 
 
 def unit_facts(unit: Unit) -> Iterator[tuple[str, str]]:
     """Its mixed precision."""
-    for name, dtype in (("parameters in", unit.param_dtype), ("gradients reduced in", unit.reduce_dtype), ("outputs in", unit.output_dtype)):
-        if dtype:
-            yield name, dtype
+    dtypes = (("parameters in", unit.param_dtype), ("gradients reduced in", unit.reduce_dtype), ("outputs in", unit.output_dtype))
+    yield from ((name, dtype) for name, dtype in dtypes if dtype)

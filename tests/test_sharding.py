@@ -1,0 +1,184 @@
+"""Sharded models at rest: what is shown of them is so, on one rank alone, and without a word to the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.placement_types import _StridedShard
+
+import modlab
+from modlab.inspection import sharding
+from modlab.views import sharding as words
+from tests.sharded import WAYS, fake_ranks, fsdp1, fsdp2, train
+
+MESH = (2, 2)
+PLACED = [
+    pytest.param((Shard(0), Replicate()), (8, 4), "rows over dp, replicated over tp", (4, 4), id="rows"),
+    pytest.param((Replicate(), Shard(1)), (8, 4), "columns over tp, replicated over dp", (8, 2), id="columns"),
+    pytest.param((Shard(0), Shard(1)), (8, 4), "rows over dp, columns over tp", (4, 2), id="both"),
+    pytest.param((Shard(0), Shard(0)), (8, 4), "rows over dp, then over tp", (2, 4), id="one after the other"),
+    pytest.param((_StridedShard(0, split_factor=2), Shard(0)), (8, 4), "rows over dp, after rows over tp", (2, 4), id="strided"),
+    pytest.param((Replicate(), Replicate()), (8, 4), "replicated over dp and tp", (8, 4), id="replicated"),
+    pytest.param((Partial(), Replicate()), (8, 4), "partial sums over dp, replicated over tp", (8, 4), id="partial"),
+    pytest.param((Shard(0), Replicate()), (5,), "elements over dp, replicated over tp", (3,), id="uneven vector"),
+    pytest.param((Shard(0), Replicate()), (4, 3, 2, 2), "dimension 0 over dp, replicated over tp", (2, 3, 2, 2), id="convolution"),
+]
+
+
+@pytest.fixture
+def four_ranks():
+    with fake_ranks(4):
+        yield init_device_mesh("cpu", MESH, mesh_dim_names=("dp", "tp"))
+
+
+@pytest.mark.parametrize("placements, shape, said, local", PLACED)
+def test_placements_in_words(four_ranks, placements, shape, said, local):
+    stride = torch.zeros(shape).stride()
+    tensor = DTensor.from_local(torch.zeros(local), four_ranks, placements, run_check=False, shape=shape, stride=stride)
+    found = sharding.of_tensor(tensor)
+    assert words.placement(found) == said
+    assert (found.shape, found.local_shape) == (shape, local)
+
+
+@pytest.mark.parametrize("rank", range(4))
+@pytest.mark.parametrize(
+    "placements", [p.values[0] for p in PLACED if not any(isinstance(one, Partial) for one in p.values[0])], ids=str
+)
+@pytest.mark.parametrize("rows", [8, 5, 3, 1])
+def test_this_ranks_part_of_a_whole_tensor(placements, rank, rows):
+    """What torch itself gives this rank is the oracle."""
+    whole = torch.arange(rows * 4.0).view(rows, 4)
+    with fake_ranks(4, rank):
+        mesh = init_device_mesh("cpu", MESH, mesh_dim_names=("dp", "tp"))
+        made = distribute_tensor(whole, mesh, placements, src_data_rank=None)
+        found = sharding.part_of(whole, sharding.of_tensor(made))
+        assert found is not None and torch.equal(found, made.to_local())
+
+
+SAID = {
+    "plain": "Net: 587 parameters in 9 modules; all",
+    "fsdp2": "FSDPNet: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2; all",
+    "hsdp": "FSDPNet: 587 parameters in 9 modules, sharded over 2 ranks in 2 replicas; this is rank 2 (copies 1 of 2, dp 0 of 2); all",
+    "tp": "Net: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2; all",
+    "fsdp2 x tp": "FSDPNet: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2 (dp 1 of 2, tp 0 of 2); all",
+    "ddp": "Net: 587 parameters in 9 modules, replicated on 4 ranks; this is rank 2; all",
+    "fsdp1": "FullyShardedDataParallel: 587 parameters in 12 modules, sharded over 4 ranks; this is rank 2; all",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tree_counts_the_whole_and_says_what_is_here(way):
+    with fake_ranks(4, 2):
+        net = WAYS[way]()
+        tree = modlab.tree(net)
+        assert tree.headline.startswith(SAID[way])
+        assert tree.total_parameters == 587
+        here = {id(t): t for t in net.parameters()}.values()
+        held = sum((t.to_local() if isinstance(t, DTensor) else t).numel() * 4 for t in here)
+        assert tree[""].bytes == 587 * 4
+        assert tree[""].bytes_here == held
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_looking_asks_no_rank(way):
+    """Nobody else is there: with any collective but the fake ones it would hang."""
+    with fake_ranks(4, 3):
+        net = WAYS[way]()
+        optimizer = torch.optim.AdamW(net.parameters())
+        if way not in ("ddp", "fsdp1"):  # whose passes the fake process group cannot run
+            train(net, optimizer)
+        with CommDebugMode() as counted:
+            for view in (modlab.tree(net), modlab.state(net, optimizer), modlab.hooks(net), modlab.internals(net)):
+                assert str(view) and view._repr_html_() and view.to_dict() is not None
+        assert counted.get_total_counts() == 0
+
+
+def test_a_rank_without_rows_is_no_alarm():
+    with fake_ranks(8, 7):
+        net = fsdp2()
+        optimizer = torch.optim.AdamW(net.parameters())
+        for parameter in net.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        state = modlab.state(net, optimizer)
+        row = next(row for row in state.records if row.path == "head.weight")
+        assert row.shape == (3, 8)
+        assert row.sharding.local_shape == (0, 8)
+        assert (row.bytes, row.bytes_here) == (96, 0)
+        assert row.grad == "present"
+        assert "empty" not in str(state)
+        assert all(one.grad == "present" for one in state.records)
+
+
+def test_a_gradient_that_is_zero_here_may_be_none_elsewhere():
+    with fake_ranks(2):
+        net = fsdp2(blocks=1)
+        for parameter in net.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        state = modlab.state(net)
+        assert {row.grad for row in state.records} == {"zero here"}
+        assert "6 gradients are zero in this rank's part" in state.headline
+
+
+def test_units_say_their_dtypes():
+    with fake_ranks(2):
+        net = fsdp2(MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+        tree = modlab.tree(net)
+        unit = tree["blocks.0"].unit
+        assert (unit.kind, unit.param_dtype, unit.reduce_dtype) == ("FSDP2", "bfloat16", "float32")
+        assert tree["blocks.0.up"].unit is None
+        assert "FSDP unit: parameters in bfloat16, gradients reduced in float32" in str(tree)
+        assert "hook" not in str(tree)
+
+
+@pytest.mark.parametrize("way", ["fsdp2", "tp", "fsdp2 x tp", "hsdp"])
+@pytest.mark.parametrize("world", [4, 64])
+def test_sharded_layers_fold_as_others_do(way, world):
+    folded = len(list(modlab.tree(WAYS["plain"](blocks=6, width=64)).record.rows(folded=True)))
+    with fake_ranks(world):
+        tree = modlab.tree(WAYS[way](blocks=6, width=64))
+        assert len(list(tree.record.rows(folded=True))) == folded
+
+
+def test_flat_parameters_of_fsdp1():
+    with fake_ranks(2, 1):
+        flat = modlab.state(fsdp1(use_orig_params=False, blocks=1)).records
+        assert {row.name for row in flat} == {"_flat_param"}
+        state = modlab.state(fsdp1(use_orig_params=True, blocks=1))
+        row = next(row for row in state.records if row.path.endswith("up.weight"))
+        assert row.shape == (16, 8)
+        assert row.sharding.form == "in a flat parameter"
+        assert "its state_dict() asks all ranks" in str(state)
+        assert {r.kind for r in state.records} == {"parameter"}
+
+
+def test_a_model_outlives_its_process_group():
+    with fake_ranks(2, 1):
+        net = fsdp2()
+    assert "sharded over 2 ranks; this is rank 1" in modlab.tree(net).headline
+    assert not dist.is_initialized()
+
+
+def test_ddp_shows_the_users_paths():
+    with fake_ranks(2):
+        net = WAYS["ddp"](blocks=1)
+        tree, state = modlab.tree(net), modlab.state(net)
+        assert tree.paths == ["", "blocks", "blocks.0", "blocks.0.up", "blocks.0.down", "head"]
+        assert tree["module.head"] == tree["head"] and "module.head" in tree
+        assert state["module.head.weight"].shape == state["head.weight"].shape == (3, 8)
+        assert tree[""].unit.kind == "DDP"
+        assert "DDP puts 'module' before each of these names" in str(state)
+
+
+def test_meta_models():
+    with fake_ranks(4):
+        with torch.device("meta"):
+            net = fsdp2()
+        tree = modlab.tree(net)
+        assert "sharded over 4 ranks" in tree.headline and "if it were real" in tree.headline
+        assert modlab.state(net).records[0].sharding.local_shape == (4, 8)
