@@ -137,7 +137,7 @@ def test_one_call_gives_a_trace_and_all_its_faces(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CALLS if not case.fails], ids=str)
-def test_modlab_that_fails_says_so_and_lets_the_model_run(case, monkeypatch):
+def test_modlab_that_fails_says_so_and_lets_the_model_run(case, monkeypatch, swallowed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         random.seed(0)

@@ -670,7 +670,7 @@ def test_the_users_exception_comes_out_as_it_is(where: str) -> None:
     assert w.record.state == ("interrupted" if where == "interrupt" else "ended")
 
 
-def test_an_error_of_modlabs_own_ends_the_watch_and_not_the_training(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_an_error_of_modlabs_own_ends_the_watch_and_not_the_training(monkeypatch: pytest.MonkeyPatch, capsys: Any, swallowed: Any) -> None:
     from modlab.instrumentation.watching import sample
 
     calls = 0
@@ -688,7 +688,7 @@ def test_an_error_of_modlabs_own_ends_the_watch_and_not_the_training(monkeypatch
     assert capsys.readouterr().err.count("the watch ended at step") == 1
 
 
-def test_a_view_that_is_lost_does_not_disturb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_is_lost_does_not_disturb(swallowed: Any) -> None:
     model = mlp()
     optimizer = sgd(model)
     w = modlab.watch(model, optimizer)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from modlab.format import printable
+from modlab.instrumentation.guarded import is_terminal, tell
 from modlab.version import __version__
 from modlab.views.watch import headline
 
@@ -118,21 +118,20 @@ class Lines:
         if not self._first and record.steps >= FIRST:
             self._first = True
             self._say(f"modlab, after {record.steps:,} steps\n{record.verdict}")
-        if sys.stderr.isatty() and monotonic() - self._shown >= PROGRESS:
+        if monotonic() - self._shown >= PROGRESS and is_terminal():
             self._shown = monotonic()
             line = f"modlab: step {record.steps:,}  {' '.join(f'{one.name} {one.final:.4g}' for one in record.scalars[:3])}"
-            sys.stderr.write(f"\r{printable(line, sys.stderr):<{self._wide}}")
-            sys.stderr.flush()
+            tell(f"\r{line:<{self._wide}}", end="")
             self._wide = len(line)
 
     def end(self) -> None:
         """The headline and the verdict."""
         record = self._watch.record
-        if record.steps:
+        if record.steps and record.state != "failed":  # of which there is a line
             self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{record.verdict}")
 
     def _say(self, text: str) -> None:
         if self._wide:
-            sys.stderr.write(f"\r{'':<{self._wide}}\r")
+            tell(f"\r{'':<{self._wide}}\r", end="")
             self._wide = 0
-        print(printable(text, sys.stderr), file=sys.stderr)
+        tell(text)

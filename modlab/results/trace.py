@@ -15,9 +15,11 @@ from torch.nn import Module
 from modlab import files, format
 from modlab.errors import CallNotFoundError, ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
+from modlab.instrumentation.guarded import failed
 from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
 from modlab.instrumentation.recording.roster import walk
+from modlab.instrumentation.recording.tape import Tape
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
@@ -168,16 +170,24 @@ class Trace(RowsResult):
 
     def __init__(self, model: Module, options: dict[str, Any]) -> None:
         super().__init__(model)
-        self._recorder: Recorder | None = Recorder(model, **options)
-        unknown = self._recorder.unknown(options["keep"])
-        if unknown:
-            close = nearest(unknown[0], self._recorder.roster.modules)
-            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
-            raise QuestionError(f"trace(keep={unknown[0]!r}) fits no module of {type(model).__name__}.{hint}")
+        self._recorder: Recorder | None = None
         self._record: TraceRecord | Draft | None = None
         self._kept: dict[str, list[Any]] = {}
         self._output: Any = None
         self._fingerprinted = ""
+        try:
+            recorder = Recorder(model, **options)
+            unknown = recorder.unknown(options["keep"])
+        except Exception as error:  # noqa: BLE001 - the model runs all the same
+            tape = Tape()
+            failed(tape, error)
+            self._record = TraceRecord(type(model).__name__, 0, (), remarks=tuple(tape.remarks))
+            return
+        if unknown:
+            close = nearest(unknown[0], recorder.roster.modules)
+            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
+            raise QuestionError(f"trace(keep={unknown[0]!r}) fits no module of {type(model).__name__}.{hint}")
+        self._recorder = recorder
 
     @classmethod
     def of(cls, record: TraceRecord) -> Trace:
@@ -188,18 +198,28 @@ class Trace(RowsResult):
         return made
 
     def _open(self) -> None:
-        assert self._recorder is not None
+        recorder = self._recorder
+        if recorder is None:
+            return
         try:
-            self._recorder.open()
+            recorder.open()
+        except Exception as error:  # noqa: BLE001 - as above
+            failed(recorder.tape, error)
         except BaseException:
-            self._recorder.close()
+            self._close(None)
             raise
 
     def _close(self, error: BaseException | None) -> None:
-        recorder, self._recorder = self._recorder, None
-        assert recorder is not None
-        self._record = recorder.finish(error)
+        recorder = self._recorder
+        if recorder is None:
+            return
+        try:
+            self._record = recorder.finish(error)
+        except Exception as wrong:  # noqa: BLE001 - as above
+            failed(recorder.tape, wrong)
+            self._record = recorder.remnant()
         self._kept, self._output = recorder.modules.kept, recorder.modules.output
+        self._recorder = None
 
     @property
     def record(self) -> TraceRecord:

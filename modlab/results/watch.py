@@ -15,8 +15,9 @@ from torch.optim import Optimizer
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
 from modlab.inspection.optimizers import as_tuple
+from modlab.instrumentation.guarded import failed, tried
 from modlab.instrumentation.watching.stephooks import sweep
-from modlab.instrumentation.watching.watcher import Watcher, watchers
+from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
 from modlab.records.trace import TraceRecord
 from modlab.records.watch import Alert, Entry, Verdict, WatchRecord, part
 from modlab.results.result import Result, missing
@@ -102,7 +103,13 @@ def watch(
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
     before = _end_others(model)
-    made = Watch(Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow"), before)
+    try:
+        watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow")
+    except Exception as error:  # noqa: BLE001 - the training begins all the same
+        unseen = Unseen(model, float(budget))
+        failed(unseen, error)
+        return Watch._of(unseen.record)
+    made = Watch(watcher, before)
     made.open()
     return made
 
@@ -134,18 +141,23 @@ class Watch(Result):
 
     def open(self) -> None:
         """Begin to watch, and show it."""
-        assert self._watcher is not None
-        self._watcher.open()
-        self._watcher.pictures.publish = self._publish
-        self._watcher.ended = self._settle
+        watcher = self._running
+        watcher.pictures.publish, watcher.ended = self._publish, self._settle
         try:
-            self._stage = stage(self)
-            self._stage.begin()
-        except Exception as error:  # noqa: BLE001 - what cannot be shown is watched all the same
+            watcher.open()
+        except Exception as error:  # noqa: BLE001 - as above
+            failed(watcher, error)
+            return
+        trouble = tried(self._begin)
+        if trouble:  # what cannot be shown is watched all the same
             self._stage = None
-            self._watcher.remarks.append(f"nothing could be shown while it ran: {type(error).__name__}")
+            watcher.remarks.append(f"nothing could be shown while it ran: {trouble.partition(':')[0]}")
         watches.add(self)
-        self._tell_followers()
+        watcher.pictures.tell(self._tell_followers)
+
+    def _begin(self) -> None:
+        self._stage = stage(self)
+        self._stage.begin()
 
     def _publish(self) -> None:
         """There is something new."""

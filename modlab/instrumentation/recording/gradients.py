@@ -10,6 +10,7 @@ from torch import Tensor
 
 from modlab.compat import tensor_hooks
 from modlab.inspection import stores
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.roster import Owned, Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
@@ -27,7 +28,8 @@ class Gradients:
     """
 
     def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, backward: Backward) -> None:
-        self._tape, self._roster, self._sightings, self._backward = tape, roster, sightings, backward
+        self.ends = self._tape = tape
+        self._roster, self._sightings, self._backward = roster, sightings, backward
         self._watched: dict[tuple[int, int], tuple[Callable[[], Tensor | None], list[int]]] = {}
         self._hooks = TensorHooks()
         self.seen = False
@@ -60,6 +62,7 @@ class Gradients:
         self._watched[key] = held, events
         self._hooks.add(tensor, partial(self._arrived, events, name), held)
 
+    @guarded
     def _arrived(self, events: list[int], name: str, gradient: Tensor) -> None:
         self.seen = True
         if self._tape.failed:
@@ -71,6 +74,7 @@ class Gradients:
                 call.call, call.inputs = source.call, self._sightings.values([(name, gradient, "")])
                 self._tape.end(call, now)
 
+    @guarded
     def _reached(self, one: Owned, gradient: Tensor) -> None:
         """The gradient of a parameter is about to be added to its ``.grad``."""
         self.seen = True

@@ -11,6 +11,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.inspection import stores
 from modlab.inspection.callables import describe
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call, Seen
 from modlab.instrumentation.recording.folds import Folds
@@ -42,37 +43,59 @@ _NAMED = 3  # tensors that are named in a row
 _Copies = list[Tensor | None]
 
 
+class _Begun(NamedTuple):
+    """A hook that runs: what it could change, with copies, and the attributes of its module."""
+
+    call: Call
+    subject: list[Leaf]
+    before: _Copies
+    versions: tuple[int, ...]
+    held: dict[str, Any]
+
+
 class HookRuns:
     """Records each stage of a call."""
 
     def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward, uses: Uses) -> None:
-        self._tape, self._roster, self._sightings, self._folds, self._backward = tape, roster, sightings, folds, backward
+        self.ends = self._tape = tape
+        self._roster, self._sightings, self._folds, self._backward = roster, sightings, folds, backward
         self._uses = uses
 
     def stage(self, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a hook."""
-        call = None
-        subject: list[Leaf] = []
-        before: _Copies = []
-        versions: tuple[int, ...] = ()
-        held: dict[str, Any] = {}
-        if self._tape.here() and not self._tape.failed and not (self._folds is not None and self._folds.skipping):
-            with self._tape.aside() as now:
-                call = self._begin(stage, args, now)
-                subject = _subject(stage, args)
-                call.inputs = self._sightings.values([*_beside(stage, args), *subject])
-                versions, before = versions_of(subject), [_copy(thing) for _, thing, _ in subject]
-                held = _attributes(args[0])
-                if stage.kind in (BACKWARD, LEGACY):
-                    call.marks += self._around(args[0], subject)
-        if call is None:
+        begun = self._called(stage, args)
+        if begun is None:
             return stage.original(*args, **kwargs)
         try:
             result = stage.original(*args, **kwargs)
         except BaseException as error:
-            self._tape.end(call, self._tape.now(), error)
-            self._uses.give_up(call.index if stage.kind != FORWARD else call.parent, call.index)
+            self._raised(stage, begun.call, error)
             raise
+        self._returned(stage, begun, args, result)
+        return result
+
+    @guarded
+    def _called(self, stage: Stage, args: tuple[Any, ...]) -> _Begun | None:
+        if not self._tape.here() or self._tape.failed or (self._folds is not None and self._folds.skipping):
+            return None
+        begun = None
+        with self._tape.aside() as now:
+            call = self._begin(stage, args, now)
+            subject = _subject(stage, args)
+            call.inputs = self._sightings.values([*_beside(stage, args), *subject])
+            begun = _Begun(call, subject, [_copy(thing) for _, thing, _ in subject], versions_of(subject), _attributes(args[0]))
+            if stage.kind in (BACKWARD, LEGACY):
+                call.marks += self._around(args[0], subject)
+        return begun
+
+    @guarded
+    def _raised(self, stage: Stage, call: Call, error: BaseException) -> None:
+        self._tape.end(call, self._tape.now(), error)
+        self._uses.give_up(call.index if stage.kind != FORWARD else call.parent, call.index)
+
+    @guarded
+    def _returned(self, stage: Stage, begun: _Begun, args: tuple[Any, ...], result: Any) -> None:
+        call, subject, before, versions, held = begun
         with self._tape.aside() as now:
             self._tape.end(call, now)
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
@@ -82,10 +105,10 @@ class HookRuns:
             if stage.kind == ACCUMULATED and after[0][1] is None:
                 call.odd = ""
                 call.marks.append("sets .grad to None")
-                return result
+                return
             if call.odd:
                 call.marks.append(f"puts {article(call.odd)} in the place of {what}")
-                return result
+                return
             seen = call.inputs[len(call.inputs) - len(subject) :] if subject else ()
             run = _Run(what, subject, seen, before, versions, after, call.outputs)
             nested = "" if result is None else _nest(stage, args, result, run)
@@ -93,7 +116,6 @@ class HookRuns:
                 call.odd = type(result).__name__
             doing = _doing(run, result is None, nested)
             call.marks.append(self._besides(call, what, held, args[0]) if doing == _NOTHING else doing)
-        return result
 
     def _besides(self, call: Call, what: str, held: dict[str, Any], thing: Any) -> str:
         """What a hook does that leaves alone what it could change: which attributes of its module it sets, how many functions it runs."""

@@ -15,6 +15,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import graph_task, is_transformed
 from modlab.inspection import entries, stores
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.folds import Counted, Folds
@@ -62,7 +63,8 @@ class ModuleCalls:
         hooks: TensorStages,
     ) -> None:
         self._hooks = hooks
-        self._tape, self._roster, self._sightings, self._uses = tape, cast, sightings, uses
+        self.ends = self._tape = tape
+        self._roster, self._sightings, self._uses = cast, sightings, uses
         self._functions, self._gradients, self._folds, self._patterns = functions, gradients, folds, keep
         self._kinds, self._follow = kinds, follow
         self.alone: Callable[[], bool] = bool  # until it is known: no
@@ -76,11 +78,13 @@ class ModuleCalls:
         self.kept: dict[str, list[Any]] = {}
         self.output: Any = None
 
+    @guarded
     def away(self, module: Module) -> None:
         """A module is called in a thread that is not followed."""
         if id(module) in self._roster.paths:
             self.elsewhere.add(id(module))
 
+    @guarded
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called; none of its hooks has run."""
         if not self._tape.failed:
@@ -176,6 +180,7 @@ class ModuleCalls:
         if parent is not None and parent.kind == "step" and parent.popped:
             self._tape.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
 
+    @guarded
     def leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None, output: Any) -> None:
         """A module's ``forward`` has ended; none of the hooks that follow has run."""
         if not self._tape.failed:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from modlab.compat import is_transformed
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers, functions
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call
@@ -51,7 +52,8 @@ class Operations:
         self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None, hooks: TensorStages
     ) -> None:
         self._hooks = hooks
-        self._tape, self._roster, self._sightings, self._uses = tape, roster, sightings, uses
+        self.ends = self._tape = tape
+        self._roster, self._sightings, self._uses = roster, sightings, uses
         self._backward, self._folds = backward, folds
         self.mode = Functions(self.run)
         self._fused = False
@@ -61,36 +63,55 @@ class Operations:
 
     def run(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function, and record it."""
-        begun = None
-        if not self._ignored():
-            with Aside(self._tape) as now:
-                begun = self._begin(func, args, kwargs, now)
-            if self._fused:
-                self._fused = False
-                self.mode.silence(self._tape.top)
-                self._tape.remark("a fused module was called through .forward: functions are not seen until the module around it ends")
+        begun = self._called(func, args, kwargs)
         if begun is None:
             output = func(*args, **kwargs)
-            if is_registering(func) and not self._ignored():
-                with self._tape.aside():
-                    self._hooks.registered(func, args[0] if args else None, output)
+            if is_registering(func):
+                self._registered(func, args, output)
             return output
-        call, given, tensors = begun
         try:
             output = func(*args, **kwargs)
         except BaseException as error:
-            self._tape.end(call, self._tape.now(), error)
-            self._uses.give_up(call.index, call.index)
-            if call.kind == "backward":
-                self._backward.fails(call)
+            self._raised(begun[0], error)
             raise
+        self._returned(begun, args, kwargs, output)
+        return output
+
+    @guarded
+    def _called(self, func: functions.Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Begun | None:
+        if self._ignored():
+            return None
+        begun = None
+        with Aside(self._tape) as now:
+            begun = self._begin(func, args, kwargs, now)
+        if self._fused:
+            self._fused = False
+            self.mode.silence(self._tape.top)
+            self._tape.remark("a fused module was called through .forward: functions are not seen until the module around it ends")
+        return begun
+
+    @guarded
+    def _registered(self, func: functions.Function, args: tuple[Any, ...], output: Any) -> None:
+        if not self._ignored():
+            with self._tape.aside():
+                self._hooks.registered(func, args[0] if args else None, output)
+
+    @guarded
+    def _raised(self, call: Call, error: BaseException) -> None:
+        self._tape.end(call, self._tape.now(), error)
+        self._uses.give_up(call.index, call.index)
+        if call.kind == "backward":
+            self._backward.fails(call)
+
+    @guarded
+    def _returned(self, begun: _Begun, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        call, given, tensors = begun
         with Aside(self._tape) as now:
             self._tape.end(call, now)
             if call.kind == "backward":
                 self._backward.ends(call, args, kwargs, output)
             else:
                 self._finish(call, given, tensors, leaves(output))
-        return output
 
     def _ignored(self) -> bool:
         tape = self._tape

@@ -14,6 +14,7 @@ import torch
 from torch.nn import Module
 
 from modlab.compat import without_torch_function
+from modlab.instrumentation.guarded import surely
 from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.recording import evidence, reasons
 from modlab.instrumentation.recording.absence import hidden, uncalled
@@ -123,30 +124,40 @@ class Recorder:
         return self.finish(error).record()
 
     def finish(self, error: BaseException | None = None) -> Draft:
-        """The same, with the record still to be made."""
-        self.operations.mode.close()
-        if self._filter in warnings.filters:
-            cast(list[Any], warnings.filters).remove(self._filter)
-        self._taps.close()
-        if self._steps is not None:
-            self._steps.close()
-        with self.tape.aside():
-            self._stages.close(self.roster.modules.values())
-        with self.tape.aside():
-            self._tensors.close()
-        with self.tape.aside():
-            self._gradients.close()
+        """The same, with the record still to be made; may be called again, where the first time was interrupted."""
+        steps = [] if self._steps is None else [self._steps.close]
+        surely(
+            self.tape, self.operations.mode.close, self._filter_off, self._taps.close, *steps, self._stages_off, self._tensors.close,
+            self._gradients.close, self._free,
+        )  # fmt: skip
         if self.tape.stack:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
-        with self.tape.aside():
-            self.backward.settle(self._gradients.seen)
+        if not self._finished:
+            with self.tape.aside():
+                self.backward.settle(self._gradients.seen)
         self._finished = True
-        self.modules.alone = bool  # no circle is left: what was held goes now, and not when the collector comes
         draft = self._draft("" if error is None else one_line(error))
         if error is not None:
-            explained = _explained(error)
-            draft.facts.update(explained | evidence.explanation(self, error, bool(explained)))
+            with self.tape.aside():
+                explained = _explained(error)
+                draft.facts.update(explained | evidence.explanation(self, error, bool(explained)))
         return draft
+
+    def _filter_off(self) -> None:
+        if self._filter in warnings.filters:
+            cast(list[Any], warnings.filters).remove(self._filter)
+
+    def _stages_off(self) -> None:
+        with without_torch_function():
+            self._stages.close(self.roster.modules.values())
+
+    def _free(self) -> None:
+        """No circle is left: what was held goes now, and not when the collector comes."""
+        self.modules.alone = bool
+
+    def remnant(self) -> TraceRecord:
+        """What is left to tell where modlab itself failed."""
+        return TraceRecord(self.title, 0, (), remarks=tuple(self.tape.remarks), measured=self.measured, cost=self.tape.lost)
 
     def record(self) -> TraceRecord:
         """What has happened so far."""

@@ -9,6 +9,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from modlab import format
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Seen
 from modlab.instrumentation.recording.functions import Functions
@@ -29,7 +30,8 @@ class Steps:
     """Records each step of any optimizer in this thread. Inside, functions are not watched: they are the optimizer's own."""
 
     def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, functions: Functions) -> None:
-        self._tape, self._roster, self._sightings, self._functions = tape, roster, sightings, functions
+        self.ends = self._tape = tape
+        self._roster, self._sightings, self._functions = roster, sightings, functions
         self._before: dict[int, _State] = {}  # by event: an optimizer may call another one
         self._handles: list[RemovableHandle] = []
 
@@ -43,6 +45,7 @@ class Steps:
             handle.remove()
         self._handles, self._before = [], {}
 
+    @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._tape.failed or not self._tape.here():
             return
@@ -52,6 +55,7 @@ class Steps:
             self._before[call.index] = {id(one.tensor): (version_of(one.tensor), _copy(one.tensor)) for one in self._roster.parameters}
             call.popped = self._functions.pause()
 
+    @guarded
     def _ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         call = self._tape.innermost("step", id(optimizer)) if self._tape.here() else None
         if call is None or self._tape.failed:

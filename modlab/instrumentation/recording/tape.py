@@ -11,6 +11,7 @@ import torch
 
 from modlab import format
 from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
+from modlab.instrumentation import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
 
@@ -110,9 +111,12 @@ class Tape:
             self.remarks.append(text)
 
     def fail(self, error: Exception) -> None:
-        """Give up recording."""
+        """Give up recording, and say so in one line."""
+        if self.failed:
+            return
         self.failed = True
         self.remark(f"modlab failed, and stopped recording: {one_line(error)}; please report this")
+        guarded.tell(f"modlab: the trace ended, the run goes on. {one_line(error)}")
 
 
 class Aside:
@@ -138,7 +142,7 @@ class Aside:
             self._modes.__exit__(None, None, None)
         self._off.__exit__(None, None, None)
         if error is not None and isinstance(error, Exception):
-            self._tape.fail(error)
+            guarded.failed(self._tape, error)
         self._tape.lost += perf_counter() - self._begun
         return error is not None and isinstance(error, Exception)
 

@@ -63,7 +63,8 @@ class Weight:
     def tensor(self) -> Tensor | None:
         """The parameter that stands in this place now."""
         owner = self.owner()
-        held: Any = None if owner is None else (stores.contents(owner).get("_parameters") or {}).get(self.name)
+        store: Any = None if owner is None else stores.contents(owner).get("_parameters")
+        held: Any = store[self.name] if store and self.name in store else None  # that of a scripted module is no dict
         return held if isinstance(held, Tensor) else None
 
 

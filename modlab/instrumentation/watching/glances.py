@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.readback import ReadBack
 from modlab.instrumentation.watching.sample import run_aside
@@ -32,7 +33,7 @@ class Glances:
     """
 
     def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+        self.ends = self._watcher = watcher
         self._inputs: dict[int, Units] = {}
         self._outputs: dict[int, Units] = {}
         self._shared: set[int] = set()  # readers of several modules' units: one nn.ReLU after two layers
@@ -68,12 +69,14 @@ class Glances:
         self._watcher.modules.off()
         self.back.send()
 
+    @timed
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called."""
         units = self._inputs.get(id(module))
         if units is not None and args and torch.is_grad_enabled() and module.training:
             self._see(units, args[0])
 
+    @timed
     def leave(self, module: Module, output: Any) -> None:
         """Its forward has returned."""
         units = self._outputs.get(id(module))
@@ -81,11 +84,5 @@ class Glances:
             self._see(units, output)
 
     def _see(self, units: Units, tensor: Any) -> None:
-        start = clock.now()
-        try:
-            if isinstance(tensor, Tensor) and not run_aside():
-                units.glance(tensor, self._watcher.steps.made, self.back)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self._watcher.fail(error)
-        finally:
-            self.seconds += clock.now() - start
+        if isinstance(tensor, Tensor) and not run_aside():
+            units.glance(tensor, self._watcher.steps.made, self.back)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from torch import Tensor
+from torch import Tensor, strided
 from torch.nn import Module
 
 from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import HOLD
 from modlab.instrumentation.watching.finiteness import Check, Finding
@@ -48,8 +48,9 @@ class Guard:
     """
 
     def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
-        self._watcher, self._on_nan = watcher, on_nan
-        self.tap = RootTap(model, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended)
+        self.ends = self._watcher = watcher
+        self._on_nan = on_nan
+        self.tap = RootTap(model, watcher, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended)
         self._check: Check | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
         self.passed: Finding | None = None
@@ -75,13 +76,16 @@ class Guard:
     def close(self) -> None:
         """Stop, and let go of everything."""
         self._next = 0
-        with suppress(Exception):  # whatever that gradient is by now
-            if not self.standing and self.wonders(self._watcher.step - 1):
-                self.passed = self._checking().glance(self._watcher.step - 1, self._looked)
+        self._look_last()
         self.tap.close()
         self.pay()
         self.standing = False
         self._check = self._narrow = None
+
+    @guarded
+    def _look_last(self) -> None:
+        if not self.standing and self.wonders(self._watcher.step - 1):
+            self.passed = self._checking().glance(self._watcher.step - 1, self._looked)
 
     def on(self) -> None:
         """Stand by in the next step."""
@@ -130,24 +134,19 @@ class Guard:
             self._watcher.backward_ended()
             self.look()
             return
-        try:  # a scaler skips the step of such gradients; those that are thrown away for another reason are none of a step's
-            self.spoilt = self._checking().spoilt()
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self._watcher.fail(error)
+        # a scaler skips the step of such gradients; those that are thrown away for another reason are none of a step's
+        self.spoilt = self._checking().spoilt()
 
     def look(self) -> None:
         """Look at the gradients of this step; what is wrong with them is searched for once."""
         if self.found:
             return
-        finding = None
-        try:
-            finding = self._finding()
-            if finding is not None:
-                self.found = True
-                self._report(finding)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self._watcher.fail(error)
-        if finding is not None and self._on_nan == "stop":
+        finding = self._finding()
+        if finding is None:
+            return
+        self.found = True
+        self._report(finding)
+        if self._on_nan == "stop":
             text = self._watcher.alarms.alerts[-1].text
             raise NotFiniteError(
                 f"Step {finding.step:,} was not made, for its gradients are not finite: {text}.\n"
@@ -159,32 +158,25 @@ class Guard:
         if step < self._next:
             return False
         self._next = step + self._every
-        try:
-            gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
-            if gradient is None:
-                return False
-            self._glances += 1
-            with without_torch_function():
-                if math.isfinite(gradient.sum().item()):
-                    self._looked = step
-                    return False
-            return True
-        except Exception:  # noqa: BLE001 - it is of another kind now
-            self._narrow = None
+        gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
+        if type(gradient) is not Tensor or gradient.layout is not strided:  # there is none, or it is of another kind now
             return False
+        self._glances += 1
+        with without_torch_function():
+            if math.isfinite(gradient.sum().item()):
+                self._looked = step
+                return False
+        return True
 
     def glance(self) -> None:
         """A step was made in which it rested: if its gradients were not finite, stand by in the next one, which may tell more."""
         watcher = self._watcher
         if self.found or watcher.closed:
             return
-        try:
-            self.passed = self._checking().glance(watcher.step - 1, self._looked)
-            if self.passed is not None:
-                self.on()
-                watcher.steps.wake = watcher.step + 1
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            watcher.fail(error)
+        self.passed = self._checking().glance(watcher.step - 1, self._looked)
+        if self.passed is not None:
+            self.on()
+            watcher.steps.wake = watcher.step + 1
 
     def _checking(self) -> Check:
         if self._check is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from modlab.instrumentation.guarded import tried
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.schedule import FAR
 
@@ -54,10 +55,7 @@ class Pictures:
 
     def tell(self, who: Callable[[], None] | None) -> None:
         """Call what shows things; if that fails, nobody is told any more, and the training goes on."""
-        if who is None:
-            return
-        try:
-            who()
-        except Exception as error:  # noqa: BLE001 - a comm may be closed, a queue full
+        trouble = "" if who is None else tried(who)
+        if trouble:  # a comm may be closed, a queue full
             self.publish = None
-            self._watcher.remarks.append(f"the live view was lost at step {self._watcher.step:,}: {type(error).__name__}")
+            self._watcher.remarks.append(f"the live view was lost at step {self._watcher.step:,}: {trouble.partition(':')[0]}")

@@ -33,6 +33,7 @@ from modlab import compat
 from modlab.compat import being_traced, dispatch_modes, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
+from modlab.instrumentation.guarded import Look, guarded, line_of
 from modlab.instrumentation.randomness import Meter, Private, Undo, generators, is_private, states
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.roster import is_compiled
@@ -156,8 +157,9 @@ class RootTap:
 
     Args:
         root: the model; held weakly.
+        look: what an error of ours ends; none: the tap itself.
         on_forward: called when a training pass begins, before anything of it is noted: what was kept of the last ones is still
-            there. What it raises comes out of the user's call.
+            there.
         on_backward: called when a backward pass ends that brought a gradient to an output; not while it runs.
 
     Attributes:
@@ -170,8 +172,14 @@ class RootTap:
     """
 
     def __init__(
-        self, root: Module, *, on_forward: Callable[[], None] | None = None, on_backward: Callable[[Pass], None] | None = None
+        self,
+        root: Module,
+        look: Look | None = None,
+        *,
+        on_forward: Callable[[], None] | None = None,
+        on_backward: Callable[[Pass], None] | None = None,
     ) -> None:
+        self._look = look
         self.root, self._key = ref(root), id(root)
         self.compiled = is_compiled(root)
         self._on_forward, self._on_backward = on_forward, on_backward
@@ -232,6 +240,16 @@ class RootTap:
         self._changing, self._tallies, self._generators, self._running, self._filter = {}, {}, [], [], None
         self._learnt = 0
 
+    @property
+    def ends(self) -> Look:
+        """What an error of ours ends."""
+        return self._look or self
+
+    def fail(self, error: Exception) -> None:
+        """See nothing any more."""
+        self.trouble = line_of(error)
+        self.close()
+
     def on(self) -> None:
         """See again, at the cost of two entries in a dict."""
         for hooks, number, hook in self._slots:
@@ -260,13 +278,14 @@ class RootTap:
         """Keep the passes as they are, and note no more, until `forget`: one of them is wanted."""
         self._frozen = True
 
+    @guarded
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if not torch.is_grad_enabled() or being_traced() or get_ident() in _busy or compat.graph_task() != -1:
             return
         training = stores.contents(module).get("training")
         if self.root() is not module or not (training if isinstance(training, bool) else stores.mode(module)):
             return
-        frame = id(sys._getframe(2))  # in which torch runs the root
+        frame = id(sys._getframe(3))  # in which torch runs the root
         if self._running and self._is_nested(frame):
             return  # a root that calls itself: the outer call is the pass
         if self._on_forward is not None:
@@ -283,8 +302,6 @@ class RootTap:
                     work(*args, **kwargs)
             else:
                 work(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.trouble = _line(error)
         finally:
             self.seconds += clock.now() - start
 
@@ -369,10 +386,11 @@ class RootTap:
                 room -= size
                 found.buffers.append(Buffer(held, name, tensor, tensor.detach().clone()))
 
+    @guarded
     def _leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if not self._running or get_ident() in _busy:
             return
-        frame, thread = id(sys._getframe(2)), get_ident()
+        frame, thread = id(sys._getframe(3)), get_ident()
         found = next((one for one in self._running if one.frame == frame and one.thread == thread), None)
         if found is None:
             return
@@ -404,11 +422,13 @@ class RootTap:
         else:
             found.handles.append(tensor.register_hook(partial(self._arrived, found, place)))  # type: ignore[no-untyped-call]
 
+    @guarded
     def _at_node(self, found: Pass, place: int, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         gradient = gradients[number]
         if gradient is not None:
             self._arrived(found, place, gradient)
 
+    @guarded
     def _arrived(self, found: Pass, place: int, gradient: Tensor) -> None:
         self._aside(self._keep, found, place, gradient)
 
@@ -431,6 +451,7 @@ class RootTap:
                 gradient = earlier + gradient
             found.gradients[place], found.written[place] = gradient, version_of(gradient)
 
+    @guarded
     def _ended(self, found: Pass) -> None:
         self._queued = False
         if self._on_backward is not None:
@@ -461,7 +482,3 @@ def _autocast(device: str) -> Autocast:
     if not torch.is_autocast_enabled(device):
         return _OFF[device]
     return Autocast(device, True, torch.get_autocast_dtype(device), torch.is_autocast_cache_enabled())
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.compat import being_traced, graph_task, is_transformed, without_torch_function
+from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching import clock
@@ -67,7 +68,8 @@ class Sample:
 
     def __init__(self, watcher: Watcher) -> None:
         start = clock.now()
-        self.watcher, self.cast, self.step = watcher, watcher.cast, watcher.step
+        self.ends = self.watcher = watcher
+        self.cast, self.step = watcher.cast, watcher.step
         self.forwards = self.backwards = 0
         self.stepped = False  # whether anybody changed the weights, as far as that is known
         self.tasks: set[int] = set()  # backward passes
@@ -82,7 +84,7 @@ class Sample:
         self.flows: dict[tuple[str, str], Numbers] = {}  # of a small net: what each unit gives, gets back and weighs
         self.closing = False
         self.stuck: dict[int, float] = {}
-        self._hooks = TensorHooks()
+        self.hooks = TensorHooks()
         self._inside = 0  # calls of the root
         self._measured: dict[int, tuple[ReferenceType[Tensor], int, list[int], list[Member]]] = {}
         self._makers: dict[int, tuple[ReferenceType[Tensor], Member]] = {}
@@ -101,87 +103,69 @@ class Sample:
 
     # ---- what the hooks call: each takes its own time, and an error in it ends the watch and not the training
 
+    @timed
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called."""
         if run_aside():
             return
-        start = clock.now()
-        try:
-            if id(module) == self.watcher.root_id:
-                if not self._inside and not self._begins_pass(module):
-                    return
-                self._inside += 1
-            elif id(module) in self.cast.members and args and isinstance(args[0], Tensor) and torch.is_grad_enabled():
-                with without_torch_function():
-                    self._see_activation(module, args[0])
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.watcher.fail(error)
-        finally:
-            self.seconds += clock.now() - start
+        if id(module) == self.watcher.root_id:
+            if not self._inside and not self._begins_pass(module):
+                return
+            self._inside += 1
+        elif id(module) in self.cast.members and args and isinstance(args[0], Tensor) and torch.is_grad_enabled():
+            with without_torch_function():
+                self._see_activation(module, args[0])
 
+    @timed
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
         member = self.cast.members.get(id(module))
         if member is None or run_aside():
             return
-        start = clock.now()
-        try:
-            again = graph_task() != -1  # computed once more under checkpointing
-            if torch.is_grad_enabled() if again else self._inside > 0 or (torch.is_grad_enabled() and module.training):
-                with without_torch_function():
-                    self._take(member, module, args, output, again=again)
-            if not member.path and self._inside:
-                self._inside -= 1
-                if not self._inside:
-                    self._makers.clear()
-                    self._functions.clear()
-                    self._told.clear()
-        except Exception as error:  # noqa: BLE001 - as above
-            self.watcher.fail(error)
-        finally:
-            self.seconds += clock.now() - start
+        again = graph_task() != -1  # computed once more under checkpointing
+        if torch.is_grad_enabled() if again else self._inside > 0 or (torch.is_grad_enabled() and module.training):
+            with without_torch_function():
+                self._take(member, module, args, output, again=again)
+        if not member.path and self._inside:
+            self._inside -= 1
+            if not self._inside:
+                self._makers.clear()
+                self._functions.clear()
+                self._told.clear()
 
+    @timed
     def step_begins(self, closure: bool) -> None:
         """The optimizer is about to make its step; with a closure the gradients are computed in it."""
-        start = clock.now()
-        try:
-            quietly(self.read_parameters, gradients=not closure)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.watcher.fail(error)
-        finally:
-            self.seconds += clock.now() - start
+        quietly(self.read_parameters, gradients=not closure)
 
+    @timed
     def inner_step_begins(self) -> None:
         """An optimizer inside of that one is about to make its step: what the closure computed may be thrown away afterwards."""
         if self._read_parameters and not self._read_gradients:
             self._read_gradients = True
             quietly(self.read_gradients)
 
+    @timed
     def backward_ended(self) -> None:
         """No optimizer will tell of the step: what comes next may change the weights."""
         self._by_hand = True
         quietly(self.read_parameters, gradients=True)
 
+    @timed
     def _graded(self, members: list[Member], gradient: Tensor) -> None:
-        start = clock.now()
-        try:
-            self.backwards += 1
-            with without_torch_function():
-                task = graph_task()
-                if task not in self.tasks:
-                    self.tasks.add(task)
-                    if self.carried:
-                        self.watcher.alarms.ask_zeroed(self.back, self._zeroed)
-                self.gauge.add([member.gradient for member in members], gradient, fleeting=True)
-                for member in members:
-                    units = self.watcher.units.get(member.path)
-                    if units is not None and units.feels():
-                        units.feel(gradient, self.back)
-                    self._note(GRADIENT, member.path, gradient)
-        except Exception as error:  # noqa: BLE001 - as above
-            self.watcher.fail(error)
-        finally:
-            self.seconds += clock.now() - start
+        self.backwards += 1
+        with without_torch_function():
+            task = graph_task()
+            if task not in self.tasks:
+                self.tasks.add(task)
+                if self.carried:
+                    self.watcher.alarms.ask_zeroed(self.back, self._zeroed)
+            self.gauge.add([member.gradient for member in members], gradient, fleeting=True)
+            for member in members:
+                units = self.watcher.units.get(member.path)
+                if units is not None and units.feels():
+                    units.feel(gradient, self.back)
+                self._note(GRADIENT, member.path, gradient)
 
     def _zeroed(self, zeroed: bool) -> None:
         self.carried = self.carried and not zeroed
@@ -212,7 +196,7 @@ class Sample:
         if not again:
             self._measure(member, tensor, known[2])
             self._remember(member, module, args, tensor)
-        if tensor.requires_grad and len(self._hooks) < GRADIENTS and not is_transformed(tensor):
+        if tensor.requires_grad and len(self.hooks) < GRADIENTS and not is_transformed(tensor):
             self._await(member, tensor, known[3])
 
     def _measure(self, member: Member, tensor: Tensor, rows: list[int]) -> None:
@@ -228,7 +212,7 @@ class Sample:
         self.cast.history.describe(self.cast.gradient(member), tensor)
         members.append(member)
         if len(members) == 1:
-            self._hooks.add(tensor, partial(self._graded, members))
+            self.hooks.add(tensor, partial(self._graded, members))
 
     # ---- units: whose activation is read where
 
@@ -397,7 +381,7 @@ class Sample:
     def detach(self) -> None:
         """Take all hooks off."""
         self.watcher.modules.off()
-        self._hooks.close()
+        self.hooks.close()
         self._measured, self._makers, self._functions, self._told = {}, {}, {}, set()
 
     def _read_moves(self) -> None:

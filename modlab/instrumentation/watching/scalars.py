@@ -157,7 +157,7 @@ class Scalars:
                 pending.append((step, number))
                 if len(pending) >= PENDING:
                     curve.settle()
-            except Exception as error:  # noqa: BLE001 - the training goes on
+            except (_TooManyError, _NoNumberError) as error:
                 self._refuse(name, error)
 
     def _refuse(self, name: str, error: Exception) -> None:
@@ -165,9 +165,7 @@ class Scalars:
         key = "" if isinstance(error, _TooManyError) else name
         if key not in self._refused and len(self._refused) <= MOST:
             self._refused.add(key)
-            self._tell(
-                str(error) if isinstance(error, (_TooManyError, _NoNumberError)) else f"w.log({name}=…): {type(error).__name__}: {error}"
-            )
+            self._tell(str(error))
 
     def _new(self, name: str, value: Any) -> Scalar:
         if len(self.curves) >= MOST:

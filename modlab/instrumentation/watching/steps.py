@@ -11,6 +11,7 @@ from weakref import ReferenceType, ref
 
 from torch import Tensor
 
+from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
 from modlab.instrumentation.watching.stephooks import StepHooks
@@ -38,27 +39,28 @@ class Steps:
     """
 
     def __init__(self, watcher: Watcher, optimizers: list[Any]) -> None:
-        self._watcher, self._cast, self._controls = watcher, watcher.cast, watcher.controls
+        self.ends = self._watcher = watcher
+        self._cast, self._controls = watcher.cast, watcher.controls
         self.made = self.passes = self.wake = self.skipped = 0
         self.under_way = False
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
-        self._hooks = StepHooks(self._begins, self._ended)
+        self.hooks = StepHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
         self._told = True  # whether the optimizer told of a step since the last pass
 
     def open(self) -> None:
         """Begin to count."""
-        self._hooks.open()
+        self.hooks.open()
         self.wake = 1
         if self._optimizers:
             self._cast.own(self.optimizers)
 
     def close(self) -> None:
         """Stop; may be called again, where the first time was interrupted."""
-        self._hooks.close()
+        self.hooks.close()
 
     # ---- whose
 
@@ -89,6 +91,7 @@ class Steps:
 
     # ---- told by an optimizer
 
+    @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
         watcher = self._watcher
@@ -101,6 +104,7 @@ class Steps:
         self.under_way = True
         watcher.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
 
+    @guarded
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             return
@@ -129,18 +133,15 @@ class Steps:
         self.passes += 1
         if watcher.closed or self.under_way or captured():
             return
-        try:
-            kept = watcher.passes_kept()
-            versions = self._weight_versions()
-            ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
-            if ended:
-                self.skipped += bool(self._main) and versions == self._versions
-                self.made += self._untold or 1
-                self._untold, self._patience = 0, 1
-                watcher.step_over()
-            self._versions, self._told = versions, False
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            watcher.fail(error)
+        kept = watcher.passes_kept()
+        versions = self._weight_versions()
+        ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
+        if ended:
+            self.skipped += bool(self._main) and versions == self._versions
+            self.made += self._untold or 1
+            self._untold, self._patience = 0, 1
+            watcher.step_over()
+        self._versions, self._told = versions, False
 
     def _is_over(self, versions: tuple[int, ...]) -> bool:
         """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""

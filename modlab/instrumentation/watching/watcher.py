@@ -6,10 +6,10 @@ Between samples there is one hook, which each step of an optimizer calls: it add
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakSet, ref
 
@@ -18,6 +18,7 @@ from torch.nn import Module
 
 from modlab.errors import Stopped
 from modlab.instrumentation import headroom
+from modlab.instrumentation.guarded import guarded, line_of, surely, tell, tried
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
@@ -26,6 +27,7 @@ from modlab.instrumentation.watching.gauge import Gauge, Tray
 from modlab.instrumentation.watching.glances import Glances
 from modlab.instrumentation.watching.guard import EACH, Guard
 from modlab.instrumentation.watching.hideouts import Hideouts
+from modlab.instrumentation.watching.history import History
 from modlab.instrumentation.watching.ladder import climb
 from modlab.instrumentation.watching.modulehooks import ModuleHooks
 from modlab.instrumentation.watching.neurons import Neurons
@@ -54,6 +56,25 @@ watchers: WeakSet[Watcher] = WeakSet()
 """All that are open."""
 
 
+class Unseen:
+    """The watch of a model that modlab could not even begin to watch.
+
+    Args:
+        model: whose class it names.
+        budget: the share that was allowed.
+    """
+
+    def __init__(self, model: Module, budget: float) -> None:
+        self.record = WatchRecord(
+            type(model).__name__, "", "failed", 0, 0, 0, np.zeros(0, np.int64), 0.0, 0.0, budget, History().record()
+        )  # fmt: skip
+
+    def fail(self, error: Exception) -> None:
+        """Say why, in one line."""
+        self.record = replace(self.record, error=line_of(error))
+        tell(f"modlab: the watch could not begin, the training goes on. {self.record.error}")
+
+
 class Watcher:
     """Watches one model.
 
@@ -66,7 +87,7 @@ class Watcher:
     """
 
     def __init__(self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report", shadows: bool = False) -> None:
-        self._model = ref(model, lambda _: self.close("ended"))
+        self._model = ref(model)
         self.root_id = id(model)
         self.title = type(model).__name__
         self.cast = Cast(model)
@@ -88,7 +109,7 @@ class Watcher:
         self.ended: Callable[[], None] | None = None
         self.remarks: list[str] = []
         self.state, self.error = "waiting", ""
-        self.closed = True
+        self.closed, self._closing = True, False
         self.samples = 0
         self.stepped = False  # whether a step of the optimizer was measured
         self.last_sample = -1
@@ -101,12 +122,21 @@ class Watcher:
         self._rested = 0.0  # when the last look ended
         self._pid = os.getpid()
         self._filter: Any = None
+        self._ending: tuple[str, str] | None = None  # the state, and the error, that it comes to
 
     # ---- open and closed
+
+    @property
+    def ends(self) -> Watcher:
+        """What an error of ours ends."""
+        return self
 
     def open(self) -> None:
         """Begin to watch, with the next step."""
         self.closed = False
+        model = self._model()
+        if model is not None:
+            self._model = ref(model, self._gone)
         if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
@@ -121,32 +151,49 @@ class Watcher:
         """End it: every hook is taken off. Closing twice does nothing, unless the first time was interrupted."""
         if self.closed:
             return
-        self._loop_at_end = self.schedule.loop(clock.now())
-        self.steps.close()
-        if self._sample is not None:
-            self._sample.detach()
+        if self._ending is None:
+            self._ending, self._loop_at_end = (state, error), self.schedule.loop(clock.now())
+        self._closing = True
+        surely(
+            self, self.steps.close, self._drop_sample, self.glances.end, self.guard.close,
+            self.steps.hooks.close, self.modules.close, self.guard.tap.close, self._give_back, self._end_all,
+        )  # fmt: skip
+        if self.state != "failed":  # else who knows what that would meet
+            trouble = tried(self._look_last)
+            if trouble:  # a device that is gone
+                self.remarks.append(f"the last look failed: {trouble.partition(':')[0]}")
+        self.pictures.tell(self.ended)
+
+    def _end_all(self) -> None:
+        watchers.discard(self)
+        if self._ending is not None:
+            self.state, self.error = self._ending
+        self.closed = True
+
+    def _drop_sample(self) -> None:
+        sample = self._sample
+        if sample is not None:
+            sample.hooks.close()
             self._sample = None
-        self.glances.end()
-        self.modules.close()
-        self.guard.close()
+            sample.detach()
+
+    def _give_back(self) -> None:
         headroom.give_back(self)
         if self._filter in warnings.filters:
             cast(list[Any], warnings.filters).remove(self._filter)
-        watchers.discard(self)
-        self.state, self.error, self.closed = state, error, True
-        self._look_last()
-        self.pictures.tell(self.ended)
 
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
-        try:
-            quietly(self._settle, wait=True)
-            if self.step and self.last_sample < self.step - 1:
-                quietly(self._read_weights, self.step - 1)
-            self.alarms.units(max(self.step - 1, 0))
-            quietly(self.alarms.weights_at_the_end)
-        except Exception as error:  # noqa: BLE001 - a kernel that is interrupted, a device that is gone
-            self.remarks.append(f"the last look failed: {type(error).__name__}")
+        quietly(self._settle, wait=True)
+        if self.step and self.last_sample < self.step - 1:
+            quietly(self._read_weights, self.step - 1)
+        self.alarms.units(max(self.step - 1, 0))
+        quietly(self.alarms.weights_at_the_end)
+
+    @guarded
+    def _gone(self, _: Any) -> None:
+        """The model exists no longer."""
+        self.close("ended")
 
     def _read_weights(self, step: int) -> None:
         gauge = Gauge()
@@ -173,14 +220,16 @@ class Watcher:
         """Modlab itself failed: say so once, and let the training go on."""
         if self.closed:
             return
-        text = f"{type(error).__name__}: {error}".partition("\n")[0]
-        self.close("failed", text)
-        print(f"modlab: the watch ended at step {self.step:,}, the training goes on. {text}", file=sys.stderr)
+        if self._ending is None or self._ending[0] != "failed":  # once, whatever fails after it
+            self._ending = "failed", line_of(error)
+            tell(f"modlab: the watch ended at step {self.step:,}, the training goes on. {self._ending[1]}")
+        if not self._closing:
+            self.close("failed")
 
     def say(self, text: str) -> None:
         """Something that the user should know, and that costs no training."""
         self.remarks.append(text)
-        print(f"modlab: {text}", file=sys.stderr)
+        tell(f"modlab: {text}")
 
     # ---- the hooks
 
@@ -199,19 +248,13 @@ class Watcher:
     def inner_step_begins(self) -> None:
         """Another optimizer is about to make a step inside of that one's."""
         if self._sample is not None:
-            try:
-                self._sample.inner_step_begins()
-            except Exception as error:  # noqa: BLE001 - the training goes on
-                self.fail(error)
+            self._sample.inner_step_begins()
 
     def step_ended(self, *, stepped: bool) -> None:
         """The optimizer has made a step that is looked at, or skipped it."""
         if os.getpid() != self._pid:  # a forked process
             return
-        try:
-            quietly(self._awake, stepped=stepped)
-        except Exception as error:  # noqa: BLE001 - the training goes on
-            self.fail(error)
+        quietly(self._awake, stepped=stepped)
         if self.controls.attention:
             self._obey()
 
@@ -231,12 +274,14 @@ class Watcher:
         """The training passes of this step."""
         return self.guard.tap.passes
 
+    @guarded
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if self._sample is not None:
             self._sample.enter(module, args)
         elif self.glances.on:
             self.glances.enter(module, args)
 
+    @guarded
     def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         if self._sample is not None:
             self._sample.leave(module, args, output)
@@ -381,6 +426,7 @@ class Watcher:
             return 0
         return shape[1] if self.scalars.entropy == PLANES else shape[-1]
 
+    @guarded
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
         self.scalars.log(max(self.steps.made - 1, 0), values)

@@ -1,0 +1,153 @@
+"""The one rule for what modlab does inside of a user's run: an error of ours ends the look, in one line, and the run goes on."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from modlab import format
+from modlab.errors import NotFiniteError
+from modlab.instrumentation.watching import clock
+
+KEPT = 16
+"""Errors that are remembered."""
+
+LONG = 300
+"""Letters of a message that are told."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+swallowed: deque[str] = deque(maxlen=KEPT)
+"""Tracebacks of the errors that ended a look, for reports and tests."""
+
+OURS = "__modlab_guarded__"
+"""The attribute of what is guarded."""
+
+
+class Look(Protocol):
+    """What an error of ours ends: a watch, a trace."""
+
+    def fail(self, error: Exception) -> None:
+        """End it, and say so in one line; what is called later does nothing."""
+
+
+def guarded(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
+    """A method that runs inside of the user's run, as a hook does: an error in it ends ``self.ends`` and is raised to nobody.
+
+    An interrupt, a stop that was asked for and `NotFiniteError` go on their way.
+    """
+
+    @wraps(work)
+    def hook(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return work(self, *args, **kwargs)
+        except NotFiniteError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place
+            failed(self.ends, error)  # type: ignore[attr-defined]
+            return None
+
+    setattr(hook, OURS, True)
+    return hook
+
+
+def timed(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
+    """The same, and the time that it takes is added to ``self.seconds``: it is not the user's."""
+
+    @wraps(work)
+    def hook(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        start = clock.now()
+        try:
+            return work(self, *args, **kwargs)
+        except NotFiniteError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            failed(self.ends, error)  # type: ignore[attr-defined]
+            return None
+        finally:
+            self.seconds += clock.now() - start  # type: ignore[attr-defined]
+
+    setattr(hook, OURS, True)
+    return hook
+
+
+def failed(look: Look, error: Exception) -> None:
+    """End a look for an error of ours."""
+    note(error)
+    with suppress(Exception):  # whatever is broken as well
+        look.fail(error)
+
+
+def surely(ends: Look, *works: Callable[[], object]) -> None:
+    """Do all of these, which can be done again from their beginning, whatever one of them raises.
+
+    An error of ours ends the look, and what it met is tried once more. What an interrupt met is done again, and the interrupt goes
+    on its way when all is done.
+    """
+    interrupt: BaseException | None = None
+    for work in works:
+        again = True
+        while True:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - as above
+                failed(ends, error)
+                if again:
+                    again = False
+                    continue
+            except BaseException as error:  # noqa: BLE001 - raised below
+                interrupt = error
+                continue
+            break
+    if interrupt is not None:
+        raise interrupt
+
+
+def tried(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> str:
+    """Do what a look can do without, as showing something: the error in one line, or nothing."""
+    try:
+        work(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - as above
+        note(error)
+        return line_of(error)
+    return ""
+
+
+def note(error: Exception) -> None:
+    """Remember an error that nobody is to meet."""
+    with suppress(Exception):  # its own text may raise
+        swallowed.append("".join(traceback.format_exception(error)))
+
+
+def line_of(error: BaseException) -> str:
+    """An exception in one line."""
+    name = type(error).__name__
+    try:
+        message = next((line for line in str(error).splitlines() if line.strip()), "")[:LONG]
+    except Exception:  # noqa: BLE001 - it may not even have a text
+        return name
+    return format.clean(f"{name}: {message}" if message else name)
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Write on the error stream. There may be none, it may be closed or full, or not know our letters: that harms nobody."""
+    stream: Any = sys.stderr
+    with suppress(Exception):
+        stream.write(format.printable(text + end, stream))  # once: another thread may write as well
+        stream.flush()
+
+
+def is_terminal() -> bool:
+    """Whether somebody watches the error stream."""
+    stream: Any = sys.stderr
+    try:
+        return bool(stream.isatty())
+    except Exception:  # noqa: BLE001 - there is none, or it is closed
+        return False
