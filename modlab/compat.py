@@ -24,6 +24,10 @@ def _no(_: object) -> bool:
     return False
 
 
+def _nothing(_: object) -> None:
+    return None
+
+
 def _set_grad(enabled: bool) -> None:
     torch.set_grad_enabled(enabled)
 
@@ -45,6 +49,20 @@ is_functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", _
 
 is_transformed: Callable[[Any], bool] = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", _no)
 """Whether a tensor is a stand-in of ``torch.func`` (vmap, grad), which has no values of its own."""
+
+_interpreter: Callable[[], Any] = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+_dispatch_mode: Callable[[Any], Any] = getattr(torch._C, "_get_dispatch_mode", _nothing)
+_STAND_INS = tuple(
+    key
+    for name in ("FAKE", "PROXY", "FUNCTIONAL")
+    if (key := getattr(getattr(torch._C, "_TorchDispatchModeKey", None), name, None)) is not None
+)
+
+
+def is_simulated() -> bool:
+    """Whether what is called now computes with stand-ins: under ``torch.func``, or a mode that has no values (FakeTensorMode)."""
+    return _interpreter() is not None or (dispatch_modes() > 0 and any(_dispatch_mode(key) is not None for key in _STAND_INS))
+
 
 global_hooks_with_kwargs: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
 """Which global forward hooks get keyword arguments: torch leaves the entry of a removed one behind."""

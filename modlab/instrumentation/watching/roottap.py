@@ -282,6 +282,8 @@ class RootTap:
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if not torch.is_grad_enabled() or being_traced() or get_ident() in _busy or compat.graph_task() != -1:
             return
+        if compat.is_simulated():
+            return
         training = stores.contents(module).get("training")
         if self.root() is not module or not (training if isinstance(training, bool) else stores.mode(module)):
             return

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
-from modlab.compat import being_traced, graph_task, is_transformed, without_torch_function
+from modlab.compat import being_traced, graph_task, is_simulated, is_transformed, without_torch_function
 from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
@@ -56,7 +56,7 @@ def captured() -> bool:
 
 def run_aside() -> bool:
     """The same where no compiler is at work: hooks on modules have asked that."""
-    return being_traced() or is_unseen()
+    return being_traced() or is_unseen() or is_simulated()
 
 
 class Sample:
