@@ -41,6 +41,9 @@ without_modes: Callable[[], AbstractContextManager[Any]] = getattr(_python_dispa
 set_grad: Callable[[bool], None] = getattr(torch._C, "_set_grad_enabled", _set_grad)
 """``torch.set_grad_enabled`` as a function of C, at whose beginning no interrupt arrives."""
 
+inference: Callable[[bool], AbstractContextManager[Any]] = getattr(torch._C, "_InferenceMode", torch.inference_mode)
+"""``torch.inference_mode`` as a context of C, at whose beginning and end no interrupt arrives."""
+
 dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)
 """How many ``TorchDispatchMode``\\ s are active."""
 
@@ -124,6 +127,30 @@ push_function_mode: Callable[[Any], None] = overrides._push_mode
 pop_function_mode: Callable[[], Any] = overrides._pop_mode
 top_function_mode: Callable[[], Any] = overrides._get_current_function_mode
 """The stack of ``TorchFunctionMode``\\ s of this thread: a trace leaves it where the mode would change what runs."""
+
+
+
+def modes() -> tuple[list[Any], list[Any]]:
+    """Each ``TorchFunctionMode`` and each ``TorchDispatchMode`` of this thread, the innermost last."""
+    of_functions: Any = getattr(torch._C, "_get_function_stack_at", None)
+    functions = [of_functions(i) for i in range(torch._C._len_torch_function_stack())] if of_functions else []
+    return functions, list(getattr(_python_dispatch, "_get_current_dispatch_mode_stack", list)())
+
+
+def restore_modes(before: tuple[list[Any], list[Any]]) -> None:
+    """Make the modes of this thread what they were: an interrupt may have kept one of ours from leaving, or one from coming back."""
+    functions, dispatch = modes()
+    if [*map(id, functions)] != [*map(id, before[0])]:
+        for _ in functions:
+            pop_function_mode()
+        for mode in before[0]:
+            push_function_mode(mode)
+    if [*map(id, dispatch)] != [*map(id, before[1])]:
+        for _ in dispatch:
+            _python_dispatch._pop_mode()
+        for mode in before[1]:
+            _python_dispatch._push_mode(mode)
+
 
 graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 """The number of the backward pass that is running in this thread; -1 outside of one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import is_dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
@@ -19,12 +20,13 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import set_version, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, inference, set_grad, set_version, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.randomness import Private, Undo, is_private, named_in_code
-from modlab.statistics.memory import NoValuesError, require_values
+from modlab.instrumentation.units import Units
+from modlab.statistics.memory import NoValuesError, is_sharded, is_there, local, require_values
 
 KEPT = 2 << 30
 """Bytes of parameters that are copied; of what goes beyond, a fingerprint tells whether it changed. Buffers always are."""
@@ -60,6 +62,7 @@ class Restoration:
         self._containers: dict[int, _Container] = {}
         self._arrays: dict[int, _Array] = {}
         self.generators: dict[int, Private] = {}
+        self._units = Units()
         self._read: set[int] = set()  # ids of classes and functions that were searched for generators
         self._left: float = KEPT if kept is None else kept
 
@@ -74,6 +77,7 @@ class Restoration:
 
     def _attributes(self, module: Module) -> Iterator[Module]:
         """Take down what one module holds; gives the modules that it holds unregistered."""
+        self._units.add(module)
         for name, tensor in stores.named_tensors(module):
             self.add_tensor(tensor, spared=name in (stores.contents(module).get("_parameters") or ()))
         held = object.__getattribute__(module, "__dict__")
@@ -117,11 +121,13 @@ class Restoration:
         if id(tensor) in self._tensors or is_lazy(tensor):
             return
         state = self._tensors[id(tensor)] = _TensorState(tensor, copied=not spared or self._left > 0, calm=spared)
+        state.take_gradient()  # when it is known whose it is: an interrupt may arrive in between
         if spared:
             self._left -= state.bytes
 
     def changes(self) -> list[Change]:
         """What the modules' tensors and plain attributes are now that they were not."""
+        self._units.put_back()
         return [change for state in self._modules.values() for change in state.changes(self._tensors)]
 
     def renew(self) -> None:
@@ -139,7 +145,8 @@ class Restoration:
     def _put_back(self, tensors: list[Undo]) -> None:
         troubles: list[Exception] = []
         others: list[_State] = [*self._containers.values(), *self._modules.values(), *self._arrays.values()]
-        for undo in (*(state.restore for state in others), *tensors, *(one.put_back for one in self.generators.values())):
+        generators = [one.put_back for one in self.generators.values()]
+        for undo in (self._units.put_back, *(state.restore for state in others), *tensors, *generators):
             try:
                 undo()
             except Exception as error:  # noqa: BLE001 - all the others are put back first
@@ -275,12 +282,13 @@ class _ModuleState:
 
 
 def _same(before: Tensor, after: Tensor) -> bool:
-    with torch.no_grad(), without_torch_function(), without_modes():
+    with aside():
+        after = local(after)
         return before.dtype is after.dtype and equal_bits(before, after)
 
 
 class _TensorState:
-    """A tensor's bits, memory, version, gradient and flag."""
+    """A tensor's bits, memory, version, gradient and flag; of a DTensor, the bits of this rank's part."""
 
     def __init__(self, tensor: Tensor, *, copied: bool, calm: bool) -> None:
         self.tensor = tensor
@@ -288,21 +296,28 @@ class _TensorState:
         self._calm = calm  # a parameter that was never seen to change
         self._copy: Tensor | None = None
         self._print: bytes | None = None
-        with torch.no_grad(), torch.inference_mode(False), without_torch_function(), without_modes():
+        self._grad: Tensor | None = None
+        with inference(False), aside():
             self._inference = tensor.is_inference()
             self._version = None if self._inference else tensor._version
             self._flag, self._leaf, self._class = tensor.requires_grad, tensor.is_leaf, type(tensor)
-            self._grad = tensor.grad if tensor.is_leaf else None
-            if self._grad is not None:
-                tensor.grad = None  # for the time being, so that a backward pass inside a forward adds nothing to it
-            self._memory: Tensor = tensor.data
+            self._own = not is_sharded(tensor)  # else it is never given another memory: whoever shards it knows where it lies
+            self._memory: Tensor = tensor.data if self._own else local(tensor)
+            self._size = _bytes(self._memory)
             self._keep(copied)
+
+    def take_gradient(self) -> None:
+        """Take it away for the time being, so that a backward pass inside a forward adds nothing to it."""
+        with aside():
+            if self._leaf and self.tensor.grad is not None:
+                self._grad = self.tensor.grad
+                self.tensor.grad = None
 
     def _keep(self, copied: bool) -> None:
         try:
             require_values(self._memory)
             if copied:
-                self._copy = self._memory.clone()
+                self._copy = self._memory.detach().clone()
                 self.bytes = self._copy.numel() * self._copy.element_size()
             else:
                 self._print = fingerprint(self._memory)
@@ -315,8 +330,8 @@ class _TensorState:
 
     def changed(self) -> bool:
         """Whether its bits, or the memory it lies in, are others."""
-        with torch.no_grad(), without_torch_function(), without_modes():
-            found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._memory, self._copy))
+        with aside():
+            found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._now(), self._copy))
             self._calm = self._calm and not found
             return found
 
@@ -325,18 +340,25 @@ class _TensorState:
         tensor = self.tensor
         if not (self._calm and self._leaf and self._version is not None):
             return False
-        with torch.no_grad(), without_torch_function(), without_modes():
+        with aside():
             asleep = tensor.grad is None and tensor.is_leaf and tensor.requires_grad is self._flag and type(tensor) is self._class
-            return asleep and tensor._version == self._version and self._in_place()
+            return asleep and tensor._version == self._version and self._in_place() and _bytes(self._memory) == self._size
 
     def lost(self) -> bool:
         """Whether it changed and was not copied."""
-        with torch.no_grad(), without_torch_function(), without_modes():
-            return self._print is not None and fingerprint(self._memory) != self._print
+        with aside():
+            memory = self._now()
+            return self._print is not None and is_there(memory) and fingerprint(memory) != self._print
+
+    def _now(self) -> Tensor:
+        """The memory that is to hold its bits."""
+        return self._memory if self._own else local(self.tensor)
 
     def _in_place(self) -> bool:
         """Whether the tensor still lies in the memory it lay in: a forward may assign ``weight.data``."""
         tensor, memory = self.tensor, self._memory
+        if not self._own:
+            return True
         try:
             return tensor.shape == memory.shape and tensor.stride() == memory.stride() and _storage(tensor) == _storage(memory)
         except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: they have no one memory
@@ -348,20 +370,18 @@ class _TensorState:
             self.renew()
         finally:
             if self._leaf and self.tensor.grad is not self._grad:
-                with torch.inference_mode(self._inference), torch.no_grad(), without_torch_function(), without_modes():
+                with inference(self._inference), aside():
                     self.tensor.grad = self._grad
 
     def renew(self) -> None:
         """As it was, without a gradient."""
         tensor = self.tensor
-        with torch.inference_mode(self._inference), torch.no_grad(), without_torch_function(), without_modes():
+        with inference(self._inference), aside():
             if type(tensor) is not self._class:
                 object.__setattr__(tensor, "__class__", self._class)
-            moved = not self._in_place()
-            if moved:
+            if not self._in_place():
                 tensor.data = self._memory
-            if self._copy is not None and not _readable_and_equal(self._memory, self._copy):
-                self._memory.copy_(self._copy)
+            self._refill()
             if self._leaf and not tensor.is_leaf:
                 tensor.detach_()  # it joined the graph of a pass
             if self._leaf and tensor.requires_grad is not self._flag:
@@ -371,13 +391,41 @@ class _TensorState:
             if self._version is not None and tensor._version != self._version:
                 set_version(tensor, self._version)
 
+    def _refill(self) -> None:
+        """The bits, where they are others; memory that a pass has given up is there again before."""
+        if self._copy is None:
+            return
+        memory = self._now()
+        if _bytes(memory) < self._size and memory.shape == self._copy.shape:
+            memory.untyped_storage().resize_(self._size)
+        if is_there(memory) and memory.shape == self._copy.shape and not equal_bits(memory, self._copy):
+            memory.copy_(self._copy)
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Without autograd, and without a mode or a subclass of the user's being asked."""
+    was = torch.is_grad_enabled()
+    with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+        try:
+            set_grad(False)
+            yield
+        finally:
+            set_grad(was)
+
+
+def _bytes(memory: Tensor) -> int:
+    """The size of a tensor's memory; 0 where it has none of its own."""
+    try:
+        return int(memory.untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested
+        return 0
+
 
 def _storage(tensor: Tensor) -> tuple[Any, Any]:
     return tensor.untyped_storage()._cdata, tensor.storage_offset()
 
 
 def _readable_and_equal(memory: Tensor, copy: Tensor) -> bool:
-    """True also where there is nothing to be read (meta tensors): then there is nothing to be put back."""
-    if memory.is_meta or not memory.numel():
-        return True
-    return equal_bits(memory, copy)
+    """True also where there is nothing to be read (meta tensors, memory that was freed): then there is nothing to be told."""
+    return not is_there(memory) or equal_bits(memory, copy)

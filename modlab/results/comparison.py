@@ -12,6 +12,7 @@ from torch.nn import Module
 
 from modlab.errors import PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks
+from modlab.inspection.distributed import unwrapped
 from modlab.instrumentation.comparison import modes, pairs
 from modlab.records.comparison import MODES, ComparisonRecord, ComparisonTable
 from modlab.records.structure import ROOT
@@ -96,6 +97,7 @@ class Comparison(RowsResult):
     def __init__(self, record: ComparisonTable, model: Module) -> None:
         super().__init__(model)
         self.record = record
+        self._wrapped = unwrapped(model) is not model
         self.code = "modlab.compare(net)(x)" if record.sides == MODES else "modlab.compare(left, right)(x)"  # type: ignore[misc]
 
     @property
@@ -129,7 +131,10 @@ class Comparison(RowsResult):
         """The record of the module at a dotted name; ``""`` is the root."""
         if not isinstance(path, str):
             raise PathNotFoundError(f"comparison[...] takes a dotted name such as 'net.l0', and got {checks.described(path)}")
-        found = self._by_path.get("" if path == ROOT else path)
+        name = "" if path == ROOT else path
+        found = self._by_path.get(name)
+        if found is None and self._wrapped:
+            found = self._by_path.get(name.removeprefix("module").removeprefix("."))  # DDP's name for what it wraps
         if found is None:
             close = nearest(path, self.paths)
             hint = f"  Nearest: {', '.join(repr(one) for one in close)}." if close else ""

@@ -6,14 +6,19 @@ compares, measures or puts back a tensor asks here first, once for a tensor and 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
-from modlab.compat import is_functional, is_transformed, without_torch_function
+from modlab.compat import inference, is_functional, is_transformed, set_grad, without_torch_function
+
+T = TypeVar("T")
 
 PLAIN = frozenset({Tensor, torch.nn.Parameter})
 
@@ -72,6 +77,59 @@ def require_values(tensor: Tensor) -> None:
         raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
 
 
+def is_gone(tensor: Tensor) -> bool:
+    """Whether a tensor has had its memory taken away, or has not got it yet; a meta or fake one, which operators take, has not."""
+    return not is_there(tensor) and absence(tensor) in (FREED, COMING)
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy without a history; of a DTensor one with a copy of this rank's part, made without an operator on the whole.
+
+    Raises:
+        NoValuesError: its memory is gone.
+    """
+    if is_gone(tensor):
+        raise NoValuesError(absence(tensor))
+    with inference(False):
+        was = torch.is_grad_enabled()
+        try:
+            set_grad(False)
+            return _copied(tensor)
+        finally:
+            set_grad(was)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    if type(tensor) in PLAIN or not is_sharded(tensor):
+        return tensor.detach().clone()
+    with without_torch_function():
+        _, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        inner = {"_local_tensor": local(tensor).detach().clone()}
+        made: Tensor = type(tensor).__tensor_unflatten__(inner, context, tensor.size(), tensor.stride())  # type: ignore[attr-defined]
+        return made
+
+
+class _Copying(TorchFunctionMode):
+    """Refuses to copy what has no memory, however deep it lies in what is copied."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in ("clone", "__deepcopy__", "__reduce_ex__"):
+            for thing in args:
+                if issubclass(type(thing), Tensor) and is_gone(thing):
+                    raise NoValuesError(absence(thing))
+        return func(*args, **(kwargs or {}))
+
+
+def deepcopied(thing: T) -> T:
+    """``copy.deepcopy``, which would end the process where a tensor inside has no memory.
+
+    Raises:
+        NoValuesError: one has none.
+    """
+    with _Copying():
+        return copy.deepcopy(thing, {})
+
+
 def local(tensor: Tensor) -> Tensor:
     """This rank's part of a DTensor, as it lies there; any other tensor as it is. Nothing is waited for, no rank is asked.
 
@@ -81,6 +139,15 @@ def local(tensor: Tensor) -> Tensor:
         return tensor
     part: Tensor = object.__getattribute__(tensor, "_local_tensor")
     return part.elem if _is_async(part) and part.completed else part  # type: ignore[attr-defined]
+
+
+def arrived(tensor: Tensor) -> Tensor:
+    """The local part, waited for where it is still on its way: only for who runs the model on all ranks, so that it does arrive."""
+    part = local(tensor)
+    if not _is_async(part):
+        return part
+    found: Tensor = part.elem if part.completed else part.wait()  # type: ignore[attr-defined]
+    return found
 
 
 def is_sharded(tensor: Tensor) -> bool:

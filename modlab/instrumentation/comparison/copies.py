@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from modlab.compat import without_modes
+from modlab.compat import dispatch_modes, without_modes
 from modlab.errors import UnrepeatableInputError
 from modlab.inspection import stores
 from modlab.instrumentation.randomness import is_private
 from modlab.instrumentation.values import arguments
+from modlab.statistics.memory import NoValuesError, copied, deepcopied
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _DEPTH = 8
@@ -89,17 +91,17 @@ class Copies:
     def _anything(self, thing: Any) -> Any:
         """A cache, a batch with methods: a deep copy, in which tensors of this nest are their copies, if it can be had."""
         try:
-            return copy.deepcopy(thing, {})
+            return deepcopied(thing)
         except Exception:  # noqa: BLE001 - what cannot be copied is handed on
             return thing
 
     def _tensor(self, tensor: Tensor) -> Tensor:
         try:
-            with torch.inference_mode(False), torch.no_grad(), without_modes():
-                made = tensor.detach().clone()
+            with without_modes() if dispatch_modes() else nullcontext():
+                made = copied(tensor)
                 if self._change is not None:
                     made = self._change(made)
-        except (RuntimeError, NotImplementedError, TypeError):  # a kind that cannot be copied
+        except (RuntimeError, NotImplementedError, TypeError, NoValuesError):  # a kind that cannot be copied, or that has no memory
             return tensor
         if not tensor.requires_grad or not (made.dtype.is_floating_point or made.dtype.is_complex):
             return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from modlab.errors import LazyModelError, ModlabError, NotInitializedError
 from modlab.inspection import marks, stores
+from modlab.inspection.distributed import FSDP1, distribution_of, unwrapped
 from modlab.instrumentation.comparison.copies import Copies, require_repeatable
 from modlab.instrumentation.comparison.divergence import Gap
 from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
@@ -29,14 +30,19 @@ from modlab.instrumentation.comparison.moves import moves
 from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import Flips, may_act
 from modlab.instrumentation.experiments.trials import line_of
-from modlab.instrumentation.randomness import start_elsewhere, states
+from modlab.instrumentation.randomness import start_elsewhere
 from modlab.instrumentation.recording.roster import is_fused
-from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.sandbox import Sandbox, under
 from modlab.instrumentation.values import arguments
 from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+ALONE = "The model inside of DistributedDataParallel was run, on this rank alone: nothing was communicated."
+SEVERAL = (
+    "The model talks to other ranks: all of them must make this call. Each ran it equally often; nothing was repeated to tell what is "
+    "random or not repeatable."
+)
 _NOISE = 4  # times the distance of two equal passes is still their noise
 
 
@@ -47,7 +53,21 @@ def of_model(model: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     """
     require_ready(model)
     require_repeatable(args, kwargs, "six times and more")
-    return Experiment(model, args, kwargs).run()
+    require_restorable(model)
+    found = Experiment(unwrapped(model), args, kwargs)
+    if found.model is not model:
+        found.remarks.append(ALONE)
+    return found.run()
+
+
+def require_restorable(model: Module) -> None:
+    """Refuse what cannot be put back between passes."""
+    if FSDP1 in distribution_of(model).kinds:
+        raise ModlabError(
+            "modlab.compare runs a model several times and puts it back each time, and what FullyShardedDataParallel notes of its "
+            "parameters cannot be put back.\n"
+            "  Compare the model before it is wrapped; one that is sharded by torch.distributed.fsdp.fully_shard can be compared."
+        )
 
 
 def require_ready(model: Module) -> None:
@@ -61,16 +81,6 @@ def require_ready(model: Module) -> None:
                     f"{path or ROOT}.{name} has no shape yet: the first forward pass settles it for good, and modlab.compare leaves "
                     f"a model as it is.\n  Run the model once before: model(x)"
                 )
-
-
-@contextmanager
-def autograd(grad: str) -> Iterator[None]:
-    """One of autograd's three modes, whatever the mode outside is."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(grad == "inference_mode"))
-        if grad != "inference_mode":
-            stack.enter_context(torch.set_grad_enabled(grad == "normal"))
-        yield
 
 
 @contextmanager
@@ -115,6 +125,11 @@ class Experiment:
         self._hooked = hooked(module for _, module in self.places.values())
         self._by: dict[str, str] = {}  # the path of each whose output that changed, and of the module that does it
         self.remarks: list[str] = []
+        self._sandbox = Sandbox()
+        self._restoration = self._sandbox.restoration
+        self._fixed = distribution_of(model).communicates  # the same passes on all ranks, whatever each of them sees
+        if self._fixed:
+            self.remarks.append(SEVERAL)
         self._compiled = any(is_compiled(module) for _, module in self.places.values())
         if self._compiled:
             self.remarks.append(
@@ -123,21 +138,17 @@ class Experiment:
 
     def run(self) -> ComparisonTable:
         """All passes, and then the record."""
-        self._put_back, self._restoration = states(), Restoration()
-        try:
-            self._restoration.add(self.model)
-            self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
-            self._in_both_modes()
-            pair = self._pair()
-            self._attribute(pair)
-            if not self._failed():
-                self._flip(pair)
-            return self._record(pair)
-        finally:
-            try:
-                self._restoration.restore()
-            finally:
-                self._put_back()
+        return self._sandbox.run(self._run_all)
+
+    def _run_all(self) -> ComparisonTable:
+        self._sandbox.add(self.model)
+        self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
+        self._in_both_modes()
+        pair = self._pair()
+        self._attribute(pair)
+        if not self._failed() and not self._fixed:
+            self._flip(pair)
+        return self._record(pair)
 
     def _in_both_modes(self) -> None:
         """All passes; where the first one of a mode raises, the others tell whether autograd has to do with it."""
@@ -181,7 +192,7 @@ class Experiment:
 
     def _go_on(self, mode: str) -> Pass | None:
         """A pass from where the first one ended: what it left in plain attributes may be used again, or only kept."""
-        if not any(move.kind == "attribute" and move.side == mode for some in self.moved.values() for move in some):
+        if self._fixed or not any(move.kind == "attribute" and move.side == mode for some in self.moved.values() for move in some):
             return None
         self._pass(mode, "onward", reference=self.passes[mode, "normal"], onward=True, sources=True)
         return self.passes.pop((mode, "onward"))
@@ -198,6 +209,9 @@ class Experiment:
     def _repeat(self, mode: str) -> None:
         first = self.passes[mode, "normal"]
         self._pass(mode, "no_grad", reference=first)
+        if self._fixed:
+            self._pass(mode, "inference_mode", reference=first)
+            return
         if self.passes[mode, "no_grad"].parts_from(first):
             self._pass(mode, "again", reference=first, sources=True)
         mixed = ""
@@ -243,7 +257,7 @@ class Experiment:
                 one.put_back()
         else:
             self._restoration.renew()
-        self._put_back()
+        self._sandbox.restart()
         if elsewhere:
             start_elsewhere()
             for one in self._restoration.generators.values():
@@ -253,14 +267,17 @@ class Experiment:
             hooked=self._hooked, sources=sources,
         )  # fmt: skip
         first, raised = reference is None and probe is None, None
-        with autograd(kind if kind in GRADS else "normal"), quiet(not first), as_written(self._compiled):
+
+        def run() -> None:
             torch.clear_autocast_cache()  # copies of weights from a pass without autograd would have none for good
+            self._switch(mode, look=first)
+            copies = Copies(self._own)
+            args, kwargs = copies(self._args), copies(self._kwargs)
+            found.run(self.model, *args, **kwargs)
+
+        with quiet(not first), as_written(self._compiled):
             try:
-                self._switch(mode, look=first)
-                copies = Copies(self._own)
-                args, kwargs = copies(self._args), copies(self._kwargs)
-                with found:
-                    self.model(*args, **kwargs)
+                under(kind if kind in GRADS else "normal", run)
             except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
                 found.error, raised = line_of(error), error
         found.check()

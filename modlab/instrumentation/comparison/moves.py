@@ -16,6 +16,7 @@ from modlab.instrumentation.restoration import Change
 from modlab.instrumentation.values import said
 from modlab.records.comparison import Move
 from modlab.statistics import measure_tensor
+from modlab.statistics.memory import local
 
 WRITTEN = 4  # elements up to which a tensor is written out
 
@@ -29,7 +30,7 @@ def moves(changes: Iterable[Change], side: str) -> dict[int, list[Move]]:
 
 
 def _move(change: Change, side: str) -> Move:
-    before, after = change.before, change.after
+    before, after = (local(thing) if issubclass(type(thing), Tensor) else thing for thing in (change.before, change.after))
     distance = None
     if issubclass(type(before), Tensor) and issubclass(type(after), Tensor) and before.shape == after.shape:
         found = contrast(before, after)

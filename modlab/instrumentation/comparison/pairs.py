@@ -14,16 +14,16 @@ from torch.nn import Module
 
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
+from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.instrumentation.comparison.alignment import Pair, aligned, canonical, is_wrapped
 from modlab.instrumentation.comparison.copies import Change, Copies, require_repeatable
 from modlab.instrumentation.comparison.differing import differ
 from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
 from modlab.instrumentation.comparison.lookouts import hooked
-from modlab.instrumentation.comparison.modes import measured, quiet, require_ready
+from modlab.instrumentation.comparison.modes import ALONE, SEVERAL, measured, quiet, require_ready, require_restorable
 from modlab.instrumentation.comparison.passes import Key, Pass, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import may_act
-from modlab.instrumentation.randomness import states
-from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.sandbox import Sandbox
 from modlab.instrumentation.values import arguments
 from modlab.records.comparison import ComparisonRecord, ComparisonTable, RunRecord
 from modlab.records.structure import ROOT
@@ -40,15 +40,19 @@ def of_models(left: Module, right: Module, match: Match, args: tuple[Any, ...], 
     """Compare two models on one input; everything is put back, also after an exception of theirs."""
     for model in (left, right):
         require_ready(model)
+        require_restorable(model)
     require_repeatable(args, kwargs, "three times")
-    return Trial(left, right, match, args, kwargs).run()
+    found = Trial(unwrapped(left), unwrapped(right), match, args, kwargs)
+    if (left, right) != found.models:
+        found.remarks.append(ALONE)
+    return found.run()
 
 
 class Trial:
     """The passes of both models, and what they tell."""
 
     def __init__(self, left: Module, right: Module, match: Match, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._models = (left, right)
+        self.models = (left, right)
         self._args, self._kwargs = args, dict(kwargs)
         self.places = (first_paths(left), first_paths(right))
         self._names = _names(self.places[0]), _names(self.places[1])
@@ -56,27 +60,23 @@ class Trial:
         self.pairs: dict[str, str] = {}
         self._by_structure: list[Pair] = []
         self._own = frozenset(id(t) for places in self.places for _, m in places.values() for _, t in stores.named_tensors(m))
-        self.remarks: list[str] = []
+        self._sandbox = Sandbox()
+        self._restoration = self._sandbox.restoration
+        self._fixed = any(distribution_of(model).communicates for model in self.models)  # the same passes on all ranks
+        self.remarks: list[str] = [SEVERAL] if self._fixed else []
 
     def run(self) -> ComparisonTable:
         """All passes, and then the record."""
-        self._put_back, self._restoration = states(), Restoration()
-        try:
-            for model in self._models:
-                self._restoration.add(model)
-            self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
-            left = self._noted(lambda: self._pass(0), "the left model raised this; the right one was not run")
-            again = self._pass(0, reference=left)
-            right = self._noted(self._right, "the right model raised this; the left one runs through")
-            self.pairs, self._by_structure = aligned(
-                self.places[0].values(), self.places[1].values(), self._told, left.counts, right.counts
-            )
-            return self._record(left, again, right)
-        finally:
-            try:
-                self._restoration.restore()
-            finally:
-                self._put_back()
+        return self._sandbox.run(self._run_all)
+
+    def _run_all(self) -> ComparisonTable:
+        self._sandbox.add(*self.models)
+        self._restoration.add_arguments(thing for _, thing, _ in arguments((), self._args, self._kwargs))
+        left = self._noted(lambda: self._pass(0), "the left model raised this; the right one was not run")
+        again = self._look(0, left) if self._fixed else self._pass(0, reference=left)
+        right = self._noted(self._right, "the right model raised this; the left one runs through")
+        self.pairs, self._by_structure = aligned(self.places[0].values(), self.places[1].values(), self._told, left.counts, right.counts)
+        return self._record(left, again, right)
 
     def _noted(self, run: Callable[[], Pass], words: str) -> Pass:
         """What comes out says of which model it is."""
@@ -88,18 +88,22 @@ class Trial:
 
     def _pass(self, side: int, *, reference: Pass | None = None, change: Change | None = None) -> Pass:
         self._restoration.renew()
-        self._put_back()
+        self._sandbox.restart()
+        found = self._look(side, reference)
+        copies = Copies(self._own, change)
+        args, kwargs = copies(self._args), copies(self._kwargs)
+        with quiet(reference is not None):
+            found.run(self.models[side], *args, **kwargs)
+        found.check()
+        return found
+
+    def _look(self, side: int, reference: Pass | None) -> Pass:
+        """A look at one pass, which has not begun."""
         paths = {key: path for key, (path, _) in self.places[side].items()}
-        found = Pass(
+        return Pass(
             paths, reference=reference, stranger=self._restoration.add, private=self._restoration.generators.values(),
             hooked=hooked(module for _, module in self.places[side].values()), sources=reference is not None,
         )  # fmt: skip
-        copies = Copies(self._own, change)
-        args, kwargs = copies(self._args), copies(self._kwargs)
-        with quiet(reference is not None), found:
-            self._models[side](*args, **kwargs)
-        found.check()
-        return found
 
     def _right(self) -> Pass:
         """The right model, which may want its input in another dtype, or elsewhere."""
@@ -107,7 +111,7 @@ class Trial:
             return self._pass(1)
         except (RuntimeError, TypeError, ValueError) as error:
             change, words = self._wanted()
-            if change is None:
+            if change is None or self._fixed:
                 raise
             try:
                 found = self._pass(1, change=change)
@@ -145,7 +149,7 @@ class Trial:
         rows += [self._right_only(path, module, right) for path, module in self.places[1].values() if not self._known(path)]
         self._remark(left, right)
         first, drift = (None if path is None else self.pairs[path] for path in (pair.first, pair.drift))
-        names = [type(model).__name__ for model in self._models]
+        names = [type(model).__name__ for model in self.models]
         theirs = right.first_nan()
         nan = left.first_nan() if left.first_nan() is not None else None if theirs is None else self.pairs.get(theirs, theirs)
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)

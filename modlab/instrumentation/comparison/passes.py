@@ -17,11 +17,13 @@ from modlab.instrumentation.comparison.divergence import Gap, at_once, summed
 from modlab.instrumentation.comparison.lookouts import POST, PRE, Lookouts, Sight
 from modlab.instrumentation.comparison.shelf import Kept, Shelf, seen
 from modlab.instrumentation.randomness import Meter, Private
+from modlab.instrumentation.sandbox import afterwards
 from modlab.instrumentation.taps import Taps
 from modlab.instrumentation.values import arguments, leaves
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
+from modlab.statistics.memory import arrived
 
 HISTOGRAMS = 1000
 """Modules up to which histograms are taken: one takes 16 kB."""
@@ -83,7 +85,7 @@ class Probe(Protocol):
 
 
 class Pass:
-    """Looks at one run. Use it as a context manager around the call of the model.
+    """Looks at one run.
 
     Args:
         paths: of modules, by id.
@@ -118,17 +120,25 @@ class Pass:
         self._trouble: BaseException | None = None
         self._taps, self._lookouts = Taps(self._enter, self._leave), Lookouts(hooked or [], self._look)
 
-    def __enter__(self) -> None:
+    def run(self, model: Module, *args: Any, **kwargs: Any) -> None:
+        """Call the model, and look at that. Nothing of the look is left afterwards, also where an interrupt ends it."""
+        try:
+            afterwards(self._close, self._call, model, *args, **kwargs)
+        except Exception as error:
+            self._note_raised(error)
+            raise
+        finally:
+            self._error = None
+
+    def _call(self, model: Module, *args: Any, **kwargs: Any) -> None:
         self._meter = Meter(thorough=self.shelf is not None, private=self._private)
         self._lookouts.open()
         self._taps.open()
+        model(*args, **kwargs)
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+    def _close(self) -> None:
         self._taps.close()
         self._lookouts.close()
-        if error is not None:
-            self._note_raised(error)
-        self._error = None
 
     def check(self) -> None:
         """Raise what went wrong in the looking itself: the model's run was not disturbed by it."""
@@ -272,7 +282,7 @@ class Pass:
     def _measure(self, path: str, output: Any, *, histogram: bool) -> None:
         for _, thing, _ in leaves(output):
             if issubclass(type(thing), Tensor):
-                self.stats[path] = measure_tensor(thing, histogram=histogram)
+                self.stats[path] = measure_tensor(arrived(thing), histogram=histogram)
                 return
 
     def _note_draws(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
@@ -10,12 +11,12 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.bits import digest_of, fingerprint
 from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.values import Leaf, said
 from modlab.statistics.contents import sizes_of
-from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, arrived, require_values
 from modlab.statistics.sampling import stride_of
 
 WHOLE = 256 << 20
@@ -108,10 +109,11 @@ def _leaf(name: str, thing: Any, reason: str, content: Callable[[Tensor], _Conte
         plain = type(thing) in _PLAIN and not reason
         digest = digest_of(f"{type(thing).__name__} {thing!r}".encode()) if plain else digest_of(b"") if reason == "empty" else None
         return Kept(name, None, 1, digest, said(thing), False, note="" if digest else reason or "not compared")
-    with torch.no_grad(), without_torch_function(), without_modes():
+    with torch.no_grad(), without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
         try:
-            require_values(thing)
-            return Kept(name, *content(thing), _text(thing), True, thing.requires_grad)
+            part = arrived(thing)
+            require_values(part)
+            return Kept(name, *content(part), _text(thing), True, thing.requires_grad)
         except NoValuesError as error:
             return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, f"not compared: {error}")
         except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass

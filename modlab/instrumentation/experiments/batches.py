@@ -12,6 +12,8 @@ from torch.nn import Module
 
 from modlab.errors import BatchError
 from modlab.inspection import stores
+from modlab.statistics import memory
+from modlab.statistics.memory import is_gone
 
 CALL = "modlab.diagnose(model, batch=(inputs, target), loss=nn.CrossEntropyLoss())"
 DEPTH = 8
@@ -76,13 +78,14 @@ def mapped(thing: Any, change: Callable[[Tensor], Tensor], depth: int = DEPTH) -
 
 def copied(thing: Any) -> Any:
     """The nest with copies of its tensors: a model may change its input in place."""
-    return mapped(thing, lambda tensor: tensor.detach().clone())
+    return mapped(thing, lambda tensor: tensor if is_gone(tensor) else memory.copied(tensor))
 
 
 def tensors(thing: Any, depth: int = DEPTH) -> Iterator[Tensor]:
-    """The tensors in what a model gives: tuples, lists, mappings and dataclasses are opened."""
+    """The tensors in what a model gives, but those whose memory is gone: tuples, lists, mappings and dataclasses are opened."""
     if issubclass(type(thing), Tensor):
-        yield thing
+        if not is_gone(thing):
+            yield thing
     elif depth == 0:
         return
     elif issubclass(type(thing), Mapping):

@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import stores
-from modlab.instrumentation.randomness import states
-from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.sandbox import Sandbox, under
+
+T = TypeVar("T")
 
 
-@contextmanager
-def custody(*roots: Module) -> Iterator[None]:
-    """Whatever happens inside, the modules below `roots`, the random generators and autograd's mode are as before.
+def on_loan(work: Callable[[], T], *roots: Module) -> T:
+    """Call `work` with autograd on, and put the modules below `roots`, the random generators and all that is global back.
 
     What lies outside of them (files, other models, lists of the user's that a hook appends to) cannot be put back.
     """
-    restoration = Restoration(kept=math.inf)
-    with ExitStack() as stack:
-        stack.callback(states())
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.set_grad_enabled(True))
-        stack.callback(restoration.restore)
-        for root in roots:
-            restoration.add(root)
+    sandbox = Sandbox(kept=math.inf)
+
+    def lent() -> T:
+        sandbox.add(*roots)
         cut: dict[int, Tensor] = {}
         for root in roots:
             for module in stores.modules(root):
                 _uncompile(module)
                 _cut_off(module, cut)
-        yield
+        return work()
+
+    return sandbox.run(under, "normal", lent)
 
 
 def _uncompile(module: Module) -> None:

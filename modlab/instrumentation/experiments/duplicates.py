@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -18,6 +17,8 @@ from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench, line_of
 from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord
+from modlab.statistics.memory import NoValuesError, deepcopied, is_there
+from modlab.statistics.memory import copied as copy_of
 
 
 def copied(bench: Bench) -> Module:
@@ -27,7 +28,9 @@ def copied(bench: Bench) -> Module:
             if issubclass(type(value), Tensor) and value.grad_fn is not None:
                 site.held[name] = value.detach()  # what a utility computes before each pass; only leaves can be copied
     try:
-        return copy.deepcopy(bench.model)
+        return deepcopied(bench.model)
+    except NoValuesError as reason:
+        raise NotRunError(f"the model cannot be copied: of a tensor in it {reason}") from None
     except Exception as error:  # noqa: BLE001 - whatever is in the model may refuse in its own way
         raise NotRunError(f"the model cannot be copied: {line_of(error)}") from None
 
@@ -149,8 +152,8 @@ def _overwrite(subject: Subject) -> list[Suspect]:
                     _other_numbers(tensor)
         for site in subject.suspicious:
             for place, tensor, _ in subject.finder.tensors(site.module):
-                if issubclass(type(tensor), nn.Parameter):
-                    hidden.append(Suspect(_joined(site, place), partial(setattr, tensor, "data", tensor.detach().clone()), False))
+                if issubclass(type(tensor), nn.Parameter) and is_there(tensor):
+                    hidden.append(Suspect(_joined(site, place), partial(setattr, tensor, "data", copy_of(tensor)), False))
                     _other_numbers(tensor)
     return hidden
 
@@ -160,5 +163,5 @@ def _joined(site: Site, name: str) -> str:
 
 
 def _other_numbers(tensor: Tensor) -> None:
-    if tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized:
+    if tensor.is_floating_point() and tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized) and is_there(tensor):
         tensor.data = tensor.detach() * 0.5 + 0.25

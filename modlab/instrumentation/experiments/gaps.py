@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from modlab.inspection.contrast import equal_bits, quiet
+from modlab.statistics.memory import is_there
 
 ROUNDING = 1e-5
 """Difference, relative to the greatest output, up to which it is rounding."""
@@ -23,7 +24,7 @@ def gap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float | None:
         if a.shape != b.shape or a.dtype != b.dtype:
             return math.inf
         with quiet():
-            if a.is_meta or equal_bits(a, b):  # without values nothing differs
+            if not (is_there(a) and is_there(b)) or equal_bits(a, b):  # without values nothing differs
                 continue
         apart = float((a.to(torch.float64) - b.to(torch.float64)).abs().max()) if not a.is_complex() else float((a - b).abs().max())
         worst = max(worst or 0.0, math.inf if math.isnan(apart) else apart)

@@ -15,6 +15,7 @@ from modlab.compat import global_hooks_with_kwargs
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.instrumentation.randomness import states
+from modlab.statistics.memory import copied, is_gone
 
 TOLERANCE = 1e-5
 """Relative difference of outputs below which it is rounding; where gradients are asked nothing but zero is zero."""
@@ -67,7 +68,9 @@ def _by_gradient(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
     asked: list[Tensor] = []
 
     def prepared(tensor: Tensor) -> Tensor:
-        copy = tensor.detach().clone()
+        if is_gone(tensor):
+            return tensor
+        copy = copied(tensor)
         if _is_asked(copy, dim, samples):
             asked.append(copy.requires_grad_())
             return copy * 1  # no leaf: a model may change its input in place
@@ -240,7 +243,9 @@ def _exchanges(bench: Bench, dim: int, samples: int) -> Iterator[tuple[int, int]
 
 
 def _exchanged(tensor: Tensor, dim: int, samples: int, target: int, source: int) -> Tensor:
-    copy = tensor.detach().clone()
+    if is_gone(tensor):
+        return tensor
+    copy = copied(tensor)
     if _has_rows(copy, dim, samples):
         copy.select(dim, target).copy_(copy.select(dim, source).clone())
     return copy

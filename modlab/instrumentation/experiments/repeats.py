@@ -15,6 +15,7 @@ from modlab.instrumentation.experiments.trials import Bench
 from modlab.instrumentation.randomness import start_elsewhere, states
 from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord, Outcome
+from modlab.statistics.memory import copied, is_gone
 
 ATTENTION = "scaled_dot_product_attention"
 
@@ -152,8 +153,8 @@ def _buffers(subject: Subject) -> dict[str, Tensor]:
     found = {}
     for site in subject.sites:
         for name, tensor in site.own("_buffers").items():
-            if tensor is not None and not tensor.is_nested:
-                found[f"{site.path}.{name}" if site.parent else name] = tensor.detach().clone()
+            if tensor is not None and not tensor.is_nested and not is_gone(tensor):
+                found[f"{site.path}.{name}" if site.parent else name] = copied(tensor)
     return found
 
 

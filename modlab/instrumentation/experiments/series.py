@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab import format
 from modlab.compat import without_torch_function
+from modlab.inspection.distributed import distribution_of
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
 from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, neighbours, rehearsals, repeats
@@ -43,10 +45,10 @@ class Results(NamedTuple):
 
 def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
     """Make all checks, one after the other, each on the model as it is now."""
-    reason = _unfit(subject)
+    bench = Bench(subject, inputs, target, loss)
+    reason = _unfit(subject, bench.model)
     if reason:
         return Results(tuple(not_run(kind, reason) for kind in TITLES))
-    bench = Bench(subject, inputs, target, loss)
     first = _first_pass(bench)
     found: list[ExperimentRecord] = []
     for kind, check in CHECKS.items():
@@ -75,8 +77,14 @@ def _notes(bench: Bench) -> tuple[FindingRecord, ...]:
     )  # fmt: skip
 
 
-def _unfit(subject: Subject) -> str:
+def _unfit(subject: Subject, model: Module) -> str:
     """Why the model cannot be run at all; nothing where it can."""
+    spread = distribution_of(model)
+    if spread.communicates:
+        return (
+            f"its passes talk to other ranks ({', '.join(spread.kinds)} over {spread.world}), and how many a check makes depends on this "
+            f"rank's own numbers: a rank that makes fewer leaves the others waiting. Diagnose the model before it is spread"
+        )
     if any(is_lazy(held.tensor) for held in subject.tensors):
         return "a lazy parameter has no shape until the first forward pass: run the model once"
     with without_torch_function():
@@ -87,8 +95,7 @@ def _unfit(subject: Subject) -> str:
 
 def _made(bench: Bench, kind: str, check: Callable[[Bench], ExperimentRecord]) -> ExperimentRecord:
     try:
-        with bench.kept():
-            return check(bench)
+        return bench.kept(lambda: check(bench))
     except (NotRunError, leaks.UnfitError) as reason:
         return not_run(kind, str(reason))
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
@@ -121,16 +128,20 @@ def _first_pass(bench: Bench) -> FirstPass:
     """What goes wrong already in one pass."""
     stage = "forward"
     said: list[tuple[str, str]] = []
+
+    def first() -> tuple[Any, Comparisons, FindingRecord | None]:
+        nonlocal stage
+        with _listening("the forward pass", said):
+            output = bench.output()
+        stage = "loss"
+        target = batches.copied(bench.target)
+        comparisons = Comparisons([*batches.tensors(output)], [*batches.tensors(target)])
+        with _listening("the loss", said), comparisons:
+            value = bench.loss(output, target)
+        return value, comparisons, _not_a_number(bench, output, value)
+
     try:
-        with bench.kept():
-            with _listening("the forward pass", said):
-                output = bench.output()
-            stage = "loss"
-            target = batches.copied(bench.target)
-            comparisons = Comparisons([*batches.tensors(output)], [*batches.tensors(target)])
-            with _listening("the loss", said), comparisons:
-                value = bench.loss(output, target)
-            broken = _not_a_number(bench, output, value)
+        value, comparisons, broken = bench.kept(first)
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
         return FirstPass(
             (_failed(bench, error, stage),), _warnings(said, ()), _ALL, "the forward pass fails" if stage == "forward" else "the loss fails"

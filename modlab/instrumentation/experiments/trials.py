@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from io import StringIO
 from threading import get_ident
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,11 +18,15 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from modlab import format
 from modlab.inspection import bits, stores
+from modlab.inspection.distributed import unwrapped
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
 from modlab.instrumentation.experiments import batches
-from modlab.instrumentation.experiments.custody import custody
+from modlab.instrumentation.experiments.custody import on_loan
 from modlab.instrumentation.experiments.outcomes import NotRunError
+from modlab.statistics.memory import copied
+
+T = TypeVar("T")
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 LINE = 200  # characters of an error that are told
@@ -36,15 +40,15 @@ class Bench:
         self.model = _runnable(subject.model)
         self.roots = [*batches.roots(subject.model, loss), *_hidden(subject)]
 
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Everything as before at the end; what the model prints or warns of meanwhile was not asked for."""
-        with ExitStack() as stack:
-            stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")
-            stack.enter_context(redirect_stdout(StringIO()))
-            stack.enter_context(custody(*self.roots))
-            yield
+    def kept(self, work: Callable[[], T]) -> T:
+        """Call `work`, with everything as before at the end; what the model prints or warns of meanwhile was not asked for."""
+
+        def silently() -> T:
+            with warnings.catch_warnings(), redirect_stdout(StringIO()):
+                warnings.simplefilter("ignore")
+                return work()
+
+        return on_loan(silently, *self.roots)
 
     def evaluate(self, model: Module | None = None) -> None:
         """Put the model into eval mode, or another one."""
@@ -64,7 +68,7 @@ class Bench:
     def outputs(self, model: Module | None = None) -> list[Tensor]:
         """The tensors of one pass without gradients."""
         with torch.no_grad():
-            return [tensor.detach().clone() for tensor in batches.tensors(self.output(model))]
+            return [copied(tensor) for tensor in batches.tensors(self.output(model))]
 
     def where(self, error: BaseException) -> Site | None:
         """The innermost module in whose code an exception was raised."""
@@ -122,9 +126,8 @@ def _runnable(model: Module) -> Module:
     inner = held.get("_modules") or {}
     if type(model).__name__ == "OptimizedModule" and stores.is_module(inner.get("_orig_mod")):
         return _runnable(inner["_orig_mod"])
-    if type(model).__name__ == "DistributedDataParallel" and stores.is_module(inner.get("module")):
-        return _runnable(inner["module"])
-    return model
+    alone = unwrapped(model)
+    return model if alone is model else _runnable(alone)
 
 
 def _hidden(subject: Subject) -> list[Module]:

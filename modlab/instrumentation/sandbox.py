@@ -1,0 +1,133 @@
+"""A model is run, and everything is as before afterwards: also when an error or an interrupt ends it, and when one arrives meanwhile.
+
+An interrupt (■ in a notebook, Ctrl-C) may arrive between any two steps of Python. What is put back here is put back to the end,
+and the interrupt goes on from there. Autograd's mode is set by functions of C, at whose ends none arrives.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch.nn import Module
+
+from modlab import compat
+from modlab.compat import inference, set_grad
+from modlab.instrumentation.randomness import states
+from modlab.instrumentation.restoration import Restoration
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_OURS = ("modlab.instrumentation.comparison", "modlab.instrumentation.experiments", "modlab.instrumentation.taps")
+_TRIES = 100  # a user's own code may raise the same each time
+
+
+def afterwards(undo: Callable[[], None], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `work`, and then `undo` to its end: an interrupt that arrives in it is raised when it is done.
+
+    Args:
+        undo: can be called again where it was interrupted.
+        work: what is to be undone.
+        *args: its arguments.
+        **kwargs: the same, by name.
+    """
+    try:
+        return work(*args, **kwargs)
+    finally:
+        finish(undo)
+
+
+def finish(undo: Callable[[], None]) -> None:
+    """Call it until it has come to its end; an interrupt that arrives meanwhile is raised then."""
+    interrupt: BaseException | None = None
+    for _ in range(_TRIES):
+        try:
+            undo()
+            break
+        except Exception:  # an error of its own: there is no sense in trying again
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised below
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def under(grad: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `work` in one of autograd's modes, whatever the mode outside is.
+
+    Args:
+        grad: "normal", "no_grad" or "inference_mode".
+        work: what is called.
+        *args: its arguments.
+        **kwargs: the same, by name.
+    """
+    was = torch.is_grad_enabled()
+    with inference(grad == "inference_mode"):
+        try:
+            set_grad(grad == "normal")
+            return work(*args, **kwargs)
+        finally:
+            set_grad(was)
+
+
+class Sandbox:
+    """What a pass of a model may change: the modules below some roots, all random generators, and what is global.
+
+    What lies outside of that (files, other models, lists of the user's that a hook appends to) cannot be put back.
+
+    Args:
+        kept: bytes of parameters that are copied.
+
+    Attributes:
+        restoration: of the modules.
+        restart: puts the random generators back, for the next pass.
+    """
+
+    def __init__(self, kept: float | None = None) -> None:
+        self.restoration = Restoration(kept)
+        self.restart = states()
+        self._filters, self._showwarning = warnings.filters, warnings.showwarning
+        self._always, self._stdout = torch.is_warn_always_enabled(), sys.stdout
+        self._modes = compat.modes()
+
+    def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `work`, and put everything back."""
+        was = torch.is_grad_enabled()
+        try:
+            return afterwards(self._put_back, work, *args, **kwargs)
+        finally:
+            set_grad(was)
+
+    def add(self, *roots: Module) -> None:
+        """Take down modules; only in what is run here, since gradients are taken away meanwhile."""
+        for root in roots:
+            self.restoration.add(root)
+
+    def _put_back(self) -> None:
+        if warnings.filters is not self._filters:
+            warnings.filters = self._filters
+            with warnings.catch_warnings():  # tells those who remember what was shown
+                pass
+        warnings.showwarning = self._showwarning
+        torch.set_warn_always(self._always)
+        sys.stdout = self._stdout
+        compat.restore_modes(self._modes)
+        _remove_hooks()
+        try:
+            self.restoration.restore()
+        finally:
+            self.restart()
+
+
+def _remove_hooks() -> None:
+    """Hooks of ours on all modules that an interrupt left there."""
+    for held in compat.global_hooks().values():
+        if isinstance(held, dict):
+            for key, hook in [*held.items()]:
+                if str(getattr(hook, "__module__", "")).startswith(_OURS):
+                    held.pop(key, None)
+
