@@ -205,3 +205,9 @@ def forced_eager() -> AbstractContextManager[Any]:
     """A context in which what was compiled runs as it was written; nothing where this torch has no such stance (before 2.6)."""
     stance = getattr(torch.compiler, "set_stance", None)
     return nullcontext() if stance is None else stance("force_eager")
+
+
+def shape_at(node: Any) -> tuple[int, ...] | None:
+    """The shape of what a function of the graph returned first; None where torch does not tell."""
+    found = getattr(node, "_input_metadata", None)
+    return tuple(found[0].shape) if found else None

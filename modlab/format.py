@@ -73,6 +73,17 @@ def number(value: float) -> str:
     return f"{value:.3e}"
 
 
+def rough(value: float) -> str:
+    """Three significant digits: what a sample of a moving thing is good for.
+
+    >>> rough(0.123456), rough(3.0804e-08), rough(float("nan"))
+    ('0.123', '3.08e-08', 'NaN')
+    """
+    if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.2e}"
+    return number(float(f"{value:.3g}")) if math.isfinite(value) else number(value)
+
+
 def share(value: float) -> str:
     """``12 %``; 0 and 100 are said only where nothing is missing to them."""
     if math.isnan(value):

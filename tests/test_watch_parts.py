@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from modlab.instrumentation.watching import axes
 from modlab.instrumentation.watching.alarms import starving
 from modlab.instrumentation.watching.controls import Controls
 from modlab.instrumentation.watching.elements import EXACT
@@ -24,7 +25,7 @@ from modlab.instrumentation.watching.scalars import SLOTS, Scalars
 from modlab.instrumentation.watching.schedule import Purse, Schedule
 from modlab.instrumentation.watching.slots import Slots
 from modlab.instrumentation.watching.stretches import columns_here
-from modlab.instrumentation.watching.units import Units, axis_of
+from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS, combined
 from modlab.records.watch import ACTIVATION, BINS, edge
 
@@ -352,7 +353,7 @@ def test_a_gradient_contradicts_death_only_since_the_unit_fired() -> None:
 
 @pytest.mark.parametrize(("module", "dims", "axis"), [(nn.Conv2d(1, 1, 1), 4, 1), (nn.Linear(1, 1), 3, 2), (nn.Linear(1, 1), 1, 0)])
 def test_where_units_lie(module: nn.Module, dims: int, axis: int) -> None:
-    assert axis_of(module, dims) == axis
+    assert axes.of_module(module, dims) == axis
 
 
 def rates(*shares_: float, inputs: int = 2000) -> Units:

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from modlab import format, wording
+from modlab.records.finding import Finding, Fix
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import (
     ACTIVATION,
@@ -32,10 +34,10 @@ RUNGS = (
 )  # fmt: skip
 
 
-def verdict(texts: dict[str, str] | None = None, **rungs: Rung) -> Verdict:
+def verdict(texts: dict[str, str] | None = None, *findings: Finding, **rungs: Rung) -> Verdict:
     """All passed, with the given texts; `rungs` (with _ for spaces) stand for others."""
     given = {name.replace("_", " "): rung for name, rung in rungs.items()}
-    return Verdict(tuple(given.get(name, Rung(name, "passed", (texts or {}).get(name, ""))) for name in RUNGS))
+    return Verdict(tuple(given.get(name, Rung(name, "passed", (texts or {}).get(name, ""))) for name in RUNGS), findings)
 
 
 def slots_of(steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,6 +76,16 @@ def scalar(name: str, steps: int, slots: int, begin: float, end: float, seed: in
     mean = end + (begin - end) * np.exp(-np.linspace(0, 6, slots)) * np.exp(random.normal(0, 0.05, slots))
     sides = [(mean * factor).astype(np.float32) for factor in (1.0, 0.6, 1.7)]
     return ScalarRecord(name, first, last, *sides, np.zeros(slots, dtype=np.int64), steps, float(mean[-1]))
+
+
+def falls(one: ScalarRecord) -> Rung:
+    """The rung of a curve that falls, in its own numbers."""
+    first, last = one.ends()
+    return Rung("the loss falls", "passed", f"{format.rough(first)} → {format.rough(last)}", facts={"first": first, "last": last})
+
+
+def sensible(one: ScalarRecord) -> Rung:
+    return Rung("the loss is sensible", "passed", f"all {one.count:,} values are finite")
 
 
 def waiting() -> WatchRecord:
@@ -134,28 +146,35 @@ def net(steps: int = 10_000, slots: int = 64) -> WatchRecord:
         "starving", "l0", 7_200, "unit 2 of l0 starves: it fires on 2.0 % of the inputs, at first on 33 %",
         unit=2, inputs=9_640, steps=9_640,
     )  # fmt: skip
-    broken = Rung("it moves", "broken", "column 1 of l0.weight has had no gradient since step 0", "nn.LeakyReLU()", "l0.weight")
+    facts = {"dead": 1, "units": 3, "which": (1,), "inputs": 9_640}
+    gone = Finding("dead units", "l0", facts, "broken", 310, fixes=(Fix("keep units alive"),))
+    loss = scalar("loss", steps, 100, 1.2, 0.004)
     return WatchRecord(
         "Net", "SGD", "ended", steps, 143, 9_640, np.unique(np.geomspace(1, steps, 143).astype(np.int64)) - 1, 0.018, 1.06, 0.02,
         history(net_series(), steps, slots, slots // 2), (units_of_net(steps),), neurons_of_net(steps),
-        (scalar("loss", steps, 100, 1.2, 0.004),), (dead, starving),
-        verdict({"data arrives": "9,640 inputs", "the loss falls": "1.2 → 0.004"}, it_moves=broken), (), "", 3,
+        (loss,), (dead, starving),
+        verdict({"data arrives": f"{steps:,} steps"}, gone, the_loss_is_sensible=sensible(loss), the_loss_falls=falls(loss)), (), "", 3,
     )  # fmt: skip
 
 
 def well(steps: int = 10_000) -> WatchRecord:
     """Seed 1: nothing is wrong."""
-    return replace(net(steps), alerts=(), verdict=verdict({"data arrives": "9,640 inputs", "the loss falls": "1.3 → 0.002"}))
+    record = net(steps)
+    return replace(record, alerts=(), units=(), neurons=None, verdict=replace(record.verdict, findings=(between(record),)))
+
+
+def between(record: WatchRecord) -> Finding:
+    return Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
 
 
 def unlogged() -> WatchRecord:
     hint = "add w.log(loss=loss)"
     unseen = {name.replace(" ", "_"): Rung(name, "not seen", hint) for name in ("the loss is sensible", "the loss falls")}
-    return replace(well(), scalars=(), verdict=verdict(**unseen))
+    return replace(well(), scalars=(), verdict=verdict({}, Finding("loss not seen", facts={"names": ()}), between(well()), **unseen))
 
 
 def running() -> WatchRecord:
-    return replace(well(1_200), state="running", steps=1_200)
+    return replace(well(1_200), state="running")
 
 
 def gpt_series(blocks: int) -> list[Series]:
@@ -192,7 +211,7 @@ def gpt(slots: int = 200, blocks: int = 8, steps: int = 20_000) -> WatchRecord:
     careful = Rung("by enough for its dtype", "careful", "96 % of its elements do not move", "keep a float32 copy", "lm_head.weight")
     return WatchRecord(
         "GPT2LMHeadModel", "AdamW", "ended", steps, 4_000, 2_560_000, np.arange(0, steps, 5), 3.0, 210.0, 0.02, record, (units,), None,
-        scalars, alerts, verdict({"the loss falls": "6.2 → 2.1"}, by_enough_for_its_dtype=careful),
+        scalars, alerts, verdict({}, by_enough_for_its_dtype=careful, the_loss_falls=falls(scalars[0])),
         ("lm_head and wte share one weight: it is told once, at wte",), "", 30,
     )  # fmt: skip
 
@@ -214,22 +233,27 @@ def nan() -> WatchRecord:
         "nan", "h.2.attn", 612, "the output of h.2.attn holds NaN first: 49,152 numbers of 49,152", "leave no row masked whole",
         steps=1, inputs=8, last=999, trace="h.2.attn makes NaN: softmax of a row of -Inf.",
     )  # fmt: skip
-    broken = Rung("the loss falls", "broken", "NaN from step 612 on")
-    return replace(record, scalars=(replace(loss, final=float("nan")),), alerts=(alert,), verdict=verdict(the_loss_falls=broken), units=())
+    loss = replace(loss, final=float("nan"), nan=int(loss.bad.sum()), bad_step=612)
+    facts = {"nan": loss.nan, "inf": 0, "count": loss.count, "last": "nan"}
+    finding = Finding("loss not finite", "loss", facts, "broken", 612)
+    insane = Rung("the loss is sensible", "broken", wording.said(finding))
+    broken = Rung("the loss falls", "broken", "its last value is NaN", facts={"first": loss.ends()[0], "last": loss.final})
+    told = verdict({}, finding, the_loss_is_sensible=insane, the_loss_falls=broken)
+    return replace(record, scalars=(loss,), alerts=(alert,), verdict=told, units=())
 
 
 def failed() -> WatchRecord:
     """The watch itself failed."""
-    return replace(well(), state="failed", steps=812, error="ValueError: a reading without a row")
+    return replace(well(812), state="failed", error="ValueError: a reading without a row")
 
 
 def raised() -> WatchRecord:
     """The training failed."""
-    return replace(well(), state="ended", steps=812, error="RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x4)\nmore")
+    return replace(well(812), state="ended", error="RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x4)\nmore")
 
 
 def interrupted() -> WatchRecord:
-    return replace(net(), state="interrupted", steps=5_121)
+    return replace(net(5_121), state="interrupted")
 
 
 def unowned() -> WatchRecord:
@@ -237,7 +261,9 @@ def unowned() -> WatchRecord:
     text = "the optimizer holds 2 of 4 trained parameters"
     broken = Rung("the optimizer owns it", "broken", text, "optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)", "l1.weight")
     alert = Alert("not owned", "l1.weight", 0, text, steps=30)
-    return replace(well(), alerts=(alert,), verdict=verdict(the_optimizer_owns_it=broken), state="stopped")
+    record = well()
+    told = verdict({}, the_optimizer_owns_it=broken, the_loss_falls=falls(record.scalars[0]))
+    return replace(record, alerts=(alert,), verdict=told, state="stopped")
 
 
 def hostile() -> WatchRecord:

@@ -7,14 +7,14 @@ neighbours are merged two by two, so a long run has wider slots, not more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modlab import format
-from modlab.records import lines
+from modlab.records.finding import Fact, Finding
 from modlab.records.slots import Floats
 
 Ints = npt.NDArray[np.int64]
@@ -97,6 +97,7 @@ class HistoryRecord:
         bins_first, bins_last: the steps of the histograms' slots, which are fewer.
         bins: shape ``(histogram slots, series, BINS)``, the share of values in each bin, of 255.
         top: shape ``(series,)``: where a series' last bin begins, see `edge`; bin ``64 - k`` begins at ``edge(top - k)``.
+        bad_step: shape ``(series,)``: the step of the first sample with a number that is not finite, -1 if there is none; or not kept.
     """
 
     series: tuple[Series, ...]
@@ -107,6 +108,7 @@ class HistoryRecord:
     bins_last: Ints
     bins: npt.NDArray[np.uint8]
     top: npt.NDArray[np.int16]
+    bad_step: Ints | None = None
 
     def row(self, path: str, role: str) -> int:
         """The number of a series, or -1."""
@@ -186,6 +188,7 @@ class ScalarRecord:
         mean, low, high: shape ``(slots,)``, of the finite values; NaN where there was none.
         bad: shape ``(slots,)``: how many were not finite.
         count: of all values logged; `final`: the last one.
+        nan, inf: how many of all were NaN and infinite; `bad_step`: the step of the first of them, -1 if there is none.
     """
 
     name: str
@@ -197,6 +200,14 @@ class ScalarRecord:
     bad: Ints
     count: int
     final: float
+    nan: int = 0
+    inf: int = 0
+    bad_step: int = -1
+
+    def ends(self) -> tuple[float, float]:
+        """The means of its first and of its last tenth: what every face calls "at first" and "at last"; NaN where nothing is finite."""
+        some = max(1, len(self.mean) // 10)
+        return _mean(self.mean[:some]), _mean(self.mean[-some:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +221,7 @@ class Alert:
         step: at which it was first seen.
         text: a sentence, with the evidence.
         fix: code or advice; nothing if there is none.
-        unit: which unit of the module, or None.
+        unit: which unit of the module, or None; `units`: which ones, where an alert is about several.
         steps, inputs: how many it rests on.
         last: the step at which it was last seen to hold.
         over: it held once and does so no longer.
@@ -228,6 +239,7 @@ class Alert:
     last: int = -1
     over: bool = False
     trace: Any = None
+    units: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         unit = "" if self.unit is None else f" unit {self.unit}"
@@ -245,6 +257,7 @@ class Rung:
         state: "passed", "broken", "careful" or "not seen".
         text: the evidence, or why it was not seen.
         fix: code or advice; `path`: the place, where there is one.
+        facts: the numbers of the text, by name.
     """
 
     name: str
@@ -252,39 +265,46 @@ class Rung:
     text: str = ""
     fix: str = ""
     path: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The ladder: the first broken rung is the reason why the model does not learn."""
+    """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it.
+
+    Attributes:
+        rungs: in order.
+        findings: what is wrong, and what is good to know, as facts.
+        alerts: the kinds of alerts that still hold and mean that something is broken.
+    """
 
     rungs: tuple[Rung, ...]
+    findings: tuple[Finding, ...] = ()
+    alerts: tuple[str, ...] = ()
 
     @property
     def broken(self) -> Rung | None:
         """The first rung that is broken, or None."""
         return next((rung for rung in self.rungs if rung.state == "broken"), None)
 
-    def __str__(self) -> str:
-        width = self._width()
-        rows = (f"{sign:<8}  {name:<{width}}  {text}".rstrip() for rung in self.rungs for sign, name, text in _lines(rung))
-        return format.printable("\n".join(rows))
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The names of the rungs that could not be judged."""
+        return tuple(rung.name for rung in self.rungs if rung.state == "not seen")
 
-    __repr__ = __str__
+    @property
+    def ok(self) -> bool:
+        """Whether training was seen and nothing is broken: no rung, no finding, no alert that still holds.
 
-    def _repr_html_(self) -> str:
-        return lines.block(lines.columns(*line, self._width()) for rung in self.rungs for line in _lines(rung))
-
-    def _width(self) -> int:
-        return max(map(len, (rung.name for rung in self.rungs)), default=0)
+        What could not be judged counts neither way, and `unseen` names it; where nothing at all was judged, it is False. What asks
+        for care is no reason for False either.
+        """
+        judged = any(rung.state in ("passed", "careful") for rung in self.rungs)
+        return judged and self.broken is None and not self.alerts and all(one.severity != "broken" for one in self.findings)
 
 
 SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}
-
-
-def _lines(rung: Rung) -> list[tuple[str, str, str]]:
-    first = (SIGNS[rung.state], rung.name, rung.text)
-    return [first, ("", "", f"Fix: {rung.fix}")] if rung.fix and rung.state in ("broken", "careful") else [first]
+"""Of a rung's state, in text."""
 
 
 @format.printed
@@ -330,18 +350,27 @@ class WatchRecord:
         return self.seconds / self.loop if self.loop else 0.0
 
 
+def _mean(values: Floats) -> float:
+    there = values[~np.isnan(values)]
+    return float(there.mean(dtype=np.float64)) if len(there) else float("nan")
+
+
 def part(record: WatchRecord, path: str) -> WatchRecord:
     """What a record says of one module, with its own parameters, or of one parameter."""
     history = record.history
     kept = [i for i, one in enumerate(history.series) if path in (one.path, _module(one))]
     columns = {name: column[:, kept] for name, column in history.columns.items()}
     series = tuple(history.series[i] for i in kept)
-    own = replace(history, series=series, columns=columns, bins=history.bins[:, kept], top=history.top[kept])
+    since = None if history.bad_step is None else history.bad_step[kept]
+    own = replace(history, series=series, columns=columns, bins=history.bins[:, kept], top=history.top[kept], bad_step=since)
     names = {path, *(one.path for one in series)}
     return replace(
         record, history=own, units=tuple(one for one in record.units if one.path == path), neurons=None,
         alerts=tuple(alert for alert in record.alerts if alert.path in names), scalars=(),
-        verdict=Verdict(tuple(rung for rung in record.verdict.rungs if rung.path in names)),
+        verdict=Verdict(
+            tuple(rung for rung in record.verdict.rungs if rung.path in names),
+            tuple(one for one in record.verdict.findings if one.path in names),
+        ),
     )  # fmt: skip
 
 

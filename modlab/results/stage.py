@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from modlab.instrumentation.guarded import is_terminal, tell
+from modlab.results.verdict import Verdict
 from modlab.version import __version__
 from modlab.views.watch import headline
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from modlab.results.watch import Watch
 
 FIRST = 20
-"""Steps after which a script prints the verdict."""
+"""Steps after which a script is told what is broken already."""
 
 PROGRESS = 1.0
 """Seconds between two progress lines in a terminal."""
@@ -96,7 +97,7 @@ class Output:
 
 
 class Lines:
-    """A quiet progress line, and the verdict: after some steps, at an alert, and at the end."""
+    """A quiet progress line; what goes wrong when it does; the verdict at the end, once."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -117,7 +118,8 @@ class Lines:
             self._told = len(record.alerts)
         if not self._first and record.steps >= FIRST:
             self._first = True
-            self._say(f"modlab, after {record.steps:,} steps\n{record.verdict}")
+            if record.verdict.broken is not None:
+                self._say(f"modlab, after {record.steps:,} steps: {' '.join(headline.of_watch(record)).strip()}")
         if monotonic() - self._shown >= PROGRESS and is_terminal():
             self._shown = monotonic()
             line = f"modlab: step {record.steps:,}  {' '.join(f'{one.name} {one.final:.4g}' for one in record.scalars[:3])}"
@@ -125,10 +127,10 @@ class Lines:
             self._wide = len(line)
 
     def end(self) -> None:
-        """The headline and the verdict."""
+        """The headline and the verdict: this once."""
         record = self._watch.record
         if record.steps and record.state != "failed":  # of which there is a line
-            self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{record.verdict}")
+            self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{Verdict.of(record.verdict)}")
 
     def _say(self, text: str) -> None:
         if self._wide:

@@ -18,11 +18,13 @@ from modlab.inspection.optimizers import as_tuple
 from modlab.instrumentation.guarded import failed, tried
 from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
+from modlab.records.finding import Finding
 from modlab.records.trace import TraceRecord
-from modlab.records.watch import Alert, Entry, Verdict, WatchRecord, part
+from modlab.records.watch import Alert, Entry, WatchRecord, part
 from modlab.results.result import Result, missing
 from modlab.results.stage import Output, Stage, stage
 from modlab.results.trace import Trace
+from modlab.results.verdict import Verdict
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
 
@@ -236,8 +238,16 @@ class Watch(Result):
 
     @property
     def verdict(self) -> Verdict:
-        """The ladder from data to a falling loss; its ``.broken`` is the first rung that does not hold."""
-        return self.record.verdict
+        """The ladder from data to a falling loss; ``.broken`` is its first rung that does not hold.
+
+        ``.ok`` is True where training was seen and nothing is broken; ``.unseen`` names what could not be judged.
+        """
+        return Verdict.of(self.record.verdict)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found beside the ladder, and what was not looked at, as facts: ``.kind``, ``.path``, ``.facts``, ``.severity``."""
+        return self.record.verdict.findings
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

@@ -40,6 +40,20 @@ def rank(finding: Finding) -> tuple[int, int]:
     return ("broken", "careful", "note").index(finding.severity), KINDS[finding.kind].rank
 
 
+IN_LADDER = frozenset(("loss not finite", "loss not seen"))
+"""Kinds that a rung of the ladder tells already."""
+
+
+def told(findings: Iterable[Finding]) -> list[Finding]:
+    """What stands below the ladder: all but notes and what a rung tells already, the worst first."""
+    return sorted_by_rank(one for one in findings if one.severity != "note" and one.kind not in IN_LADDER)
+
+
+def notes(findings: Iterable[Finding]) -> list[Finding]:
+    """What is good to know, and what was not looked at."""
+    return sorted_by_rank(one for one in findings if one.severity == "note" and one.kind not in IN_LADDER)
+
+
 def sorted_by_rank(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first; those alike in the order in which they came."""
     return sorted(findings, key=rank)

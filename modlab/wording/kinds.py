@@ -32,10 +32,6 @@ class Kind:
     words: Callable[[Finding], str]
 
 
-def _number(facts: Facts, name: str) -> str:
-    return format.number(float(f"{float(facts[name]):.3g}"))
-
-
 def _not_finite(finding: Finding) -> str:
     """``41 of 300 values of loss were NaN, first at step 12; the last one is finite``."""
     facts: Facts = finding.facts
@@ -72,8 +68,8 @@ def _slices(finding: Finding) -> str:
 
 def _cancelled(finding: Finding) -> str:
     facts: Facts = finding.facts
-    beside = f", beside {_number(facts, 'beside')} for {named(facts['other'])}"
-    begin = f"the gradient of {named(finding.path)} is rounding alone (norm {_number(facts, 'gradient')}{beside}): "
+    beside = f", beside {format.rough(facts['beside'])} for {named(facts['other'])}"
+    begin = f"the gradient of {named(finding.path)} is rounding alone (norm {format.rough(facts['gradient'])}{beside}): "
     return f"{begin}{_why(facts)}"
 
 
@@ -85,7 +81,7 @@ def _no_slope(finding: Finding) -> str:
 
 def _why(facts: Facts) -> str:
     after = facts.get("norm", "")
-    return f"{named(after)}, which follows, takes out any shift" if after else "the loss does not depend on it"
+    return f"the normalization {named(after)}, which follows, takes out any shift" if after else "the loss does not depend on it"
 
 
 def _between(finding: Finding) -> str:
@@ -119,6 +115,8 @@ def _loss_unseen(finding: Finding) -> str:
     names = facts.get("names", ())
     if not names:
         return "the loss was not seen: w.log(loss=loss) shows it"
+    if len(names) == 1:
+        return f"whether {named(names[0])} is the loss is not known: w.log(loss=…) tells"
     return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) tells"
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from modlab import format
 from modlab.instrumentation.watching.elements import comparable, selection
+from modlab.instrumentation.watching.findings import cancelled
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.gauge import Readings
 from modlab.instrumentation.watching.readback import Numbers, ReadBack, exact, is_far
@@ -167,7 +168,7 @@ class Alarms:
         else:
             self._found[key] = replace(
                 known, text=alert.text, steps=max(known.steps, alert.steps), inputs=max(known.inputs, alert.inputs),
-                last=max(known.last, alert.last, alert.step), over=False, trace=known.trace or alert.trace,
+                last=max(known.last, alert.last, alert.step), over=False, trace=known.trace or alert.trace, units=alert.units,
             )  # fmt: skip
 
     def _over(self, key: Key) -> None:
@@ -275,7 +276,8 @@ class Alarms:
         whom = f"units {shown} are" if len(gone) > 1 else f"unit {shown} is"
         text = f"{len(gone):,} of {units.count:,} units of {_name(path)} {'are' if len(gone) > 1 else 'is'} dead: "
         text += f"{whom} zero on all of the last {inputs:,} inputs"
-        self.raise_(Alert("dead", path, min([step, *(alert.step for alert in alone)]), text, ALIVE, inputs=inputs))
+        first = min([step, *(alert.step for alert in alone)])
+        self.raise_(Alert("dead", path, first, text, ALIVE, inputs=inputs, units=tuple(gone)))
 
     def _starving(self, units: Units, record: UnitsRecord, gone: list[int], step: int) -> None:
         now = {unit: rest for unit, *rest in starving(units, record) if unit not in gone}
@@ -420,6 +422,8 @@ class Alarms:
             weight.stuck = share if weight.stuck is None else 0.8 * weight.stuck + 0.2 * share
             weight.always_stuck &= share > NEARLY_ALL
             holds = share > STUCK if half and self._watcher.steps.learning_rate() else weight.moved and weight.always_stuck
+            if holds and cancelled(self._watcher, weight) is not None:
+                continue
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
                     holds, "rounding", weight.path, sample.step,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 from torch.nn import Module
 
@@ -13,6 +15,9 @@ from modlab.inspection import marks, stores
 from modlab.instrumentation.recording.roster import is_opaque, walk
 from modlab.instrumentation.watching.history import History
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
+
+STACKED, MANY = 3, 1024
+"""Dimensions from which on a parameter may be several weights in one, and how many of those are looked at."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +50,8 @@ class Weight:
         stuck: the share of its elements with a gradient that do not move, lately; None if that was not seen.
         always_stuck: whether nearly all of them never did.
         rows: of the parameter, its gradient and its updates.
+        stacked: whether it is several weights in one, as of experts, and not of a module of torch's own, as a convolution's.
+        slices: of stacked weights, which slices ever had a gradient other than zero, in so many `looks`; None of others.
     """
 
     path: str
@@ -59,6 +66,15 @@ class Weight:
     stuck: float | None = None
     always_stuck: bool = True
     dtype: str = ""
+    slices: npt.NDArray[np.bool_] | None = None
+    looks: int = 0
+    stacked: bool = False
+
+    def feel_slices(self, sizes: npt.NDArray[Any]) -> None:
+        """Take in how large the gradient of each slice is."""
+        felt = np.asarray(sizes != 0)
+        self.slices = felt if self.slices is None or len(self.slices) != len(felt) else self.slices | felt
+        self.looks += 1
 
     def tensor(self) -> Tensor | None:
         """The parameter that stands in this place now."""
@@ -115,6 +131,7 @@ class Cast:
                 category = self.members[id(module)].category
                 rows = tuple(self.history.row(full, role, category) for role in (PARAMETER, PARAMETER_GRADIENT, UPDATE))
                 weight = Weight(full, ref(module), name, rows, tensor.requires_grad, dtype=str(tensor.dtype)[6:])  # type: ignore[arg-type]
+                weight.stacked = _is_stack(tensor, module)
                 self.places[id(tensor)] = weight
                 self.weights.append(weight)
 
@@ -137,3 +154,7 @@ class Cast:
             tensor = weight.tensor()
             weight.owned = tensor is not None and id(tensor) in held
             weight.trainable = tensor is not None and tensor.requires_grad
+
+
+def _is_stack(tensor: Tensor, module: Module) -> bool:
+    return tensor.dim() >= STACKED and 1 < tensor.shape[0] <= MANY and not type(module).__module__.startswith("torch.nn.")

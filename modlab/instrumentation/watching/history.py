@@ -40,6 +40,7 @@ MOST = 20_000
 _HALF = BINS // 2
 _SERIES = 32
 _UNSEEN = np.float32(np.nan)
+_MEAN, _VAR, _BAD = (COLUMNS.index(name) for name in ("mean", "var", "bad"))
 
 
 class History:
@@ -60,6 +61,8 @@ class History:
         self._bins = np.zeros((0, 0, BINS), np.float32)
         self._top = np.zeros(0, np.int16)
         self._known = np.zeros(0, bool)
+        self._squares = np.zeros(0, np.float32)  # the greatest mean square of each series in any sample
+        self._bad_step = np.zeros(0, np.int64)
         self._shapes: dict[int, torch.Size] = {}
         self._turn = -1
         self._waiting: list[tuple[npt.NDArray[np.intp], Floats]] = []  # samples of the last slot that are not in it yet
@@ -131,8 +134,16 @@ class History:
             slot[1:] = _UNSEEN
             slot[0] = 0
         self._waiting.append((rows, columns))
+        self._squares[rows] = np.fmax(self._squares[rows], columns[_MEAN] ** 2 + columns[_VAR])
+        bad = rows[columns[_BAD] > 0]
+        if len(bad):
+            self._bad_step[bad] = np.where(self._bad_step[bad] < 0, step, self._bad_step[bad])
         if len(self._waiting) >= WAITING:
             self._merge()
+
+    def greatest(self, row: int) -> float:
+        """The greatest mean square that a series had in any sample; 0 where none was finite."""
+        return float(self._squares[row]) if row >= 0 else 0.0
 
     def _merge(self) -> None:
         """Put what waits into the last slot."""
@@ -187,8 +198,9 @@ class History:
         first, last = self.slots.bounds()
         bins_first, bins_last = self.bin_slots.bounds()
         return HistoryRecord(
-            tuple(self.series), first, last, columns, bins_first, bins_last, _bytes(self._bins[:bins, :rows]), self._top[:rows].copy()
-        )
+            tuple(self.series), first, last, columns, bins_first, bins_last, _bytes(self._bins[:bins, :rows]), self._top[:rows].copy(),
+            self._bad_step[:rows].copy(),
+        )  # fmt: skip
 
     def _make_room(self) -> None:
         """Grow the arrays to the series and slots in use."""
@@ -212,6 +224,8 @@ class History:
             self._bins = grown
             more = grown.shape[1] - len(self._top)
             self._top, self._known = np.pad(self._top, (0, more)), np.pad(self._known, (0, more))
+            self._squares = np.pad(self._squares, (0, more))
+            self._bad_step = np.pad(self._bad_step, (0, more), constant_values=-1)
 
     def _halve(self) -> None:
         used = len(self.slots)

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from modlab import format
+from modlab import format, wording
 from modlab.inspection import stores
-from modlab.instrumentation.watching.alarms import HALF, NARROW, SAMPLES, dead
+from modlab.instrumentation.watching.alarms import HALF, SAMPLES
+from modlab.instrumentation.watching.findings import cancelled, find, not_finite
 from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.cast import Member, Weight
     from modlab.instrumentation.watching.watcher import Watcher
 
-LOG = "not seen: add w.log(loss=loss)"
-LOST, LOST_OF_MANY = 0.1, 0.5
-"""Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
-for care: that a few of many die is usual, and the others do their work."""
+LOG = "add w.log(loss=loss)"
 
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
@@ -32,6 +30,18 @@ RISES, MUCH = 4, 0.1
 
 FALLS = 2
 """Standard errors that the last values of a loss that falls lie below the first."""
+
+ORDERED = 3
+"""Or standard errors by which more pairs of its values fall than rise (Mann and Kendall): it needs no noise, and few values."""
+
+EARLY, PAIRED = 20, 128
+"""Values of a loss from which on one that shows no trend has none; values of which all pairs are compared."""
+
+BROKEN_ALERTS = frozenset(("nan", "inf", "not owned", "no gradient", "exploding"))
+"""Kinds of alerts that mean that something is broken, besides dead units, of which a finding tells how many."""
+
+TINY = 1e-3
+"""Share of the norm of the other gradients below which a parameter that stands still is not helped by a greater learning rate."""
 
 FEW = 3
 """Names written out."""
@@ -44,12 +54,14 @@ _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     """The record with its verdict."""
     losses = _losses(record)
-    loss, several = losses[0] if len(losses) == 1 else None, [one.name for one in losses]
+    loss = losses[0] if len(losses) == 1 else None
+    several = [one.name for one in losses or record.scalars]
     rungs = (
         _data(record, watcher), _sensible(loss, several, watcher), _called(record, watcher), _graded(record, watcher),
         _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several),
     )  # fmt: skip
-    return replace(record, verdict=Verdict(rungs))
+    alerts = tuple(dict.fromkeys(alert.kind for alert in record.alerts if alert.kind in BROKEN_ALERTS and not alert.over))
+    return replace(record, verdict=Verdict(rungs, find(record, watcher, loss), alerts))
 
 
 def _losses(record: WatchRecord) -> list[ScalarRecord]:
@@ -77,10 +89,11 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
         or any(member.called for member in watcher.cast.members.values())
     ):
         return Rung(name, "passed", format.plural(record.steps, "step"))
+    steps = format.plural(record.steps, "step")
+    if record.steps and watcher.evaluated:
+        return Rung(name, "careful", f"{steps}, and the model is called in evaluation mode alone", "model.train()")
     if record.steps:
-        return Rung(
-            name, "careful", f"{format.plural(record.steps, 'step')}, and no call of the model in training mode was seen", "model.train()"
-        )
+        return Rung(name, "not seen", f"{steps}, and no call of the model itself: a compiled copy or functional_call may run in its place")
     return Rung(name, "not seen", "no step yet")
 
 
@@ -88,17 +101,20 @@ def _sensible(loss: ScalarRecord | None, several: list[str], watcher: Watcher) -
     name = "the loss is sensible"
     if loss is None or not loss.count:
         return Rung(name, "not seen", _unlogged(several))
-    first = float(loss.mean[0]) if len(loss.mean) else math.nan
-    if int(loss.bad.sum()) and not math.isfinite(first):
-        return Rung(name, "broken", f"it is not finite from step {int(loss.first[0]):,} on", "", "")
+    bad = not_finite(loss, loss=True)
+    if bad is not None:
+        return Rung(name, "broken" if bad.severity == "broken" else "careful", wording.said(bad), wording.fix(bad))
+    finite = "its only value is finite" if loss.count == 1 else f"all {loss.count:,} values are finite"
     classes = watcher.classes()
-    if classes > 1:
-        uniform = math.log(classes)
-        text = f"{format.number(first)} at first; a uniform guess among {classes:,} has {format.number(uniform)}"
-        if first > 2 * uniform + 0.5:
-            return Rung(name, "careful", text, "smaller weights in the last layer, or inputs scaled to about 1")
-        return Rung(name, "passed", text)
-    return Rung(name, "passed", f"{format.number(first)} at first")
+    if classes < 2:
+        return Rung(name, "passed", finite)
+    first, uniform = float(loss.mean[0]), math.log(classes)
+    at = f"{loss.first[0]:,}" if loss.first[0] == loss.last[0] else f"{loss.first[0]:,} to {loss.last[0]:,}"
+    facts = {"value": first, "uniform": uniform, "last": int(loss.last[0])}
+    text = f"{format.rough(first)} in step{'s' * (' ' in at)} {at}; a uniform guess among {classes:,} has {format.number(uniform)}"
+    if first > 2 * uniform + 0.5:
+        return Rung(name, "careful", text, "smaller weights in the last layer, or inputs scaled to about 1", facts=facts)
+    return Rung(name, "passed", text, facts=facts)
 
 
 def _called(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -115,6 +131,8 @@ def _called(record: WatchRecord, watcher: Watcher) -> Rung:
     called = sum(1 for member in watcher.cast.members.values() if member.called)
     if not called and watcher.cast.opaque:
         return Rung(name, "not seen", "compiled or scripted: its modules cannot be seen")
+    if not called and not watcher.evaluated:
+        return Rung(name, "not seen", "no call of the model itself was seen")
     if weighty and record.samples >= SAMPLES:
         return Rung(name, "careful", f"{_names(weighty)} never called", "", weighty[0])
     if silent:
@@ -150,6 +168,8 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
     felt = [weight for weight in trained if weight.felt]
     if not felt and _came_back(record):
         return Rung(name, "not seen", "gradients come back to the modules, and none is left on a parameter when the step is made")
+    if not felt and _feeds_others(watcher):
+        return Rung(name, "not seen", "gradients go to parameters that are not this model's: functional_call may run it with others")
     if not felt:
         state = "broken" if record.samples > 1 else "not seen"
         return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
@@ -161,9 +181,17 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
     flat = [weight for weight in felt if not weight.graded and _measured(record, weight)]
     if flat and enough:
         first = next((weight for weight in flat if _is_matrix(weight)), flat[0])
-        text = f"{_names([weight.path for weight in flat])}: it is zero in every step that was looked at"
-        return Rung(name, "broken" if _is_matrix(first) else "careful", text, "", first.path)
+        of = "that" if len(flat) == 1 else "those"
+        text = f"{of} of {wording.joined(weight.path for weight in flat)} {'is' if len(flat) == 1 else 'are'} zero in all of "
+        text += format.plural(min(weight.felt for weight in flat), "look")
+        return Rung(name, "broken" if _is_matrix(first) else "careful", text, "", first.path, {"kind": "zero gradient"})
     return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained, felt, watcher)}")
+
+
+def _feeds_others(watcher: Watcher) -> bool:
+    """Whether what the optimizers hold got gradients, and is not the model's."""
+    held = (tensor for optimizer in watcher.steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
+    return any(tensor.grad is not None for tensor in held if id(tensor) not in watcher.cast.places)
 
 
 def _besides(trained: list[Weight], felt: list[Weight], watcher: Watcher) -> str:
@@ -198,6 +226,9 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
     trained = [weight for weight in watcher.cast.weights if weight.trainable]
     lost = [weight.path for weight in trained if not weight.owned and weight.path not in watcher.alarms.elsewhere]
     held = [weight for weight in trained if weight.owned]
+    if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and _feeds_others(watcher):
+        text = f"{record.optimizer} holds other parameters than the model's, and those get the gradients: functional_call may use them"
+        return Rung(name, "not seen", text)
     if trained and len(lost) == len(trained):
         return Rung(
             name, "broken", f"{record.optimizer} holds none of the model's parameters", f"{record.optimizer}(model.parameters())", lost[0]
@@ -223,47 +254,44 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
     if not owned or not watcher.stepped:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
     rate = watcher.steps.learning_rate()
-    still = [weight.path for weight in owned if _is_still(weight, watcher) and (weight.dtype not in HALF or not rate)]
+    still = [weight for weight in owned if _is_still(weight, watcher) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
-        return Rung(name, "not seen", f"{_names(still)} did not move yet, after {format.plural(record.samples, 'step')}")
+        names = wording.joined(weight.path for weight in still)
+        return Rung(name, "not seen", f"{names} did not move yet, after {format.plural(record.samples, 'look')}")
     if still:
-        fix = "the learning rate is 0" if rate == 0 else "a greater learning rate"
-        return Rung(name, "broken", f"{_names(still)} did not move in any step that was looked at", fix, still[0])
-    return _alive(record, watcher) or Rung(name, "passed", f"{len(owned):,} of {len(owned):,}")
+        return _stands(name, still, owned, rate, watcher)
+    moved = sum(1 for weight in owned if weight.moved or weight.path in watcher.alarms.elsewhere)
+    aside = len(owned) - moved
+    return Rung(name, "passed", f"{moved:,} of {len(owned):,}{f'; {aside:,} have no gradient that could move them' if aside else ''}")
+
+
+def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | None, watcher: Watcher) -> Rung:
+    """Parameters with a gradient that never move, and what can help: nothing is said to, where the gradient is next to nothing."""
+    text = f"{wording.joined(weight.path for weight in still)} did not move in any step that was looked at"
+    sizes = {id(weight): _gradient(weight, watcher) for weight in owned}
+    most, mine = max(sizes.values()), max(sizes[id(weight)] for weight in still)
+    if rate == 0:
+        return Rung(name, "broken", f"{text}: the learning rate is 0", "a learning rate above 0", still[0].path)
+    text += f": the norm of {'its gradient' if len(still) == 1 else 'their gradients'} is {format.rough(mine)} at most"
+    fix = "a greater learning rate" if rate is not None and mine > TINY * most else ""
+    return Rung(name, "broken", text, fix, still[0].path)
+
+
+def _gradient(weight: Weight, watcher: Watcher) -> float:
+    """The greatest norm of its gradient in any sample."""
+    tensor = weight.tensor()
+    return 0.0 if tensor is None else math.sqrt(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel())
 
 
 def _is_still(weight: Weight, watcher: Watcher) -> bool:
     """Whether none of its numbers that has a gradient has ever moved; of a large embedding no such number may have been compared."""
-    return not weight.moved and weight.stuck is not None and weight.path not in watcher.alarms.elsewhere
-
-
-def _alive(record: WatchRecord, watcher: Watcher) -> Rung | None:
-    """The layer that lost the greatest part of its units, if any did."""
-    worst: tuple[float, Rung] | None = None
-    for path, units in watcher.units.items():
-        mine = [alert for alert in record.alerts if alert.kind == "dead" and alert.path == path and not alert.over]
-        if not mine:
-            continue
-        gone = len(dead(units)) if mine[0].unit is None else len(mine)
-        share = gone / units.count
-        if worst is None or share > worst[0]:
-            broken = share > (LOST if units.count <= NARROW else LOST_OF_MANY)
-            text = mine[0].text if len(mine) == 1 else _several(mine, units.count)
-            worst = share, Rung("it moves", "broken" if broken else "careful", text, mine[0].fix, path)
-    return None if worst is None else worst[1]
-
-
-def _several(alerts: list[Alert], count: int) -> str:
-    numbers = _names([str(alert.unit) for alert in alerts])
-    least = min(alert.inputs for alert in alerts)
-    return (
-        f"{len(alerts)} of {count} units of {alerts[0].path or 'the model'} are dead: units {numbers} are zero on all of {least:,} inputs"
-    )
+    known = not weight.moved and weight.stuck is not None and weight.path not in watcher.alarms.elsewhere
+    return known and cancelled(watcher, weight) is None
 
 
 def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "by enough for its dtype"
-    known = [weight for weight in watcher.cast.weights if weight.stuck is not None]
+    known = [weight for weight in watcher.cast.weights if weight.stuck is not None and cancelled(watcher, weight) is None]
     if not known:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
     alert = _alert(record, "rounding")
@@ -275,31 +303,45 @@ def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
     return Rung(name, "passed", stays if share > 0.01 else "all that have a gradient do")
 
 
-def _unlogged(several: list[str]) -> str:
+def _unlogged(names: list[str]) -> str:
     """What is to be logged, or logged by another name."""
-    if len(several) < 2:
+    if not names:
         return LOG
-    return f"not seen: which of {_names(several)} is to fall? w.log(loss=…) tells"
+    return f"which of {wording.joined(names, last='or')} is the loss? w.log(loss=…) tells" if len(names) > 1 else (
+        f"{names[0]} was logged, and may be something else: w.log(loss=…) tells"
+    )  # fmt: skip
 
 
 def _falls(loss: ScalarRecord | None, several: list[str]) -> Rung:
     name = "the loss falls"
     if loss is None or not loss.count:
         return Rung(name, "not seen", _unlogged(several))
-    if loss.count < 20:
-        return Rung(name, "not seen", f"after {format.plural(loss.count, 'value')} it is too early to tell")
-    mean = loss.mean[np.isfinite(loss.mean)]
-    if int(loss.bad[-1]) or len(mean) < 2:
-        return Rung(name, "broken", "it is not finite")
-    part = max(1, len(mean) // 5)
-    first, last = float(np.mean(mean[:part])), float(np.mean(mean[-part:]))
+    mean = loss.mean[np.isfinite(loss.mean)].astype(np.float64)
+    first, last = loss.ends()
+    if not math.isfinite(loss.final):
+        text = f"its last value is {format.number(loss.final)}"
+        return Rung(name, "broken", text, facts={"first": first, "last": loss.final} if math.isfinite(first) else {})
+    facts = {"first": first, "last": last}
+    text = f"{format.rough(first)} → {format.rough(last)}"
+    part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
-    text = f"{format.number(first)} → {format.number(last)}"
-    if last < first - FALLS * noise:
-        return Rung(name, "passed", text)
+    if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):
+        return Rung(name, "passed", text, facts=facts)
+    if loss.count < EARLY:
+        return Rung(name, "not seen", f"after {format.plural(loss.count, 'value')} it is too early to tell")
+    if np.nanmin(loss.low) < 0:
+        return Rung(name, "not seen", f"{text}: not judged, for it has negative values, as that of a policy gradient has", facts=facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
-        return Rung(name, "broken", f"{text}, which is more", "a smaller learning rate")
-    return Rung(name, "careful", f"{text}, within its noise: it has converged, or learns nothing")
+        return Rung(name, "broken", f"{text}: it rises", "a smaller learning rate, if it is meant to fall", facts=facts)
+    return Rung(name, "careful", f"{text}: no trend beyond its noise", facts=facts)
+
+
+def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
+    """By how many standard errors more pairs of values rise than fall."""
+    some = values[np.linspace(0, len(values) - 1, min(len(values), PAIRED)).astype(int)]
+    count = len(some)
+    rising = float(np.triu(np.sign(some[None, :] - some[:, None]), 1).sum())
+    return rising / math.sqrt(count * (count - 1) * (2 * count + 5) / 18) if count > 1 else 0.0
 
 
 def _alert(record: WatchRecord, *kinds: str) -> Alert | None:

@@ -6,6 +6,7 @@ is read later, when it is there (`ReadBack`).
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
@@ -18,8 +19,8 @@ from modlab.compat import being_traced, graph_task, is_simulated, is_transformed
 from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
-from modlab.instrumentation.watching import clock
-from modlab.instrumentation.watching.cast import Member, Weight
+from modlab.instrumentation.watching import axes, clock
+from modlab.instrumentation.watching.cast import STACKED, Member, Weight
 from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, has_numbers
 from modlab.instrumentation.watching.moves import Group, Moves
 from modlab.instrumentation.watching.neurons import by_unit
@@ -27,7 +28,7 @@ from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.readback import Numbers, ReadBack
 from modlab.instrumentation.watching.roottap import is_unseen
 from modlab.instrumentation.watching.shadow import Shadow
-from modlab.instrumentation.watching.units import MOST, Units, axis_of, is_silenced, is_silencing
+from modlab.instrumentation.watching.units import MOST, Units, is_silenced, is_silencing
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class Sample:
     def _begins_pass(self, root: Module) -> bool:
         """Whether this call of the root belongs to the training."""
         if not (torch.is_grad_enabled() and root.training) or graph_task() != -1:
+            self.watcher.evaluated += torch.is_grad_enabled() and not root.training
             return False
         self.forwards += 1
         return True
@@ -226,14 +228,15 @@ class Sample:
             self._saturates(member.path, tensor, ends)
             self._told.add(tensor.grad_fn)
         if is_silencing(module):
-            maker = None if taken is None else self._maker(taken)
+            maker = None if taken is None else self._maker(taken) or self._made_by(taken.grad_fn)
             if maker is not None:
                 self._see(maker, module, tensor, member.path or "the model", output=True)
             return
-        if tensor.dim():
-            self._makers[id(tensor)] = ref(tensor), member
+        if tensor.dim() and self._maker(tensor) is None:  # else a module inside made it, and its units are that one's
+            maker = (None if taken is None or not isinstance(module, axes.PASSING) else self._maker(taken)) or member
+            self._makers[id(tensor)] = ref(tensor), maker
             if tensor.grad_fn is not None and self._inside:
-                self._functions[tensor.grad_fn] = member
+                self._functions.setdefault(tensor.grad_fn, maker)
         self._note(ACTIVATION, member.path, tensor)
 
     def _see_activation(self, module: Module, taken: Tensor) -> None:
@@ -243,7 +246,7 @@ class Sample:
         if function is None or is_silencing(module) or not (ends or is_silenced(function)):
             return
         before = function.next_functions[0][0] if function.next_functions else None
-        maker = None if before is None else self._functions.get(before)
+        maker = None if before is None else self._made_by(before)
         if maker is not None and ends:
             if function not in self._told:
                 self._saturates(maker.path, taken, ends)
@@ -265,15 +268,46 @@ class Sample:
         known = self._makers.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else None
 
+    def _made_by(self, node: Any) -> Member | None:
+        """Who returned what a function of the graph made, or what it only laid out anew."""
+        for _ in range(axes.DEEP):
+            maker = self._functions.get(node)
+            if maker is not None or node is None or not axes.keeps_numbers(node):
+                return maker
+            node = node.next_functions[0][0]
+        return None
+
+    def _owner(self, node: Any) -> Module | None:
+        maker = self._functions.get(node)
+        return None if maker is None else maker.module()
+
+    def _axis(self, maker: Member, tensor: Tensor) -> tuple[int, int | None] | str:
+        """Along which dimension the units of `maker` lie in an activation, and in what it returned; or why they are not counted."""
+        owner = maker.module()
+        node = tensor.grad_fn
+        axis = axes.of_module(owner, tensor.dim()) if node is None else axes.at(node, self._owner)
+        if axis is None:
+            axis = tensor.dim() - 1 if tensor.dim() <= 2 else axes.UNKNOWN
+        if isinstance(axis, str):
+            return axis
+        if axis == 0 and tensor.dim() > 1:
+            return axes.UNBATCHED
+        if tensor.shape[axis] > MOST:
+            return f"more than {MOST:,} of a module"
+        if not self.watcher.has_room(tensor.shape[axis]):
+            return "there are too many in all"
+        return axis, axes.of_module(owner, tensor.dim())  # type: ignore[return-value]
+
     def _see(self, maker: Member, reader: Module, tensor: Tensor, read: str, *, output: bool) -> None:
         """Count the units of `maker` in `tensor`, and from now on in light samples too."""
         units = self.watcher.units.get(maker.path)
         if units is None:
-            owner = maker.module()
-            axis = axis_of(owner, tensor.dim())
-            if tensor.shape[axis] > MOST or not self.watcher.has_room(tensor.shape[axis]):
+            found = self._axis(maker, tensor)
+            if isinstance(found, str):
+                self.watcher.skip_units(maker.path, found)
                 return
-            units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis])
+            axis, made = found
+            units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis], made)
             self.watcher.glances.reads(reader, units, output=output)
         if tensor.numel() >= LARGE and units.seen >= ENOUGH and self.watcher.samples % RARELY:
             return
@@ -322,10 +356,18 @@ class Sample:
         if gradient is None:
             return
         weight.felt += 1
+        if weight.stacked:
+            self._look_at_slices(weight, gradient)
         if not measured:
             self.gauge.add(weight.rows[1:2], gradient)
         if self._also or not measured:
             self.cast.history.describe(weight.rows[1], gradient)
+
+    def _look_at_slices(self, weight: Weight, gradient: Tensor) -> None:
+        """Which slices of stacked weights have a gradient: an expert without a token has none."""
+        if has_numbers(gradient) and gradient.dim() >= STACKED:
+            some = gradient.detach().flatten(1)
+            self.back.ask(torch.linalg.vector_norm(some, math.inf, dim=1), weight.feel_slices)
 
     def read_gradients(self) -> None:
         """After the step, where a closure computed them in it."""

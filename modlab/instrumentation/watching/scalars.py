@@ -57,6 +57,8 @@ class Scalar:
             (self._sum, np.add), (self._count, np.add), (self._bad, np.add), (self._low, np.fmin), (self._high, np.fmax),
         )  # fmt: skip
         self.count, self.final = 0, math.nan
+        self.nan = self.inf = 0
+        self.bad_step = -1  # the first one whose value is not finite
         self._settling = threading.Lock()
 
     def settle(self) -> None:
@@ -71,7 +73,7 @@ class Scalar:
         made.slots = self.slots.twin(made._halve)
         for (mine, _), (theirs, _) in zip(self._held, made._held, strict=True):
             theirs[:] = mine
-        made.count, made.final = self.count, self.final
+        made.count, made.final, made.nan, made.inf, made.bad_step = self.count, self.final, self.nan, self.inf, self.bad_step
         return made
 
     def _take(self, pending: list[tuple[int, Any]]) -> None:
@@ -84,6 +86,8 @@ class Scalar:
             found[i] = number
         values = np.array(found, np.float64)
         self.count, self.final = self.count + len(steps), float(values[-1])
+        if not np.isfinite(values).all():
+            self._count_bad(steps, values)
         slots, done = self.slots, 0
         while done < len(steps):
             at, taken = len(slots) - 1, slots.fill(steps[done:])
@@ -95,6 +99,13 @@ class Scalar:
                 taken = slots.extend(steps[done:])
                 self._add(at, values[done : done + taken], np.arange(0, taken, stride), known=False)
             done += taken
+
+    def _count_bad(self, steps: list[int], values: Doubles) -> None:
+        bad = np.flatnonzero(~np.isfinite(values))
+        nan = int(np.isnan(values).sum())
+        self.nan, self.inf = self.nan + nan, self.inf + len(bad) - nan
+        if self.bad_step < 0 and len(bad):
+            self.bad_step = steps[int(bad[0])]
 
     def _add(self, at: int, values: Doubles, starts: npt.NDArray[np.intp], *, known: bool) -> None:
         """Write stretches of values into the slots from `at` on; `known` if the first of them holds some already."""
@@ -121,7 +132,8 @@ class Scalar:
         with np.errstate(invalid="ignore"):
             mean = (self._sum[:used] / self._count[:used]).astype(np.float32)
         low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
-        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], self.count, self.final)
+        counts = self.count, self.final, self.nan, self.inf, self.bad_step
+        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], *counts)
 
     def _halve(self) -> None:
         used = len(self.slots)

@@ -39,13 +39,6 @@ SILENCING = frozenset({"ReluBackward0", "HardtanhBackward0", "HardswishBackward0
 
 _SILENT_MODULES = (nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Threshold, nn.Hardswish)
 
-_CHANNELS_FIRST = (
-    nn.modules.conv._ConvNd,
-    nn.modules.batchnorm._BatchNorm,
-    nn.modules.instancenorm._InstanceNorm,
-    nn.GroupNorm,
-)
-
 
 def is_silencing(module: Any) -> bool:
     """Whether a module gives exact zeros where a unit does not fire."""
@@ -57,11 +50,6 @@ def is_silenced(function: Any) -> bool:
     return type(function).__name__ in SILENCING
 
 
-def axis_of(module: Any, dims: int) -> int:
-    """Along which dimension the units of a module's output lie."""
-    return 1 if isinstance(module, _CHANNELS_FIRST) and dims > 1 else dims - 1
-
-
 class Units:
     """The units of one module.
 
@@ -70,10 +58,12 @@ class Units:
         read: where the activation is read.
         axis: of the units in the activation.
         count: of them.
+        made: of the units in what the module returns, where that was laid out anew since.
     """
 
-    def __init__(self, path: str, read: str, axis: int, count: int) -> None:
+    def __init__(self, path: str, read: str, axis: int, count: int, made: int | None = None) -> None:
         self.path, self.read, self.axis, self.count = path, read, axis, count
+        self.made = axis if made is None else made
         self.slots = Slots(WINDOWS, self._halve)
         self._inputs = np.zeros(WINDOWS, np.int64)
         self._fired = np.zeros((WINDOWS, count), np.int32)
@@ -140,7 +130,7 @@ class Units:
 
     def feel(self, gradient: Tensor, back: ReadBack | None = None) -> None:
         """Take in the gradient of the module's output: a unit that is dead has none."""
-        axis = axis_like(gradient, self.count, self.axis)
+        axis = axis_like(gradient, self.count, self.made)
         if axis is None or not has_numbers(gradient):
             return
         self.felt += 1
@@ -167,7 +157,7 @@ class Units:
 
     def _twin(self) -> Units:
         """The same counts once more."""
-        made = Units(self.path, self.read, self.axis, self.count)
+        made = Units(self.path, self.read, self.axis, self.count, self.made)
         made.slots = self.slots.twin(made._halve)
         used = len(self.slots)
         made._inputs[:used], made._fired[:used] = self._inputs[:used], self._fired[:used]

@@ -111,6 +111,8 @@ class Watcher:
         self.state, self.error = "waiting", ""
         self.closed, self._closing = True, False
         self.samples = 0
+        self.evaluated = 0  # calls of the root in evaluation mode that built a graph
+        self.uncounted: dict[str, list[str]] = {}  # modules whose units are not counted, by the reason
         self.stepped = False  # whether a step of the optimizer was measured
         self.last_sample = -1
         self.sampled: list[int] = []
@@ -418,6 +420,12 @@ class Watcher:
         """Whether so many more units can be counted one by one."""
         return sum(units.count for units in self.units.values()) + count <= ALL_UNITS
 
+    def skip_units(self, path: str, why: str) -> None:
+        """Note that the units of a module are not counted."""
+        paths = self.uncounted.setdefault(why, [])
+        if path not in paths:
+            paths.append(path)
+
     def classes(self) -> int:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
         row = self.cast.history.find("", ACTIVATION)
@@ -434,9 +442,6 @@ class Watcher:
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
         found = [*self.remarks]
-        if self.cast.opaque:
-            hidden = ", ".join(path or "the model" for path in self.cast.opaque[:5])
-            found.append(f"compiled or scripted, so that what happens inside is not seen: {hidden}")
         if self.steps.skipped:
             found.append(f"{self.steps.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
         return tuple(found)

@@ -7,7 +7,7 @@ import math
 from modlab.records.watch import Alert, Verdict, WatchRecord
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.watch import layers, words
-from modlab.views.watch.headline import scalar_ends, the_loss
+from modlab.views.watch.headline import the_loss
 
 SHOWN = ("std", "gradient", "weights")
 """Of each layer, what is told: the std of the activation, the norms of the gradient of its output and of its parameters."""
@@ -44,7 +44,7 @@ def _sentence(here: WatchRecord, there: WatchRecord, alone: tuple[list[Alert], l
     facts = [f"{words.what(some[0])}{_more(some)} {side} alone" for side, some in zip(("here", "there"), alone, strict=True) if some]
     ends = [the_loss(record) for record in (here, there)]
     if ends[0] is not None and ends[1] is not None:
-        last = [words.number(scalar_ends(one)[1]) for one in ends if one is not None]
+        last = [words.number(one.ends()[1]) for one in ends if one is not None]
         strong = f"The loss ends at {last[0]} here and at {last[1]} there:"
     else:
         strong = f"{here.steps:,} steps here and {there.steps:,} there:"
@@ -68,10 +68,10 @@ def _names(here: WatchRecord, there: WatchRecord) -> list[str]:
 
 def _scalar(name: str, here: WatchRecord, there: WatchRecord) -> Row:
     found = [next((one for one in record.scalars if one.name == name), None) for record in (here, there)]
-    last = ["" if one is None else words.number(scalar_ends(one)[1]) for one in found]
+    last = ["" if one is None else words.number(one.ends()[1]) for one in found]
     cells = (*map(Cell, last), *[Cell()] * (len(COLUMNS) - len(last)))
     table = tuple(
-        (side, *(words.number(end) for end in scalar_ends(one)), f"{one.count:,}")
+        (side, *(words.number(end) for end in one.ends()), f"{one.count:,}")
         for side, one in zip(("here", "there"), found, strict=True)
         if one is not None
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from itertools import takewhile
 
 import numpy as np
 
-from modlab import format
+from modlab import format, wording
+from modlab.records.finding import Finding
 from modlab.records.watch import Alert, Rung, ScalarRecord, WatchRecord
 from modlab.views.watch import words
 
@@ -24,9 +24,9 @@ _ALL = {
     "it moves": "Not every trained parameter moves:", "by enough for its dtype": "The steps are too small for the dtype:",
 }  # fmt: skip
 FALLS = "the loss falls"
-_FROM_TO = re.compile(r"^(\S+) → (\S+?)[.,;:]?(?:\s|$)")
 _NAN = ("nan", "inf")
-_MUCH = 0.9  # of what a loss was, below which it falls
+_ZERO = "zero gradient"
+_NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "units not counted", "beyond the cap"))
 
 
 def of_watch(record: WatchRecord) -> tuple[str, str]:
@@ -59,6 +59,9 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
         return *_of_alert(worst, alerts, record), False
     if broken:
         return _of_rung(broken), _rest(broken), broken.name == FALLS
+    found = wording.told(record.verdict.findings)
+    if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
+        return *_of_finding(found), False
     careful = next((rung for rung in record.verdict.rungs if rung.state == "careful"), None)
     title = words.said(record.title, words.LONG_NAME)
     if careful:
@@ -67,7 +70,16 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     return _well(record)
 
 
+def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:
+    """The worst one; the next one in passing."""
+    strong, _, rest = wording.said(found[0]).partition(": ")
+    more = [f"{len(found) - 1:,} more {'findings' if len(found) > 2 else 'finding'} below."] if len(found) > 1 else []
+    return _bold(strong, rest), [words.sentence(rest), *more]
+
+
 def _of_rung(rung: Rung) -> str:
+    if rung.facts.get("kind") == _ZERO:
+        return f"The gradient of {words.place(rung.path)} is zero:"
     if rung.path and rung.name in _AT:
         return _AT[rung.name].format(words.place(rung.path))
     return _ALL.get(rung.name, f"{words.said(rung.name)}: no.")
@@ -115,43 +127,44 @@ def _beside(others: list[Alert]) -> str:
 
 def _capital(text: str) -> str:
     """``unit 1 of l0`` begins a sentence; a user's own name stays as it is."""
-    return text[0].upper() + text[1:] if text.startswith(("unit ", "the ", "gradients ")) else text
+    return text[0].upper() + text[1:] if text.startswith(("unit ", "the ", "gradients ", "slice")) else text
 
 
 def _well(record: WatchRecord) -> tuple[str, list[str], bool]:
-    rungs = record.verdict.rungs
-    title = words.said(record.title, words.LONG_NAME)
+    """Nothing was found: in how many looks, and what was not looked at."""
+    rungs, title = record.verdict.rungs, words.said(record.title, words.LONG_NAME)
+    if not rungs or len(record.verdict.unseen) == len(rungs):
+        return f"{title} was watched for {format.plural(record.steps, 'step')}:", ["too few were measured for a verdict."], False
     so_far = " so far" if record.state == "running" else ""
-    steps = format.plural(record.steps, "step")
-    unseen = [rung for rung in rungs if rung.state == "not seen"]
-    if not rungs or len(unseen) == len(rungs):
-        return f"{title} was watched for {steps}:", ["too few were measured for a verdict."], False
-    if not unseen:
-        return f"All is well{so_far}:", [f"in {steps} of {title} nothing is wrong."], False
-    names = {rung.name for rung in unseen}
-    if names <= {"the loss is sensible", FALLS} and FALLS in names:
-        return f"All that was seen is well{so_far}:", [f"{steps} of {title}; the loss was not logged."], True
-    about = f"{steps} of {title}; {unseen[0].name}: not seen" if len(unseen) == 1 else f"{steps} of {title}; {len(unseen)} rungs not seen"
-    return f"All that was seen is well{so_far}:", [f"{about}."], False
+    if record.samples < record.steps:
+        looked = (
+            f"{record.samples:,} of {format.plural(record.steps, 'step')} of {title} {'was' if record.samples == 1 else 'were'} looked at."
+        )
+    else:
+        looked = (
+            f"each of the {format.plural(record.steps, 'step')} of {title} was looked at." if record.steps > 1 else f"1 step of {title}."
+        )
+    judged = " in what could be judged" if {*record.verdict.unseen} - {FALLS, "the loss is sensible"} else ""
+    return f"No problem found{judged}{so_far}:", [looked, loss(record), _aside(record)], True
+
+
+def _aside(record: WatchRecord) -> str:
+    """What was not looked at, and what could not be judged."""
+    said = [wording.said(one) for one in wording.sorted_by_rank(record.verdict.findings) if one.kind in _NOT_LOOKED_AT]
+    told = {FALLS, "the loss is sensible"} if any(one.kind == "loss not seen" for one in record.verdict.findings) else set()
+    unseen = [name for name in record.verdict.unseen if name not in told]
+    if unseen:
+        said.append(f"not judged: {wording.joined(f'“{name}”' for name in unseen)}")
+    return words.sentence(f"{said[0][:1].upper()}{'; '.join(said)[1:]}") if said else ""
 
 
 def loss(record: WatchRecord) -> str:
-    """Whether it falls, in the numbers of the verdict where that has them."""
+    """Whether it falls, in the numbers of the verdict."""
     rung = next((rung for rung in record.verdict.rungs if rung.name == FALLS), None)
-    if rung is not None and rung.state == "not seen":
+    if rung is None or "first" not in rung.facts:
         return ""
-    scalar = the_loss(record)
-    told = _FROM_TO.match(rung.text) if rung is not None else None
-    if told:
-        begin, end = told.groups()
-    elif scalar is not None:
-        begin, end = map(words.number, scalar_ends(scalar))
-    else:
-        return ""
-    if "NaN" in (begin, end):
-        return f"The loss goes from {begin} to {end}."
-    fell = rung.state == "passed" if rung is not None else _fell(scalar)
-    return f"The loss falls from {begin} to {end}." if fell else f"The loss goes from {begin} to {end}."
+    begin, end = (words.number(float(rung.facts[name])) for name in ("first", "last"))  # type: ignore[arg-type]
+    return f"The loss {'falls' if rung.state == 'passed' else 'goes'} from {begin} to {end}."
 
 
 def the_loss(record: WatchRecord) -> ScalarRecord | None:
@@ -161,29 +174,10 @@ def the_loss(record: WatchRecord) -> ScalarRecord | None:
     return next(exact, None) or next(like, None)
 
 
-def _fell(scalar: ScalarRecord | None) -> bool:
-    begin, end = scalar_ends(scalar) if scalar is not None else (0.0, 0.0)
-    return end < begin - (1 - _MUCH) * abs(begin)
-
-
-def scalar_ends(scalar: ScalarRecord) -> tuple[float, float]:
-    """The means of its first and of its last tenth."""
-    if not len(scalar.mean):
-        return float("nan"), float("nan")
-    some = max(1, len(scalar.mean) // 10)
-    begin, end = scalar.mean[:some].astype(np.float64), scalar.mean[-some:].astype(np.float64)
-    return _mean(begin), _mean(end)
-
-
 def extremes(scalar: ScalarRecord) -> tuple[float, float]:
     """The least and the greatest finite value."""
     low, high = (side[~np.isnan(side)] for side in (scalar.low, scalar.high))
     return (float(low.min()), float(high.max())) if len(low) and len(high) else (float("nan"), float("nan"))
-
-
-def _mean(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    there = values[~np.isnan(values)]
-    return float(there.mean()) if len(there) else float("nan")
 
 
 def _ending(record: WatchRecord) -> str:

@@ -32,14 +32,14 @@ def of_watch(record: WatchRecord) -> str:
     parts = [f"<style>{static_file('watch.css').strip()}</style>"]
     cancelling = pairs.of_watch(record)
     beside = [*_loss(record), *_net(record, cancelling)]
-    verdict = _verdict(record.verdict.rungs)
+    verdict = _verdict(words.entries(record.verdict))
     parts.append(f'<div class="modlab-beside">\n{verdict}\n{_figures(beside)}</div>')
     parts += _alerts(sorted(record.alerts, key=words.rank))
     parts += [f"<p><strong>{_text(strong)}</strong>: {_text(rest)}</p>" for strong, rest in (pair.said() for pair in cancelling)]
     parts.append(_figures(list(_maps(record, every))))
     parts += _layers(record, every)
     parts += _scalars(record)
-    parts += [f"<p>⚠ {_text(remark)}</p>" for remark in record.remarks]
+    parts += [f"<p>⚠ {_text(remark)}</p>" for remark in words.remarks(record)]
     if record.steps:
         trained = f", trained by {_text(record.optimizer)}" if record.optimizer else ""
         parts.append(f"<p><small>{format.plural(record.steps, 'step')} of {_text(record.title)}{trained}</small></p>")
@@ -53,7 +53,7 @@ def _figures(pictures: list[tuple[str, str]]) -> str:
     return f'<div class="modlab-pictures">\n{drawn}</div>'
 
 
-def _verdict(rungs: tuple[Rung, ...]) -> str:
+def _verdict(rungs: list[Rung]) -> str:
     if not rungs:
         return ""
     lines = []
@@ -101,7 +101,7 @@ def _loss(record: WatchRecord) -> Iterator[tuple[str, str]]:
         return
     marks = [(alert.step, pictures.BROKEN) for alert in record.alerts if not alert.over][:20]
     low, high = headline.extremes(scalar)
-    begin, end = headline.scalar_ends(scalar)
+    begin, end = scalar.ends()
     name = words.said(scalar.name, words.LONG_NAME)
     ends = f"least {words.number(low)}, greatest {words.number(high)}"
     alt = f"{name} over {format.plural(record.steps, 'step')}: {layers.arrow(begin, end)}, {ends}"
@@ -198,7 +198,7 @@ def _scalars(record: WatchRecord) -> Iterator[str]:
     rows = []
     for scalar in record.scalars[:SCALARS]:
         low, high = headline.extremes(scalar)
-        begin, end = headline.scalar_ends(scalar)
+        begin, end = scalar.ends()
         odd = f"{int(scalar.bad.sum()):,} not finite" if scalar.bad.any() else ""
         drawn = pictures.spark(scalar.mean.astype(np.float64), f"{scalar.name} over time", scalar.bad > 0) if len(scalar.mean) > 1 else ""
         cells = [layers.arrow(begin, end), words.number(low), words.number(high), words.number(scalar.final), odd]

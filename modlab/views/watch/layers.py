@@ -56,11 +56,12 @@ class Layer:
         """``0.51 → 0.48``; one number where both are the same."""
         if name not in self.curves:
             return ""
-        return arrow(*self.ends(name), as_share=name in SHARES)
+        told = arrow(*self.ends(name), as_share=name in SHARES)
+        return f"from zero, {told}" if name == "update / weights" and self.curves.get("weights", [1.0])[0] == 0 else told
 
     def odd(self) -> str:
         """What is to be said of NaN and infinities."""
-        return f"{self.bad:,} from step {self.bad_step:,}" if self.bad else ""
+        return f"{self.bad:,}, seen first at step {self.bad_step:,}" if self.bad else ""
 
     def odd_slots(self, history: HistoryRecord) -> npt.NDArray[np.bool_]:
         """In which slots there were NaN or infinities, shape ``(slots,)``."""
@@ -104,7 +105,7 @@ def ratios(history: HistoryRecord, norm: Curve | None = None) -> Curve:
     if pairs:
         updates, parameters = (list(side) for side in zip(*pairs, strict=True))
         with np.errstate(divide="ignore", invalid="ignore"):
-            found[:, updates] = norm[:, updates] / norm[:, parameters]
+            found[:, updates] = _ratio(norm[:, updates], norm[:, parameters])
     return found
 
 
@@ -141,10 +142,15 @@ def _measure(layer: Layer, history: HistoryRecord, norm: Curve) -> None:
     if UPDATE in rows:
         if PARAMETER in rows:
             with np.errstate(divide="ignore", invalid="ignore"):
-                layer.curves["update / weights"] = _together(norm[:, rows[UPDATE]]) / layer.curves["weights"]
+                layer.curves["update / weights"] = _ratio(_together(norm[:, rows[UPDATE]]), layer.curves["weights"])
         layer.curves["not moved"] = _weighted(columns["stuck"][:, rows[UPDATE]], [history.series[i].count for i in rows[UPDATE]])
     layer.curves = {name: curve for name, curve in layer.curves.items() if not np.isnan(curve).all()}
     _find_bad(layer, history)
+
+
+def _ratio(update: Curve, weights: Curve) -> Curve:
+    """Of weights that are all zero nothing is a share."""
+    return np.where(weights > 0, update / weights, np.nan)
 
 
 def _find_bad(layer: Layer, history: HistoryRecord) -> None:
@@ -152,7 +158,8 @@ def _find_bad(layer: Layer, history: HistoryRecord) -> None:
     bad = np.nan_to_num(history.columns["bad"][:, every]).max(axis=1, initial=0)
     found = np.flatnonzero(bad > 0)
     if len(found):
-        layer.bad, layer.bad_step = int(bad.max()), int(history.first[found[0]])
+        steps = [] if history.bad_step is None else [int(history.bad_step[i]) for i in every if history.bad_step[i] >= 0]
+        layer.bad, layer.bad_step = int(bad.max()), min(steps) if steps else int(history.first[found[0]])
 
 
 def _together(norm: Curve) -> Curve:
@@ -200,6 +207,7 @@ def accused(record: WatchRecord) -> dict[str, str]:
     found: dict[str, str] = {}
     said = [(alert.path, words.mark(alert)) for alert in record.alerts if not alert.over]
     said += [(rung.path, rung.state) for rung in record.verdict.rungs if rung.state in ("broken", "careful") and rung.path]
+    said += [(one.path, one.severity) for one in record.verdict.findings if one.severity != "note" and one.path]
     for path, mark in said:
         layer = path if path in modules else path.rpartition(".")[0]
         if found.get(layer) != "broken":

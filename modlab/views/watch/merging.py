@@ -151,4 +151,5 @@ def of_series(history: HistoryRecord, kept: list[int]) -> HistoryRecord:
         columns={name: column[:, kept] for name, column in history.columns.items()},
         bins=history.bins[:, kept],
         top=history.top[kept],
+        bad_step=None if history.bad_step is None else history.bad_step[kept],
     )

@@ -80,13 +80,14 @@ def of_watch(
         record, left = limits.of_watch(record, limit)
     begin = since or Marks()
     arrays = Arrays()
-    remarks = [*map(format.clean, record.remarks), *left]
+    remarks = [*map(format.clean, words.remarks(record)), *left]
     content = {
         **common("watch", headline.of_watch(record), model, code, version, foot(record), live),
         **_state(record),
         "series": _series(record.history),
         "verdict": [
-            {"name": rung.name, "state": rung.state, "text": rung.text, "fix": rung.fix, "path": rung.path} for rung in record.verdict.rungs
+            {"name": rung.name, "state": rung.state, "text": rung.text, "fix": rung.fix, "path": rung.path}
+            for rung in words.entries(record.verdict)
         ],
         "alerts": [_alert(alert) for alert in record.alerts],
         "scalars": [{"name": one.name, "count": one.count, "final": format.number(one.final)} for one in record.scalars],

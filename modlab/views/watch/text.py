@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modlab import format
-from modlab.records.watch import Alert, Rung, UnitsRecord, WatchRecord
+from modlab.records.watch import SIGNS, Alert, Rung, UnitsRecord, WatchRecord
 from modlab.views.text import table_lines
 from modlab.views.watch import headline, layers, pairs, words
 
 ROWS = 60
 ALERTS = 30
-_SIGNS = {"passed": "ok", "broken": "BROKEN", "careful": "careful", "not seen": "not seen"}
 _TITLES = {"mean": "activation mean"}
 
 
@@ -21,23 +20,23 @@ def of_watch(record: WatchRecord) -> str:
     if record.steps:
         trained = f", trained by {words.said(record.optimizer)}" if record.optimizer else ""
         lines.append(f"{format.plural(record.steps, 'step')} of {words.said(record.title)}{trained}")
-    lines += _verdict(record.verdict.rungs)
+    lines += _verdict(words.entries(record.verdict))
     lines += _alerts(sorted(record.alerts, key=words.rank))
     lines += [": ".join(pair.said()) for pair in pairs.of_watch(record)]
     lines += _layers(record)
     lines += _scalars(record)
-    lines += [f"! {words.said(remark)}" for remark in record.remarks]
+    lines += [f"! {words.said(remark)}" for remark in words.remarks(record)]
     return "\n".join(lines)
 
 
-def _verdict(rungs: tuple[Rung, ...]) -> Iterator[str]:
+def _verdict(rungs: list[Rung]) -> Iterator[str]:
     if not rungs:
         return
     names = [words.said(rung.name, words.LONG_NAME) for rung in rungs]
     width = max(map(len, names))
     for rung, name in zip(rungs, names, strict=True):
         place = f"{words.place(rung.path)}: " if rung.path and rung.path not in rung.text else ""
-        yield f"{_SIGNS[rung.state]:<8}  {name:<{width}}  {place}{words.said(rung.text)}".rstrip()
+        yield f"{SIGNS[rung.state]:<8}  {name:<{width}}  {place}{words.said(rung.text)}".rstrip()
         if rung.fix and rung.state != "passed":
             yield f"{'':<8}  {'':<{width}}  fix: {words.said(rung.fix)}"
 
@@ -98,7 +97,7 @@ def _scalars(record: WatchRecord) -> Iterator[str]:
     head = ("name", "values", "at first", "at last", "least", "greatest", "final", "")
     rows = []
     for scalar in record.scalars[:ROWS]:
-        begin, end = map(words.number, headline.scalar_ends(scalar))
+        begin, end = map(words.number, scalar.ends())
         low, high = (words.number(value) for value in headline.extremes(scalar))
         odd = f"{int(scalar.bad.sum()):,} not finite" if scalar.bad.any() else ""
         rows.append((words.said(scalar.name, words.LONG_NAME), f"{scalar.count:,}", begin, end, low, high, words.number(scalar.final), odd))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-from modlab import format
+from modlab import format, wording
 from modlab.records.structure import ROOT
-from modlab.records.watch import Alert
+from modlab.records.watch import Alert, Rung, Verdict, WatchRecord
 
 LONG, LONG_NAME = 600, 120
 """Characters of a text and of a name that are written out."""
@@ -35,13 +33,18 @@ _WAS = {
 }  # fmt: skip
 
 
-def number(value: float) -> str:
-    """Three significant digits: what a sample of a moving thing is good for."""
-    if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e6:
-        return f"{value:.2e}"
-    return format.number(float(f"{value:.3g}")) if math.isfinite(value) else format.number(value)
+def entries(verdict: Verdict) -> list[Rung]:
+    """The ladder, and below it what was found beside it, in the same form."""
+    told = wording.told(verdict.findings)
+    return [*verdict.rungs, *(Rung(wording.title(one), one.severity, wording.said(one), wording.fix(one), one.path) for one in told)]
 
 
+def remarks(record: WatchRecord) -> list[str]:
+    """What could not be seen, what was not looked at, and what is good to know."""
+    return [*record.remarks, *(wording.sentence(one) for one in wording.notes(record.verdict.findings))]
+
+
+number = format.rough
 share = format.share
 
 

@@ -1,0 +1,164 @@
+"""What a watch has found beside the ladder, and what it did not look at: facts, without a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from modlab.instrumentation.watching.history import MOST
+from modlab.records.finding import Evidence, Fact, Finding, Fix
+from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.cast import Weight
+    from modlab.instrumentation.watching.watcher import Watcher
+
+LOST, LOST_OF_MANY, NARROW = 0.1, 0.5, 16
+"""Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
+for care: that a few of many die is usual, and the others do their work."""
+
+OFTEN = 0.01
+"""Share of a loss's values that must be no numbers before it counts as broken, where the last one is finite."""
+
+ROUNDING, COARSE = 256, 1e-2
+"""A gradient is rounding alone when its norm is below so many times its dtype's precision of the norms beside it, and below that share."""
+
+LOOKS = 10
+"""Looks that it takes to say that something never got a gradient."""
+
+
+def find(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) -> tuple[Finding, ...]:
+    """All of them, in no order."""
+    return (*_curves(record, loss), *_dead(record), *_slices(watcher), *_without_effect(record, watcher), *_unseen(record, watcher, loss))
+
+
+# ---- numbers that are none
+
+
+def not_finite(scalar: ScalarRecord, *, loss: bool) -> Finding | None:
+    """How many of a curve's values were NaN or infinite, if any were."""
+    bad = scalar.nan + scalar.inf
+    if not bad:
+        return None
+    last = "nan" if scalar.final != scalar.final else "inf" if abs(scalar.final) == float("inf") else "finite"
+    broken = loss and (last != "finite" or bad > OFTEN * scalar.count)
+    return Finding(
+        "loss not finite" if loss else "curve not finite", scalar.name,
+        {"nan": scalar.nan, "inf": scalar.inf, "count": scalar.count, "last": last},
+        "broken" if broken else "careful", scalar.bad_step, (Evidence("scalar", scalar.name),), (Fix("find the NaN"),) if broken else (),
+    )  # fmt: skip
+
+
+def _curves(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
+    for scalar in record.scalars:
+        found = not_finite(scalar, loss=loss is not None and scalar.name == loss.name)
+        if found is not None:
+            yield found
+
+
+# ---- units and slices
+
+
+def _dead(record: WatchRecord) -> Iterator[Finding]:
+    """For each layer, its dead units: what the alerts say, one by one or together."""
+    for units in record.units:
+        mine = [alert for alert in record.alerts if alert.kind == "dead" and alert.path == units.path and not alert.over]
+        if not mine:
+            continue
+        which = mine[0].units if mine[0].unit is None else tuple(alert.unit for alert in mine if alert.unit is not None)
+        count = units.fired.shape[1]
+        broken = len(which) / count > (LOST if count <= NARROW else LOST_OF_MANY)
+        facts: dict[str, Fact] = {
+            "dead": len(which),
+            "units": count,
+            "which": tuple(sorted(which)),
+            "inputs": min(alert.inputs for alert in mine),
+        }
+        yield Finding(
+            "dead units", units.path, facts, "broken" if broken else "careful", min(alert.step for alert in mine),
+            (Evidence("units", units.path),), (Fix("keep units alive"),),
+        )  # fmt: skip
+
+
+def _slices(watcher: Watcher) -> Iterator[Finding]:
+    """Of stacked weights, as experts have them, the slices that nothing ever reached."""
+    for weight in watcher.cast.weights:
+        felt = weight.slices
+        if felt is None or weight.looks < LOOKS or felt.all() or not felt.any() or not weight.trainable:
+            continue
+        which = tuple(i for i, one in enumerate(felt.tolist()) if not one)
+        facts: dict[str, Fact] = {"which": which, "slices": len(felt), "looks": weight.looks}
+        evidence = (Evidence("series", weight.path, PARAMETER_GRADIENT),)
+        yield Finding("slices without a gradient", weight.path, facts, "careful", None, evidence, (Fix("route tokens"),))
+
+
+# ---- parameters without an effect
+
+
+def cancelled(watcher: Watcher, weight: Weight) -> tuple[float, float, str] | None:
+    """If a bias has a gradient of rounding alone: its norm, that of another parameter beside it, and the name of that one.
+
+    A shift in front of a normalization, or of all keys of an attention, is taken out again: its gradient is zero but for rounding.
+    """
+    tensor = weight.tensor()
+    if tensor is None or tensor.dim() > 1 or not weight.graded or not tensor.is_floating_point():
+        return None
+    mine, owner = _size(watcher, weight), weight.owner()
+    trained = [one for one in watcher.cast.weights if one is not weight and one.graded]
+    beside = [one for one in trained if one.owner() is owner] or trained
+    if not beside:
+        return None
+    other = max(beside, key=lambda one: _size(watcher, one))
+    precision = torch.finfo(tensor.dtype).eps
+    theirs = _size(watcher, other)
+    return (mine, theirs, other.path) if mine < min(ROUNDING * precision, COARSE) * theirs else None
+
+
+def _size(watcher: Watcher, weight: Weight) -> float:
+    """The greatest norm that its gradient had in any sample."""
+    tensor = weight.tensor()
+    return 0.0 if tensor is None else float(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel()) ** 0.5
+
+
+def _without_effect(record: WatchRecord, watcher: Watcher) -> Iterator[Finding]:
+    if record.samples < LOOKS:
+        return
+    for weight in watcher.cast.weights:
+        if not (weight.trainable and weight.felt >= LOOKS):
+            continue
+        evidence = (Evidence("series", weight.path, PARAMETER_GRADIENT),)
+        sizes = cancelled(watcher, weight)
+        if sizes is not None:
+            mine, theirs, other = sizes
+            norm = _norm_after(watcher, weight)
+            facts: dict[str, Fact] = {"gradient": mine, "beside": theirs, "other": other, "norm": norm}
+            fixes = (Fix("drop the bias"),) if norm and weight.name == "bias" else ()
+            yield Finding("cancelled", weight.path, facts, "note", None, evidence, fixes)
+
+
+def _norm_after(watcher: Watcher, weight: Weight) -> str:
+    """The normalization that is called right after a parameter's module."""
+    owner = weight.owner()
+    member = None if owner is None else watcher.cast.members.get(id(owner))
+    if member is None or not member.called:
+        return ""
+    after = (one for one in watcher.cast.members.values() if one.called and one.order == member.order + 1)
+    return next((one.path for one in after if one.category == "norm"), "")
+
+
+# ---- what was not looked at
+
+
+def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) -> Iterator[Finding]:
+    if record.samples < record.steps:
+        yield Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
+    if loss is None or not loss.count:
+        yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars)})
+    if watcher.cast.opaque:
+        yield Finding("hidden inside", facts={"paths": watcher.cast.opaque})
+    for why, paths in watcher.uncounted.items():
+        yield Finding("units not counted", paths[0], {"paths": tuple(paths), "why": why})
+    if len(record.history.series) >= MOST:
+        yield Finding("beyond the cap", facts={"series": MOST})
