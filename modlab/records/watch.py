@@ -6,6 +6,7 @@ neighbours are merged two by two, so a long run has wider slots, not more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -181,14 +182,19 @@ class NeuronsRecord:
 @format.printed
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarRecord:
-    """What was logged under one name.
+    """One number over time.
 
     Attributes:
+        name: under which it was logged; "loss" for what was found, or the name that the user's code has for it.
+        kind: "loss" for what ``backward()`` was called on, "rate" for a learning rate, "norm" for the gradient's norm before it is clipped,
+            "logged" for what else the user logs.
         first, last: shape ``(slots,)``, steps.
         mean, low, high: shape ``(slots,)``, of the finite values; NaN where there was none.
         bad: shape ``(slots,)``: how many were not finite.
-        count: of all values logged; `final`: the last one.
+        count: of all values; `final`: the last one.
         nan, inf: how many of all were NaN and infinite; `bad_step`: the step of the first of them, -1 if there is none.
+        passes: of a loss, the backward passes that a value is the sum of, on the average: what a step's gradient is the gradient of.
+        bound: of a norm, the one to which it is clipped, at last; `beyond`: in how many of the values it was greater.
     """
 
     name: str
@@ -203,6 +209,10 @@ class ScalarRecord:
     nan: int = 0
     inf: int = 0
     bad_step: int = -1
+    kind: str = "logged"
+    passes: float = 1.0
+    bound: float = math.nan
+    beyond: int = 0
 
     def ends(self) -> tuple[float, float]:
         """The means of its first and of its last tenth: what every face calls "at first" and "at last"; NaN where nothing is finite."""

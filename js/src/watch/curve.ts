@@ -135,7 +135,7 @@ function figuresOf(data: WatchData, step: number, row: number): Figures {
 
 const SHOWN = 6;
 
-/** What was logged: the loss first, each with the range that was seen in a slot; of many, those that are chosen. */
+/** Numbers over time: the loss first, each with the range that was seen in a slot; of many, those that are chosen. */
 export class ScalarCurves implements Part {
   readonly element = element("div", { class: "scalars" });
   readonly #context: WatchContext;
@@ -157,7 +157,7 @@ export class ScalarCurves implements Part {
   draw(moment: Moment): void {
     this.#moment = moment;
     const { scalars } = moment.data.payload;
-    const order = scalars.map((_, index) => index).sort((a, b) => Number(isLoss(scalars[b]?.name)) - Number(isLoss(scalars[a]?.name)));
+    const order = scalars.map((_, index) => index).sort((a, b) => Number(scalars[b]?.loss) - Number(scalars[a]?.loss));
     const shown = order.filter((index, place) => this.#chosen.get(scalars[index]?.name as string) ?? place < SHOWN);
     this.#offer(moment, order, shown);
     while (this.#curves.length < shown.length) {
@@ -204,10 +204,6 @@ export class ScalarCurves implements Part {
     next?.focus();
     event.preventDefault();
   }
-}
-
-function isLoss(name = ""): boolean {
-  return /loss/i.test(name);
 }
 
 function drawScalar(curve: Curve, moment: Moment, index: number): void {

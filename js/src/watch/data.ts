@@ -63,7 +63,7 @@ export interface WatchPayload extends Headed {
   series: readonly Series[];
   verdict: readonly Rung[];
   alerts: readonly Alert[];
-  scalars: readonly { name: string; count: number; final: string }[];
+  scalars: readonly { name: string; count: number; final: string; loss: boolean }[];
   units: readonly { path: string; read: string; units: number }[];
   neurons: { layers: readonly Layer[] } | null;
   remarks: readonly string[];
@@ -407,7 +407,7 @@ const LISTS = {
   series: { path: "", role: "activation", count: 0, shape: "", category: "own", note: "" },
   verdict: { name: "", state: "not seen", text: "", fix: "", path: "" },
   alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, text: "", fix: "", steps: 0, inputs: 0, trace: "" },
-  scalars: { name: "", count: 0, final: "" },
+  scalars: { name: "", count: 0, final: "", loss: false },
   units: { path: "", read: "", units: 0 },
 };
 const WATCH = {

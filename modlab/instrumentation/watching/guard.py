@@ -113,7 +113,7 @@ class Guard:
             took = self.tap.seconds + EACH * len(self._watcher.cast.members)
             self.tap.seconds = 0.0
             self._each = 0.8 * self._each + 0.2 * took if self._each else took
-        self._watcher.schedule.stand(took + GLANCE * self._glances)
+        self._watcher.schedule.stand(took + GLANCE * self._glances + self._watcher.losses.pay())
         self._paid, self._glances = step, 0
 
     def settle(self, pace: float, budget: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from modlab import format, wording
 from modlab.inspection import stores
 from modlab.instrumentation.watching.alarms import HALF, SAMPLES
 from modlab.instrumentation.watching.findings import cancelled, find, not_finite
+from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 if TYPE_CHECKING:
@@ -46,36 +46,20 @@ TINY = 1e-3
 FEW = 3
 """Names written out."""
 
-_HELD_OUT = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|dev)(?:[^a-z]|$)")
-_WHOLE = re.compile(r"train|total")
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
 def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     """The record with its verdict."""
-    losses = _losses(record)
-    loss = losses[0] if len(losses) == 1 else None
-    several = [one.name for one in losses or record.scalars]
+    found = losses(record)
+    loss = found[0] if len(found) == 1 else None
+    several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
     rungs = (
         _data(record, watcher), _sensible(loss, several, watcher), _called(record, watcher), _graded(record, watcher),
         _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several),
     )  # fmt: skip
     alerts = tuple(dict.fromkeys(alert.kind for alert in record.alerts if alert.kind in BROKEN_ALERTS and not alert.over))
     return replace(record, verdict=Verdict(rungs, find(record, watcher, loss), alerts))
-
-
-def _losses(record: WatchRecord) -> list[ScalarRecord]:
-    """The curve that is the loss; several if nothing tells which of them is."""
-    named = [one for one in record.scalars if "loss" in one.name.lower()]
-    trained = [one for one in named if not _HELD_OUT.search(one.name.lower())]
-    for some in (
-        [one for one in trained if one.name.lower() == "loss"],
-        [one for one in trained if _WHOLE.search(one.name.lower())],
-        trained or named,
-    ):
-        if some:
-            return some[:1] if some is not trained else some
-    return []
 
 
 def _data(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -106,7 +90,7 @@ def _sensible(loss: ScalarRecord | None, several: list[str], watcher: Watcher) -
         return Rung(name, "broken" if bad.severity == "broken" else "careful", wording.said(bad), wording.fix(bad))
     finite = "its only value is finite" if loss.count == 1 else f"all {loss.count:,} values are finite"
     classes = watcher.classes()
-    if classes < 2:
+    if classes < 2 or loss.passes > 1:
         return Rung(name, "passed", finite)
     first, uniform = float(loss.mean[0]), math.log(classes)
     at = f"{loss.first[0]:,}" if loss.first[0] == loss.last[0] else f"{loss.first[0]:,} to {loss.last[0]:,}"

@@ -165,6 +165,7 @@ class RootTap:
     Attributes:
         passes: the last ones since `forget`, the oldest first.
         forwards: training passes of the root so far; `dropped`: those since `forget` that are kept no more.
+        arrived: gradients of outputs so far.
         seconds: that its work took, without what `on_forward` and `on_backward` did.
         trouble: what went wrong in the tap itself, in one line; the training does not notice.
         compiled: whether a compiler runs the root: its calls are seen, but not those of a model compiled in its place
@@ -184,7 +185,7 @@ class RootTap:
         self.compiled = is_compiled(root)
         self._on_forward, self._on_backward = on_forward, on_backward
         self.passes: list[Pass] = []
-        self.forwards = self.dropped = 0
+        self.forwards = self.dropped = self.arrived = 0
         self.trouble, self.seconds = "", 0.0
         self._running: list[Pass] = []
         self._held, self._frozen, self._queued = 0, False, False
@@ -436,6 +437,7 @@ class RootTap:
 
     def _keep(self, found: Pass, place: int, gradient: Tensor) -> None:
         found.backwards += 1
+        self.arrived += 1
         found.looked, found.mixed = False, any(map(torch.is_autocast_enabled, self._devices))
         if self._on_backward is not None and not self._queued:
             self._queued = compat.after_backward(partial(self._ended, found))

@@ -1,4 +1,4 @@
-"""What the user logs: one curve for each name, in bounded memory."""
+"""Numbers over time, in bounded memory: what the user logs, one curve for each name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,14 @@ class Scalar:
         self.count, self.final = 0, math.nan
         self.nan = self.inf = 0
         self.bad_step = -1  # the first one whose value is not finite
+        self.bound, self.beyond = math.nan, 0  # of a norm: the greatest that is let through, and how often it was greater
         self._settling = threading.Lock()
+
+    def add(self, step: int, number: Any) -> None:
+        """Append a value."""
+        self.pending.append((step, number))
+        if len(self.pending) >= PENDING:
+            self.settle()
 
     def settle(self) -> None:
         """Take in what waits; what lies on an accelerator is fetched now."""
@@ -73,6 +80,7 @@ class Scalar:
         made.slots = self.slots.twin(made._halve)
         for (mine, _), (theirs, _) in zip(self._held, made._held, strict=True):
             theirs[:] = mine
+        made.bound, made.beyond = self.bound, self.beyond
         made.count, made.final, made.nan, made.inf, made.bad_step = self.count, self.final, self.nan, self.inf, self.bad_step
         return made
 
@@ -86,6 +94,7 @@ class Scalar:
             found[i] = number
         values = np.array(found, np.float64)
         self.count, self.final = self.count + len(steps), float(values[-1])
+        self.beyond += int((values > self.bound).sum())
         if not np.isfinite(values).all():
             self._count_bad(steps, values)
         slots, done = self.slots, 0
@@ -133,7 +142,7 @@ class Scalar:
             mean = (self._sum[:used] / self._count[:used]).astype(np.float32)
         low, high = self._low[:used].astype(np.float32), self._high[:used].astype(np.float32)
         counts = self.count, self.final, self.nan, self.inf, self.bad_step
-        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], *counts)
+        return ScalarRecord(self.name, first, last, mean, low, high, self._bad[:used], *counts, bound=self.bound, beyond=self.beyond)
 
     def _halve(self) -> None:
         used = len(self.slots)
@@ -165,10 +174,7 @@ class Scalars:
             try:
                 number = value if type(value) is float else _number(name, value)
                 curve = self.curves.get(name) or self._new(name, value)
-                pending = curve.pending
-                pending.append((step, number))
-                if len(pending) >= PENDING:
-                    curve.settle()
+                curve.add(step, number)
             except (_TooManyError, _NoNumberError) as error:
                 self._refuse(name, error)
 
@@ -183,12 +189,12 @@ class Scalars:
         if len(self.curves) >= MOST:
             raise _TooManyError(f"w.log({name}=…): {MOST} curves are kept, and there are as many; others are left out")
         if "loss" in name.lower() and isinstance(value, Tensor):
-            self.entropy = self.entropy or _entropy(value.grad_fn)
+            self.entropy = self.entropy or entropy_of(value.grad_fn)
         curve = self.curves[name] = Scalar(name)
         return curve
 
 
-def _entropy(function: Any) -> str:
+def entropy_of(function: Any) -> str:
     """The name of the negative log-likelihood that a loss is, or is the mean of."""
     for _ in range(DEEP):
         name = type(function).__name__

@@ -7,10 +7,11 @@ hand) it ends when the next pass of the model begins.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor
 
+from modlab.compat import graph_task
 from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
@@ -32,20 +33,21 @@ class Steps:
         optimizers: whose first one's steps are the steps; none: the first that holds one of the model's parameters.
 
     Attributes:
-        made: so far; `passes`: training passes of the root.
+        made: so far; `others`: steps of optimizers that are not theirs; `passes`: training passes of the root.
         wake: the step from which on the watcher wants to be woken.
-        under_way: whether an optimizer makes one now: a closure's passes belong to it.
+        under_way: whether an optimizer makes one now that is looked at: a closure's passes belong to it; `inside`: whether any makes one.
         skipped: of the steps looked at, those that no optimizer made though there is one.
     """
 
     def __init__(self, watcher: Watcher, optimizers: list[Any]) -> None:
         self.ends = self._watcher = watcher
         self._cast, self._controls = watcher.cast, watcher.controls
-        self.made = self.passes = self.wake = self.skipped = 0
-        self.under_way = False
+        self.made = self.others = self.passes = self.wake = self.skipped = 0
+        self.under_way = self.inside = False
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
+        self._held: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         self.hooks = StepHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
@@ -89,12 +91,32 @@ class Steps:
         self._cast.own([optimizer])
         return True
 
+    def holds(self, optimizer: Any) -> bool:
+        """Whether an optimizer holds any of the model's parameters."""
+        if id(optimizer) == self._main:
+            return True
+        known = self._held.get(optimizer)
+        if known is None:
+            known = self._held[optimizer] = any(
+                id(tensor) in self._cast.places for group in optimizer.param_groups for tensor in group["params"]
+            )
+        return known
+
+    @property
+    def labels(self) -> list[str]:
+        """Their names; those of one class with their number."""
+        names = [type(one).__name__ for one in self.optimizers]
+        return [name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}" for i, name in enumerate(names)]
+
     # ---- told by an optimizer
 
     @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
         watcher = self._watcher
+        self.inside = True
+        if watcher.losses.awaiting and graph_task() == -1:
+            watcher.losses.judged_before(optimizer)
         if not watcher.attends or captured():
             return
         if not self.are_of(optimizer):
@@ -106,9 +128,13 @@ class Steps:
 
     @guarded
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.inside = False
         if id(optimizer) != self._main and not self._adopts(optimizer):
+            self.others += 1
             return
-        guard = self._watcher.guard
+        guard, losses = self._watcher.guard, self._watcher.losses
+        if losses.due():
+            losses.step_ended(optimizer)
         self.made += 1
         self._told, self._patience, self._untold, self.under_way = True, UNTOLD, 0, False
         if guard.hidden:

@@ -19,7 +19,7 @@ from torch.nn import Module
 from modlab.errors import Stopped
 from modlab.instrumentation import headroom
 from modlab.instrumentation.guarded import guarded, line_of, surely, tell, tried
-from modlab.instrumentation.watching import clock
+from modlab.instrumentation.watching import clock, enginecalls
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
@@ -29,6 +29,7 @@ from modlab.instrumentation.watching.guard import EACH, Guard
 from modlab.instrumentation.watching.hideouts import Hideouts
 from modlab.instrumentation.watching.history import History
 from modlab.instrumentation.watching.ladder import climb
+from modlab.instrumentation.watching.losses import Losses
 from modlab.instrumentation.watching.modulehooks import ModuleHooks
 from modlab.instrumentation.watching.neurons import Neurons
 from modlab.instrumentation.watching.pictures import Pictures
@@ -99,6 +100,7 @@ class Watcher:
         self.alarms = Alarms(self)
         self.schedule = Schedule(budget)
         self.steps = Steps(self, optimizers)
+        self.losses = Losses(self)
         self.glances = Glances(self)
         self.hideouts = Hideouts(self)
         self.pictures = Pictures(self)
@@ -146,6 +148,7 @@ class Watcher:
         self.steps.open()
         self.guard.open()
         self.modules.open()
+        enginecalls.listen(self.losses)
         self._sample = Sample(self)
         watchers.add(self)
 
@@ -157,7 +160,7 @@ class Watcher:
             self._ending, self._loop_at_end = (state, error), self.schedule.loop(clock.now())
         self._closing = True
         surely(
-            self, self.steps.close, self._drop_sample, self.glances.end, self.guard.close,
+            self, self._stop_listening, self.steps.close, self._drop_sample, self.glances.end, self.guard.close,
             self.steps.hooks.close, self.modules.close, self.guard.tap.close, self._give_back, self._end_all,
         )  # fmt: skip
         if self.state != "failed":  # else who knows what that would meet
@@ -179,6 +182,9 @@ class Watcher:
             self._sample = None
             sample.detach()
 
+    def _stop_listening(self) -> None:
+        enginecalls.leave(self.losses)
+
     def _give_back(self) -> None:
         headroom.give_back(self)
         if self._filter in warnings.filters:
@@ -186,6 +192,7 @@ class Watcher:
 
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
+        quietly(self.losses.finish)
         quietly(self._settle, wait=True)
         if self.step and self.last_sample < self.step - 1:
             quietly(self._read_weights, self.step - 1)
@@ -239,6 +246,16 @@ class Watcher:
     def attends(self) -> bool:
         """Whether anything is to be done before the optimizer's step."""
         return self.guard.standing or self._sample is not None
+
+    @property
+    def looks(self) -> bool:
+        """Whether this step is looked at."""
+        return self._sample is not None
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this is the process in which the watch began, and not a fork of it."""
+        return os.getpid() == self._pid
 
     def step_begins(self, closure: bool, *, scaled: bool = False) -> None:
         """The optimizer is about to make its step; with a closure the gradients are computed in it. `scaled`: a scaler has judged them."""
@@ -302,6 +319,7 @@ class Watcher:
             self._settle(wait=len(self._owed) > LATE)
             self._count_sample(sample.step)
             self.guard.settle(self.schedule.pace, self.schedule.budget)
+            self.losses.settle(self.schedule.pace, self.schedule.budget)
             self._spend(self.schedule.whole, sample.seconds + self._called() + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
         elif self.glances.on:
@@ -430,14 +448,17 @@ class Watcher:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
         row = self.cast.history.find("", ACTIVATION)
         shape = self.cast.history.series[row].shape if row >= 0 else ()
-        if not self.scalars.entropy or len(shape) < 2:
+        entropy = self.losses.entropy or self.scalars.entropy
+        if not entropy or len(shape) < 2:
             return 0
-        return shape[1] if self.scalars.entropy == PLANES else shape[-1]
+        return shape[1] if entropy == PLANES else shape[-1]
 
     @guarded
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
         self.scalars.log(max(self.steps.made - 1, 0), values)
+        if not self.closed:
+            self.losses.compare(values)
 
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
@@ -451,14 +472,14 @@ class Watcher:
         parts = [self.cast.history.slots, self.cast.history.bin_slots, self.neurons.slots]
         parts += [curve.slots for curve in self.scalars.curves.values()]
         parts += [units.slots for units in self.units.values()]
-        return (len(self.cast.history.series), *(part.halvings for part in parts))
+        return (len(self.cast.history.series), *self.losses.shape(), *(part.halvings for part in parts))
 
     def record(self) -> WatchRecord:
         """All that was seen so far; to read it changes nothing."""
         with self.lock:
             schedule = self.schedule
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
-            curves = tuple(curve.record() for curve in self.scalars.curves.values())
+            curves = self.losses.records(self.scalars)
             units = tuple(one.record() for one in self.units.values())
             counted = max((one.seen for one in self.units.values()), default=0)
             record = WatchRecord(

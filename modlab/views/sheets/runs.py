@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from modlab.records.loss import the_loss
 from modlab.records.watch import Alert, Verdict, WatchRecord
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.watch import layers, words
-from modlab.views.watch.headline import the_loss
 
 SHOWN = ("std", "gradient", "weights")
 """Of each layer, what is told: the std of the activation, the norms of the gradient of its output and of its parameters."""

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from modlab import format
 from modlab.errors import UnknownFigureError, nearest
+from modlab.records.loss import the_loss
 from modlab.records.watch import UnitsRecord, WatchRecord
 from modlab.views.figure import COLOURS, _axes, _figure
-from modlab.views.watch import headline, layers, words
+from modlab.views.watch import layers, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +127,7 @@ def _heat(
 
 def _loss(record: WatchRecord, ax: Axes | None) -> Figure:
     shown = [scalar for scalar in record.scalars if len(scalar.mean)][:_SCALARS]
-    found = headline.the_loss(record)
+    found = the_loss(record)
     if ax is not None or len(shown) < 2:
         ax = _axes(ax, 6, 3.4)
         if not shown:

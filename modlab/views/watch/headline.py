@@ -167,13 +167,6 @@ def loss(record: WatchRecord) -> str:
     return f"The loss {'falls' if rung.state == 'passed' else 'goes'} from {begin} to {end}."
 
 
-def the_loss(record: WatchRecord) -> ScalarRecord | None:
-    """The curve that is the loss: by its name, or by a name that has the word in it."""
-    exact = (scalar for scalar in record.scalars if scalar.name.lower() == "loss")
-    like = (scalar for scalar in record.scalars if "loss" in scalar.name.lower())
-    return next(exact, None) or next(like, None)
-
-
 def extremes(scalar: ScalarRecord) -> tuple[float, float]:
     """The least and the greatest finite value."""
     low, high = (side[~np.isnan(side)] for side in (scalar.low, scalar.high))

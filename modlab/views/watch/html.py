@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab import format
+from modlab.records.loss import the_loss
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Rung, ScalarRecord, WatchRecord
 from modlab.views.html import static_file, tabulated
 from modlab.views.watch import headline, layers, merging, pairs, pictures, words
@@ -96,7 +97,7 @@ def _alert(alert: Alert) -> str:
 
 
 def _loss(record: WatchRecord) -> Iterator[tuple[str, str]]:
-    scalar = headline.the_loss(record) or (record.scalars[0] if record.scalars else None)
+    scalar = the_loss(record) or (record.scalars[0] if record.scalars else None)
     if scalar is None or not len(scalar.mean):
         return
     marks = [(alert.step, pictures.BROKEN) for alert in record.alerts if not alert.over][:20]
@@ -199,11 +200,11 @@ def _scalars(record: WatchRecord) -> Iterator[str]:
     for scalar in record.scalars[:SCALARS]:
         low, high = headline.extremes(scalar)
         begin, end = scalar.ends()
-        odd = f"{int(scalar.bad.sum()):,} not finite" if scalar.bad.any() else ""
+        odd = words.of_curve(scalar)
         drawn = pictures.spark(scalar.mean.astype(np.float64), f"{scalar.name} over time", scalar.bad > 0) if len(scalar.mean) > 1 else ""
         cells = [layers.arrow(begin, end), words.number(low), words.number(high), words.number(scalar.final), odd]
         rows.append([f"<b>{_text(scalar.name, words.LONG_NAME)}</b>", f"{scalar.count:,}", drawn, *cells])
-    yield '<p class="modlab-caption">logged</p>'
+    yield '<p class="modlab-caption">curves</p>'
     yield tabulated(["name", "values", "", "at first → at last", "least", "greatest", "final", ""], rows)
     left = len(record.scalars) - SCALARS
     if left > 0:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab import format
+from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 from modlab.views.payload import Arrays, common, pack
 from modlab.views.watch import headline, limits, words
@@ -90,7 +91,10 @@ def of_watch(
             for rung in words.entries(record.verdict)
         ],
         "alerts": [_alert(alert) for alert in record.alerts],
-        "scalars": [{"name": one.name, "count": one.count, "final": format.number(one.final)} for one in record.scalars],
+        "scalars": [
+            {"name": one.name, "count": one.count, "final": format.number(one.final), "loss": any(one is loss for loss in losses(record))}
+            for one in record.scalars
+        ],
         "units": [{"path": one.path, "read": one.read, "units": one.fired.shape[1]} for one in record.units],
         "neurons": _neurons(record.neurons),
         "remarks": remarks,

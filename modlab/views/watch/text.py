@@ -93,13 +93,13 @@ def _fires(units: UnitsRecord) -> str:
 def _scalars(record: WatchRecord) -> Iterator[str]:
     if not record.scalars:
         return
-    yield "logged:"
+    yield "curves:"
     head = ("name", "values", "at first", "at last", "least", "greatest", "final", "")
     rows = []
     for scalar in record.scalars[:ROWS]:
         begin, end = map(words.number, scalar.ends())
         low, high = (words.number(value) for value in headline.extremes(scalar))
-        odd = f"{int(scalar.bad.sum()):,} not finite" if scalar.bad.any() else ""
+        odd = words.of_curve(scalar)
         rows.append((words.said(scalar.name, words.LONG_NAME), f"{scalar.count:,}", begin, end, low, high, words.number(scalar.final), odd))
     yield from (f"  {line}" for line in table_lines([head, *rows], frozenset(range(1, 7))))
     if len(record.scalars) > ROWS:

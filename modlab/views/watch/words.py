@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from modlab import format, wording
 from modlab.records.structure import ROOT
-from modlab.records.watch import Alert, Rung, Verdict, WatchRecord
+from modlab.records.watch import Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
 LONG, LONG_NAME = 600, 120
 """Characters of a text and of a name that are written out."""
@@ -98,6 +100,19 @@ def when(alert: Alert) -> str:
     """``step 12``, or from where to where."""
     begin = f"step {alert.step:,}"
     return f"{begin} to {alert.last:,}" if alert.over and alert.last > alert.step else begin
+
+
+def of_curve(scalar: ScalarRecord) -> str:
+    """What else there is to say of a curve: what is no number, of what it is the sum, and what was clipped."""
+    facts = []
+    if scalar.bad.any():
+        facts.append(f"{int(scalar.bad.sum()):,} not finite")
+    if scalar.passes > 1:
+        passes = number(round(scalar.passes, 1))
+        facts.append(f"each the sum of {passes} backward passes")
+    if math.isfinite(scalar.bound):
+        facts.append(f"clipped to {number(scalar.bound)} in {scalar.beyond:,} of {scalar.count:,}")
+    return ", ".join(facts)
 
 
 def mark(alert: Alert) -> str:

@@ -1,0 +1,509 @@
+"""The loss, found: what ``backward()`` is called on, kept apart by who calls it; with it the learning rates and how gradients are clipped.
+
+The loss of a step is the sum of what ``backward()`` was called on at one place of the code before an optimizer made its next step, for
+the gradient is that sum's. Of a closure that is evaluated several times in a step it is the first value; what a scaler multiplied it
+by is divided out.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+from dataclasses import replace
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType, ref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from modlab.compat import dispatch_modes, graph_task, is_transformed, without_modes, without_torch_function
+from modlab.inspection.entries import PLAIN
+from modlab.instrumentation.guarded import guarded
+from modlab.instrumentation.watching import loss_names
+from modlab.instrumentation.watching.cast import Weight
+from modlab.instrumentation.watching.readback import is_far, numbers
+from modlab.instrumentation.watching.sample import run_aside
+from modlab.instrumentation.watching.scalars import Scalar, Scalars, entropy_of
+from modlab.records.watch import ScalarRecord
+
+if TYPE_CHECKING:
+    from modlab.instrumentation.watching.watcher import Watcher
+
+EACH, FAR = 4e-6, 12e-6
+"""Seconds, about, that it takes to take in a step's loss; and the same where it lies on an accelerator, and is copied there."""
+
+SHARE, RARELY = 0.2, 16
+"""Of the budget, what that may take; where steps are so quick that each would take more, some are left out. And steps from one to the
+next at most."""
+
+PROBES = 4
+"""Parameters by which is seen whether a backward pass was one through the model, once they are known to get gradients from there."""
+
+TRIES = 3
+"""Backward passes from a place whose like are asked of all parameters, before that is done in steps that are looked at alone."""
+
+MOST = 32
+"""Places that are kept apart; what comes from others counts with the last one."""
+
+ALIKE = 3
+"""Values under a name that are equal to those found, from which on the name is the loss's."""
+
+LOSS, RATE, NORM = "loss", "learning rate", "gradient norm"
+
+_METHOD = Tensor.backward.__code__
+
+State = tuple[int, int, int]
+
+
+class _Await(NamedTuple):
+    """A value of which is not known yet whether it is one of the model's."""
+
+    site: Site
+    value: Any
+    epoch: int
+    step: int
+    before: list[tuple[Weight, State]]
+    arrived: int
+    again: bool
+
+
+class Site:
+    """One place in the code from which ``backward()`` is called.
+
+    Attributes:
+        name: of the variable there; `line`, its line.
+        ours, strange: how often a step of an optimizer of the model's, and of another one, was the next one made.
+        inner: whether the gradients go to tensors that are none of the model's parameters, as where it is called by `functional_call`.
+    """
+
+    def __init__(self, name: str, line: int, key: tuple[Any, ...]) -> None:
+        self.name, self.line, self._key = name, line, key  # the key keeps its code alive, so that no other one has its identity
+        self.curve = Scalar(LOSS)
+        self.probes: list[Weight] = []
+        self.scaler: ReferenceType[Any] | None = None
+        self.tries = self.ours = self.strange = 0
+        self.inner = False
+        self.epoch = -1
+        self.latest: Any = None  # the last value that was taken in
+        self.total: Any = None  # of the step that is under way
+        self.step = 0
+        self.values = self.points = 0
+
+    def add(self, value: Any, epoch: int, step: int, *, again: bool) -> None:
+        """Take in a value; `again` if the same step evaluates its loss anew."""
+        self.latest = value
+        if epoch == self.epoch and self.total is not None:
+            if not again:
+                self.total = self.total + value
+                self.values += 1
+            return
+        self.flush()
+        self.epoch, self.step, self.total = epoch, step, value
+        self.values += 1
+        self.points += 1
+
+    def flush(self) -> None:
+        """The step is over: its sum is a point of the curve."""
+        if self.total is not None:
+            self.curve.add(self.step, self.total)
+            self.total = None
+
+
+class Losses:
+    """Listens to what torch's engine is called for.
+
+    Args:
+        watcher: the watch.
+
+    Attributes:
+        awaiting: values that are not judged yet.
+        taken: steps taken in, and not paid for yet.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.ends = self._watcher = watcher
+        self.sites: list[Site] = []
+        self.awaiting: list[_Await] = []
+        self.taken = 0
+        self.entropy = ""  # the function of the graph that made it, if it is a cross-entropy
+        self._known: dict[tuple[Any, ...], Site] = {}
+        self._heights: dict[tuple[int, int], int] = {}
+        self._fresh: list[Site] = []  # those with a value since the last step of any optimizer
+        self._last: dict[str, Site] = {}  # by name, whose value came last
+        self._apart: set[str] = set()  # names whose sites take turns
+        self._rates: dict[tuple[int, int], Scalar] = {}
+        self._norm = Scalar(NORM)
+        self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
+        self._same: dict[tuple[str, int], bool] = {}
+        self._every, self._each, self._paid = 1, EACH, -1
+
+    # ---- when
+
+    def due(self) -> bool:
+        """Whether this step is taken in."""
+        return self._every == 1 or self._watcher.steps.made % self._every == 0 or self._watcher.looks
+
+    def settle(self, pace: float, budget: float) -> None:
+        """Decide in which steps, by how long one takes."""
+        room = SHARE * budget * pace
+        self._every = min(RARELY, max(1, math.ceil(self._each / room))) if room > 0 else RARELY
+
+    def pay(self) -> float:
+        """Seconds, about, that it took since it was asked last."""
+        taken, self.taken = self.taken, 0
+        return taken * self._each
+
+    # ---- told by torch
+
+    @guarded
+    def backward_begins(self, tensors: Any) -> None:
+        """Gradients are about to be accumulated."""
+        watcher = self._watcher
+        if watcher.closed or not self.due() or graph_task() != -1 or run_aside() or not watcher.is_home:
+            return
+        self._aside(self._take, tensors, sys._getframe(1))
+
+    @guarded
+    def clips(self, parameters: Any, bound: Any, norm: Any) -> None:
+        """Gradients are about to be clipped."""
+        watcher = self._watcher
+        if watcher.closed or not self.due() or run_aside() or not watcher.is_home:
+            return
+        some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
+        if any(id(one) in watcher.cast.places for one in some):
+            value = self._aside(_value, norm, None)
+            if value is not None:
+                self._norm.bound = float(bound)
+                self._norm.add(watcher.steps.made, value)
+
+    @staticmethod
+    def _aside(work: Any, *args: Any) -> Any:
+        if dispatch_modes():
+            with without_modes(), without_torch_function():
+                return work(*args)
+        with without_torch_function():
+            return work(*args)
+
+    def _take(self, tensors: Any, frame: FrameType) -> None:
+        self.judge()
+        steps = self._watcher.steps
+        epoch = steps.made + steps.others
+        if steps.made != self._paid:
+            self._paid = steps.made
+            self.taken += 1
+        for place, tensor in enumerate(tensors if isinstance(tensors, (tuple, list)) else (tensors,)):
+            if not isinstance(tensor, Tensor) or tensor.grad_fn is None:
+                continue
+            value = _value(tensor, None)
+            if value is None:
+                continue
+            site = self._site(tensor, frame, place)
+            scale = None if site.scaler is None else _scale_of(site.scaler())
+            if scale is not None:
+                value = _value(tensor, scale)
+            if isinstance(value, Tensor):
+                self._each = FAR
+            states = self._states(site)
+            if states is not None:
+                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.inside))
+
+    def _states(self, site: Site) -> list[tuple[Weight, State]] | None:
+        """What the gradients of some parameters are now; None if it is known that none will come."""
+        some = site.probes
+        if not some:
+            if site.tries >= TRIES and not site.inner and not self._watcher.looks:
+                return None
+            if not site.inner or site.tries < TRIES:
+                some = self._watcher.cast.weights
+        return [(weight, state) for weight in some if (state := _state(weight)) is not None]
+
+    # ---- whether it was one of the model's
+
+    def judged_before(self, optimizer: Any) -> None:
+        """An optimizer is about to make a step."""
+        self._aside(self.judge, optimizer)
+
+    def judge(self, optimizer: Any = None) -> None:
+        """A backward pass is over, and no gradient has been touched since: did any come to the model?
+
+        Args:
+            optimizer: who makes a step now, if that is why it is asked.
+        """
+        awaiting, self.awaiting = self.awaiting, []
+        for one in awaiting:
+            self._judge(one)
+        if optimizer is not None and self._fresh:
+            fresh, self._fresh = self._fresh, []
+            ours = self._watcher.steps.holds(optimizer)
+            for site in fresh:
+                site.ours += ours
+                site.strange += not ours
+
+    def _judge(self, one: _Await) -> None:
+        site = one.site
+        changed = [weight for weight, before in one.before if _is_changed(before, _state(weight))]
+        if changed:
+            if not site.probes:
+                site.probes = changed[:: max(1, math.ceil(len(changed) / PROBES))]
+            site.inner = False
+        elif self._watcher.guard.tap.arrived != one.arrived:
+            site.inner, site.probes = True, []
+            site.tries += 1
+        elif not site.inner or self._watcher.guard.standing:
+            site.tries += 1
+            if self._watcher.looks:
+                site.probes = []  # others may be trained now
+            return
+        self._accept(one)
+
+    def _accept(self, one: _Await) -> None:
+        site = one.site
+        last = self._last.get(site.name)
+        if last is not site:
+            if last is not None and self.sites.index(site) < self.sites.index(last):
+                self._apart.add(site.name)
+            self._last[site.name] = site
+        if site not in self._fresh:
+            self._fresh.append(site)
+        site.add(one.value, one.epoch, one.step, again=one.again)
+
+    # ---- where it is called from
+
+    def _site(self, tensor: Tensor, frame: FrameType | None, place: int) -> Site:
+        method = False
+        while frame is not None and frame.f_back is not None and _is_torchs(frame):  # ours stands between
+            method = frame.f_code is _METHOD
+            frame = frame.f_back
+        if frame is None:
+            return self._known.get(()) or self._new((), LOSS, 0, tensor)
+        near = id(frame.f_code), frame.f_lasti
+        if near not in self._heights:
+            self._heights[near] = loss_names.find(frame, place, method=method)[1] + 1
+        key, codes = _way(frame, self._heights[near], place)
+        site = self._known.get(key)
+        if site is None:
+            name, _ = loss_names.find(frame, place, method=method)
+            site = self._known[key] = self._new(codes, name or LOSS, frame.f_lineno, tensor)
+        return site
+
+    def _new(self, key: tuple[Any, ...], name: str, line: int, tensor: Tensor) -> Site:
+        if len(self.sites) >= MOST:
+            return next((site for site in reversed(self.sites) if site.name == name), self.sites[-1])
+        site = Site(name, line, key)
+        site.scaler = _scaler(tensor)
+        function: Any = tensor.grad_fn
+        self.entropy = self.entropy or entropy_of(function if site.scaler is None else function.next_functions[0][0])
+        self.sites.append(site)
+        return site
+
+    # ---- learning rates
+
+    def step_ended(self, optimizer: Any) -> None:
+        """An optimizer of the model's has made a step: at which rates?"""
+        steps = self._watcher.steps
+        known = steps.optimizers
+        place = next((i for i, one in enumerate(known) if one is optimizer), 0)
+        first: Any = None
+        for number, group in enumerate(optimizer.param_groups):
+            rate = group.get("lr")
+            if rate is None:
+                continue
+            if number == 0:
+                first = rate
+            elif (place, number) not in self._rates and rate is not first and (isinstance(rate, Tensor) or rate == first):
+                continue  # all as the first one, so far
+            curve = self._rates.get((place, number))
+            if curve is None:
+                curve = self._rates[place, number] = Scalar(RATE)
+            curve.add(max(steps.made - 1, 0), rate.detach().clone() if isinstance(rate, Tensor) else float(rate))
+
+    # ---- what the user logs of it
+
+    def compare(self, values: dict[str, Any]) -> None:
+        """Whether what is logged under a name is what was found."""
+        steps = self._watcher.steps
+        now = steps.made + steps.others
+        if self.awaiting:
+            self._aside(self.judge)
+        for name, value in values.items():
+            for number, site in enumerate(self.sites):
+                key = name, number
+                if key in self._same or site.latest is None or not now - 1 <= site.epoch <= now:
+                    continue
+                pairs = self._pairs.setdefault(key, [])
+                if len(pairs) < ALIKE:
+                    logged = value.detach().clone() if isinstance(value, Tensor) else value
+                    pairs.append((logged, site.latest, site.total if site.total is not None else site.latest))
+                    if len(pairs) == ALIKE and not any(isinstance(one, Tensor) and is_far(one) for pair in pairs for one in pair):
+                        self._decide(key)
+
+    def _decide(self, key: tuple[str, int]) -> bool:
+        pairs = self._pairs.get(key, [])
+        alike = bool(pairs)
+        for pair in pairs:
+            try:
+                logged, *found = (numbers([one])[0] if isinstance(one, Tensor) else float(one) for one in pair)
+            except (TypeError, ValueError, RuntimeError):
+                alike = False
+                break
+            alike = alike and any(math.isclose(logged, one, rel_tol=1e-6) or (logged != logged and one != one) for one in found)
+        if len(pairs) >= ALIKE:
+            self._same[key] = alike
+            self._pairs.pop(key, None)
+        return alike
+
+    def finish(self) -> None:
+        """The watch ends: what waits is judged, and steps that are under way are over."""
+        self._aside(self.judge)
+        for site in self.sites:
+            site.flush()
+
+    # ---- what there is
+
+    def shape(self) -> tuple[Any, ...]:
+        """Equal as long as curves only grew at their ends."""
+        curves = [site.curve for site in self.sites] + [*self._rates.values(), self._norm]
+        return (len(self.sites), len(self._rates), tuple(sorted(self._same.items())), *(curve.slots.halvings for curve in curves))
+
+    def records(self, scalars: Scalars) -> tuple[ScalarRecord, ...]:
+        """All curves: the losses, what else the user logged, the rates, and the norm."""
+        found, taken = self._losses(scalars)
+        logged = [curve.record() for name, curve in [*scalars.curves.items()] if name not in taken]
+        rates = [curve.record() for _, curve in sorted(self._rates.items())]
+        names = self._names_of_rates()
+        rest = [replace(one, name=name, kind="rate") for one, name in zip(rates, names, strict=True)]
+        norm = [replace(self._norm.record(), kind="norm")]
+        return (*found, *logged, *rest, *(one for one in norm if one.count))
+
+    def _names_of_rates(self) -> list[str]:
+        keys = sorted(self._rates)
+        optimizers = self._watcher.steps.labels
+        several = len({place for place, _ in keys}) > 1
+        names = []
+        for place, number in keys:
+            whose = f", {optimizers[place]}" if several and place < len(optimizers) else ""
+            group = f", group {number}" if any(one == place and other for one, other in keys) else ""
+            names.append(f"{RATE}{whose}{group}")
+        return names
+
+    def _losses(self, scalars: Scalars) -> tuple[list[ScalarRecord], set[str]]:
+        """Those found, under the user's names where these are known, and which names these are."""
+        groups = self._groups()
+        found: list[ScalarRecord] = []
+        taken: set[str] = set()
+        for label, sites in groups:
+            parts = [record for site in sites if (record := site.curve.record()).count]
+            if not parts:
+                continue
+            joined = _joined(parts)
+            points = sum(site.points for site in sites)
+            passes = sum(site.values for site in sites) / points if points else 1.0
+            name = next((one for one in scalars.curves if one not in taken and self._is_same(one, sites)), "")
+            if name:
+                taken.add(name)
+                logged = scalars.curves[name].record()
+                joined = logged if logged.count > joined.count else joined
+            found.append(replace(joined, name=name or (LOSS if len(groups) == 1 else label), kind="loss", passes=passes))
+        free = [one for one in scalars.curves if one not in taken]
+        return [replace(one, name=f"{one.name} (backward)") if one.name in free else one for one in found], taken
+
+    def _is_same(self, name: str, sites: list[Site]) -> bool:
+        keys = [(name, self.sites.index(site)) for site in sites]
+        return any(self._same[key] if key in self._same else self._decide(key) for key in keys)
+
+    def _groups(self) -> list[tuple[str, list[Site]]]:
+        """Sites by what they are called; those of one name are one curve unless they take turns."""
+        some = [site for site in self.sites if site.points]
+        if any(site.ours for site in some):
+            some = [site for site in some if site.ours or not site.strange]
+        groups: dict[str, list[Site]] = {}
+        for site in some:
+            groups.setdefault(f"{site.name} (line {site.line})" if site.name in self._apart else site.name, []).append(site)
+        return [*groups.items()]
+
+
+def _joined(parts: list[ScalarRecord]) -> ScalarRecord:
+    """One curve of several that came one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays: Any = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("first", "last", "mean", "low", "high", "bad")}
+    return replace(parts[0], count=sum(one.count for one in parts), final=parts[-1].final, **arrays)
+
+
+def _value(tensor: Any, scale: Tensor | None) -> Any:
+    """The number, or what will give it; None if it is no number, or nothing that is there."""
+    if not isinstance(tensor, Tensor):
+        return float(tensor) if isinstance(tensor, (int, float)) else None
+    if type(tensor) not in PLAIN or tensor.numel() != 1 or is_transformed(tensor) or tensor.is_meta or not tensor.is_floating_point():
+        return None
+    if not is_far(tensor):
+        return tensor.item() if scale is None else tensor.item() / scale.item()
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        return None
+    found = tensor.detach().reshape(())
+    return found.clone() if scale is None else found / scale.detach().reshape(())
+
+
+def _state(weight: Weight) -> State | None:
+    """What changes when a gradient comes to a parameter, or when it is moved in the course of that."""
+    tensor = weight.tensor()
+    if tensor is None or not tensor.requires_grad:
+        return None
+    gradient = tensor.grad
+    if gradient is None:
+        return 0, 0, _version(tensor)
+    return id(gradient), _version(gradient), _version(tensor)
+
+
+def _version(tensor: Tensor) -> int:
+    if type(tensor) not in PLAIN:
+        tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor's part, which is what changes
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _is_changed(before: State, now: State | None) -> bool:
+    return now is not None and now != before and (now[2] != before[2] or now[0] != 0)
+
+
+def _way(frame: FrameType, height: int, place: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """By which calls the code came to a place, so many functions up; and their code, by whose identity these are known."""
+    key, codes, above = [place], [frame.f_code], frame.f_back
+    key += (id(frame.f_code), frame.f_lasti)
+    for _ in range(height):
+        if above is None:
+            break
+        key += (id(above.f_code), above.f_lasti)
+        codes.append(above.f_code)
+        above = above.f_back
+    return (*key,), (*codes,)
+
+
+def _is_torchs(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return isinstance(name, str) and (name == "torch" or name.startswith(("torch.", "modlab.instrumentation.")))
+
+
+def _scaler(tensor: Tensor) -> ReferenceType[Any] | None:
+    """The scaler that multiplied a loss: among those that there are, the one with that factor. Asked once for each place."""
+    function: Any = tensor.grad_fn
+    if type(function).__name__ != "MulBackward0" or function.next_functions[-1][0] is not None:
+        return None
+    factor = getattr(function, "_saved_other", None)
+    if not isinstance(factor, Tensor) or factor.numel() != 1:
+        return None
+    for thing in gc.get_objects():
+        scale = _scale_of(thing)
+        if scale is not None and scale.item() == factor.item():
+            return ref(thing)
+    return None
+
+
+def _scale_of(scaler: Any) -> Tensor | None:
+    """By what a scaler multiplies now; None if it does not."""
+    if not issubclass(type(scaler), torch.amp.GradScaler):
+        return None
+    scale = getattr(scaler, "_scale", None)
+    return scale if isinstance(scale, Tensor) else None

@@ -1,0 +1,324 @@
+"""The loss finds itself: what ``backward()`` is called on, in the loops that people write; with learning rates and clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab.records.loss import losses, the_loss
+from modlab.records.watch import ScalarRecord
+from modlab.results.watch import Watch
+
+ENGINE = torch.autograd._engine_run_backward
+X, Y = torch.randn(32, 6, generator=torch.Generator().manual_seed(0)), torch.arange(32) % 3
+STEPS = 12
+Seen = dict[str, list[float]]
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def curves(w: Watch, kind: str = "loss") -> dict[str, ScalarRecord]:
+    return {one.name: one for one in w.record.scalars if one.kind == kind}
+
+
+def plain(m: nn.Module, seen: Seen) -> None:
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        o.zero_grad()
+        loss = F.cross_entropy(m(X), Y)
+        loss.backward()
+        o.step()
+        seen.setdefault("loss", []).append(loss.item())
+
+
+def unnamed(m: nn.Module, seen: Seen) -> None:
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        o.zero_grad()
+        seen.setdefault("loss", []).append(F.cross_entropy(m(X), Y).item())
+        F.cross_entropy(m(X), Y).backward()
+        o.step()
+
+
+def by_autograd(m: nn.Module, seen: Seen) -> None:
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        o.zero_grad()
+        loss = F.cross_entropy(m(X), Y)
+        torch.autograd.backward([loss])
+        o.step()
+        seen.setdefault("loss", []).append(loss.item())
+
+
+def divided(m: nn.Module, seen: Seen) -> None:
+    """Four passes a step, each loss divided by four: their sum is the mean."""
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        o.zero_grad()
+        parts = []
+        for x, y in zip(X.split(8), Y.split(8), strict=True):
+            loss = F.cross_entropy(m(x), y)
+            (loss / 4).backward()
+            parts.append(loss.item() / 4)
+        o.step()
+        seen.setdefault("loss", []).append(sum(parts))
+
+
+def scaled(m: nn.Module, seen: Seen) -> None:
+    o, scaler = torch.optim.SGD(m.parameters(), lr=0.1), torch.amp.GradScaler("cpu")
+    for _ in range(STEPS):
+        o.zero_grad()
+        loss = F.cross_entropy(m(X), Y)
+        scaler.scale(loss).backward()
+        scaler.step(o)
+        scaler.update()
+        seen.setdefault("loss", []).append(loss.item())
+
+
+def penalty(m: nn.Module, seen: Seen) -> None:
+    """`torch.autograd.grad` gives a penalty its gradient: that is no loss."""
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        o.zero_grad()
+        x = X.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(m(x).sum(), x, create_graph=True)
+        loss = F.cross_entropy(m(X), Y) + 0.1 * slope.square().sum(1).mean()
+        loss.backward()
+        o.step()
+        seen.setdefault("loss", []).append(loss.item())
+
+
+def closure(m: nn.Module, seen: Seen) -> None:
+    """Several evaluations a step: the first one is of the weights at its beginning."""
+    o = torch.optim.LBFGS(m.parameters(), lr=0.1, max_iter=4)
+    for _ in range(STEPS):
+        first: list[float] = []
+
+        def evaluate(first: list[float] = first) -> Tensor:
+            o.zero_grad()
+            loss = F.cross_entropy(m(X), Y)
+            loss.backward()
+            first.append(loss.item())
+            return loss
+
+        o.step(evaluate)  # type: ignore[no-untyped-call]
+        seen.setdefault("loss", []).append(first[0])
+
+
+def by_hand(m: nn.Module, seen: Seen) -> None:
+    for _ in range(STEPS):
+        loss = F.cross_entropy(m(X), Y)
+        loss.backward()
+        with torch.no_grad():
+            for p in m.parameters():
+                p -= 0.1 * p.grad  # type: ignore[operator]
+                p.grad = None
+        seen.setdefault("loss", []).append(loss.item())
+
+
+def in_backward(m: nn.Module, seen: Seen) -> None:
+    """Each parameter has its own optimizer, which steps as soon as its gradient is there."""
+    own = {p: torch.optim.SGD([p], lr=0.1) for p in m.parameters()}
+
+    def step(p: Tensor) -> None:
+        own[p].step()  # type: ignore[index]
+        own[p].zero_grad()  # type: ignore[index]
+
+    for p in m.parameters():
+        p.register_post_accumulate_grad_hook(step)
+    for _ in range(STEPS):
+        loss = F.cross_entropy(m(X), Y)
+        loss.backward()
+        seen.setdefault("loss", []).append(loss.item())
+
+
+def two_tasks(m: nn.Module, seen: Seen) -> None:
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        o.zero_grad()
+        out = m(X)
+        loss_class, loss_size = F.cross_entropy(out, Y), out.square().mean()
+        loss_class.backward(retain_graph=True)
+        loss_size.backward()
+        o.step()
+        seen.setdefault("loss_class", []).append(loss_class.item())
+        seen.setdefault("loss_size", []).append(loss_size.item())
+
+
+def handed_on(m: nn.Module, seen: Seen) -> None:
+    """One function calls backward() for both."""
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+
+    class Engine:
+        def backward(self, loss: Tensor, **options: Any) -> None:
+            loss = loss / 1
+            loss.backward(**options)
+
+    engine = Engine()
+    for _ in range(STEPS):
+        o.zero_grad()
+        out = m(X)
+        loss_class, loss_size = F.cross_entropy(out, Y), out.square().mean()
+        engine.backward(loss_class, retain_graph=True)
+        engine.backward(loss_size)
+        o.step()
+        seen.setdefault("loss_class", []).append(loss_class.item())
+        seen.setdefault("loss_size", []).append(loss_size.item())
+
+
+def others_too(m: nn.Module, seen: Seen) -> None:
+    """Another model is trained in turns, by the same line."""
+    other = net()
+    optimizers = {one: torch.optim.SGD(one.parameters(), lr=0.1) for one in (m, other)}
+    for _ in range(STEPS):
+        for one in (m, other):
+            optimizers[one].zero_grad()
+            loss = F.cross_entropy(one(X), Y) + (7.0 if one is other else 0.0)
+            loss.backward()
+            optimizers[one].step()
+            if one is m:
+                seen.setdefault("loss", []).append(loss.item())
+
+
+def in_a_row(m: nn.Module, seen: Seen) -> None:
+    """A second loop goes on where the first one ends: one curve."""
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for _ in range(STEPS // 2):
+        o.zero_grad()
+        loss = F.cross_entropy(m(X), Y)
+        loss.backward()
+        o.step()
+        seen.setdefault("loss", []).append(loss.item())
+    for _ in range(STEPS // 2):
+        o.zero_grad()
+        loss = F.cross_entropy(m(X), Y)
+        loss.backward()
+        o.step()
+        seen["loss"].append(loss.item())
+
+
+LOOPS = [
+    plain, unnamed, by_autograd, divided, scaled, penalty, closure, by_hand, in_backward, two_tasks, handed_on, others_too, in_a_row,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_the_loss_is_what_backward_is_called_on(loop: Callable[[nn.Module, Seen], None]) -> None:
+    seen: Seen = {}
+    model = net()
+    with modlab.watch(model, budget=1.0) as w:
+        loop(model, seen)
+    assert not w.record.error
+    found = curves(w)
+    assert {name: pytest.approx(one.mean.tolist()) for name, one in found.items()} == seen
+    assert {one.name for one in losses(w.record)} == set(seen)
+    unwatched = net()
+    loop(unwatched, {})
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), unwatched.parameters(), strict=True))
+    assert torch.autograd._engine_run_backward is ENGINE
+
+
+def test_of_an_undivided_loss_the_sum_is_shown_and_said() -> None:
+    model = net()
+    o = torch.optim.SGD(model.parameters(), lr=0.01)
+    with modlab.watch(model, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            o.zero_grad()
+            for x, y in zip(X.split(8), Y.split(8), strict=True):
+                F.cross_entropy(model(x), y).backward()
+            o.step()
+    (found,) = curves(w).values()
+    assert found.count == STEPS and found.passes == 4
+    assert 3 < found.mean[0] < 6  # a guess among 3 has 1.1
+    assert "uniform" not in w.verdict.rungs[1].text
+
+
+@pytest.mark.parametrize(
+    ("log", "names"),
+    [
+        (lambda w, loss: w.log(loss=loss), {"loss"}),
+        (lambda w, loss: w.log(train=loss.item()), {"train"}),
+        (lambda w, loss: w.log(loss=2 * loss), {"loss", "loss (backward)"}),
+        (lambda w, loss: w.log(accuracy=0.5), {"loss", "accuracy"}),
+    ],
+    ids=["same", "same by another name", "different", "something else"],
+)
+def test_a_logged_curve_that_is_the_loss_is_shown_once(log: Callable[[Watch, Tensor], None], names: set[str]) -> None:
+    model = net()
+    o = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            o.zero_grad()
+            loss = F.cross_entropy(model(X), Y)
+            loss.backward()
+            o.step()
+            log(w, loss)
+    assert {one.name for one in w.record.scalars if one.kind in ("loss", "logged")} == names
+    found = the_loss(w.record)
+    assert found is not None and found.kind == "loss" and found.mean[0] == pytest.approx(F.cross_entropy(net()(X), Y).item())
+
+
+def test_rates_and_clipping_come_along() -> None:
+    model = net()
+    o = torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters(), "lr": 0.5}])
+    schedule = torch.optim.lr_scheduler.StepLR(o, 4, 0.1)
+    norms, rates = [], []
+    with modlab.watch(model, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            o.zero_grad()
+            F.cross_entropy(model(X), Y).backward()
+            norms.append(nn.utils.clip_grad_norm_(model.parameters(), 0.3).item())
+            rates.append([group["lr"] for group in o.param_groups])
+            o.step()
+            schedule.step()
+    found = curves(w, "rate")
+    assert {name: pytest.approx(one.mean.tolist()) for name, one in found.items()} == {
+        "learning rate, group 0": [rate for rate, _ in rates], "learning rate, group 1": [rate for _, rate in rates],
+    }  # fmt: skip
+    (norm,) = curves(w, "norm").values()
+    assert norm.mean.tolist() == pytest.approx(norms) and norm.bound == 0.3
+    assert norm.beyond == sum(one > 0.3 for one in norms) > 0
+
+
+def test_between_samples_it_is_taken_in_too() -> None:
+    """Steps are left out where they are quick, and at most so many in a row."""
+    model = net()
+    o = torch.optim.SGD(model.parameters(), lr=0.1)
+    with modlab.watch(model, o) as w:
+        for _ in range(200):
+            o.zero_grad()
+            loss = F.cross_entropy(model(X), Y)
+            loss.backward()
+            o.step()
+    (found,) = curves(w).values()
+    assert found.count >= 20 and found.final == pytest.approx(loss.item(), rel=0.05)
+
+
+def test_what_others_put_there_stays() -> None:
+    model, called = net(), []
+
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        called.append(1)
+        return ours(*args, **kwargs)
+
+    w = modlab.watch(model, budget=1.0)
+    ours = torch.autograd._engine_run_backward
+    try:
+        torch.autograd._engine_run_backward = theirs
+        w.close()
+        assert torch.autograd._engine_run_backward is theirs
+        with modlab.watch(model, budget=1.0) as w:
+            plain(model, {})
+        assert torch.autograd._engine_run_backward is theirs and len(called) == STEPS
+        assert curves(w)["loss"].count == STEPS
+    finally:
+        torch.autograd._engine_run_backward = ENGINE
