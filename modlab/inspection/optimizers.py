@@ -13,6 +13,9 @@ from modlab.inspection.checks import described
 from modlab.inspection.entries import dtype_name
 from modlab.records.state import OptimizerEntry, StateRecord
 
+DEEP = 4
+"""Wrappers around wrappers."""
+
 
 def as_tuple(optimizer: Any, function: str = "state") -> tuple[torch.optim.Optimizer, ...]:
     """One optimizer, a sequence of them, or None → a tuple; `function` is who asks, for the error."""
@@ -26,6 +29,28 @@ def as_tuple(optimizer: Any, function: str = "state") -> tuple[torch.optim.Optim
                 f"  Write: modlab.{function}(model, torch.optim.SGD(model.parameters(), lr=0.1))"
             )
     return given
+
+
+def steppers(optimizers: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Those that make the steps and call hooks then: of a trainer's wrapper (accelerate, Fabric, Lightning) the optimizer inside."""
+    found: dict[int, Any] = {}
+    for optimizer in optimizers:
+        for one in _inside(optimizer, DEEP) or [optimizer]:
+            found[id(one)] = one
+    return tuple(found.values())
+
+
+def _inside(optimizer: Any, deep: int) -> list[Any]:
+    """The optimizers with hooks that a wrapper holds, under whatever names, or itself if it has them."""
+    if getattr(type(optimizer).step, "hooked", None) if hasattr(type(optimizer), "step") else False:
+        return [optimizer]
+    try:
+        held = object.__getattribute__(optimizer, "__dict__")
+    except AttributeError:
+        return []
+    things = [thing for value in [*held.values()] for thing in (value if isinstance(value, (list, tuple)) else (value,))]
+    inner = [one for one in things if one is not optimizer and _is_optimizer(one)] if deep else []
+    return [found for one in inner for found in _inside(one, deep - 1)]
 
 
 def _is_optimizer(thing: Any) -> bool:

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
-from modlab.inspection.optimizers import as_tuple
+from modlab.inspection.optimizers import as_tuple, steppers
 from modlab.instrumentation.guarded import failed, tried
 from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
@@ -97,7 +97,7 @@ def watch(
     checks.require_module(model, "watch")
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
-    optimizers = as_tuple(optimizer, "watch")
+    optimizers = steppers(as_tuple(optimizer, "watch"))
     if not (isinstance(budget, (int, float)) and 0 < budget <= 1):
         raise QuestionError(f"watch(budget=…) got {budget!r}, and takes a share of the loop's time: 0.02 is 2 %, 1 looks at every step.")
     if on_nan not in ("report", "hold", "stop"):

@@ -67,7 +67,7 @@ class _Await(NamedTuple):
     step: int
     before: list[tuple[Weight, State]]
     arrived: int
-    again: bool
+    call: int
 
 
 class Site:
@@ -87,14 +87,16 @@ class Site:
         self.tries = self.ours = self.strange = 0
         self.inner = False
         self.epoch = -1
+        self._call = 0
         self.latest: Any = None  # the last value that was taken in
         self.total: Any = None  # of the step that is under way
         self.step = 0
         self.values = self.points = 0
 
-    def add(self, value: Any, epoch: int, step: int, *, again: bool) -> None:
-        """Take in a value; `again` if the same step evaluates its loss anew."""
+    def add(self, value: Any, epoch: int, step: int, call: int) -> None:
+        """Take in a value; `call` is the number of the optimizer's call that evaluates it, 0 outside of one."""
         self.latest = value
+        again, self._call = call and call == self._call, call
         if epoch == self.epoch and self.total is not None:
             if not again:
                 self.total = self.total + value
@@ -208,7 +210,7 @@ class Losses:
                 self._each = FAR
             states = self._states(site)
             if states is not None:
-                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.inside))
+                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.call))
 
     def _states(self, site: Site) -> list[tuple[Weight, State]] | None:
         """What the gradients of some parameters are now; None if it is known that none will come."""
@@ -222,8 +224,8 @@ class Losses:
 
     # ---- whether it was one of the model's
 
-    def judged_before(self, optimizer: Any) -> None:
-        """An optimizer is about to make a step."""
+    def judged_with(self, optimizer: Any) -> None:
+        """An optimizer is about to make a step, or has made it."""
         self._aside(self.judge, optimizer)
 
     def judge(self, optimizer: Any = None) -> None:
@@ -268,7 +270,7 @@ class Losses:
             self._last[site.name] = site
         if site not in self._fresh:
             self._fresh.append(site)
-        site.add(one.value, one.epoch, one.step, again=one.again)
+        site.add(one.value, one.epoch, one.step, one.call)
 
     # ---- where it is called from
 

@@ -35,7 +35,8 @@ class Steps:
     Attributes:
         made: so far; `others`: steps of optimizers that are not theirs; `passes`: training passes of the root.
         wake: the step from which on the watcher wants to be woken.
-        under_way: whether an optimizer makes one now that is looked at: a closure's passes belong to it; `inside`: whether any makes one.
+        under_way: whether an optimizer makes one now that is looked at: a closure's passes belong to it.
+        call: the number of the call of an optimizer that is under way; 0 outside of one.
         skipped: of the steps looked at, those that no optimizer made though there is one.
     """
 
@@ -43,7 +44,8 @@ class Steps:
         self.ends = self._watcher = watcher
         self._cast, self._controls = watcher.cast, watcher.controls
         self.made = self.others = self.passes = self.wake = self.skipped = 0
-        self.under_way = self.inside = False
+        self.under_way = False
+        self.call = self._calls = 0
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
@@ -114,9 +116,10 @@ class Steps:
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
         watcher = self._watcher
-        self.inside = True
+        self._calls += 1
+        self.call = self._calls
         if watcher.losses.awaiting and graph_task() == -1:
-            watcher.losses.judged_before(optimizer)
+            watcher.losses.judged_with(optimizer)
         if not watcher.attends or captured():
             return
         if not self.are_of(optimizer):
@@ -128,7 +131,9 @@ class Steps:
 
     @guarded
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self.inside = False
+        self.call = 0
+        if self._watcher.losses.awaiting and graph_task() == -1:
+            self._watcher.losses.judged_with(optimizer)
         if id(optimizer) != self._main and not self._adopts(optimizer):
             self.others += 1
             return
