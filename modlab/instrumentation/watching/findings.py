@@ -53,6 +53,8 @@ def not_finite(scalar: ScalarRecord, *, loss: bool) -> Finding | None:
 
 def _curves(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
     for scalar in record.scalars:
+        if scalar.kind == "norm":  # that a scaler skips such a step is usual; else the gradients tell
+            continue
         found = not_finite(scalar, loss=loss is not None and scalar.name == loss.name)
         if found is not None:
             yield found
@@ -155,7 +157,7 @@ def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) ->
     if record.samples < record.steps:
         yield Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
     if loss is None or not loss.count:
-        yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars)})
+        yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars if one.kind in ("loss", "logged"))})
     if watcher.cast.opaque:
         yield Finding("hidden inside", facts={"paths": watcher.cast.opaque})
     for why, paths in watcher.uncounted.items():
