@@ -99,6 +99,10 @@ class MissingPackageError(ModlabError, ImportError):
     """An optional package that this face of a result needs."""
 
 
+class SaveError(ModlabError, ValueError):
+    """A page cannot be written to what was named."""
+
+
 class UnknownFigureError(ModlabError, ValueError):
     """A figure was asked for by a name that a result has none of."""
 

@@ -14,6 +14,7 @@ KINDS = {
     errors.CheckpointError: ValueError,
     errors.MissingPackageError: ImportError,
     errors.GoneError: ReferenceError,
+    errors.SaveError: ValueError,
     NotAnOptimizerError: TypeError,
 }
 

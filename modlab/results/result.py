@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ReferenceType, ref
 
 from modlab import format
 from modlab.errors import GoneError, MissingPackageError
+from modlab.results import page
 from modlab.version import __version__
 from modlab.views import html
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from modlab.results.widget import View
 
 SCHEMA = 1
+"""Of `to_dict`, where a kind of result has no other."""
 
 
 class Result:
@@ -58,6 +62,22 @@ class Result:
                 that hold many views).
         """
         return html.frame(self.kind, self._sentence(), self._static(), self._fitting_payload() if bundle else None, __version__)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the view as a page of its own, which needs no kernel and no network: ``save("run.html")``.
+
+        Args:
+            path: of a file with the suffix ``.html``; one that is there is replaced, as a whole.
+
+        Returns:
+            The path that was written.
+
+        Raises:
+            SaveError: it is a folder, has another suffix, or its folder is not there.
+        """
+        found = page.target(path)
+        page.write(found, self.headline, self.html())
+        return found
 
     def widget(self) -> View:
         """The same view with the kernel behind it: it answers what the page alone cannot. Needs anywidget."""

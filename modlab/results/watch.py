@@ -12,10 +12,13 @@ import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from modlab import format
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
 from modlab.inspection.optimizers import as_tuple, steppers
 from modlab.instrumentation.guarded import failed, tried
+from modlab.instrumentation.recording.roster import walk
+from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
 from modlab.records.finding import Finding
@@ -61,6 +64,7 @@ def watch(
     budget: float = 0.02,
     on_nan: OnNaN = "report",
     inside: Literal["shadow"] | None = None,
+    only: str | Sequence[str] | None = None,
 ) -> Watch:
     """Watch a model while it trains: a verdict, and plots of activations, gradients, weights and updates that move meanwhile.
 
@@ -74,6 +78,8 @@ def watch(
         on_nan: "report" finds where a NaN was born if it can; "hold" keeps what that needs in every step; "stop" raises an error
             before the weights are spoilt.
         inside: "shadow" runs a compiled model once more, eagerly, to see its activations.
+        only: what to look at, as a pattern of dotted names or several: ``only="blocks.*"``. ``*`` stands for anything, and what is
+            inside a module that fits is looked at too. What is left out costs nothing, and the view says so.
 
     Returns:
         The `Watch`; a second one of the same model closes the first.
@@ -82,6 +88,7 @@ def watch(
         NotAModuleError: `model` is something else.
         NotAnOptimizerError: `optimizer` is something else.
         NotInitializedError: its constructor did not call ``super().__init__()``.
+        PathNotFoundError: `only` fits nothing in the model.
 
     >>> import torch
     >>> net = torch.nn.Linear(2, 1)
@@ -104,9 +111,10 @@ def watch(
         raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, and takes 'report', 'hold' or 'stop'.")
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
+    patterns = _patterns(model, only)
     before = _end_others(model)
     try:
-        watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow")
+        watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns)
     except Exception as error:  # noqa: BLE001 - the training begins all the same
         unseen = Unseen(model, float(budget))
         failed(unseen, error)
@@ -114,6 +122,24 @@ def watch(
     made = Watch(watcher, before)
     made.open()
     return made
+
+
+def _patterns(model: Module, only: Any) -> tuple[str, ...]:
+    """What `only` names, each of which fits something."""
+    if only is None:
+        return ()
+    given = (only,) if isinstance(only, str) else tuple(only) if isinstance(only, (list, tuple)) else ()
+    if not given or not all(isinstance(one, str) and one for one in given):
+        raise QuestionError(f'watch(only=…) got {format.cut(repr(only), 80)}, and takes a dotted name or a list of them: only="blocks.*"')
+    found = [*walk("", model, {})]
+    names = [(path, name) for path, module in found for name in stores.contents(module).get("_parameters") or ()]
+    known = [*(path for path, _ in found), *(f"{path}.{name}".removeprefix(".") for path, name in names)]
+    for one in given:
+        if not any(Selection((one,)).takes(path) for path in known):
+            close = nearest(one, known)
+            hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""
+            raise PathNotFoundError(f"watch(only=…): {type(model).__name__} has no module and no parameter that fits {one!r}.\n{hint}")
+    return given
 
 
 def _end_others(model: Module) -> int:
@@ -267,13 +293,33 @@ class Watch(Result):
         """The entries of the history as records."""
         return [Entry(*row) for row in zip(*(column.tolist() for column in self.history.values()), strict=True)]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, such as JSON takes: what the watch concluded, and all that it measured (schema 2).
+
+        Returns:
+            ``schema`` (2), ``kind`` ("watch") and ``headline``; ``run`` (model, optimizer, state, error, steps, samples); ``verdict``
+            (``ok``, ``broken``, ``unseen``, ``rungs``, ``findings``); ``alerts``; ``scalars`` by name, each with its curve as lists and
+            its counts; ``records``, the entries of the history.
+        """
+        record = self.record
+        return {
+            "schema": columns.SCHEMA, "kind": self.kind, "headline": self.headline, **columns.of_conclusion(record),
+            "scalars": columns.of_scalars(record), "records": [self._row(one) for one in self.records],
+        }  # fmt: skip
+
     def to_pandas(self) -> pandas.DataFrame:
-        """The history as a table; needs pandas."""
+        """The history as a table, with what was logged as rows of the role "scalar"; needs pandas.
+
+        ``frame.attrs`` has the rest of `to_dict`: the headline, the run, the verdict and the alerts.
+        """
         try:
             import pandas
         except ImportError as error:
             raise missing("pandas", "to_pandas()") from error
-        return pandas.DataFrame(self.history)
+        record = self.record
+        frame = pandas.DataFrame(columns.of_all(record))
+        frame.attrs = {"schema": columns.SCHEMA, "kind": self.kind, "headline": self.headline, **columns.of_conclusion(record)}
+        return frame
 
     def __getitem__(self, path: str) -> Watch:
         """The part of one module or parameter, with all faces: ``w["l1"]``, ``w["l1.weight"]``.

@@ -106,8 +106,10 @@ def _beyond(finding: Finding) -> str:
 
 def _only(finding: Finding) -> str:
     facts: Facts = finding.facts
+    patterns = facts["only"]
     left = f"{facts['left']:,} of {format.plural(facts['modules'], 'module')}"
-    return f"{left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')} were left out by only={facts['only']}"
+    only = repr(patterns[0]) if len(patterns) == 1 else f"[{', '.join(map(repr, patterns))}]"
+    return f"left out by only={only}: {left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')}"
 
 
 def _loss_unseen(finding: Finding) -> str:

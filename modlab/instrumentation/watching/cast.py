@@ -14,6 +14,7 @@ from torch.nn import Module
 from modlab.inspection import marks, stores
 from modlab.instrumentation.recording.roster import is_opaque, walk
 from modlab.instrumentation.watching.history import History
+from modlab.instrumentation.watching.selection import Selection
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
 
 STACKED, MANY = 3, 1024
@@ -28,6 +29,7 @@ class Member:
         activation, gradient: the numbers of its series, -1 until they are needed.
         called: how often it was called in samples; `order`: the how-manieth module it was.
         sizes: the last dimensions of its input and output, at its last call.
+        taken: whether it is measured; of the root alone its calls may be counted, and no more.
     """
 
     path: str
@@ -38,6 +40,7 @@ class Member:
     called: int = 0
     order: int = 0
     sizes: tuple[int, int] = (0, 0)
+    taken: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -85,21 +88,40 @@ class Weight:
 
 
 class Cast:
-    """All modules and parameters of a model."""
+    """The modules and parameters of a model, all or some.
 
-    def __init__(self, root: Module) -> None:
+    Args:
+        root: the model.
+        selection: what is looked at; the root is known in any case, for its calls tell of passes.
+
+    Attributes:
+        known: the parameters of the whole model, by identity; `modules`: how many modules it has.
+        left: how many modules and parameters are left out.
+    """
+
+    def __init__(self, root: Module, selection: Selection | None = None) -> None:
+        self.selection = selection or Selection(())
         self.members: dict[int, Member] = {}
         self._orders = 0
         self._deep: tuple[int, list[str]] = 0, []  # and how many modules were called then
         self.weights: list[Weight] = []
         found = [*walk("", root, {})]
         for path, module in found:
-            self.members[id(module)] = Member(path, ref(module), marks.category(type(module)))
+            taken = self.selection.takes(path)
+            if taken or not path:
+                self.members[id(module)] = Member(path, ref(module), marks.category(type(module)), taken=taken)
+        self.modules, self.known = len(found), set[int]()
         self.places: dict[int, Weight] = {}
-        self.history = History.of(2 * len(found) + 3 * sum(len(stores.contents(module).get("_parameters") or ()) for _, module in found))
+        held = sum(len(stores.contents(module).get("_parameters") or ()) for _, module in found)
+        self.history = History.of(2 * len(self.members) + 3 * held)
         for path, module in found:
             self._add_weights(path, module)
         self.opaque = tuple(path for path, module in found if is_opaque(module))
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """How many modules and parameters are left out."""
+        return self.modules - sum(member.taken for member in self.members.values()), len(self.known) - len(self.places)
 
     def present(self) -> list[tuple[int, Weight, Tensor]]:
         """The parameters that are there now, each with its place among `weights`."""
@@ -126,9 +148,12 @@ class Cast:
 
     def _add_weights(self, path: str, module: Module) -> None:
         for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
-            if isinstance(tensor, Tensor) and id(tensor) not in self.places:
-                full = f"{path}.{name}" if path else name
-                category = self.members[id(module)].category
+            full = f"{path}.{name}" if path else name
+            if not isinstance(tensor, Tensor):
+                continue
+            self.known.add(id(tensor))
+            if id(tensor) not in self.places and self.selection.takes(full):
+                category = marks.category(type(module))
                 rows = tuple(self.history.row(full, role, category) for role in (PARAMETER, PARAMETER_GRADIENT, UPDATE))
                 weight = Weight(full, ref(module), name, rows, tensor.requires_grad, dtype=str(tensor.dtype)[6:])  # type: ignore[arg-type]
                 weight.stacked = _is_stack(tensor, module)

@@ -162,5 +162,10 @@ def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) ->
         yield Finding("hidden inside", facts={"paths": watcher.cast.opaque})
     for why, paths in watcher.uncounted.items():
         yield Finding("units not counted", paths[0], {"paths": tuple(paths), "why": why})
+    modules, parameters = watcher.cast.left
+    if modules or parameters:
+        cast = watcher.cast
+        facts: dict[str, Fact] = {"modules": cast.modules, "left": modules, "parameters": len(cast.known), "weights": parameters}
+        yield Finding("left out", facts={**facts, "only": cast.selection.patterns})
     if len(record.history.series) >= MOST:
         yield Finding("beyond the cap", facts={"series": MOST})

@@ -110,7 +110,7 @@ class Guard:
         if step == self._paid:
             return
         if self.standing:
-            took = self.tap.seconds + EACH * len(self._watcher.cast.members)
+            took = self.tap.seconds + EACH * self._watcher.cast.modules
             self.tap.seconds = 0.0
             self._each = 0.8 * self._each + 0.2 * took if self._each else took
         self._watcher.schedule.stand(took + GLANCE * self._glances + self._watcher.losses.pay())

@@ -105,14 +105,14 @@ def _called(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "every module is called"
     if not record.samples:
         return Rung(name, "not seen", "no step was measured yet")
-    silent = [member for member in watcher.cast.members.values() if not member.called and member.category != "container"]
+    silent = [one for one in watcher.cast.members.values() if one.taken and not one.called and one.category != "container"]
     silent = [member for member in silent if not _hidden(member.path, watcher) and not isinstance(member.module(), _CONTAINERS)]
     weighty = [
         member.path
         for member in silent
         if any(_expected(weight, watcher) for weight in watcher.cast.weights if weight.owner() is member.module())
     ]
-    called = sum(1 for member in watcher.cast.members.values() if member.called)
+    called = sum(1 for member in watcher.cast.members.values() if member.called and member.taken)
     if not called and watcher.cast.opaque:
         return Rung(name, "not seen", "compiled or scripted: its modules cannot be seen")
     if not called and not watcher.evaluated:
@@ -147,6 +147,8 @@ def _hidden(path: str, watcher: Watcher) -> bool:
 def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "every trained parameter gets a gradient"
     trained = [weight for weight in watcher.cast.weights if weight.trainable]
+    if not trained and watcher.cast.left[1]:
+        return Rung(name, "not seen", "no parameter that only= takes requires a gradient")
     if not trained:
         return Rung(name, "broken", "no parameter requires a gradient", "model.requires_grad_(True)")
     felt = [weight for weight in trained if weight.felt]
@@ -175,7 +177,7 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
 def _feeds_others(watcher: Watcher) -> bool:
     """Whether what the optimizers hold got gradients, and is not the model's."""
     held = (tensor for optimizer in watcher.steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
-    return any(tensor.grad is not None for tensor in held if id(tensor) not in watcher.cast.places)
+    return any(tensor.grad is not None for tensor in held if id(tensor) not in watcher.cast.known)
 
 
 def _besides(trained: list[Weight], felt: list[Weight], watcher: Watcher) -> str:
@@ -213,7 +215,7 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
     if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and _feeds_others(watcher):
         text = f"{record.optimizer} holds other parameters than the model's, and those get the gradients: functional_call may use them"
         return Rung(name, "not seen", text)
-    if trained and len(lost) == len(trained):
+    if trained and len(lost) == len(trained) and not watcher.cast.left[1]:
         return Rung(
             name, "broken", f"{record.optimizer} holds none of the model's parameters", f"{record.optimizer}(model.parameters())", lost[0]
         )
@@ -246,7 +248,8 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
         return _stands(name, still, owned, rate, watcher)
     moved = sum(1 for weight in owned if weight.moved or weight.path in watcher.alarms.elsewhere)
     aside = len(owned) - moved
-    return Rung(name, "passed", f"{moved:,} of {len(owned):,}{f'; {aside:,} have no gradient that could move them' if aside else ''}")
+    rest = f"; {aside:,} {'has' if aside == 1 else 'have'} no gradient that could move {'it' if aside == 1 else 'them'}" if aside else ""
+    return Rung(name, "passed", f"{moved:,} of {len(owned):,}{rest}")
 
 
 def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | None, watcher: Watcher) -> Rung:

@@ -190,7 +190,7 @@ class Sample:
         if not again:
             self.cast.calls(member)
         tensor = _first(output)
-        if tensor is None:
+        if tensor is None or not member.taken:
             return
         version, known = _version(tensor), self._measured.get(id(tensor))
         if known is None or known[0]() is not tensor or known[1] != version:

@@ -86,7 +86,7 @@ class Steps:
         """Take the first optimizer that holds one of the parameters, where none was given."""
         if self._main:
             return False
-        if not any(id(tensor) in self._cast.places for group in optimizer.param_groups for tensor in group["params"]):
+        if not any(id(tensor) in self._cast.known for group in optimizer.param_groups for tensor in group["params"]):
             return False
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
         self._optimizers = [ref(optimizer)]

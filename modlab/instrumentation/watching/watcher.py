@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakSet, ref
@@ -38,6 +38,7 @@ from modlab.instrumentation.watching.roottap import Pass
 from modlab.instrumentation.watching.sample import Sample
 from modlab.instrumentation.watching.scalars import PLANES, Scalars
 from modlab.instrumentation.watching.schedule import DENSE, Purse, Schedule
+from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.steps import Steps
 from modlab.instrumentation.watching.units import Units
 from modlab.records.watch import ACTIVATION, WatchRecord
@@ -85,13 +86,16 @@ class Watcher:
         budget: the share of the loop's time that it may take.
         on_nan: see `Guard`.
         shadows: whether a compiled model is run once more to see its activations, see `Shadow`.
+        only: patterns of what is looked at, see `Selection`; none: all.
     """
 
-    def __init__(self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report", shadows: bool = False) -> None:
+    def __init__(
+        self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report", shadows: bool = False, only: Iterable[str] = ()
+    ) -> None:
         self._model = ref(model)
         self.root_id = id(model)
         self.title = type(model).__name__
-        self.cast = Cast(model)
+        self.cast = Cast(model, Selection(only))
         self.units: dict[str, Units] = {}
         self.neurons = Neurons()
         self.tray = Tray()
@@ -336,7 +340,7 @@ class Watcher:
 
     def _called(self) -> float:
         """Seconds, about, that it takes torch in a step to call the hooks on modules."""
-        return EACH * len(self.cast.members)
+        return EACH * self.cast.modules
 
     def _end(self, sample: Sample, *, stepped: bool) -> None:
         """Of a sample that an interrupt spoilt, nothing is kept."""
@@ -486,6 +490,6 @@ class Watcher:
                 self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
                 np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
-                modules=len(self.cast.members), paused=self.controls.paused and not self.closed,
+                modules=self.cast.modules, paused=self.controls.paused and not self.closed,
             )  # fmt: skip
         return climb(record, self)

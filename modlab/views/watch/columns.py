@@ -1,4 +1,4 @@
-"""The history as plain columns, one row for each series in each slot in which it has a sample."""
+"""A watch as plain data: the history as columns, one row for each series in each slot in which it has a sample; and what it came to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modlab.records.watch import WatchRecord
+from modlab import wording
+from modlab.records.finding import Finding
+from modlab.records.watch import Alert, ScalarRecord, WatchRecord
 from modlab.views.watch import layers
+
+SCHEMA = 2
+"""Of `Watch.to_dict`: 1 had the headline and the history alone."""
 
 NAMES = ("path", "role", "first", "last", "mean", "std", "low", "high", "l2", "zeros", "bad", "stuck", "ratio")
 
@@ -35,3 +40,60 @@ def of_history(record: WatchRecord) -> dict[str, npt.NDArray[Any]]:
         "std": np.sqrt(taken(history.columns["var"])), "l2": taken(norm), "ratio": taken(layers.ratios(history, norm)),
     }  # fmt: skip
     return {name: found[name] for name in NAMES}
+
+
+def of_all(record: WatchRecord) -> dict[str, npt.NDArray[Any]]:
+    """The columns of the history, and below them what was logged: of the role "scalar", with its name as path."""
+    history = of_history(record)
+    curves = [_rows(scalar) for scalar in record.scalars]
+    return {name: np.concatenate([column, *(curve[name] for curve in curves)]) for name, column in history.items()}
+
+
+def _rows(scalar: ScalarRecord) -> dict[str, npt.NDArray[Any]]:
+    count = len(scalar.first)
+    none: npt.NDArray[Any] = np.full(count, np.nan, np.float32)
+    there: dict[str, npt.NDArray[Any]] = {"first": scalar.first, "last": scalar.last, "mean": scalar.mean, "low": scalar.low, "high": scalar.high,
+             "bad": scalar.bad.astype(np.float32), "path": np.full(count, scalar.name, object),
+             "role": np.full(count, "scalar", object)}  # fmt: skip
+    return {name: there.get(name, none) for name in NAMES}
+
+
+def of_scalars(record: WatchRecord) -> dict[str, dict[str, Any]]:
+    """What was logged, by name."""
+    curves = ("first", "last", "mean", "low", "high", "bad")
+    counts = ("count", "final", "nan", "inf", "bad_step")
+    return {
+        one.name: {**{name: getattr(one, name).tolist() for name in curves}, **{name: getattr(one, name) for name in counts}}
+        for one in record.scalars
+    }
+
+
+def of_conclusion(record: WatchRecord) -> dict[str, Any]:
+    """The run, the verdict and the alerts."""
+    verdict = record.verdict
+    return {
+        "run": {"model": record.title, **{name: getattr(record, name) for name in ("optimizer", "state", "error", "steps", "samples")}},
+        "verdict": {
+            "ok": verdict.ok,
+            "broken": verdict.broken.name if verdict.broken else None,
+            "unseen": list(verdict.unseen),
+            "rungs": [
+                {"name": one.name, "state": one.state, "text": one.text, "fix": one.fix, "path": one.path, "facts": dict(one.facts)}
+                for one in verdict.rungs
+            ],
+            "findings": [_finding(one) for one in verdict.findings],
+        },
+        "alerts": [_alert(one) for one in record.alerts],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind, "path": finding.path, "severity": finding.severity, "step": finding.step, "facts": dict(finding.facts),
+        "text": wording.said(finding), "fix": wording.fix(finding),
+    }  # fmt: skip
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    names = ("kind", "path", "unit", "units", "step", "last", "over", "text", "fix", "steps", "inputs")
+    return {name: getattr(alert, name) for name in names}
