@@ -12,7 +12,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import modlab
-from modlab.inspection import sharding
+from modlab.statistics import sharding
 from modlab.views import sharding as words
 from tests.sharded import WAYS, fake_ranks, fsdp1, fsdp2, train
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from modlab.compat import without_modes, without_torch_function
 from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import require_values
+from modlab.statistics.wrappers import is_wrapper
 
 BLOCK = 1 << 18
 """Elements looked at together; what is taken of two tensors at a time, and not more."""
@@ -37,11 +38,6 @@ class Plain(NamedTuple):
 
     text: str
     digest: bytes | None
-
-
-def is_wrapper(tensor: Tensor) -> bool:
-    """Whether a tensor is a shell around others (a DTensor, torchao's weights)."""
-    return hasattr(type(tensor), "__tensor_flatten__") and not tensor.is_nested
 
 
 def parts_of(tensor: Tensor) -> list[Tensor]:

@@ -8,7 +8,7 @@ from weakref import ref
 
 from torch.nn import Module, ParameterDict, ParameterList
 
-from modlab.inspection import marks, sharding
+from modlab.inspection import marks, units
 from modlab.records.structure import Subtree
 
 EXTRA_LIMIT = 300
@@ -25,7 +25,7 @@ class ClassFacts:
     def __init__(self, cls: type) -> None:
         speaker: Any = getattr(cls, "extra_repr", None)
         self.speaks = speaker is not Module.extra_repr and not issubclass(cls, _LISTING)
-        self.wrapper = sharding.wrapper_of(cls)
+        self.wrapper = units.wrapper_of(cls)
         named = next((base for base in cls.__mro__[2:]), cls) if self.wrapper == "FSDP2" else cls  # FSDPLinear is FSDPModule, Linear
         authors = (named.__module__, getattr(speaker, "__module__", ""))
         self.foreign = not all(author.startswith("torch.nn.modules.") for author in authors)  # others than torch's may say anything

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
-from modlab.inspection.bits import BLOCK, Raw, is_wrapper, parts_of, whole
+from modlab.inspection.bits import BLOCK, Raw, parts_of, whole
 from modlab.statistics.contents import COMPUTED, as_array, blocks_of
 from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.wrappers import is_wrapper
 
 PLAIN = (Tensor, torch.nn.Parameter)
 DENSE = 1 << 24

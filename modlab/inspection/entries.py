@@ -12,10 +12,9 @@ from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 
 from modlab.compat import without_torch_function
-from modlab.inspection import sharding
 from modlab.records.sharding import Sharding
 from modlab.records.structure import Link, TensorEntry
-from modlab.statistics import wrappers
+from modlab.statistics import sharding, wrappers
 from modlab.statistics.contents import sizes_of
 from modlab.statistics.memory import is_sharded, local
 

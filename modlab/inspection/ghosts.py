@@ -17,7 +17,7 @@ from torch.nn import Module, Parameter
 
 from modlab import format
 from modlab.compat import grad_fn
-from modlab.inspection import entries, fixes, sharding, stores
+from modlab.inspection import entries, fixes, stores, units
 from modlab.inspection.fixes import SEQUENCES
 from modlab.inspection.marks import machinery
 from modlab.records.structure import Ghost
@@ -93,8 +93,8 @@ class Finder:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.registered: set[int] = set()
-        listed = list(modules) if sharding.has_wrappers() else modules
-        flat = sharding.Flat(listed)
+        listed = list(modules) if units.has_wrappers() else modules
+        flat = units.Flat(listed)
         self._views = flat.views
         self.registered |= flat.own
         for module in listed:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_torch_function
-from modlab.inspection.bits import is_wrapper
 from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.wrappers import is_wrapper
 
 
 class _Place(NamedTuple):

@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab import compat
 from modlab.errors import NotInitializedError
-from modlab.inspection import distributed, entries, ghosts, gradients, marks, sharding, stores
+from modlab.inspection import distributed, entries, ghosts, gradients, marks, stores, units
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.overlaps import Overlaps
 from modlab.records.sharding import Ranks, together
@@ -49,8 +49,8 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
 
 def _ranks(model: Module, rows: list[StateRecord]) -> Ranks | None:
     """Those over which a model lies: of what its tensors say, and of what holds it as a whole."""
-    kind = sharding.wrapper_of(type(model))
-    unit = sharding.unit_of(model, kind) if kind else None
+    kind = units.wrapper_of(type(model))
+    unit = units.unit_of(model, kind) if kind else None
     found = {row.sharding.ranks: None for row in rows if row.sharding is not None}
     return together([*found, *([unit.ranks] if unit is not None and unit.ranks is not None else [])])
 
@@ -69,7 +69,7 @@ class Walk:
         self.model = model
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
         self.position = 0
-        self.flat = sharding.Flat(m for _, m in places(model)) if sharding.has_wrappers() else sharding.Flat(())
+        self.flat = units.Flat(m for _, m in places(model)) if units.has_wrappers() else units.Flat(())
         self._overlaps = Overlaps()
         self.remarks: list[str] = []
         self._finder: ghosts.Finder | None = None
@@ -102,7 +102,7 @@ class Walk:
     def _remark(self, path: str, module: Module, held: dict[str, Any]) -> None:
         """Note who may change the state_dict in a way that only calling it would tell."""
         place = path or ROOT
-        kind = sharding.wrapper_of(type(module))
+        kind = units.wrapper_of(type(module))
         if kind == "FSDP1":
             text = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
             self.remarks += [] if any(text in known for known in self.remarks) else [f"{place} {text}"]

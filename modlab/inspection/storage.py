@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from modlab.compat import without_torch_function
-from modlab.inspection.bits import is_wrapper
-from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, local, require_values
+from modlab.statistics.wrappers import is_wrapper
 
 
 def shares_memory(one: Tensor, other: Tensor) -> bool | None:
@@ -17,7 +17,7 @@ def shares_memory(one: Tensor, other: Tensor) -> bool | None:
     """
     try:
         with without_torch_function():
-            ours, theirs = _extent(one), _extent(other)
+            ours, theirs = _extent(local(one)), _extent(local(other))
     except (NoValuesError, RuntimeError, NotImplementedError, TypeError):
         return None
     if ours is None or theirs is None:

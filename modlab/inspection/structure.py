@@ -20,12 +20,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.errors import NotInitializedError
-from modlab.inspection import classes, distributed, entries, ghosts, glance, marks, sharding, stores
+from modlab.inspection import classes, distributed, entries, ghosts, glance, marks, stores, units
 from modlab.inspection.classes import ClassFacts
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
 from modlab.records.sharding import Ranks, Sharding, together
 from modlab.records.structure import Link, Run, Subtree, TensorEntry, Totals, TreeRecord, compact
+from modlab.statistics import sharding
 from modlab.statistics.memory import local
 
 REMEMBERED = 4096  # tensor entries kept for the next call
@@ -59,7 +60,7 @@ def of_users(model: Module) -> TreeRecord:
     inner = distributed.unwrapped(model)
     if inner is model:
         return extract(model)
-    tree, unit = extract(inner), sharding.unit_of(model, distributed.DDP)
+    tree, unit = extract(inner), units.unit_of(model, distributed.DDP)
     root = replace(tree.root, unit=unit)
     _class_of[root] = ref(type(inner))
     return replace(tree, root=root, ranks=_ranks(root))
@@ -89,7 +90,7 @@ class Folder:
         self.again: list[tuple[Module, str, Module]] = []  # who holds, under which name, a module that had been met before
         self.classes: dict[int, ClassFacts] = {}  # by id: a metaclass may take the hash away
         self.suspicious = ghosts.Suspicion()
-        self.flat = sharding.Flat(stores.modules(root)).tensors if sharding.has_wrappers() else {}
+        self.flat = units.Flat(stores.modules(root)).tensors if units.has_wrappers() else {}
         self.places: Places | None = None  # from the second walk on
         self.touched: Container[int] = ()
         self.unshared: dict[int, Subtree] = {}  # id(module) → subtree, of untouched modules in touched ones
@@ -189,7 +190,7 @@ class Folder:
             () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self.finder.find(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
-            sharding.unit_of(module, facts.wrapper) if facts.wrapper else None,
+            units.unit_of(module, facts.wrapper) if facts.wrapper else None,
             self.ledger.enter(module, own, self.unshared) if shared else None,
         )
         subtree = facts.known.get(key)

@@ -8,6 +8,8 @@ from torch import Tensor
 from modlab.compat import without_modes, without_torch_function
 from modlab.records.state import Matrix, ValuesRecord
 from modlab.statistics import measure_tensor
+from modlab.statistics.contents import numbers_of
+from modlab.statistics.memory import NoValuesError
 
 ROWS, COLUMNS = 64, 64
 
@@ -29,7 +31,9 @@ def layout(tensor: Tensor, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Ma
     """
     with torch.no_grad(), without_torch_function(), without_modes():
         try:
-            return _layout(tensor, rows, columns)
+            return _layout(numbers_of(tensor), rows, columns)
+        except NoValuesError as reason:
+            return None, f"no grid: {reason}"
         except (RuntimeError, NotImplementedError, TypeError) as error:  # a kind of tensor that cannot be cut or converted
             return None, f"no grid: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from modlab.records.sharding import Sharding
+
 Counts = npt.NDArray[np.int64]
 Values = npt.NDArray[np.generic]
 
@@ -223,6 +225,8 @@ class TensorStats:
         histogram: None if it was not asked for, or if nothing was measured.
         note: what one must know to read the numbers ("magnitudes …", "not measured: …"), or nothing.
         measured: whether the values were seen; if not, `note` says why.
+        stored: the dtype in which it lies in memory, where that is not `dtype` (torchao's weights, which are measured dequantized).
+        sharding: of a tensor that lies over several ranks; everything else is about this rank's part then: `l2` is none of the whole.
     """
 
     shape: tuple[int, ...]
@@ -241,6 +245,13 @@ class TensorStats:
     histogram: Histogram | None = None
     note: str = ""
     measured: bool = True
+    stored: str = ""
+    sharding: Sharding | None = None
+
+    @property
+    def of_part(self) -> bool:
+        """Whether the numbers are those of this rank's part of a tensor, and not of the tensor."""
+        return self.sharding is not None and not self.sharding.whole
 
     @property
     def mean(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -18,7 +18,7 @@ from modlab.records.tensor import TensorStats
 from modlab.results.result import Result
 from modlab.statistics import measure_tensor
 from modlab.version import __version__
-from modlab.views import headline, html, payload, text
+from modlab.views import headline, html, payload, sharding, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,10 @@ class Measurement(Result):
     def _row(self, record: ValuesRecord) -> dict[str, Any]:
         stats = record.stats
         names = ("shape", "dtype", "device", "count", "min", "max", "mean", "std", "l2", "zeros", "nan", "posinf", "neginf", "note")
-        return {"path": record.path, **{name: _plain(getattr(stats, name)) for name in names}}
+        row = {"path": record.path, **{name: _plain(getattr(stats, name)) for name in names}}
+        lies = stats.sharding
+        told = {"stored": stats.stored, "of": sharding.PART if stats.of_part else "the whole tensor"}
+        return {**row, **told, "sharding": None if lies is None else {**asdict(lies), "placement": sharding.placement(lies)}}
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_values(self.record)

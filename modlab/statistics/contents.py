@@ -9,8 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from modlab.records.sharding import Sharding
 from modlab.records.tensor import Values
-from modlab.statistics.memory import NoValuesError, is_sharded, local, require_values
+from modlab.statistics import sharding, wrappers
+from modlab.statistics.memory import is_sharded, local, require_values
+
+PART = "this rank's part of a DTensor"
+SUMMAND = "this rank's part of a DTensor: partial values, which the ranks have not put together yet"
 
 WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 COMPUTED = WHOLE | {torch.float32, torch.float64}
@@ -25,6 +30,8 @@ class Contents(NamedTuple):
         times: how often each of them occurs (an expanded tensor shows one value in many places).
         implicit: the number of zeros that are not stored.
         note: what one must know to read the statistics.
+        stored: the dtype of what lies in memory, where the values are made of it.
+        sharding: how a tensor lies of which this is one rank's part.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +39,8 @@ class Contents(NamedTuple):
     times: int = 1
     implicit: int = 0
     note: str = ""
+    stored: str = ""
+    sharding: Sharding | None = None
 
 
 def contents_of(tensor: Tensor) -> Contents:
@@ -42,14 +51,18 @@ def contents_of(tensor: Tensor) -> Contents:
     """
     require_values(tensor)
     if is_sharded(tensor):  # to see the other parts, the ranks would have to talk to each other
-        part = contents_of(local(tensor))
-        return part._replace(note="; ".join(filter(None, ["this rank's part of a DTensor", part.note])))
+        part, lies = contents_of(local(tensor)), sharding.of_tensor(tensor)
+        note = "" if lies is not None and lies.whole else SUMMAND if lies is not None and lies.partial else PART
+        return part._replace(note="; ".join(filter(None, [note, part.note])), sharding=lies)
     shape, _ = sizes_of(tensor)
     note = "magnitudes of complex numbers" if tensor.is_complex() else "dequantized values" if tensor.is_quantized else ""
     if tensor.is_nested:
         return Contents(shape, [part.detach() for part in tensor.unbind()], note=note)
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
-        raise NoValuesError(f"a {type(tensor).__name__} has no memory of its own; measure the tensors inside it")
+        inner = contents_of(wrappers.values_of(tensor))
+        found = wrappers.stored(tensor)
+        stored_as = "" if found is None or found.dtype is None else str(found.dtype).removeprefix("torch.")
+        return inner._replace(note="; ".join(filter(None, ["dequantized values", inner.note])), stored=stored_as)
     if tensor.is_mkldnn:
         return Contents(shape, [tensor.to_dense().detach()], note=note)
     if tensor.is_quantized:  # flat, it would lose the scales of its channels
@@ -59,6 +72,16 @@ def contents_of(tensor: Tensor) -> Contents:
         stored = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
     values, times = _in_memory_order(stored.detach())
     return Contents(shape, [values], times, tensor.numel() - stored.numel(), note)
+
+
+def numbers_of(tensor: Tensor) -> Tensor:
+    """The tensor whose numbers are shown: of a DTensor this rank's part, of torchao's weights what they stand for.
+
+    Raises:
+        NoValuesError: there are none.
+    """
+    tensor = local(tensor)
+    return wrappers.values_of(tensor) if wrappers.is_wrapper(tensor) else tensor
 
 
 def _in_memory_order(tensor: Tensor) -> tuple[Tensor, int]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.records.tensor import Histogram, TensorStats, Values
-from modlab.statistics import accelerator
+from modlab.statistics import accelerator, sharding
 from modlab.statistics.contents import COMPUTED, Contents, arrays_of, contents_of, sizes_of
-from modlab.statistics.memory import NoValuesError, is_there
+from modlab.statistics.memory import NoValuesError, is_there, local
 from modlab.statistics.moments import BLOCK, NOTHING, Moments, combined, moments_of
 from modlab.statistics.sampling import Sampler, joined, stride_of
 
@@ -78,8 +78,9 @@ def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:
             note = str(reason)
         except Exception as error:  # noqa: BLE001 - a measurement must not end a training run: that and how it failed is said instead
             note = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        shape, count = sizes_of(tensor)
-        return TensorStats(shape, _name(tensor), str(tensor.device), count, note=f"not measured: {note}", measured=False)
+        shape, count = sizes_of(local(tensor))
+        lies, note = sharding.of_tensor(tensor), f"not measured: {note}"
+        return TensorStats(shape, _name(tensor), str(tensor.device), count, note=note, measured=False, sharding=lies)
 
 
 def _measure_contents(contents: Contents, dtype: str, device: str, histogram: bool) -> TensorStats:
@@ -98,7 +99,8 @@ def _measure_contents(contents: Contents, dtype: str, device: str, histogram: bo
             share = implicit if counted.exact else round(implicit * counted.sampled / stored)
             counted += _histogram(zeros, of_zeros, 1) * share
         moments = combined(moments, of_zeros * implicit)
-    return TensorStats(contents.shape, dtype, device, stored * times + implicit, *moments, counted, contents.note)
+    known = (contents.note, True, contents.stored, contents.sharding)
+    return TensorStats(contents.shape, dtype, device, stored * times + implicit, *moments, counted, *known)
 
 
 def _take(parts: Sequence[Tensor], sampler: Sampler | None) -> tuple[Moments, Values]:

@@ -77,6 +77,8 @@ def values_of(tensor: Tensor) -> Tensor:
     require_values(tensor)
     names = ", ".join(name for name, _ in inside(tensor)[:4])
     rest = f": measure the tensors inside it ({names})" if names else ", and does not tell what is inside it"
+    if not is_wrapper(tensor) and has_own_memory(tensor):
+        raise NoValuesError(f"a {type(tensor).__name__} computes by code of its own (__torch_dispatch__), which modlab does not run")
     if not is_quantized(tensor):
         raise NoValuesError(f"a {type(tensor).__name__} has no memory of its own{rest}")
     try:

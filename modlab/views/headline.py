@@ -167,7 +167,11 @@ def of_values(values: ValuesRecord) -> tuple[str, str]:
     """The sentence of one tensor."""
     stats = values.stats
     name = format.clean(values.path) or "tensor"
-    strong = f"{name}: {stats.dtype} {stats.shape} on {stats.device}"
+    dtype = f"{stats.stored}, computes in {stats.dtype}," if stats.stored else stats.dtype
+    strong = f"{name}: {dtype} {stats.shape} on {stats.device}"
+    if stats.sharding is not None:
+        whole = f"{dtype} {stats.sharding.shape}, {sharding.placement(stats.sharding)}, on {stats.device}"
+        strong = f"{name}, {sharding.PART} {stats.shape} of {whole}" if stats.of_part else f"{name}: {whole}"
     if not stats.measured:
         return f"{strong};", f"{stats.note}."
     facts = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from modlab import format
 from modlab.records.state import ValuesRecord
 from modlab.records.tensor import Histogram, TensorStats
+from modlab.views import sharding
 
 WRITTEN = 12  # rows and columns up to which a matrix is written out; above, it is a heat map
 CORNER = 8  # rows and columns of a larger one that plain text shows
@@ -28,9 +29,14 @@ class Bars:
 
 
 def statistics(stats: TensorStats) -> list[tuple[str, str]]:
-    """Names and values of the statistics, in reading order."""
+    """Names and values of the statistics, in reading order; of this rank's part of a tensor each says so."""
     if not stats.measured:
         return []
+    pairs = _statistics(stats)
+    return [(f"{name} {sharding.HERE}", value) for name, value in pairs] if stats.of_part else pairs
+
+
+def _statistics(stats: TensorStats) -> list[tuple[str, str]]:
     pairs = [(name, format.number(getattr(stats, name))) for name in ("mean", "std", "min", "max", "l2")]
     pairs.append(("zeros", f"{stats.zeros:,}" if not stats.count else f"{stats.zeros:,} ({100 * stats.zeros / stats.count:.0f} %)"))
     pairs.append(("NaN", f"{stats.nan:,}"))

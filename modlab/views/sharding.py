@@ -8,7 +8,8 @@ from modlab import format
 from modlab.records.sharding import PARTIAL, REPLICATED, SHARDED, Axis, Placement, Ranks, Sharding, Unit
 from modlab.records.structure import TensorEntry
 
-PART = "this rank's part"
+PART, HERE = "this rank's part", "here"
+"""What a number is called that is about what this rank holds: in a sentence, and in the head of a column."""
 
 _SUMS = {"sum": "partial sums", "avg": "partial averages", "max": "partial maxima", "min": "partial minima", "product": "partial products"}
 

@@ -1,0 +1,127 @@
+"""A module of torch.distributed → what FSDP or DDP makes of it, and of its parameters. No rank is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from modlab.compat import without_torch_function
+from modlab.inspection import stores
+from modlab.inspection.distributed import DDP, FSDP1, FSDP2, kind_of
+from modlab.records.sharding import REPLICATED, SHARDED, Axis, Placement, Ranks, Sharding, Unit
+from modlab.statistics.sharding import ranks_of
+
+
+def wrapper_of(cls: type) -> str:
+    """Which wrapper of torch.distributed a class of modules is, or has been made by: "FSDP2", "FSDP1", "DDP", or nothing."""
+    kind = kind_of(cls)
+    return kind if kind in (FSDP2, FSDP1, DDP) else ""
+
+
+def unit_of(module: Module, kind: str) -> Unit | None:
+    """What a module of such a class is as a unit, as far as the wrapper tells."""
+    with without_torch_function():
+        try:
+            return {FSDP2: _fsdp2, FSDP1: _fsdp1, DDP: _ddp}[kind](module)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, AssertionError):  # private names of another torch
+            return Unit(kind)
+
+
+def _fsdp2(module: Any) -> Unit | None:
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:  # torch before 2.9 has one
+        groups = [one for one in [getattr(state, "_fsdp_param_group", None)] if one is not None]
+    policy = state._mp_policy
+    param, reduce, output = (_dtype(getattr(policy, f"{name}_dtype", None)) for name in ("param", "reduce", "output"))
+    if not groups:
+        return Unit("FSDP2", None, param, reduce, output)
+    info = groups[0].mesh_info
+    mesh = info.mesh
+    cut = [i == getattr(info, "shard_mesh_dim", None) for i in range(mesh.ndim)]
+    return Unit("FSDP2", ranks_of(mesh, cut), param, reduce, output, getattr(groups[0], "post_forward_mesh_info", None) is not None)
+
+
+def _fsdp1(module: Module) -> Unit:
+    held = stores.contents(module)
+    strategy = str(getattr(held.get("sharding_strategy"), "name", ""))
+    policy = held.get("mixed_precision")
+    reshards = strategy in ("FULL_SHARD", "HYBRID_SHARD") if strategy else None
+    ranks = _of_group(held["process_group"], strategy != "NO_SHARD")
+    return Unit(
+        "FSDP1", ranks, _dtype(getattr(policy, "param_dtype", None)), _dtype(getattr(policy, "reduce_dtype", None)), "", reshards
+    )
+
+
+def _ddp(module: Module) -> Unit:
+    held = stores.contents(module)
+    policy = held.get("mixed_precision")
+    ranks = _of_group(held["process_group"], False)
+    return Unit("DDP", ranks, _dtype(getattr(policy, "param_dtype", None)), _dtype(getattr(policy, "reduce_dtype", None)))
+
+
+def _of_group(group: Any, cut: bool) -> Ranks:
+    size, place = int(group.size()), int(group.rank())
+    try:
+        rank = int(sys.modules["torch.distributed"].get_rank())
+    except (RuntimeError, ValueError):
+        rank = place
+    return Ranks((Axis("", size, place, cut),), rank)
+
+
+def _dtype(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else ""
+
+
+def has_wrappers() -> bool:
+    """Whether FSDP1 can have made anything in this process; so that nobody else pays for the question."""
+    return "torch.distributed.fsdp.fully_sharded_data_parallel" in sys.modules
+
+
+class Flat:
+    """What FSDP1 has made of a model's parameters: one flat parameter for many, of which each rank holds a piece."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        self.tensors: dict[int, Sharding] = {}
+        self.own: set[int] = set()  # the flat parameters, registered or not
+        self.views: set[tuple[int, str]] = set()  # the module and the attribute that FSDP1 sets anew before each forward pass
+        if has_wrappers():
+            for module in modules:
+                if wrapper_of(type(module)) == "FSDP1":
+                    self._unit(module)
+
+    def _unit(self, module: Module) -> None:
+        handle = stores.contents(module).get("_handle")
+        flat = getattr(handle, "flat_param", None)
+        unit = unit_of(module, "FSDP1")
+        if flat is None or unit is None or unit.ranks is None:
+            return
+        try:
+            self._read(flat, unit.ranks)
+        except (AttributeError, RuntimeError, TypeError, ValueError):  # private names of another torch
+            return
+
+    def _read(self, flat: Any, ranks: Ranks) -> None:
+        self.own.add(id(flat))
+        placement = Placement(SHARDED if ranks.parts > 1 else REPLICATED, "", ranks.size, 0)
+        whole, size = tuple(flat._unpadded_unsharded_size), flat.dtype.itemsize
+        count = self._piece(flat, ranks, whole[0])
+        if not flat._params:
+            self.tensors[id(flat)] = Sharding(whole, (count,), (placement,), ranks, count, count * size, "flat parameter")
+        for info in flat._param_infos:
+            self.views.add((id(info.module), info.param_name))
+        for parameter, shape, place in zip(flat._params or (), flat._shapes, flat._shard_param_infos or (), strict=False):
+            here = int(getattr(place, "numel_in_shard", None) or 0)
+            self.tensors[id(parameter)] = Sharding(
+                tuple(shape), (here,), (placement,), ranks, here, here * size, "in a flat parameter"
+            )
+
+    @staticmethod
+    def _piece(flat: Any, ranks: Ranks, whole: int) -> int:
+        """How many numbers of the whole are in this rank's piece; what pads it is none of them."""
+        step = int(flat._sharded_size[0]) if ranks.parts > 1 else whole
+        return min(step, whole - min((ranks.axes[0].coordinate or 0) * step, whole))
