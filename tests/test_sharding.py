@@ -182,3 +182,131 @@ def test_meta_models():
         tree = modlab.tree(net)
         assert "sharded over 4 ranks" in tree.headline and "if it were real" in tree.headline
         assert modlab.state(net).records[0].sharding.local_shape == (4, 8)
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------------
+
+
+def placed(mesh, placements, rows=6):
+    """Numbers that tell where they come from, as torch itself shares them out."""
+    return distribute_tensor(torch.arange(rows * 4.0).view(rows, 4), mesh, placements, src_data_rank=None)
+
+
+def test_a_part_is_measured_and_called_so(four_ranks):
+    tensor = placed(four_ranks, (Shard(0), Replicate()))
+    with CommDebugMode() as counted:
+        found = modlab.measure(tensor)
+    assert counted.get_total_counts() == 0
+    assert found.l2 == pytest.approx(torch.arange(12.0).norm().item())
+    assert found.record.stats.of_part and found.record.stats.sharding.shape == (6, 4)
+    assert "this rank's part (3, 4) of float32 (6, 4), rows over dp, replicated over tp, on cpu" in found.headline
+    assert "l2 here" in str(found) and "l2 here" in found._repr_html_()
+    row = found.to_dict()["records"][0]
+    assert row["of"] == "this rank's part" and row["sharding"]["placement"] == "rows over dp, replicated over tp"
+
+
+def test_a_replica_is_the_whole_tensor(four_ranks):
+    found = modlab.measure(placed(four_ranks, (Replicate(), Replicate())))
+    assert not found.record.stats.of_part and "here" not in str(found)
+    assert found.l2 == pytest.approx(torch.arange(24.0).norm().item())
+
+
+def test_partial_sums_are_no_values(four_ranks):
+    found = modlab.measure(DTensor.from_local(torch.ones(2), four_ranks, (Partial(), Replicate()), run_check=False))
+    assert "partial values, which the ranks have not put together yet" in str(found)
+
+
+def test_an_empty_part_has_no_elements_and_raises_nothing():
+    with fake_ranks(4, 3):
+        mesh = init_device_mesh("cpu", (4,))
+        found = modlab.measure(placed(mesh, (Shard(0),), rows=2))
+        assert found.count == 0 and "this rank's part (0, 4) of float32 (2, 4), rows over 4 ranks" in found.headline
+        assert str(found) and found._repr_html_() and found.to_dict()
+
+
+# ---- what changed ----------------------------------------------------------------------------------------------------------
+
+SHARDED = [way for way in WAYS if way not in ("plain", "ddp", "fsdp1")]
+
+
+@pytest.mark.parametrize("values", [True, False, "cpu"])
+@pytest.mark.parametrize("way", SHARDED)
+def test_diff_compares_this_ranks_part(way, values):
+    with fake_ranks(4, 1):
+        net = WAYS[way](blocks=1)
+        optimizer = torch.optim.AdamW(net.parameters())
+        for parameter in net.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        with CommDebugMode() as counted:
+            before = modlab.snapshot(net, optimizer, values=values)
+            same = modlab.diff(before, net)
+            with torch.no_grad():
+                local = net.head.weight.to_local() if isinstance(net.head.weight, DTensor) else net.head.weight
+                local += 1
+            found = modlab.diff(before, net)
+            assert str(found) and found._repr_html_() and found.to_dict()
+        assert counted.get_total_counts() == 0
+        assert not same.changed and not same.not_compared
+        assert [row.path for row in found.changed] == ["head.weight"]
+        row = found["head.weight"]
+        part = isinstance(net.head.weight, DTensor) and not row.sharding_after.whole
+        assert row.of_part is part
+        if values is not False:
+            assert (row.changed, row.max_abs) == (local.numel(), pytest.approx(1, abs=1e-6))
+        assert "in this rank's part" in found.headline and "this is rank 1" in found.headline
+        assert (" changed here" in str(found)) is part
+
+
+@pytest.mark.parametrize("way", SHARDED)
+def test_a_snapshot_of_a_sharded_model_gives_back_a_state_dict(way):
+    with fake_ranks(4, 1):
+        net = WAYS[way](blocks=1)
+        before = modlab.snapshot(net)
+        with torch.no_grad():
+            for parameter in net.parameters():
+                (parameter.to_local() if isinstance(parameter, DTensor) else parameter).zero_()
+        assert modlab.diff(before, net).changed
+        net.load_state_dict(before.state_dict())
+        assert not modlab.diff(before, net).changed
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_whole_checkpoint_beside_a_sharded_model(rank):
+    """Of the whole, what this rank holds is cut out; no rank is asked."""
+    from tests.sharded import Net, both
+
+    torch.manual_seed(0)
+    whole = Net(blocks=1).state_dict()
+    with fake_ranks(4, rank):
+        net = both(blocks=1)
+        with torch.no_grad():
+            for name, parameter in net.named_parameters():
+                parameter.to_local().copy_(sharding.part_of(whole[name], sharding.of_tensor(parameter)))
+        found = modlab.diff(whole, net)
+        assert not found.changed and not found.not_compared
+        assert "0 of 6 tensors changed in this rank's part" in found.headline
+
+
+def test_another_placement_is_a_change_and_what_cannot_be_compared_is_no_unchanged(four_ranks):
+    was, now = placed(four_ranks, (Shard(0), Replicate())), placed(four_ranks, (Replicate(), Shard(1)))
+    net = torch.nn.Module()
+    net.weight = torch.nn.Parameter(was)
+    before = modlab.snapshot(net)
+    net.weight = torch.nn.Parameter(now)
+    found = modlab.diff(before, net)
+    row = found["weight"]
+    assert (row.status, row.differs) == ("resharded", None)
+    assert found.not_compared == [row]
+    assert "1 tensor was not compared (it lies otherwise over the ranks, which would have to exchange their parts)" in found.headline
+    assert "rows over dp, replicated over tp → columns over tp, replicated over dp" in str(found)
+    mapped = modlab.diff({"w": was}, {"w": now})
+    assert mapped["w"].status == "not compared" and not mapped.changed
+
+
+def test_a_rank_that_holds_nothing_of_a_tensor_says_so():
+    with fake_ranks(8, 7):
+        net = fsdp2(blocks=1)
+        found = modlab.diff(modlab.snapshot(net), net)
+        assert found["head.weight"].here == 0
+        assert "nothing here" in str(found)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.statistics.contents import as_array, blocks_of
-from modlab.statistics.memory import require_values
-from modlab.statistics.wrappers import is_wrapper
+from modlab.statistics.memory import NoValuesError, local, require_values
+from modlab.statistics.wrappers import inside, is_wrapper
 
 BLOCK = 1 << 18
 """Elements looked at together; what is taken of two tensors at a time, and not more."""
@@ -46,10 +46,12 @@ def parts_of(tensor: Tensor) -> list[Tensor]:
     Raises:
         NoValuesError: there are none.
     """
-    if is_wrapper(tensor):
-        names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-        return [part for name in names for part in parts_of(getattr(tensor, name))]
+    tensor = local(tensor)  # of a DTensor what this rank holds
     require_values(tensor)
+    if is_wrapper(tensor):
+        if not (held := inside(tensor)):
+            raise NoValuesError(f"a {type(tensor).__name__} does not tell what is inside it")
+        return [part for _, inner in held for part in parts_of(inner)]
     tensor = tensor.detach()
     if tensor.is_nested:
         return list(tensor.unbind())

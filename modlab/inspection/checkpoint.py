@@ -286,7 +286,8 @@ def _loaded_row(item: _Item) -> StateRecord:
     if not isinstance(item.value, Tensor):
         return StateRecord(item.path, item.owner, "", "value", True, note=_note(item.value))
     entry = entries.describe(item.path, "tensor", item.value)
-    return replace(_row(item.path, entry.shape, entry.dtype, "", entry.count, entry.bytes, entry.note), owner=item.owner)
+    row = _row(item.path, entry.shape, entry.dtype, "", entry.count, entry.bytes, entry.note)
+    return replace(row, owner=item.owner, computes=entry.computes, sharding=entry.sharding)
 
 
 def _note(value: Any) -> str:

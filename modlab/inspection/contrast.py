@@ -14,9 +14,9 @@ from torch import Tensor
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.bits import BLOCK, Raw, parts_of, whole
-from modlab.statistics.contents import COMPUTED, as_array, blocks_of
-from modlab.statistics.memory import NoValuesError, require_values
-from modlab.statistics.wrappers import is_wrapper
+from modlab.statistics.contents import COMPUTED, as_array, blocks_of, numbers_of
+from modlab.statistics.memory import NoValuesError, local, require_values
+from modlab.statistics.wrappers import is_quantized, is_wrapper
 
 PLAIN = (Tensor, torch.nn.Parameter)
 DENSE = 1 << 24
@@ -40,6 +40,7 @@ class Contrast:
         self.rewritten = 0  # elements of the same value in other bits: a sign of zero, a NaN
         self.note = ""
         self.compared = True
+        self.reason = ""  # why not, if it was not
 
     @property
     def relative(self) -> float:
@@ -47,8 +48,9 @@ class Contrast:
         return self.distance / self.length if self.length else (math.inf if self.distance else 0.0)
 
     def refuse(self, reason: str) -> Contrast:
-        """There is nothing to compare, because of `reason`."""
-        self.compared, self.note = False, reason
+        """There is nothing to compare, because of `reason`, a part of a sentence."""
+        self.compared, self.reason = False, reason
+        self.note = f"not compared: {reason}" if reason else ""
         return self
 
     def same(self, block: Raw) -> None:
@@ -139,9 +141,9 @@ def contrast_of_many(before: Tensor, after: Tensor) -> Contrast:
     try:
         return found if _small(found, before, after) else _any(found, before, after)
     except NoValuesError as reason:
-        return found.refuse(f"not compared: {reason}")
+        return found.refuse(str(reason))
     except Exception as error:  # noqa: BLE001 - a comparison of thousands must not end because of one: it is said instead
-        return found.refuse(f"not compared: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        return found.refuse(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 def _small(found: Contrast, before: Tensor, after: Tensor) -> bool:
@@ -166,15 +168,22 @@ def _small(found: Contrast, before: Tensor, after: Tensor) -> bool:
 
 
 def _any(found: Contrast, before: Tensor, after: Tensor) -> Contrast:
+    before, after = local(before), local(after)
     special = _special(before) or _special(after)
     with warnings.catch_warnings() if special else nullcontext():
         if special:
             warnings.simplefilter("ignore")  # torch tells of each first use of some sparse layouts
         for left, right in _pairs(before, after):
             _compare(found, left, right)
-    if is_wrapper(before) or is_wrapper(after):
-        found.note = f"compared by the tensors inside a {type(after).__name__}"
+    if found.changed and (is_wrapper(before) or is_wrapper(after)):
+        how = "dequantized" if _offers_values(before, after) else "by the tensors inside"
+        found.note = f"{type(after if is_wrapper(after) else before).__name__}, compared {how}"
     return found
+
+
+def _offers_values(before: Tensor, after: Tensor) -> bool:
+    """Whether both are numbers, or shells that say which numbers they stand for."""
+    return all(is_quantized(tensor) or not is_wrapper(tensor) for tensor in (before, after))
 
 
 def equal_bits(before: Tensor, after: Tensor) -> bool:
@@ -207,6 +216,8 @@ def _pairs(before: Tensor, after: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         require_values(before)
         require_values(after)
         yield before.detach(), after.detach()
+    elif (is_wrapper(before) or is_wrapper(after)) and _offers_values(before, after):
+        yield from _pairs(numbers_of(before), numbers_of(after))
     elif before.is_nested or after.is_nested or is_wrapper(before) or is_wrapper(after):
         left, right = parts_of(before), parts_of(after)
         if [part.shape for part in left] != [part.shape for part in right]:

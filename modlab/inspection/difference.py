@@ -31,7 +31,9 @@ from modlab.records.difference import (
     Loading,
     Renaming,
 )
-from modlab.statistics.memory import NoValuesError
+from modlab.records.sharding import Sharding
+from modlab.statistics.memory import NoValuesError, local
+from modlab.statistics.sharding import part_of, same_parts
 
 LOOSE = ("mapping", "file")
 SWAPPED = 64
@@ -153,7 +155,7 @@ class Comparison:
         try:
             left, right = before.read(), after.read()
         except Exception as error:  # noqa: BLE001 - a damaged file: that is said, and the rest compared
-            _judge(told, Contrast().refuse(f"not compared: {str(error).partition(chr(10))[0]}"), before, after)
+            _judge(told, Contrast().refuse(f"{str(error).partition(chr(10))[0]}"), before, after)
             return
         if before.digest is not None or after.digest is not None:
             self._by_digest(told, before, after, left, right)
@@ -161,6 +163,11 @@ class Comparison:
         if left is None or right is None:
             _judge(told, Contrast().refuse(_why_not(before, after)), before, after)
             return
+        pair = _beside(before.facts.sharding, after.facts.sharding, left, right)
+        if isinstance(pair, str):
+            _judge(told, Contrast().refuse(pair), before, after)
+            return
+        left, right, told["of_part"] = pair
         _judge(told, self._contrast(before, after, left, right), before, after)
         if told["status"] == "changed" and told["kind"] == "parameter" and before.group is not None:
             why = self._cause(before, after, left, right)
@@ -168,8 +175,8 @@ class Comparison:
 
     def _contrast(self, before: Entry, after: Entry, left: Tensor, right: Tensor) -> Contrast:
         """Of tied tensors once."""
-        if before.load is not None or after.load is not None:
-            return contrast_of_many(left, right)
+        if before.load is not None or after.load is not None or before.facts.sharding != after.facts.sharding:
+            return contrast_of_many(left, right)  # what is read, or cut out, has no lasting id
         key = (id(left), id(right))
         if key not in self._known:
             self._known[key] = contrast_of_many(left, right)
@@ -178,18 +185,23 @@ class Comparison:
     def _by_digest(self, told: Told, before: Entry, after: Entry, left: Tensor | None, right: Tensor | None) -> None:
         self.digests = True
         found = Contrast()
+        was, now = before.facts.sharding, after.facts.sharding
+        if not same_parts(was, now) and not (_is_whole(was) and _is_whole(now)):
+            _judge(told, found.refuse("a fingerprint tells only parts that lie alike over the ranks"), before, after)
+            return
+        told["of_part"] = not _is_whole(now)
         try:
             ours, theirs = (
                 before.digest or (fingerprint(left) if left is not None else None),
                 after.digest or (fingerprint(right) if right is not None else None),
             )
         except NoValuesError as reason:
-            ours, found = None, found.refuse(f"not compared: {reason}")
+            ours, found = None, found.refuse(str(reason))
         else:
             if ours is None or theirs is None:
                 found.refuse(_why_not(before, after))
             elif before.facts.dtype != after.facts.dtype:
-                found.refuse("not compared: a fingerprint tells only values of one dtype")
+                found.refuse("a fingerprint tells only values of one dtype")
             elif ours != theirs:
                 found.refuse("")
                 told["differs"] = True
@@ -212,19 +224,21 @@ class Comparison:
         for side in self._slopes:
             entry = side.get(key)
             if entry is not None and entry.tensor is not None:
-                return entry.tensor
+                return local(entry.tensor)
         return None
 
     def _trace(self, before: Entry) -> Trace | None:
         """What the optimizer has noted of the gradient in this very step."""
         name = kept(before.group or {})
         then, now = (states.get(f"{before.path}.{name}") for states in (self._buffers, self._buffers_after))
-        return None if not name or now is None or now.tensor is None else Trace(name, None if then is None else then.tensor, now.tensor)
+        if not name or now is None or now.tensor is None:
+            return None
+        return Trace(name, None if then is None else then.part(), local(now.tensor))
 
     def _momentum(self, before: Entry) -> Tensor | None:
         """SGD's buffer, or Adam's average."""
         found = (self._buffers.get(f"{before.path}.{name}") for name in ("momentum_buffer", "exp_avg"))
-        return next((entry.tensor for entry in found if entry is not None), None)
+        return next((entry.part() for entry in found if entry is not None), None)
 
     def _skipped_by_step(self, row: DifferenceRecord, before: Entry | None) -> DifferenceRecord:
         """Of a parameter without a gradient, a step does not even do the weight decay."""
@@ -371,7 +385,7 @@ class Comparison:
 def _count(entry: Entry) -> float:
     """The number of steps that an optimizer has made."""
     try:
-        return float(_text(entry) if entry.tensor is None else entry.tensor.detach())
+        return float(_text(entry) if entry.tensor is None else local(entry.tensor).detach())
     except (ValueError, RuntimeError):
         return math.nan  # a fingerprint, or something else of this name
 
@@ -389,6 +403,7 @@ def _facts(before: Entry, after: Entry) -> Told:
         "renamed_from": before.path if before.key.section == STATE and before.key != after.key else "",
         "owner_type": after.owner_type or before.owner_type,
         "tied": after.tied if before.tied == after.tied else "",
+        "sharding_before": was.sharding, "sharding_after": now.sharding,
     }  # fmt: skip
 
 
@@ -403,11 +418,16 @@ def _text(entry: Entry) -> str:
     return entry.plain.text if entry.plain is not None else ""
 
 
+def _refused(reason: str) -> Told:
+    return {"status": "not compared", "note": f"not compared: {reason}", "reason": reason}
+
+
 def _plain(before: Entry, after: Entry) -> Told:
     if before.plain is None or after.plain is None:  # reserved on both sides, or not looked at
-        return {}
+        known = before.plain is after.plain is None and before.kind == after.kind == "reserved"
+        return {} if known else _refused("what is there was not looked at")
     if before.plain.digest is None or after.plain.digest is None:
-        return {"note": f"not compared: a {after.plain.text} cannot be"}
+        return _refused(f"a {after.plain.text} cannot be")
     differs = before.plain.digest != after.plain.digest
     return {"status": "changed" if differs else "unchanged", "differs": differs}
 
@@ -444,22 +464,56 @@ def _judge(told: Told, found: Contrast, before: Entry, after: Entry) -> None:
         status = "renamed"
     elif retyped:
         status = "retyped"
+    elif _resharded(before, after):
+        status = "resharded"
     elif told.get("differs"):
         status = "changed"
+    elif before.facts.device != after.facts.device:
+        status = "moved"
     else:
-        status = "moved" if before.facts.device != after.facts.device else "unchanged"
+        status = "unchanged" if found.compared or not found.reason else "not compared"
     notes = [found.note, turned]
     if found.rewritten and not found.changed:
         notes.append(f"{found.rewritten:,} in other bits of the same value (a sign of zero, or a NaN)")
-    if told.get("differs") and told["renamed_from"]:
+    if told.get("differs") and (told["renamed_from"] or status == "resharded"):
         notes.append("and its values changed")
-    told.update(status=status, note="; ".join(filter(None, notes)))
+    told.update(status=status, note="; ".join(filter(None, notes)), reason=found.reason)
     if found.compared:
         finite = bool(found.distance) or not (found.changed and any((*found.nan, *found.inf)))
         told.update(
             max_abs=found.max_abs if finite else math.inf, relative_l2=found.relative if finite else None, changed=found.changed,
             nan_before=found.nan[0], nan_after=found.nan[1], inf_before=found.inf[0], inf_after=found.inf[1],
         )  # fmt: skip
+
+
+def _is_whole(lies: Sharding | None) -> bool:
+    return lies is None or lies.whole
+
+
+def _resharded(before: Entry, after: Entry) -> bool:
+    """Whether a model's tensor lies otherwise over the ranks than before; a file and a state_dict have it as they were made."""
+    was, now = before.facts.sharding, after.facts.sharding
+    return not ("tensor" in (before.kind, after.kind) or (was is None and now is None) or same_parts(was, now))
+
+
+def _beside(was: Sharding | None, now: Sharding | None, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, bool] | str:
+    """What can be compared without asking a rank, and whether that is this rank's part alone; or why nothing can."""
+    left, right = local(left), local(right)
+    if same_parts(was, now):
+        return left, right, not _is_whole(now)
+    if _is_whole(was) and _is_whole(now):
+        return left, right, False
+    if not _is_whole(was) and not _is_whole(now):
+        return "it lies otherwise over the ranks, which would have to exchange their parts"
+    lies = now if _is_whole(was) else was
+    assert lies is not None
+    try:
+        cut = part_of(left if lies is now else right, lies)
+    except (RuntimeError, NotImplementedError, TypeError, IndexError):  # a kind of tensor that cannot be cut
+        cut = None
+    if cut is None:
+        return "which part of the whole this rank holds is not known"
+    return (cut, right, True) if lies is now else (left, cut, True)
 
 
 def _turned(before: Entry, after: Entry) -> str:
@@ -480,8 +534,8 @@ def _why_not(before: Entry, after: Entry) -> str:
         if entry.tensor is None and entry.load is None:
             facts = entry.facts
             reason = "meta" if facts.device == "meta" else facts.note or "no copy could be made"
-            return f"no values to compare: {reason}"
-    return "no values to compare"
+            return f"no values ({reason})"
+    return "no values"
 
 
 def _flag(path: str, name: str, before: str, after: str, owner: str | None = None) -> DifferenceRecord:

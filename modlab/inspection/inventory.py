@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.compat import is_leaf, without_modes, without_torch_function
-from modlab.inspection import entries, slots, stores
+from modlab.inspection import distributed, entries, slots, stores
 from modlab.inspection.bits import Plain, digest_of, plain
 from modlab.inspection.checkpoint import items_of
 from modlab.records.structure import TensorEntry
+from modlab.statistics.memory import local
 
 STATE, GRADIENT, OPTIMIZER, RNG, FLAG = "state", "gradient", "optimizer", "RNG", "flag"
 """The sections of an inventory: only those that both sides have are compared."""
@@ -43,6 +44,7 @@ class Entry:
         plain: what is no tensor.
         load: reads the tensor from its file.
         origin: the id of the tensor object, and what tells whether it still exists; of a snapshot.
+        spec: of a copy of what this rank holds of a DTensor, how it was put on its mesh.
         saved: whether ``state_dict()`` has it.
         group: the hyper-parameters that treat it ("lr", ...), of a parameter that an optimizer holds.
     """
@@ -57,6 +59,7 @@ class Entry:
     plain: Plain | None = None
     load: Callable[[], Tensor] | None = None
     origin: Callable[[], Any] | None = None
+    spec: Any = None
     saved: bool = False
     owner_type: str = ""
     tied: str = ""
@@ -70,6 +73,11 @@ class Entry:
     def read(self) -> Tensor | None:
         """The tensor: live, copied, or read from its file now."""
         return self.load() if self.load is not None else self.tensor
+
+    def part(self) -> Tensor | None:
+        """The same; of a DTensor what this rank holds, since others would have to be asked for the rest."""
+        tensor = self.read()
+        return None if tensor is None else local(tensor)
 
 
 @dataclass(slots=True)
@@ -99,9 +107,16 @@ class Inventory:
     model: Callable[[], Any] | None = None  # of a snapshot: what gives the model that it was taken of, while that lives
 
 
-def of_module(model: Module, given: tuple[torch.optim.Optimizer, ...] = ()) -> Inventory:
-    """A live model, with its gradients, flags, the random generators, and what its optimizers hold."""
-    found = Inventory(type(model).__name__, "module", source=model)
+def of_module(model: Module, given: tuple[torch.optim.Optimizer, ...] = (), *, wrapped: bool = False) -> Inventory:
+    """A live model, with its gradients, flags, the random generators, and what its optimizers hold.
+
+    Args:
+        model: of one in DDP, what is inside is taken down, under the names that its user gave.
+        given: its optimizers.
+        wrapped: with DDP's names, which its ``state_dict()`` has.
+    """
+    source, model = model, model if wrapped else distributed.unwrapped(model)
+    found = Inventory(type(model).__name__, "module", source=source)
     walk = slots.Walk(model)
     names: dict[int, str] = {}
     gradients: list[Entry] = []
@@ -135,7 +150,7 @@ def _of_slot(slot: slots.Slot) -> Entry:
     row = slot.record
     facts = TensorEntry(
         row.name, "tensor" if slot.tensor is not None else "", row.shape, row.dtype, row.device, row.count, row.bytes,
-        row.trainable, row.persistent, None, row.note,
+        row.trainable, row.persistent, None, row.note, row.computes, row.sharding,
     )  # fmt: skip
     key = Key(STATE, row.path)
     return Entry(key, row.path, row.owner, row.kind, facts, slot.tensor, saved=row.in_state_dict, owner_type=row.owner_type, tied=row.tied)

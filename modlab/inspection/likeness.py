@@ -5,6 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from modlab.inspection.contrast import equal_bits
+from modlab.statistics.memory import is_there
+from modlab.statistics.wrappers import is_wrapper
 
 
 def likeness(before: Tensor, after: Tensor) -> str:
@@ -14,6 +16,8 @@ def likeness(before: Tensor, after: Tensor) -> str:
         before: any shape.
         after: another shape.
     """
+    if is_wrapper(before) or is_wrapper(after) or not (is_there(before) and is_there(after)):
+        return ""
     if before.is_meta or after.is_meta or before.is_nested or after.is_nested or before.dtype is not after.dtype:
         return ""
     if before.dim() == 2 == after.dim() and before.shape == after.shape[::-1] and equal_bits(before.t(), after):

@@ -14,6 +14,7 @@ from modlab.inspection.contrast import equal_bits
 from modlab.inspection.inventory import Entry
 from modlab.records.difference import Renaming
 from modlab.statistics.contents import blocks_of
+from modlab.statistics.memory import is_there
 
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """Names that wrappers of torch put between a module and its parts."""
@@ -138,8 +139,8 @@ def head(entry: Entry) -> bytes | None:
     """A few elements, or the fingerprint, by which tensors of one size are told apart; None where they cannot be read."""
     if entry.digest is not None:
         return entry.digest
-    tensor = entry.read()
-    if tensor is None or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
+    tensor = entry.part()
+    if tensor is None or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or not is_there(tensor):
         return None
     try:
         return bytes(whole(tensor.detach().reshape(-1)[:PROBED].clone()).cpu().view(torch.uint8).tolist())
@@ -157,7 +158,7 @@ def _same(one: Entry, other: Entry) -> bool:
         return False
     if one.digest or other.digest:
         return _digest(one) == _digest(other) is not None
-    left, right = one.read(), other.read()
+    left, right = one.part(), other.part()
     return left is not None and right is not None and equal_bits(left, right)
 
 
@@ -171,7 +172,7 @@ def _telling(entry: Entry) -> bool:
             dtype = getattr(torch, facts.dtype)
             dull = (fingerprint(torch.full((1,), value, dtype=dtype).expand(facts.shape)) for value in (0, 1))
             return facts.count > BLOCK or entry.digest not in dull
-        tensor = entry.read()
+        tensor = entry.part()
         if tensor is None or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
             return tensor is not None
         width = 2 if tensor.is_complex() else 1
@@ -187,7 +188,7 @@ def _telling(entry: Entry) -> bool:
 
 def _digest(entry: Entry) -> bytes | None:
     if entry.digest is None:
-        tensor = entry.read()
+        tensor = entry.part()
         try:
             return None if tensor is None else fingerprint(tensor)
         except Exception:  # noqa: BLE001 - a tensor without values, or of a kind that cannot be read

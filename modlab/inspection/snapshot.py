@@ -15,7 +15,7 @@ from modlab.errors import SnapshotError
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.inventory import RNG, STATE, Entry, Inventory, of_module
 from modlab.records.snapshot import SnapshotRecord
-from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError, is_sharded, local, require_values
 
 
 def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: bool, device: str | None = None) -> Inventory:
@@ -33,6 +33,7 @@ def _keep(entry: Entry, copies: dict[int, Any], values: bool, device: str | None
     tensor, entry.tensor = entry.tensor, None
     if tensor is None:
         return
+    entry.spec = getattr(tensor, "_spec", None) if is_sharded(tensor) else None
     entry.origin = _reference(tensor) if entry.kind not in ("packed", "extra") else None
     kept = copies.get(id(tensor))
     if kept is None:
@@ -56,8 +57,8 @@ def _reference(tensor: Tensor) -> Any:
 def _kept(tensor: Tensor, values: bool, device: str | None) -> Tensor | bytes | str:
     """A copy, a fingerprint, or why there is neither."""
     try:
-        if not hasattr(type(tensor), "__tensor_flatten__"):
-            require_values(tensor)
+        tensor = local(tensor)  # of a DTensor what this rank holds
+        require_values(tensor)
         if not values:
             return fingerprint(tensor)
         found = tensor.detach()
@@ -81,7 +82,7 @@ def _record(entry: Entry) -> SnapshotRecord:
     note = facts.note or ("no values" if entry.is_tensor and not kept else "")
     return SnapshotRecord(
         entry.path, entry.owner, entry.kind, facts.shape, facts.dtype, facts.device, facts.count, facts.bytes,
-        kept or ("value" if value else ""), value, digest.hex() if digest else "", entry.tied, note,
+        kept or ("value" if value else ""), value, digest.hex() if digest else "", entry.tied, note, facts.sharding,
     )  # fmt: skip
 
 
@@ -106,6 +107,7 @@ def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
             f"This snapshot holds no values of {without[0]}{f' and {len(without) - 1} more' if len(without) > 1 else ''}.\n"
             f"  Of fingerprints nothing can be restored; take copies: modlab.snapshot(model)"
         )
+    _require_mesh(saved)
     copies: dict[int, Tensor] = {}
     with torch.no_grad():
         content = OrderedDict((e.path, copies.setdefault(id(e.tensor), _back(e))) for e in saved)
@@ -113,7 +115,33 @@ def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
     return content
 
 
+def _require_mesh(saved: list[Entry]) -> None:
+    """What lies over several ranks can be put there again where it is known how."""
+    flat = next((e for e in saved if e.facts.sharding is not None and e.facts.sharding.form != "DTensor"), None)
+    if flat is not None:
+        raise SnapshotError(
+            f"This snapshot cannot give back a state_dict: {flat.path} is of FSDP1, whose state_dict() asks all ranks.\n"
+            f"  Before the change, on all ranks: saved = copy.deepcopy(model.state_dict())"
+        )
+    lost = next((e for e in saved if e.facts.sharding is not None and e.spec is None), None)
+    if lost is not None:
+        raise SnapshotError(
+            f"This snapshot was pickled: of {lost.path} it holds what one rank held, and no longer the mesh that it lay on.\n"
+            f"  Compare it on the same rank: modlab.diff(snapshot, model)"
+        )
+
+
 def _back(entry: Entry) -> Tensor:
     assert entry.tensor is not None
     copy = entry.tensor.clone()
-    return copy if str(copy.device) == entry.facts.device else copy.to(entry.facts.device)
+    if str(copy.device) != entry.facts.device:
+        copy = copy.to(entry.facts.device)
+    return copy if entry.spec is None else _on_mesh(copy, entry.spec)
+
+
+def _on_mesh(part: Tensor, spec: Any) -> Tensor:
+    """The DTensor of which this rank holds `part`; the others are not asked."""
+    from torch.distributed.tensor import DTensor
+
+    made: Tensor = DTensor.from_local(part, spec.mesh, spec.placements, run_check=False, shape=spec.shape, stride=spec.stride)
+    return made

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modlab import format
+from modlab.records.sharding import Sharding
 
-STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "moved")
+STATUSES = ("unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "resharded", "moved", "not compared")
 TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "reserved")
 """The kinds that are a model's state itself; the others are about it (gradients, flags, an optimizer's state)."""
 KINDS = (*TENSORS, "gradient", "flag", "optimizer state", "hyper-parameter", "RNG", "value")
@@ -37,7 +38,8 @@ class DifferenceRecord:
         kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute", "tensor" (where the source does not say
             more), "gradient", "flag", "optimizer state", "hyper-parameter", "RNG" or "value".
         status: "unchanged" (every value; NaN equals NaN, and 0.0 equals -0.0), "changed", "added", "removed", "renamed",
-            "reshaped", "retyped" or "moved" (to another device, its values as they were).
+            "reshaped", "retyped", "resharded" (it lies otherwise over the ranks), "moved" (to another device, its values as they
+            were) or "not compared" (both sides have it, and nothing is known of its values; `note` says why).
         max_abs: the greatest distance between two finite elements, in the tensor's units; ``inf`` where all that changed is
             not finite before or after; None where no values were compared.
         relative_l2: ‖after − before‖ / ‖before‖ over what is finite in both; ``inf`` where all was zero before; None where all that
@@ -51,6 +53,9 @@ class DifferenceRecord:
         shares_memory: whether both lie in the same memory, so that one changes with the other; None where one is not live.
         value_before: of what is no tensor, in words.
         tied: another name of the same tensor, before and after, under which it is counted.
+        sharding_before, sharding_after: how it lies over several ranks.
+        reason: why its values were not compared, as a part of a sentence; nothing where they were.
+        of_part: what was compared is what this rank holds: status, distances and counts are about that alone.
     """
 
     path: str
@@ -81,10 +86,26 @@ class DifferenceRecord:
     note: str = ""
     differs: bool | None = None
     tied: str = ""
+    sharding_before: Sharding | None = None
+    sharding_after: Sharding | None = None
+    of_part: bool = False
+    reason: str = ""
 
     def __repr__(self) -> str:
         distance = "" if self.max_abs is None or self.status == "unchanged" else f" by at most {self.max_abs:.4g}"
         return format.printable(f"<{self.path}: {self.kind} {self.status}{distance}>")
+
+    @property
+    def uncompared(self) -> bool:
+        """Whether it is a tensor on both sides, with elements, and its values could not be compared."""
+        both = self.shape_before is not None and self.shape_after is not None and self.shape_before == self.shape_after
+        return self.differs is None and both and self.count > 0
+
+    @property
+    def here(self) -> int:
+        """The elements that could be compared."""
+        lies = self.sharding_after if self.sharding_after is not None and not self.sharding_after.whole else self.sharding_before
+        return lies.local_count if self.of_part and lies is not None else self.count
 
     @property
     def name(self) -> str:

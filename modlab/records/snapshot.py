@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modlab import format
+from modlab.records.sharding import Sharding
 
 
 @format.printed
@@ -17,7 +18,7 @@ class SnapshotRecord:
         owner: the path of the module; nothing for what belongs to none.
         kind: "parameter", "buffer", "reserved", "packed", "extra", "attribute", "gradient", "optimizer state",
             "hyper-parameter" or "RNG".
-        bytes: memory of the original.
+        bytes: memory of the original; of one that lies over several ranks (`sharding`), of the whole.
         kept: "copy", "fingerprint", "value" (what is no tensor), or nothing where there was none to keep.
         value: of what is no tensor, in words.
         digest: the fingerprint of 128 bits in hexadecimal; nothing where a copy was kept.
@@ -37,3 +38,9 @@ class SnapshotRecord:
     digest: str = ""
     tied: str = ""
     note: str = ""
+    sharding: Sharding | None = None
+
+    @property
+    def bytes_here(self) -> int:
+        """Bytes that this rank holds, and of which a copy was made."""
+        return self.bytes if self.sharding is None else self.sharding.local_bytes

@@ -78,7 +78,8 @@ def _inventory(side: Any, other: Any) -> Inventory:
                 "  Compare a part: modlab.diff(before, model.get_submodule('...'))"
             )
         mine = type(other) is Snapshot and other._is_of(side)
-        return inventory.of_module(side, other._living_optimizers() if mine else ())
+        weights_beside = issubclass(type(other), (str, os.PathLike, Mapping))  # which have the names of its state_dict()
+        return inventory.of_module(side, other._living_optimizers() if mine else (), wrapped=weights_beside)
     if issubclass(type(side), Snapshot):
         found: Inventory = side._inventory()
         return replace(found)
@@ -149,8 +150,13 @@ class Diff(RowsResult):
 
     @property
     def changed(self) -> list[DifferenceRecord]:
-        """The records that are not "unchanged": of values, names, shapes, dtypes, devices, flags. Empty: nothing differs."""
-        return [record for record in self.records if record.status != "unchanged"]
+        """The records of all that changed: values, names, shapes, dtypes, devices, flags. Empty: nothing that was compared differs."""
+        return [record for record in self.records if record.status not in ("unchanged", "not compared")]
+
+    @property
+    def not_compared(self) -> list[DifferenceRecord]:
+        """The records of what both sides have and whose values could not be compared; `note` says why."""
+        return [record for record in self.records if record.status == "not compared" or record.uncompared]
 
     @cached_property
     def _by_path(self) -> dict[str, DifferenceRecord]:
@@ -188,7 +194,8 @@ class Diff(RowsResult):
 
         Args:
             pattern: a path with wildcards, ``"*.bias"``; ``*`` also matches dots.
-            status: one of "unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "moved", or several.
+            status: one of "unchanged", "changed", "added", "removed", "renamed", "reshaped", "retyped", "resharded",
+                "moved", "not compared", or several.
             kind: "parameter", "buffer", "gradient", "flag", "optimizer state", "hyper-parameter", "RNG", ...
         """
         asked = question.Pattern(pattern)

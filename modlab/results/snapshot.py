@@ -108,7 +108,7 @@ class Snapshot(RowsResult):
         """Pickled, it holds its copies, and no longer knows which objects they were."""
         from dataclasses import replace
 
-        entries = [replace(entry, origin=None) for entry in self._found.entries]
+        entries = [replace(entry, origin=None, spec=None) for entry in self._found.entries]
         return {**super().__getstate__(), "_optimizers": (), "_found": replace(self._found, entries=entries, model=None)}
 
     def _inventory(self) -> Inventory:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from typing import Any
+from weakref import ref
 
+import torch
 from torch import Tensor
 
 from modlab.compat import without_torch_function
@@ -14,8 +16,8 @@ from modlab.statistics.memory import PLAIN, is_sharded, local
 
 REMEMBERED = 4096
 
-_known: dict[Any, tuple[Sharding, Any]] = {}
-"""By mesh, placements and shapes, of which a large model has a few; the mesh stands beside it, so that its id stays its own."""
+_known: dict[Any, tuple[Sharding, ref[Any]]] = {}
+"""By mesh, placements and shapes, of which a large model has a few; a weak hold on the mesh tells whether the id is still its own."""
 
 
 
@@ -28,12 +30,12 @@ def of_tensor(tensor: Tensor) -> Sharding | None:
     if mesh is None or placements is None:
         return None
     part = local(tensor)
-    key = (id(mesh), placements, tensor.shape, part.shape, part.dtype)
+    key = (id(mesh), _rank(), placements, tensor.shape, part.shape, part.dtype)
     found = _known.get(key)
-    if found is None:
+    if found is None or found[1]() is not mesh:
         if len(_known) >= REMEMBERED:
             _known.clear()
-        found = _known[key] = _sharding(tensor, part, mesh, placements), mesh
+        found = _known[key] = _sharding(tensor, part, mesh, placements), ref(mesh)
     return found[0]
 
 
@@ -59,16 +61,39 @@ def _sizes(mesh: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 def ranks_of(mesh: Any, cut: Sequence[bool]) -> Ranks:
     """The ranks of a mesh, and this one's place on it; `cut` says over which axes something is cut."""
     sizes, names = _sizes(mesh)
-    place: Any = mesh.get_coordinate() or (None,) * len(sizes)
+    place = _place(mesh, sizes)
     axes = tuple(Axis(name, size, at, is_cut) for name, size, at, is_cut in zip(names, sizes, place, cut, strict=True))
-    return Ranks(axes, _rank(mesh, place))
+    rank = _rank()
+    if rank < 0 and None not in place:  # the process group is gone, and the model still there
+        rank = int(mesh.mesh[tuple(place)])
+    return Ranks(axes, rank)
 
 
-def _rank(mesh: Any, place: Any) -> int:
+def _rank() -> int:
+    """Of this process; -1 without a process group."""
+    distributed: Any = torch.distributed
+    return int(distributed.get_rank()) if distributed.is_available() and distributed.is_initialized() else -1
+
+
+def _place(mesh: Any, sizes: tuple[int, ...]) -> Sequence[int | None]:
+    """Where this rank is on a mesh.
+
+    The mesh itself knows that from when it was made; torch hands out equal ones of an earlier process group too, where there was one.
+    """
+    rank = _rank()
     try:
-        return int(mesh.get_rank())
-    except (RuntimeError, ValueError):  # the process group is gone, and the model still there
-        return int(mesh.mesh[tuple(place)]) if None not in place else -1
+        listed = mesh.mesh.flatten().tolist()
+    except (RuntimeError, AttributeError):  # under a mode in which tensors have no numbers
+        listed = []
+    if rank < 0 or not listed:
+        return mesh.get_coordinate() or (None,) * len(sizes)
+    if rank not in listed:
+        return (None,) * len(sizes)
+    at, place = listed.index(rank), list[int | None]()
+    for size in reversed(sizes):
+        place.insert(0, at % size)
+        at //= size
+    return place
 
 
 def _placement(placement: Any, name: str, size: int, turn: int) -> Placement:
@@ -104,12 +129,27 @@ def _turns(placements: Sequence[Any], sizes: Sequence[int]) -> list[int]:
     return turns
 
 
+def same_parts(one: Sharding | None, other: Sharding | None) -> bool:
+    """Whether a rank holds the same part of two tensors, whatever the axes of their meshes are called."""
+    if one is None or other is None:
+        return one is other
+    return one == other or _parts(one) == _parts(other)
+
+
+def _parts(lies: Sharding) -> Any:
+    placed = [(one.kind, one.size, one.dim, one.turn, one.word) for one in lies.placements if one.size > 1]
+    axes = [axis.coordinate for axis in lies.ranks.axes if axis.size > 1 and axis.cut]
+    return lies.form, lies.shape, lies.local_shape, placed, axes
+
+
 def part_of(whole: Tensor, sharding: Sharding) -> Tensor | None:
     """Of a whole tensor, the part that this rank holds of one that lies so; None where that is not known.
 
     Each axis cuts as ``torch.chunk`` does: the first parts are as large as possible, and the last may be empty.
     """
-    if sharding.partial or not sharding.ranks.here or any(placement.kind == OTHER for placement in sharding.placements):
+    if sharding.form != "DTensor" or sharding.partial or not sharding.ranks.here:
+        return None
+    if any(placement.kind == OTHER for placement in sharding.placements):
         return None
     cuts = [
         (placement.turn, placement.dim, placement.size, axis.coordinate)

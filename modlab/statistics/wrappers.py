@@ -78,13 +78,18 @@ def values_of(tensor: Tensor) -> Tensor:
     names = ", ".join(name for name, _ in inside(tensor)[:4])
     rest = f": measure the tensors inside it ({names})" if names else ", and does not tell what is inside it"
     if not is_wrapper(tensor) and has_own_memory(tensor):
-        raise NoValuesError(f"a {type(tensor).__name__} computes by code of its own (__torch_dispatch__), which modlab does not run")
+        raise NoValuesError(f"{_a(tensor)} computes by code of its own (__torch_dispatch__), which modlab does not run")
     if not is_quantized(tensor):
-        raise NoValuesError(f"a {type(tensor).__name__} has no memory of its own{rest}")
+        raise NoValuesError(f"{_a(tensor)} has no memory of its own{rest}")
     try:
         found = tensor.dequantize()
     except Exception as error:
-        raise NoValuesError(f"the dequantize() of a {type(tensor).__name__} raised {type(error).__name__}{rest}") from error
+        raise NoValuesError(f"the dequantize() of {_a(tensor)} raised {type(error).__name__}{rest}") from error
     if not issubclass(type(found), Tensor) or is_wrapper(found) or found.shape != tensor.shape:
-        raise NoValuesError(f"the dequantize() of a {type(tensor).__name__} gave no plain tensor of its shape{rest}")
+        raise NoValuesError(f"the dequantize() of {_a(tensor)} gave no plain tensor of its shape{rest}")
     return found.detach()
+
+
+def _a(tensor: Tensor) -> str:
+    name = type(tensor).__name__
+    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modlab import format
 from modlab.records.difference import TENSORS, DiffRecord
+from modlab.views import sharding
 from modlab.views.figure import COLOURS, _axes, _figure
 from modlab.views.sheets import verdict
 
@@ -30,9 +31,11 @@ def of_diff(diff: DiffRecord, *, ax: Axes | None = None) -> Figure:
         colour = COLOURS["linear"] if row.kind != "buffer" else COLOURS["norm"]
         ax.barh(i, value if finite else top, color=colour if finite else "white", edgecolor=colour, hatch="" if finite else "////")
         ax.text(value if finite else top, i, f" {verdict.ratio(value)}", va="center", fontsize=7)
+    part = f", of {sharding.PART}" if any(row.of_part for row in shown) else ""
     if not shown:
-        ax.text(0.5, 0.5, "no value changed", ha="center", va="center", transform=ax.transAxes)
-    ax.set(yticks=range(len(shown)), ylim=(max(len(shown), 1) - 0.4, -0.6), xticks=[], xlabel="‖after − before‖ / ‖before‖")
+        rest = " of what was compared" if any(row.uncompared for row in diff.records) else ""
+        ax.text(0.5, 0.5, f"no value changed{rest}", ha="center", va="center", transform=ax.transAxes)
+    ax.set(yticks=range(len(shown)), ylim=(max(len(shown), 1) - 0.4, -0.6), xticks=[], xlabel=f"‖after − before‖ / ‖before‖{part}")
     ax.set_yticklabels([format.cut(format.clean(row.path), 60) for row in shown], fontsize=7, family="monospace", parse_math=False)
     more = f" (the {_BARS} largest of {len(rows):,})" if len(rows) > _BARS else ""
     ax.set_title(verdict.of_diff(diff)[0].rstrip(";.") + more, fontsize=10, loc="left", parse_math=False)

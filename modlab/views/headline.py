@@ -94,9 +94,10 @@ def of_table(table: TableRecord) -> tuple[str, str]:
     name = format.clean(table.title)
     if table.source != MODEL:
         tensors, others = (row_count(table, tensors=wanted) for wanted in (True, False))
-        size, count = (sum(getattr(row, name) for row in table.rows if row.kind == "tensor") for name in ("bytes", "count"))
+        names = ("bytes", "bytes_here", "count")
+        size, here, count = (sum(getattr(row, name) for row in table.rows if row.kind == "tensor") for name in names)
         more = f", and {format.plural(others, 'other entry', 'other entries')}" if others else ""
-        return f"{name}: {format.plural(count, 'number')} in {format.plural(tensors, 'tensor')};", f"{format.size(size)}{more}."
+        return f"{name}: {format.plural(count, 'number')} in {format.plural(tensors, 'tensor')};", f"{sharding.size(size, here)}{more}."
     strong = f"{name}: {saved:,} of {format.plural(len(table.rows), 'entry is', 'entries are')} in the state_dict"
     strong = ", ".join([strong, *sharding.spread(table.ranks)])
     facts = [*_marks(table), *_absent(table), *_grads(table)]

@@ -94,7 +94,7 @@ def of_values(values: ValuesRecord) -> str:
     pairs = numbers.statistics(values.stats)
     if pairs:
         lines.append("  ".join(f"{name} {value}" for name, value in pairs))
-    lines += [note for note in (values.note,) if note]
+    lines += [note for note in (values.stats.note if values.stats.measured else "", values.note) if note]
     lines += _numbers(values)
     return "\n".join(lines)
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from modlab import format
 from modlab.records.difference import HELD, STATUSES, STAYED, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.records.structure import ROOT
+from modlab.views import sharding
 from modlab.views.sheets import verdict
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 from modlab.views.sheets.snapshot import CHANCE
 
-ORDER = (*STATUSES[1:], STATUSES[0])  # what is unchanged is said last
+ORDER = tuple(word for status in (*STATUSES[1:], STATUSES[0]) for word in verdict.words_of(status))  # what is unchanged is said last
 SHOWN = 600
 """Rows up to which modules are opened; of a larger difference the lower levels are folded into their module."""
 
@@ -55,6 +56,7 @@ class Branch:
     words: Counter[tuple[str, str]] = field(default_factory=Counter)  # the same, apart by what they are called
     distance: float = 0.0  # the greatest of all below
     relative: float = 0.0  # of what was not all zero before, if there is any
+    of_part: bool = False  # some of it is about this rank's part alone
 
     @property
     def quiet(self) -> bool:
@@ -128,14 +130,15 @@ def _enter(line: list[Branch], record: DifferenceRecord) -> None:
     for branch in line:
         branch.tally[record.status] += 1
         if not record.tied or (branch.path and not record.tied.startswith(f"{branch.path}.")):  # where both names are it counts once
-            branch.words[_called(record), record.status] += 1
+            branch.words[_called(record), verdict.status(record)] += 1
         if record.kind in TENSORS:  # a step that is counted, and an average from zero, are no measure for weights
+            branch.of_part |= record.of_part
             branch.distance = max(branch.distance, record.max_abs or 0.0)
             branch.relative = max(branch.relative, record.relative_l2 or 0.0, key=verdict.rank)
 
 
 def _words(records: Iterable[DifferenceRecord]) -> Counter[tuple[str, str]]:
-    return Counter((_called(record), record.status) for record in records)
+    return Counter((_called(record), verdict.status(record)) for record in records)
 
 
 def _called(record: DifferenceRecord) -> str:
@@ -155,6 +158,14 @@ def _counted(words: Counter[tuple[str, str]]) -> str:
             told.append(what if kind and status == before else f"{what} {status}")
             before = status
     return ", ".join(told)
+
+
+def _plainly(words: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """Where nothing changed, all kinds together."""
+    found: Counter[tuple[str, str]] = Counter()
+    for (_, status), count in words.items():
+        found["", status] += count
+    return found
 
 
 def _depth(groups: list[Branch]) -> int:
@@ -224,11 +235,13 @@ def _at(branch: Branch, name: str) -> str:
 
 
 def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
-    loud = Counter({one: count for one, count in branch.words.items() if one[1] != "unchanged"})
+    still = verdict.words_of("unchanged")
+    loud = Counter({one: count for one, count in branch.words.items() if one[1] not in still})
     if any(kind != "optimizer state" for kind, _ in loud):  # a step is about the weights
         loud = Counter({one: count for one, count in loud.items() if one[0] != "optimizer state"})
-    words = _counted(loud) or f"{branch.tally['unchanged']:,} unchanged"
-    cells = _cells(words, distance=branch.distance or None, relative=branch.relative or None) if folded else _cells(words)
+    words = _counted(loud) or _counted(_plainly(branch.words)) or f"{branch.tally['unchanged']:,} unchanged"
+    here = f" {sharding.HERE}" if branch.of_part else ""
+    cells = _cells(words, distance=branch.distance or None, relative=branch.relative or None, here=here) if folded else _cells(words)
     symbol = "container" if branch.path is not None else "step" if branch.name == "settings" else "function"
     place = _PLACES.get(branch.name) if branch.path is None else None
     note = "folded: .records has each" if folded else ""
@@ -239,10 +252,10 @@ def _module(branch: Branch, depth: int, *, folded: bool) -> Row:
 def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) -> Row:
     kind = {"parameter": "", "attribute": _unregistered(record)}.get(record.kind, record.kind)
     note = "; ".join(_remarks(record))
-    elements = f"{record.changed:,} of {record.count:,}" if record.max_abs is not None and record.changed else ""
+    elements = f"{record.changed:,} of {record.here:,}{verdict.here(record)}" if record.max_abs is not None and record.changed else ""
     still = record.max_abs is None or not record.changed
     cells = _cells(
-        _stayed(record) or record.status,
+        _stayed(record) or verdict.status(record),
         _turned(_shape(record.shape_before) or "lazy" * (record.status == "reshaped"), _shape(record.shape_after)),
         _turned(record.dtype_before, record.dtype_after),
         _turned(record.device_before, record.device_after) if {record.device_before, record.device_after} - {"cpu", ""} else "",
@@ -251,6 +264,7 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
         None if still else record.relative_l2,
         scale if record.kind in TENSORS else 0.0,
         _mark(record),
+        verdict.here(record),
     )
     name = record.path.rpartition(".")[2] if branch.path is None else record.name
     symbol, details = _SYMBOLS.get(record.kind, "tensor"), tuple(_details(record))
@@ -270,19 +284,20 @@ def _unregistered(record: DifferenceRecord) -> str:
 def _mark(record: DifferenceRecord) -> Mark:
     if record.nan_after > record.nan_before or record.inf_after > record.inf_before:
         return "broken"
-    if record.status == "removed":
+    if record.status in ("removed", "not compared"):
         return "absent"
     return "careful" if record.status == "reshaped" or (record.kind == "attribute" and _was_left(record.note)) else ""
 
 
 def _cells(
     status: str, shape: str = "", dtype: str = "", device: str = "", elements: str = "",
-    distance: float | None = None, relative: float | None = None, scale: float = 0.0, mark: Mark = "",
+    distance: float | None = None, relative: float | None = None, scale: float = 0.0, mark: Mark = "", here: str = "",
 ) -> tuple[Cell, ...]:  # fmt: skip
     share = relative / scale if relative and scale and math.isfinite(relative) else None
     return (
         Cell(status, mark=mark), Cell(shape), Cell(dtype), Cell(device), Cell(elements),
-        Cell("" if distance is None else format.number(distance)), Cell("" if relative is None else verdict.ratio(relative), share),
+        Cell("" if distance is None else f"{format.number(distance)}{here}"),
+        Cell("" if relative is None else f"{verdict.ratio(relative)}{here}", share),
     )  # fmt: skip
 
 
@@ -297,6 +312,8 @@ def _turned(before: str, after: str) -> str:
 def _remarks(record: DifferenceRecord) -> Iterator[str]:
     if record.renamed_from:
         yield f"was {record.renamed_from}"
+    if record.status == "resharded":
+        yield verdict.resharded(record)
     if record.value_before != record.value_after and record.value_before and record.value_after:
         yield f"{record.value_before} → {record.value_after}"
     elif record.kind == "hyper-parameter" and record.status in ("added", "removed"):
@@ -317,6 +334,7 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
     if record.kind not in (*TENSORS, "gradient", "optimizer state") or (record.status == "unchanged" and record.same_object is None):
         return
     counted = record.max_abs is not None and record.changed
+    here, lies = verdict.here(record), record.sharding_after or record.sharding_before
     facts = [
         ("name before", record.renamed_from),
         ("shape", _turned(_shape(record.shape_before), _shape(record.shape_after))),
@@ -324,16 +342,18 @@ def _details(record: DifferenceRecord) -> Iterator[Block]:
         ("device", _turned(record.device_before, record.device_after)),
         (
             "elements changed",
-            f"{f'{record.changed:,}' if record.changed else 'none'} of {record.count:,}" if record.max_abs is not None else "",
+            f"{f'{record.changed:,}' if record.changed else 'none'} of {record.here:,}{here}" if record.max_abs is not None else "",
         ),
-        ("max abs", format.number(record.max_abs or 0.0) if counted else ""),
-        ("relative L2", verdict.ratio(record.relative_l2) if counted and record.relative_l2 is not None else ""),
+        ("placement", "" if lies is None else sharding.placement(lies)),
+        (sharding.PART, "" if lies is None else sharding.here(lies)),
+        ("max abs", f"{format.number(record.max_abs or 0.0)}{here}" if counted else ""),
+        ("relative L2", f"{verdict.ratio(record.relative_l2)}{here}" if counted and record.relative_l2 is not None else ""),
         ("by weight decay alone", f"{record.decayed:,}" if record.decayed else ""),
         ("object", "" if record.same_object is None else "the same" if record.same_object else "another"),
         ("the same tensor as", record.tied),
         ("memory", "" if record.shares_memory is None else "shared" if record.shares_memory else "its own"),
     ]
-    yield Block(record.status, rows=tuple((name, value) for name, value in facts if value))
+    yield Block(verdict.status(record), rows=tuple((name, value) for name, value in facts if value))
 
 
 def _summary(branch: Branch) -> Block:
@@ -341,7 +361,9 @@ def _summary(branch: Branch) -> Block:
     kinds = [(kind, status) for kind in ("", *_BESIDE) for status in ORDER if branch.words[kind, status]]
     rows = [(f"{kind} {status}".strip(), f"{branch.words[kind, status]:,}") for kind, status in kinds]
     if branch.distance:
-        rows += [("greatest max abs", format.number(branch.distance)), ("greatest relative L2", verdict.ratio(branch.relative))]
+        here = " here" if branch.of_part else ""
+        rows.append(("greatest max abs", f"{format.number(branch.distance)}{here}"))
+        rows.append(("greatest relative L2", f"{verdict.ratio(branch.relative)}{here}"))
     return Block("here and below", rows=tuple(rows))
 
 
@@ -518,11 +540,15 @@ def _most(diff: DiffRecord) -> Iterator[Block]:
     known = [r for r in diff.records if r.kind in TENSORS and r.relative_l2]
     known.sort(key=lambda r: verdict.rank(r.relative_l2 or 0.0), reverse=True)
     if known:
-        rows = tuple((r.path, format.number(r.max_abs or 0), verdict.ratio(r.relative_l2 or 0)) for r in known[:NAMED])
+        rows = tuple(
+            (r.path, f"{format.number(r.max_abs or 0)}{verdict.here(r)}", f"{verdict.ratio(r.relative_l2 or 0)}{verdict.here(r)}")
+            for r in known[:NAMED]
+        )
         yield Block("most changed", head=("path", "max abs", "relative L2"), rows=rows)
 
 
 def _foot(diff: DiffRecord) -> str:
     compared = [record for record in diff.records if record.max_abs is not None and not record.tied]
-    elements = format.plural(sum(record.count for record in compared), "element")
+    here = f" {sharding.HERE}" if any(record.of_part for record in compared) else ""
+    elements = f"{format.plural(sum(record.here for record in compared), 'element')}{here}"
     return f"{format.plural(len(compared), 'tensor')} compared, {elements}; what equals is folded"

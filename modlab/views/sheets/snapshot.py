@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modlab import format
 from modlab.records.snapshot import SnapshotRecord
+from modlab.views import sharding
 from modlab.views.sheets.layout import Block, Cell, Column, Row, Sheet
 
 COLUMNS = (
@@ -38,7 +39,7 @@ def _sentence(title: str, records: Sequence[SnapshotRecord], values: bool) -> tu
     what = "copy" if values else "fingerprint"
     many = what if len(kept) == 1 else {"copy": "copies", "fingerprint": "fingerprints"}[what]
     strong = f"{format.clean(title)}: {len(kept):,} {many} of {format.plural(len(tensors), 'tensor')};"
-    facts = [format.size(sum(r.bytes for r in kept)) if values else "no values"]
+    facts = [sharding.size(sum(r.bytes for r in kept), sum(r.bytes_here for r in kept)) if values else "no values"]
     state = sum(r.kind == "optimizer state" for r in records)
     grads = sum(r.kind == "gradient" for r in records)
     facts.append(f"{format.plural(grads, 'gradient')}" if grads else "no gradient")
@@ -49,7 +50,7 @@ def _sentence(title: str, records: Sequence[SnapshotRecord], values: bool) -> tu
 
 def _row(kind: str, its: list[SnapshotRecord]) -> Row:
     own = [r for r in its if not r.tied]
-    count, size = sum(r.count for r in own), sum(r.bytes for r in own)
+    count, size, here = (sum(getattr(r, name) for r in own) for name in ("count", "bytes", "bytes_here"))
     kept = sorted({r.kept for r in its if r.kept})
     names = ", ".join(format.clean(r.path) for r in its[:3]) + (", ..." if len(its) > 3 else "")
     if kind == "hyper-parameter":
@@ -59,7 +60,7 @@ def _row(kind: str, its: list[SnapshotRecord]) -> Row:
     cells = (
         Cell(f"{len(its):,}"),
         Cell(f"{count:,}" if count else ""),
-        Cell(format.size(size) if size else ""),
+        Cell(sharding.size(size, here) if size else ""),
         Cell(", ".join(kept)),
         Cell(names),
     )

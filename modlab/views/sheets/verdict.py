@@ -9,13 +9,41 @@ from collections.abc import Iterator
 
 from modlab import format
 from modlab.records.difference import HELD, IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
+from modlab.records.sharding import together
+from modlab.views import sharding
 
+_OF_PARTS = ("unchanged", "changed")
+NOTHING = "nothing here"
 _PART = 10  # weight decay that moved a smaller part of a tensor than a tenth by itself is no news
 
 
 def ratio(relative: float) -> str:
     """A relative distance; from all zeros there is none."""
     return "from 0" if math.isinf(relative) else format.number(relative)
+
+
+def here(record: DifferenceRecord) -> str:
+    """What stands behind a number that is about this rank's part alone."""
+    return f" {sharding.HERE}" if record.of_part else ""
+
+
+def status(record: DifferenceRecord) -> str:
+    """The status in words: of this rank's part that it is no more; and where this rank holds nothing, that."""
+    if not record.of_part or record.status not in _OF_PARTS:
+        return record.status
+    return NOTHING if not record.here and record.status == "unchanged" else f"{record.status} {sharding.HERE}"
+
+
+def words_of(status: str) -> tuple[str, ...]:
+    """What rows of a status may be called."""
+    more = (NOTHING,) if status == "unchanged" else ()
+    return (status, f"{status} {sharding.HERE}", *more) if status in _OF_PARTS else (status,)
+
+
+def resharded(record: DifferenceRecord) -> str:
+    """From where to where: "rows over dp → columns over tp"."""
+    was, now = ("on one process" if s is None else sharding.placement(s) for s in (record.sharding_before, record.sharding_after))
+    return f"{was} → {now}" if was != now else f"{was}, on other ranks"
 
 
 def rank(relative: float) -> float:
@@ -49,9 +77,15 @@ def of_diff(diff: DiffRecord) -> tuple[str, str]:
         )
     if not diff.records:
         return f"{name}: nothing to compare.", ""
-    facts = [*_memory(diff), *_loading(diff), *_broken(diff), *_odd(diff), *_swapped(diff), *_others(diff), *_values(diff), *_about(diff)]
+    odd = [*_memory(diff), *_loading(diff), *_broken(diff), *_odd(diff), *_swapped(diff), *_others(diff)]
+    facts = [*odd, *_values(diff), *_about(diff), *_spread(diff)]
     first, *rest = facts or [_nothing(diff)]
     return (f"{name}: {first};", "; ".join(rest) + ".") if rest else (f"{name}: {first}.", "")
+
+
+def _spread(diff: DiffRecord) -> list[str]:
+    lies = [r.sharding_after or r.sharding_before for r in diff.records]
+    return sharding.spread(together(dict.fromkeys(one.ranks for one in lies if one is not None)))
 
 
 def _nothing(diff: DiffRecord) -> str:
@@ -170,7 +204,14 @@ def _values(diff: DiffRecord) -> Iterator[str]:
     tally = Counter(r.status for r in its)
     both = [r for r in its if r.status not in ("added", "removed")]
     if both:
-        yield f"{sum(map(_changed, both)):,} of {format.plural(len(both), 'tensor')} changed"
+        part = f" in {sharding.PART}" if any(r.of_part for r in both) else ""
+        yield f"{sum(map(_changed, both)):,} of {format.plural(len(both), 'tensor')} changed{part}"
+    yield from _uncompared(both)
+    turned = [r for r in both if r.status == "resharded"]
+    if turned:
+        ways = {resharded(r) for r in turned}
+        what = "tensor lies", "tensors lie"
+        yield f"{format.plural(len(turned), *what)} otherwise over the ranks{f' ({ways.pop()})' if len(ways) == 1 else ''}"
     decayed = [r for r in both if r.decayed * _PART >= r.changed > 0]
     alone = [r for r in decayed if r.decayed == r.changed]
     if alone:
@@ -195,9 +236,15 @@ def _values(diff: DiffRecord) -> Iterator[str]:
         if evidence == {"same names"} and all(r.differs for r in names):
             guessed = ", by their names alone"
         yield f"{len(names):,} renamed{guessed}{format.clean(reason)}"
-    blank = sum(r.differs is None and r.count > 0 for r in both)
+
+
+def _uncompared(both: list[DifferenceRecord]) -> Iterator[str]:
+    """Of how many tensors nothing is known, and why."""
+    blank = [r for r in both if r.status == "not compared" or (r.uncompared and r.count > 0)]
     if blank:
-        yield f"{format.plural(blank, 'tensor has', 'tensors have')} no values to compare"
+        reasons = list(dict.fromkeys(r.reason for r in blank if r.reason))
+        why = f" ({format.clean(reasons[0])}{f', and {len(reasons) - 1:,} more reasons' if len(reasons) > 1 else ''})" if reasons else ""
+        yield f"{format.plural(len(blank), 'tensor was', 'tensors were')} not compared{why}"
 
 
 def _changed(record: DifferenceRecord) -> bool:
