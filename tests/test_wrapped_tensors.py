@@ -1,4 +1,4 @@
-"""Tensors that are a shell around others: torchao's weights, a user's own. Bytes, dtype, values and differences are those that are there."""
+"""Tensors that are a shell around others (torchao's weights, a user's own): bytes, dtype, values and differences are the true ones."""
 
 from __future__ import annotations
 
