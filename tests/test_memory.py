@@ -1,5 +1,8 @@
 """Memory that is gone is asked for before any operator: of tensors of every kind, and by every verb in a process of its own."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -9,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import absence, is_there
-from tests.verbs import free
+from tests.verbs import CASES, ROOT, free
 
 
 def quietly(make):
@@ -111,3 +114,14 @@ def test_under_a_transform_there_is_none():
     torch.func.grad(lambda x: (said.append((is_there(x), absence(x))), x.sum())[1])(torch.eye(3))
     assert [there for there, _ in said] == [False, False]
     assert all("torch.func" in reason for _, reason in said)
+
+
+@pytest.mark.parametrize("row", [pytest.param(name, marks=() if name == "everything" else pytest.mark.long) for name in CASES])
+def test_no_verb_ends_the_process(row):
+    answer = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-m", "tests.verbs", row], cwd=ROOT, capture_output=True, text=True, timeout=600,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}, check=False,
+    )  # fmt: skip
+    begun = [line for line in answer.stdout.splitlines() if line.endswith("…")]
+    assert answer.returncode == 0, f"{begun[-1:]}\n{answer.stdout[-2000:]}\n{answer.stderr[-4000:]}"
+    assert len(begun) > 20

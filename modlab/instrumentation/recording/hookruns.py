@@ -15,7 +15,7 @@ from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call, Seen
 from modlab.instrumentation.recording.folds import Folds
-from modlab.instrumentation.recording.keeping import comparable, copied, distance
+from modlab.instrumentation.recording.keeping import comparable, distance
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.stages import (
@@ -32,6 +32,7 @@ from modlab.instrumentation.recording.stages import (
 from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
+from modlab.statistics.memory import copied
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
 _SUBJECTS = {

@@ -11,16 +11,20 @@ from torch import Tensor
 
 from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import arrived, copied, is_gone, is_sharded, is_there
 
 _EXACT = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 
 
 def detached(thing: Any) -> Any:
-    """A nest with each tensor copied and cut off from the graph; what cannot be opened as it is."""
+    """A nest with each tensor copied and cut off from the graph; what cannot be opened as it is.
+
+    In the place of a tensor whose memory is gone stands one on meta: to read it raises, and does not end the process.
+    """
     cls = type(thing)
     if issubclass(cls, Tensor):
-        return copied(thing)
+        found = thing if is_sharded(thing) else arrived(thing)
+        return copied(found) if not is_gone(found) else torch.empty(found.shape, dtype=found.dtype, device="meta")
     if issubclass(cls, dict):
         parts = {key: detached(part) for key, part in dict.items(thing)}
         twin = parts if cls is dict else copy.copy(thing)
@@ -42,12 +46,6 @@ def _with_fields(thing: Any, fields: dict[Any, Any]) -> Any:
         if isinstance(name, str):
             object.__setattr__(thing, name, part)
     return thing
-
-
-def copied(tensor: Tensor) -> Tensor:
-    """A copy without a history."""
-    with torch.no_grad():
-        return tensor.detach().clone()
 
 
 def comparable(thing: Any, most: int) -> bool:

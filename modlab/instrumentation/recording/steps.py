@@ -13,10 +13,11 @@ from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Seen
 from modlab.instrumentation.recording.functions import Functions
-from modlab.instrumentation.recording.keeping import comparable, copied, distance
+from modlab.instrumentation.recording.keeping import comparable, distance
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.recording.tape import Tape
+from modlab.statistics.memory import copied, is_there
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
@@ -86,7 +87,7 @@ class Steps:
         if version_of(tensor) == version:
             return None
         note = "moved"
-        if copy is not None and copy.shape == tensor.shape:
+        if copy is not None and copy.shape == tensor.shape and is_there(tensor):
             far = distance(copy, tensor)
             note = f"moved by up to {format.number(far)}" if far else _SAME
         (seen,) = self._sightings.values([(path, tensor, "")])
