@@ -11,6 +11,7 @@ from torch import Tensor
 
 from modlab.inspection.bits import BLOCK
 from modlab.statistics.contents import as_array, blocks_of
+from modlab.statistics.memory import is_there, number_of
 
 
 class Cause(NamedTuple):
@@ -70,6 +71,8 @@ def cause(
     changed = decayed = coasted = 0
     with torch.no_grad():
         states = (gradient, momentum, *((trace.before, trace.after) if trace is not None else ()))
+        if not all(one is None or is_there(one) for one in (before, after, *states)):
+            return NOTHING
         for left, right, slope, speed, *seen in _blocks(before, after, *states):
             moved = left != right
             still = moved & (slope == 0)
@@ -131,5 +134,6 @@ def _doubles(block: Tensor) -> Any:
 
 def _number(value: Any) -> float:
     if isinstance(value, Tensor):
-        return float(value.detach().item()) if value.numel() == 1 and not value.is_meta else 0.0
+        number = number_of(value)
+        return number if number == number else 0.0
     return float(value) if isinstance(value, (int, float)) else 0.0

@@ -32,7 +32,7 @@ from modlab.records.difference import (
     Renaming,
 )
 from modlab.records.sharding import Sharding
-from modlab.statistics.memory import NoValuesError, local
+from modlab.statistics.memory import NoValuesError, local, number_of
 from modlab.statistics.sharding import part_of, same_parts
 
 LOOSE = ("mapping", "file")
@@ -385,7 +385,7 @@ class Comparison:
 def _count(entry: Entry) -> float:
     """The number of steps that an optimizer has made."""
     try:
-        return float(_text(entry) if entry.tensor is None else local(entry.tensor).detach())
+        return float(_text(entry)) if entry.tensor is None else number_of(entry.tensor)
     except (ValueError, RuntimeError):
         return math.nan  # a fingerprint, or something else of this name
 

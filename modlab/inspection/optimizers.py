@@ -12,6 +12,7 @@ from modlab.errors import NotAnOptimizerError
 from modlab.inspection.checks import described
 from modlab.inspection.entries import dtype_name
 from modlab.records.state import OptimizerEntry, StateRecord
+from modlab.statistics.memory import number_of
 
 DEEP = 4
 """Wrappers around wrappers."""
@@ -77,7 +78,7 @@ class Ownership:
         self.labels += (label,)
         for i, parameter in enumerate(group["params"]):
             state = optimizer.state.get(parameter, {})
-            entry = OptimizerEntry(label, _number(group.get("lr")), _number(group.get("weight_decay", 0.0)), _state(state))
+            entry = OptimizerEntry(label, number_of(group.get("lr")), number_of(group.get("weight_decay", 0.0)), _state(state))
             self._entries.setdefault(id(parameter), []).append(entry)
             self._held.append((label, i, parameter))
 
@@ -100,13 +101,6 @@ class Ownership:
             for label, i, tensor in self._held
             if id(tensor) not in model_tensors
         )
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value.detach().item() if isinstance(value, Tensor) else value)
-    except (TypeError, ValueError, RuntimeError):
-        return float("nan")
 
 
 def _state(state: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ compares, measures or puts back a tensor asks here first, once for a tensor and 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -75,6 +76,17 @@ def require_values(tensor: Tensor) -> None:
         raise NoValuesError(absence(tensor))
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise NoValuesError("a CUDA graph is being captured, and the measurement would become a part of it")
+
+
+def number_of(value: Any) -> float:
+    """What a number, or a tensor with one element, says; NaN where it says nothing (a learning rate may be a tensor)."""
+    try:
+        if not isinstance(value, Tensor):
+            return float(value)
+        part = local(value)
+        return float(part.detach().item()) if part.numel() == 1 and is_there(part) else math.nan
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return math.nan
 
 
 def is_gone(tensor: Tensor) -> bool:

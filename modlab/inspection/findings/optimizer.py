@@ -16,6 +16,7 @@ from modlab.inspection.entries import dtype_name
 from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
+from modlab.statistics.memory import is_there, local, number_of
 
 SPELLED_OUT = 4  # modules named in a fix
 VELOCITIES = ("momentum_buffer", "exp_avg")
@@ -198,10 +199,8 @@ def _cause(one: Membership) -> str:
 
 
 def _number(value: Any) -> float:
-    try:
-        return float(value.detach().item() if isinstance(value, Tensor) else value)
-    except (TypeError, ValueError, RuntimeError):
-        return 0.0
+    number = number_of(value)
+    return number if number == number else 0.0
 
 
 def _positive(value: Any) -> bool:
@@ -210,10 +209,10 @@ def _positive(value: Any) -> bool:
 
 def _some(value: Any) -> bool:
     """Whether a tensor of an optimizer's state has something in it that is not zero."""
-    if not isinstance(value, Tensor) or value.is_meta or value.layout is not torch.strided:
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or not is_there(value):
         return False
     with torch.no_grad(), without_torch_function(), without_modes():
-        return bool((value.detach() != 0).any())
+        return bool((local(value).detach() != 0).any())
 
 
 # ---- notes ---------------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from modlab.inspection.findings.families import TRANSPOSED
 from modlab.inspection.findings.grouping import SPELLED_OUT, Group, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
+from modlab.statistics.memory import is_there, local
 
 WILD_ABOVE, WILD_BELOW = 10.0, 0.01
 """Spread of a weight matrix, in units of 1 / sqrt(inputs), beyond which it is called wild. torch's own layers start between 0.4 and 1.5."""
@@ -136,7 +137,7 @@ def _stuck(flagged: list[Held]) -> set[int]:
 
 def _without_bias(module: Module) -> bool:
     bias = (stores.contents(module).get("_parameters") or {}).get("bias")
-    return bias is None or not bool(bias.detach().any())
+    return bias is None or (is_there(bias) and not bool(local(bias).detach().any()))
 
 
 def _initializing(group: Group) -> str:

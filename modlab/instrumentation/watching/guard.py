@@ -18,6 +18,7 @@ from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
 from modlab.instrumentation.watching.schedule import GUARDED
 from modlab.records.watch import Alert
+from modlab.statistics.memory import is_there
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -159,7 +160,7 @@ class Guard:
             return False
         self._next = step + self._every
         gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
-        if type(gradient) is not Tensor or gradient.layout is not strided:  # there is none, or it is of another kind now
+        if type(gradient) is not Tensor or gradient.layout is not strided or not is_there(gradient):  # none, or of another kind now
             return False
         self._glances += 1
         with without_torch_function():

@@ -452,6 +452,9 @@ class RootTap:
             if gradient.requires_grad:  # create_graph=True
                 gradient = gradient.detach()
             if earlier is not None:  # a second backward pass through the same output
+                if type(gradient) is not Tensor or not (is_there(gradient) and is_there(earlier)):
+                    found.beyond.add(place)
+                    return
                 gradient = earlier + gradient
             found.gradients[place], found.written[place] = gradient, version_of(gradient)
 

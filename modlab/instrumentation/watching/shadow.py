@@ -16,7 +16,7 @@ from modlab.inspection.contrast import equal_bits
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching.roottap import Pass, unseen
-from modlab.statistics.memory import PLAIN, is_there
+from modlab.statistics.memory import PLAIN, is_gone, is_there
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.sample import Sample
@@ -75,6 +75,8 @@ def _batch(one: Pass) -> int:
 def _cut(thing: Any, size: int) -> Any:
     """The same nest with the first rows alone; what is of another kind is as it was."""
     if isinstance(thing, Tensor):
+        if is_gone(thing):
+            return thing
         return thing.detach()[:ROWS] if size > ROWS and thing.dim() and thing.shape[0] == size else thing.detach()
     if type(thing) in (tuple, list):
         return type(thing)(_cut(one, size) for one in thing)
