@@ -198,6 +198,8 @@ def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, r
 
 def _place(scene: Scene) -> tuple[str, str]:
     """File and line of the user's own code, and that line: where it happened, also in another process."""
+    if scene.place is not None:
+        return scene.place
     told = scene.told.own if scene.told is not None else None
     if told is not None:
         return told.where, told.text
@@ -216,7 +218,7 @@ def _applicable(fixes: tuple[Fix, ...], scene: Scene) -> Iterator[Fix]:
             yield replace(fix, code="")
 
 
-_EVERYWHERE = frozenset({*vars(builtins), "torch", "nn", "F", "np", "DataLoader"})
+_EVERYWHERE = frozenset({*vars(builtins), "torch", "nn", "F", "np", "DataLoader", "Trainer"})
 
 
 def _is_at_home(code: str, frame: frames.Frame) -> bool:
@@ -247,7 +249,7 @@ def _unseen(scene: Scene) -> Iterator[str]:
         own = next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
         if own is not None and scene.told.own is not None:
             yield f"What it was to give is asked for at {own.where}: {own.text}"
-    elif scene.own is not scene.user and scene.user is not None:
+    elif scene.own is not scene.user and scene.user is not None and scene.user.text:
         yield f"It was raised in what that line calls, at {scene.user.where}: {scene.user.text}"
     if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
         yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."

@@ -31,8 +31,9 @@ _LISTS = PAD.replace(
 _WITHOUT = """def given(batch):
     return torch.utils.data.default_collate([sample for sample in batch if sample is not None])
 DataLoader(..., collate_fn=given)"""
-_AS_THEY_ARE = Fix("Let the dataset give a number or a tensor there, or leave samples as they are, in a list:",
-                   "DataLoader(..., collate_fn=list)")  # fmt: skip
+_AS_THEY_ARE = Fix(
+    "Let the dataset give a number or a tensor there, or leave samples as they are, in a list:", "DataLoader(..., collate_fn=list)"
+)
 
 
 class Making(NamedTuple):
@@ -43,12 +44,19 @@ class Making(NamedTuple):
         part: where in a sample it happened: ``['ids']``; "" for the sample itself.
         nested: whether it is a part of a sample.
         values: what the samples hold there, where that is seen.
+        taker: what takes a function that makes batches, and by which name.
     """
 
     batch: Any
     part: str
     nested: bool
     values: Any = None
+    taker: str = "DataLoader(..., collate_fn="
+
+    @property
+    def who(self) -> str:
+        """Who makes the batch."""
+        return "The DataLoader" if "DataLoader" in self.taker else "Trainer"
 
     def sample(self, number: int) -> str:
         """How a sentence calls what one sample holds there."""
@@ -59,6 +67,10 @@ def making(scene: Scene) -> Making | None:
     """The batch that torch's default_collate was making when an error was raised; None if it was not."""
     if scene.told is not None:
         return _making_told(scene.told)
+    named = next((frame for frame in scene.frames if frame.function == "torch_default_data_collator"), None)
+    if named is not None and type(named.names.get("features")) is list and type(named.names.get("k")) is str:  # of transformers
+        features, key = named.names["features"], named.names["k"]
+        return Making(features, f"[{key!r}]", True, [one.get(key) for one in features if type(one) is dict], "Trainer(..., data_collator=")
     found = [frame for frame in scene.frames if frame.is_torch and _is_collate(frame.code.co_filename)]
     if not found or (scene.user is not None and scene.frames.index(scene.user) > scene.frames.index(found[-1])):
         return None
@@ -111,10 +123,12 @@ def unequal(scene: Scene, first: tuple[int, ...], number: int, other: tuple[int,
     if made is None:
         return None
     return Verdict(
-        f"The DataLoader cannot make a batch: {made.sample(0)} is {first}, {made.sample(number)} is {other}.",
-        "default_collate stacks samples, and needs them to be equal in size.", f"{shown(first)} ≠ {shown(other)}",
-        ((made.sample(0), str(first)), (made.sample(number), str(other))), _padded(made, first, other),
-    )  # fmt: skip
+        f"{made.who} cannot make a batch: {made.sample(0)} is {first}, {made.sample(number)} is {other}.",
+        f"{'Its collator' if made.who == 'Trainer' else 'default_collate'} stacks samples, and needs them to be equal in size.",
+        f"{shown(first)} ≠ {shown(other)}",
+        ((made.sample(0), str(first)), (made.sample(number), str(other))),
+        _padded(made, first, other),
+    )
 
 
 def _padded(made: Making, first: tuple[int, ...], other: tuple[int, ...]) -> tuple[Fix, ...]:
@@ -124,6 +138,12 @@ def _padded(made: Making, first: tuple[int, ...], other: tuple[int, ...]) -> tup
     colours = len(first) == 3 and first[0] != other[0] and {first[0], other[0]} <= {*_COLOURS}
     if colours:
         return (Fix("If these are the channels of pictures, read all in one mode, in the dataset: Image.open(path).convert('RGB')."),)
+    if made.who == "Trainer":
+        more = Fix(
+            "For the tokens of a tokenizer there is one: data_collator=DataCollatorWithPadding(tokenizer), or "
+            "DataCollatorForTokenClassification where each token has a label."
+        )
+        return (Fix(_MENDED, PAD.replace("DataLoader(..., collate_fn=", made.taker)), more)
     code, one = "nn.utils.rnn.pad_sequence({}, batch_first=True)", made.batch[0] if made.batch else None
     if first[1:] != other[1:]:
         code = ""
@@ -142,10 +162,12 @@ def _no_room(scene: Scene, _: re.Match[str]) -> Verdict | None:
     where = " in one of their parts" if made.nested else ""
     return Verdict(
         f"The DataLoader cannot make a batch: its samples differ in size{where}, and the first one is larger than the others.",
-        "default_collate stacks samples, and needs them to be equal in size.", "samples differ in size", (),
+        "default_collate stacks samples, and needs them to be equal in size.",
+        "samples differ in size",
+        (),
         (Fix(f"{_MENDED[:-1]} (pictures with other channels need .convert('RGB') instead):", PAD),),
         ("How large they are is not in the message; num_workers=0 says it.",),
-    )  # fmt: skip
+    )
 
 
 def _lists(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -159,10 +181,12 @@ def _lists(scene: Scene, _: re.Match[str]) -> Verdict | None:
         number = next((i for i, size in enumerate(sizes) if size != sizes[0]), 0)
         told = f"{made.sample(0)} has {sizes[0]} members, {made.sample(number)} has {sizes[number]}."
     return Verdict(
-        f"The DataLoader cannot make a batch: {told}", "default_collate joins lists member by member, and needs them to be equally long.",
-        "lists of unequal length", (),
+        f"The DataLoader cannot make a batch: {told}",
+        "default_collate joins lists member by member, and needs them to be equally long.",
+        "lists of unequal length",
+        (),
         (Fix("If they hold numbers, make tensors of them, and pad each batch:", _LISTS),),
-    )  # fmt: skip
+    )
 
 
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
@@ -173,9 +197,11 @@ def _not_collated(scene: Scene, match: re.Match[str]) -> Verdict:
     what = "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiouAEIOU" else f"a {kind}"
     return Verdict(
         f"The DataLoader cannot make a batch: the dataset gives {what}.",
-        "default_collate joins tensors, arrays, numbers and texts, also in tuples and dicts.", f"{what} in a sample",
-        (("given", what),), (_AS_THEY_ARE,),
-    )  # fmt: skip
+        "default_collate joins tensors, arrays, numbers and texts, also in tuples and dicts.",
+        f"{what} in a sample",
+        (("given", what),),
+        (_AS_THEY_ARE,),
+    )
 
 
 def _no_sample(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -188,9 +214,13 @@ def _no_sample(scene: Scene, _: re.Match[str]) -> Verdict | None:
     fix = (Fix("Leave out the samples that are None:", _WITHOUT),)
     if made.nested:
         fix = (Fix("Give a tensor there in every sample, or leave it out of every sample."),)
-    return Verdict(f"The DataLoader cannot make a batch: {which}.",
-                   "A __getitem__ without a return, or with one in some cases only, gives None.",
-                   "None in a batch", (), fix)  # fmt: skip
+    return Verdict(
+        f"The DataLoader cannot make a batch: {which}.",
+        "A __getitem__ without a return, or with one in some cases only, gives None.",
+        "None in a batch",
+        (),
+        fix,
+    )
 
 
 def _no_key(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -202,17 +232,25 @@ def _no_key(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     lacking = [i for i, one in enumerate(made.batch or ()) if type(one) is dict and key not in one]
     which = f"sample {lacking[0]} has not" if lacking else "another one of the batch has not"
-    return Verdict(f"The DataLoader cannot make a batch: sample 0 has the key {key!r}, {which}.",
-                   "default_collate joins dicts key by key, and takes the keys of the first.", f"no {key!r}", (("key", repr(key)),),
-                   (Fix("Let the dataset give the same keys in every sample."),))  # fmt: skip
+    return Verdict(
+        f"The DataLoader cannot make a batch: sample 0 has the key {key!r}, {which}.",
+        "default_collate joins dicts key by key, and takes the keys of the first.",
+        f"no {key!r}",
+        (("key", repr(key)),),
+        (Fix("Let the dataset give the same keys in every sample."),),
+    )
 
 
 def _needs_gradient(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if making(scene) is None:
         return None
-    return Verdict("The DataLoader cannot make a batch in a worker: a tensor of a sample requires a gradient.",
-                   "A graph cannot go from one process to another.", "requires grad", (),
-                   (Fix("Let the dataset give what it computes without a graph:", "return x.detach()"),))  # fmt: skip
+    return Verdict(
+        "The DataLoader cannot make a batch in a worker: a tensor of a sample requires a gradient.",
+        "A graph cannot go from one process to another.",
+        "requires grad",
+        (),
+        (Fix("Let the dataset give what it computes without a graph:", "return x.detach()"),),
+    )
 
 
 def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -222,8 +260,13 @@ def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     kinds = sorted({type(one).__name__ for one in made.values}) if made.values else []
     mixed = f" Its samples are of different kinds here: {', '.join(kinds)}." if len(kinds) > 1 else ""
-    return Verdict("The DataLoader cannot make a batch: default_collate could not join its samples.", f"It says: {scene.words}{mixed}",
-                   "", (), (_AS_THEY_ARE,))  # fmt: skip
+    return Verdict(
+        "The DataLoader cannot make a batch: default_collate could not join its samples.",
+        f"It says: {scene.words}{mixed}",
+        "",
+        (),
+        (_AS_THEY_ARE,),
+    )
 
 
 _S = r"\[([\d, ]*)\]"

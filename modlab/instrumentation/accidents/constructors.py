@@ -228,18 +228,6 @@ def _base_arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )  # fmt: skip
 
 
-def _heads(scene: Scene, _: re.Match[str]) -> Verdict | None:
-    width, heads = scene.local("embed_dim"), scene.local("num_heads")
-    if type(width) is not int or type(heads) is not int:
-        return None
-    fitting = max((n for n in range(1, heads + 1) if width % n == 0), default=1)
-    return Verdict(
-        f"{width} numbers cannot be shared evenly among {heads} heads.", "embed_dim must be a multiple of num_heads.", "",
-        (("embed_dim", str(width)), ("num_heads", str(heads))),
-        (Fix("A number of heads that divides it:", f"nn.MultiheadAttention({width}, {fitting})"),),
-    )  # fmt: skip
-
-
 def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
     cls = scene.local("module_cls")
     name = cls.__name__ if isinstance(cls, type) else "The module"
@@ -263,6 +251,5 @@ FAMILIES = (
         r"__init__\(\) takes 1 positional argument but \d+ were given|__init__\(\) got an unexpected keyword argument",
         _base_arguments,
     ),
-    Family("constructor", (AssertionError,), r"embed_dim must be divisible by num_heads", _heads),
     Family("constructor", (RuntimeError,), r"Module must support a 'device' arg to skip initialization", _skip_init),
 )

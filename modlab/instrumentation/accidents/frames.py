@@ -72,6 +72,12 @@ class Frame:
         self.globals: Mapping[str, Any] = frame.f_globals
         self._instruction = instruction
         self.is_torch, self.is_layer, self.is_ours, self.is_users, self.is_installed = whose(self.code.co_filename)
+        self.is_installed = self.is_installed or self._is_generated
+
+    @property
+    def _is_generated(self) -> bool:
+        """Whether a library made the code out of a text: the constructor of a dataclass, the guards of an exported model."""
+        return self.code.co_filename == "<string>" and self.is_function and self.globals.get("__name__") != "__main__"
 
     @property
     def offset(self) -> int:

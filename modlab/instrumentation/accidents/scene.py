@@ -79,6 +79,7 @@ class Scene:
         self.inside: list[Module] = []  # all modules of the models there, once they were gone through
         self.told: Told | None = None  # what happened in another process, if this is its error: then there are no frames
         self.here: list[Frame] = []  # and these were the frames of the process that asked
+        self.place: tuple[str, str] | None = None  # where it happened, and the line, if the message alone says so
         self.hook = ""  # "the forward hook f on l0", if it is one whose own code failed: then no module did
 
     @property

@@ -13,8 +13,10 @@ from modlab.instrumentation.accidents import frames
 _CAUGHT = re.compile(r"Caught (?P<name>\w+) in (?P<place>DataLoader worker process (?P<number>\d+)|pin memory thread[^.\n]*)\.\nOriginal ")
 _FRAME = re.compile(r'  File "(?P<file>[^\n]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n(?P<text>(?:    [^\n]*\n)*)')
 _HEAD = "Traceback (most recent call last):\n"
-_NEXT = re.compile(r"\n(?:During handling of the above exception, another exception occurred"
-                   r"|The above exception was the direct cause of the following exception):\n\n" + re.escape(_HEAD))  # fmt: skip
+_NEXT = re.compile(
+    r"\n(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):\n\n" + re.escape(_HEAD)
+)
 _LONG = 1_000_000  # characters of a text that is read
 
 
