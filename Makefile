@@ -15,7 +15,7 @@ INSTALL := $(PY) -m pip install --quiet --constraint constraints.txt
 STOP = { echo "modlab: $(1)" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-long lint bundle notebooks pages bench clean node chromium
+.PHONY: help lab test test-long lint bundle notebooks pages bench bench-gpu clean node chromium
 
 help: ## say what the targets do
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ pages: $(VENV)/.dev-stamp ## make the tour's page and the map of nn.Module, in d
 
 bench: $(VENV)/.dev-stamp ## measure modlab beside the alternatives that are installed
 	@$(PY) -m bench
+
+bench-gpu: $(VENV)/.dev-stamp ## measure a watch and a trace on this machine's accelerator, and write the tables into docs/benchmarks.md
+	@$(PY) -m bench.accelerators
 
 clean: ## delete caches and builds; keep .venv and your course
 	@rm -rf dist js/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis screenshots
