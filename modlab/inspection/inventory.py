@@ -18,7 +18,8 @@ from torch.nn import Module
 from modlab.compat import is_leaf, without_modes, without_torch_function
 from modlab.inspection import distributed, entries, slots, stores
 from modlab.inspection.bits import Plain, digest_of, plain
-from modlab.inspection.checkpoint import items_of
+from modlab.inspection.formats.nesting import items_of
+from modlab.inspection.formats.stored import Stored
 from modlab.records.structure import TensorEntry
 from modlab.statistics.memory import local
 
@@ -167,7 +168,9 @@ def plain_entry(key: Key, path: str, owner: str, kind: str, value: Any, *, saved
 
 
 def leaf(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> Entry:
-    """The entry of either; an array of numpy's counts as a tensor."""
+    """The entry of either; an array of numpy's counts as a tensor, and one that lies in a file is read when it is compared."""
+    if isinstance(value, Stored):
+        return Entry(key, path, owner, kind, value.facts(path), load=lambda: value.read(path), saved=saved)
     if type(value) is np.ndarray and value.dtype.kind in "biufc":
         with warnings.catch_warnings(), suppress(TypeError, ValueError):  # a dtype or a stride that torch has not
             warnings.simplefilter("ignore")  # that it may be read-only: nothing is written

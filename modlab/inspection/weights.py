@@ -2,119 +2,62 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from modlab.errors import CheckpointError
 from modlab.inspection import checkpoint
+from modlab.inspection.formats.nesting import items_of
+from modlab.inspection.formats.stored import Stored
 from modlab.inspection.inventory import OPTIMIZER, STATE, Entry, Inventory, Key, leaf, setting, states
-from modlab.records.structure import TensorEntry
-
-RESIDENT = 1 << 26
-"""Bytes of a mapped file that may have been touched before it is mapped anew, which gives its pages back."""
 
 
 def of_mapping(content: Mapping[Any, Any], title: str = "state_dict") -> Inventory:
     """A ``state_dict()``, an optimizer's, or a training checkpoint that holds several."""
     found = Inventory(title, "mapping", source=content)
-    _fill(found, content, None)
+    _fill(found, content)
     return found
 
 
 def of_file(path: str) -> Inventory:
-    """A ``.safetensors`` file, the index of a sharded one, or what ``torch.save`` wrote.
+    """A checkpoint, of whatever format: a file, the index of several, or a folder.
 
     Raises:
         CheckpointError: it is none, or to read it would run code that is stored in it.
     """
     try:
-        file = checkpoint.existing_file(path)
-        found = Inventory(file.name, "file", given=path)
-        if file.name.endswith(".index.json"):
-            for shard, names in checkpoint.shards_of(file).items():
-                _fill_from(found, shard, names)
-                found.shards = shard.suffix
-            found.content, found.versions, found.others = None, None, ()  # those of the last shard tell nothing of the others
-        else:
-            _fill_from(found, file, None)
-        return found
+        with checkpoint.explained(path):
+            held = checkpoint.opened(path)
+            found = Inventory(held.title, "file", given=path, shards=held.shards)
+            if held.flat:
+                _fill_flat(found, held)
+            else:
+                _fill(found, held.content)
+            found.remarks = [*held.remarks, *found.remarks]
+            return found
     except CheckpointError as error:
         message = (
             str(error).replace("modlab.state(path)", "modlab.diff(path, ...)").replace("modlab.state(model)", "modlab.diff(..., model)")
         )
-        raise CheckpointError(message.replace("modlab.state()", "modlab.diff()")) from error
-    except (OSError, ValueError) as error:  # a text that can be the name of no file, or a file that may not be read
-        raise CheckpointError(f"modlab.diff() cannot read {path[:60]!r}: {getattr(error, 'strerror', None) or error}.") from error
+        raise CheckpointError(message.replace("modlab.state()", "modlab.diff()")) from error.__cause__
 
 
-def _fill_from(found: Inventory, file: Path, names: set[str] | None) -> None:
-    if file.suffix == ".safetensors":
-        header, begin = checkpoint.header_of(file)
-        for name, entry in header.items():
-            if names is None or name in names:
-                found.entries.append(_safe_entry(file, name, entry, begin))
-        found.sections.add(STATE)
-        return
-    archive = _Archive(file)
-    _fill(found, archive.shapes, archive, names)
+def _fill_flat(found: Inventory, held: checkpoint.Checkpoint) -> None:
+    """The entries of a file whose names are whole; one that DCP wrote has the states of optimizers under their names, too."""
+    found.sections.add(STATE)
+    for item in held.items():
+        entry = leaf(Key(STATE, item.path), item.path, item.owner, "tensor", item.value, saved=True)
+        if not entry.is_tensor:
+            entry.kind = "value"
+        if entry.is_tensor or held.parts:
+            found.entries.append(entry)
+    tensors = {held.parts[item.path] for item in held.items() if item.path in held.parts and isinstance(item.value, Stored)}
+    found.others = tuple(dict.fromkeys(part for part in held.parts.values() if part in tensors))
 
 
-def _safe_entry(file: Path, name: str, entry: Any, begin: int) -> Entry:
-    row = checkpoint.header_row(name, entry)
-    facts = TensorEntry(name, "tensor", row.shape, row.dtype, "cpu", row.count, row.bytes)
-    first = begin + int(entry["data_offsets"][0])
-    load = _safe_loader(file, row.dtype, row.shape or (), first, row.bytes)
-    return Entry(Key(STATE, name), name, row.owner, "tensor", facts, load=load, saved=True)
-
-
-def _safe_loader(file: Path, dtype_name: str, shape: tuple[int, ...], first: int, size: int) -> Callable[[], Tensor]:
-    def load() -> Tensor:
-        dtype = getattr(torch, dtype_name, None)
-        if not isinstance(dtype, torch.dtype):
-            raise CheckpointError(f"its dtype {dtype_name} is not known to this torch")
-        if not size:
-            return torch.empty(shape, dtype=dtype)
-        if first + size > os.path.getsize(file):
-            raise CheckpointError(f"{file.name} is cut off: the numbers are not there")
-        mapped = np.memmap(file, np.uint8, "c", offset=first, shape=(size,))  # "c": torch wants memory that it could write to
-        return torch.from_numpy(mapped).view(dtype).reshape(shape)
-
-    return load
-
-
-class _Archive:
-    """What ``torch.save`` wrote: at first its shapes alone, then mapped tensor by tensor."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.shapes = checkpoint.loaded(file, "meta")
-        self._tensors: dict[str, Tensor] | None = None
-        self._touched = 0
-        self._limit = max(RESIDENT, os.path.getsize(file) // 16)
-
-    def tensor(self, path: str) -> Tensor:
-        """One tensor. The mapping is renewed now and then, so that the pages that have been read do not add up."""
-        if self._tensors is None or self._touched > self._limit:
-            self._tensors, self._touched = None, 0
-            content = checkpoint.loaded(self.file, "cpu")
-            self._tensors = {item.path: item.value for item in checkpoint.items_of(content) if isinstance(item.value, Tensor)}
-        found = self._tensors[path]
-        self._touched += found.numel() * found.element_size()
-        return found
-
-    def loader(self, path: str) -> Callable[[], Tensor]:
-        """Reads one tensor later."""
-        return lambda: self.tensor(path)
-
-
-def _fill(found: Inventory, content: Any, archive: _Archive | None, names: set[str] | None = None) -> None:
+def _fill(found: Inventory, content: Any) -> None:
     """The entries of a mapping: the states of optimizers in it under the keys of optimizers, all else by its path."""
     found.sections.add(STATE)
     found.content = content
@@ -122,42 +65,31 @@ def _fill(found: Inventory, content: Any, archive: _Archive | None, names: set[s
     found.versions = dict(versions) if isinstance(versions, Mapping) else None
     parts = [key for key, value in content.items() if _is_optimizer_state(value)] if isinstance(content, Mapping) else []
     if _is_optimizer_state(content):
-        _fill_optimizer(found, content, 0, "", archive, "")
+        _fill_optimizer(found, content, 0, "")
         found.sections = {OPTIMIZER}
         return
     for number, key in enumerate(parts):
-        _fill_optimizer(found, content[key], number, f"{key}.", archive, f"{key}.")
+        _fill_optimizer(found, content[key], number, f"{key}.")
     rest = {key: value for key, value in content.items() if key not in parts} if parts else content
-    for item in checkpoint.items_of(rest):
-        if names is not None and item.path not in names:
-            continue
+    for item in items_of(rest, found.remarks):
         entry = leaf(Key(STATE, item.path), item.path, item.owner, "tensor", item.value, saved=True)
         if not entry.is_tensor:
             entry.kind = "value"
-        found.entries.append(_from_archive(entry, archive, item.path))
+        found.entries.append(entry)
     if isinstance(content, Mapping):
         found.others = tuple(
             str(key) for key, value in content.items() if isinstance(value, Mapping) and key not in parts and _tensors_in(value)
         )
 
 
-def _fill_optimizer(found: Inventory, content: Any, number: int, front: str, archive: _Archive | None, prefix: str) -> None:
+def _fill_optimizer(found: Inventory, content: Any, number: int, front: str) -> None:
     found.sections.add(OPTIMIZER)
     for i, group in enumerate(content["param_groups"]):
         for name, value in group.items() if isinstance(group, Mapping) else ():
             if name != "params":
-                found.entries += [
-                    _from_archive(e, archive, f"{prefix}param_groups.{i}.{name}") for e in setting(number, i, str(name), value, front)
-                ]
+                found.entries += setting(number, i, str(name), value, front)
     for index, state in content["state"].items():
-        found.entries += [_from_archive(e, archive, f"{prefix}{e.key.name.partition('.')[2]}") for e in states(number, index, state, front)]
-
-
-def _from_archive(entry: Entry, archive: _Archive | None, path: str) -> Entry:
-    """An entry of a file was described without its values, on no device: it lies in the file, and is read to the CPU."""
-    if archive is not None and entry.is_tensor:
-        entry.load, entry.tensor, entry.facts = archive.loader(path), None, replace(entry.facts, device="cpu")
-    return entry
+        found.entries += states(number, index, state, front)
 
 
 def _is_optimizer_state(value: Any) -> bool:
@@ -167,7 +99,7 @@ def _is_optimizer_state(value: Any) -> bool:
 
 
 def _tensors_in(value: Mapping[Any, Any]) -> bool:
-    return any(isinstance(one, Tensor) for one in value.values())
+    return any(isinstance(one, (Tensor, Stored)) for one in value.values())
 
 
 def parts_of(found: Inventory) -> Iterator[tuple[str, list[Entry]]]:
@@ -193,7 +125,7 @@ def choose(found: Inventory, wanted: set[str]) -> None:
     found.entries = chosen + kept
     rest = [name for name in found.others if name != part]
     found.part, found.others = part, tuple(rest)
-    inner = next((value for key, value in found.content.items() if str(key) == part), None)
+    inner = next((value for key, value in found.content.items() if str(key) == part), None) if found.content is not None else None
     found.content = inner
     metadata = getattr(inner, "_metadata", None)
     found.versions = dict(metadata) if isinstance(metadata, Mapping) else None
