@@ -35,7 +35,10 @@ class Checkpoint:
         content: what was saved, `Stored` in place of each tensor.
         flat: the names are whole as they are, and stand for no nested dicts.
         parts: of a flat one whose names were joined, the first key of each name.
-        remarks: what is to be known of it.
+        format: "torch", "safetensors", "shards", "gguf", "pt2" or "dcp".
+        inner: of a folder that was given, the file that is read.
+        about: what was read.
+        remarks: what is missing.
         shards: of a sharded one, how the names of its files end.
     """
 
@@ -43,6 +46,9 @@ class Checkpoint:
     content: Any
     flat: bool = False
     parts: dict[str, str] = field(default_factory=dict)
+    format: str = "torch"
+    inner: str = ""
+    about: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     shards: str = ""
 
@@ -62,7 +68,7 @@ def read(path: str) -> TableRecord:
     with explained(path):
         found = opened(path)
         rows = tuple(_in_order(_row(item) for item in found.items()))
-        return TableRecord(found.title, rows, source=path, remarks=tuple(found.remarks))
+        return TableRecord(found.title, rows, source=path, remarks=(*found.about, *found.remarks))
 
 
 def measure(path: str, name: str) -> ValuesRecord:
@@ -107,18 +113,12 @@ def _lower(text: str) -> str:
 
 def opened(path: str) -> Checkpoint:
     """What a path holds; values are read when they are asked for."""
-    place, remarks = existing(path), list[str]()
-    title = place.name if place.is_file() else place.resolve().name
-    if place.is_dir():
-        place = folders.chosen(place, path, remarks)
-    if place.is_dir():
-        content, keys = dcp.read(place, remarks)
-        first = {name: str(key[0]) for name, key in keys.items() if len(key) > 1}
-        return Checkpoint(title, content, flat=True, parts=first, remarks=remarks)
-    if place.name.endswith(sharded.ENDING):
-        return _sharded(place, title, remarks)
-    found = _of_file(place, remarks)
-    return replace(found, title=title)
+    given, about = existing(path), list[str]()
+    place = folders.chosen(given, path, about) if given.is_dir() else given
+    inner = place.name if place != given else ""
+    found = _of_folder(place) if place.is_dir() else _sharded(place) if place.name.endswith(sharded.ENDING) else _of_file(place)
+    title = f"{given.resolve().name}/{inner}" if inner else given.resolve().name if given.is_dir() else given.name
+    return replace(found, title=title, inner=inner, about=[*about, *found.about])
 
 
 def existing(path: str) -> Path:
@@ -148,32 +148,40 @@ def _here() -> str:
         return "(gone)"
 
 
-def _sharded(index: Path, title: str, remarks: list[str]) -> Checkpoint:
-    content: dict[str, Any] = {}
-    ending = ""
+def _of_folder(folder: Path) -> Checkpoint:
+    about, remarks = list[str](), list[str]()
+    content, keys = dcp.read(folder, about, remarks)
+    first = {name: str(key[0]) for name, key in keys.items() if len(key) > 1}
+    return Checkpoint(folder.name, content, flat=True, parts=first, format="dcp", about=about, remarks=remarks)
+
+
+def _sharded(index: Path) -> Checkpoint:
+    made = Checkpoint(index.name, {}, flat=True, format="shards")
     for shard, names in sharded.shards_of(index).items():
-        told: list[str] = []
-        found = _of_file(shard, told)
-        remarks += [f"{shard.name}: {one}" for one in told]
-        content |= {item.path: item.value for item in found.items() if item.path in names}
-        ending = shard.suffix
-    return Checkpoint(title, content, flat=True, remarks=remarks, shards=ending)
+        found = _of_file(shard)
+        items = [item for item in found.items() if item.path in names]
+        made.content |= {item.path: item.value for item in items}
+        made.remarks += [f"{shard.name}: {one}" for one in found.remarks]
+        if len(items) < len(names):
+            made.remarks.append(f"{shard.name} holds {len(items):,} of the {len(names):,} tensors that {index.name} says are in it")
+        made.shards = shard.suffix
+    return made
 
 
-def _of_file(file: Path, remarks: list[str]) -> Checkpoint:
+def _of_file(file: Path) -> Checkpoint:
     """The one place that recognises a format: by what the file begins with, and not by its name."""
-    source = FileSource(file)
+    source, about, remarks = FileSource(file), list[str](), list[str]()
     head = bytes(source.read(0, min(_HEAD, source.size)))
     if head.startswith(gguf.MAGIC):
-        return Checkpoint(source.name, gguf.read(source, remarks), flat=True, remarks=remarks)
+        return Checkpoint(source.name, gguf.read(source, about, remarks), flat=True, format="gguf", about=about, remarks=remarks)
     if head.startswith(b"PK\x03\x04"):
-        return _of_archive(file, source, Archive(source), remarks)
+        return _of_archive(file, source, Archive(source))
     if file.suffix == ".safetensors" or safetensors.looks_so(head, source.size):
-        return Checkpoint(source.name, _safetensors(source, head, remarks), flat=True, remarks=remarks)
+        return Checkpoint(source.name, _safetensors(source, head, remarks), flat=True, format="safetensors", remarks=remarks)
     other = foreign.by_head(source, head)
     if other is not None:
         raise foreign.refused(source, other)
-    return Checkpoint(source.name, _saved(file, source, None, remarks), remarks=remarks)
+    return _saved(file, source, None)
 
 
 def _safetensors(source: FileSource, head: bytes, remarks: list[str]) -> dict[str, Stored]:
@@ -182,22 +190,23 @@ def _safetensors(source: FileSource, head: bytes, remarks: list[str]) -> dict[st
     return safetensors.read(source, remarks)
 
 
-def _of_archive(file: Path, source: FileSource, archive: Archive, remarks: list[str]) -> Checkpoint:
+def _of_archive(file: Path, source: FileSource, archive: Archive) -> Checkpoint:
     if pt2.looks_so(archive):
-        return Checkpoint(source.name, pt2.read(source, archive, remarks), flat=True, remarks=remarks)
+        about = list[str]()
+        return Checkpoint(source.name, pt2.read(source, archive, about), flat=True, format="pt2", about=about)
     if not archive.named("data.pkl") or foreign.is_script(archive):
         raise foreign.refused(source, foreign.by_entries(archive))
-    return Checkpoint(source.name, _saved(file, source, archive, remarks), remarks=remarks)
+    return _saved(file, source, archive)
 
 
-def _saved(file: Path, source: FileSource, archive: Archive | None, remarks: list[str]) -> Any:
+def _saved(file: Path, source: FileSource, archive: Archive | None) -> Checkpoint:
     try:
-        return torch_save.read(source, archive)
+        return Checkpoint(source.name, torch_save.read(source, archive))
     except torch_save.UnknownError as error:
         if not _trusted(error.names):
             raise CheckpointError(_refused(source.name, error.names)) from None
-    remarks.append("It holds classes that this session trusts (torch.serialization.add_safe_globals): torch itself has read it")
-    return _by_torch(file)
+    about = "It holds classes that this session trusts (torch.serialization.add_safe_globals): torch itself has read it"
+    return Checkpoint(source.name, _by_torch(file), about=[about])
 
 
 def _trusted(names: list[str]) -> bool:

@@ -344,7 +344,7 @@ class Comparison:
     def _loading(self, renamings: list[Renaming]) -> Loading | None:
         """Between a model and weights: what loading them would do."""
         for model, given in ((self.before, self.after), (self.after, self.before)):
-            if model.form == "module" and given.form in LOOSE and STATE in given.sections:
+            if model.form == "module" and given.form in LOOSE and STATE in given.sections and given.format != "gguf":
                 found = loading.predict(model.source, given, model)
                 return loading.repaired(found, model.source, given, model, [one.code for one in renamings])
         return None

@@ -103,6 +103,8 @@ class Inventory:
     others: tuple[str, ...] = ()
     source: Any = None  # the live object; a snapshot and a file have none
     given: str = ""  # of a file: its path as the user gave it
+    format: str = ""  # of a file: "torch", "safetensors", "shards", "gguf", "pt2" or "dcp"
+    inner: str = ""  # of a folder that was given: the file in it that is read
     shards: str = ""  # of a sharded file: how the names of the shards end
     content: Any = None  # of a mapping, or of a file with shapes instead of values: what the keys stand for
     model: Callable[[], Any] | None = None  # of a snapshot: what gives the model that it was taken of, while that lives

@@ -177,8 +177,10 @@ def _loaded(weights: Inventory) -> tuple[str, str]:
     """Lines of code, and an expression that is the weights of a file."""
     part = f"[{weights.part!r}]" if weights.part else ""
     expanded = weights.given.startswith("~") and not os.path.exists(weights.given)
-    given = os.path.basename(weights.given) if os.path.isabs(weights.given) else weights.given  # no path of this machine is shown
-    start, path = ("import os\n", f"os.path.expanduser({weights.given!r})") if expanded else ("", repr(given))
+    bare = os.path.isabs(weights.given)  # no path of this machine is shown
+    given = os.path.basename(weights.given.rstrip("/")) if bare else weights.given
+    given = os.path.join(given, weights.inner) if weights.inner else given
+    start, path = ("import os\n", f"os.path.expanduser({given!r})") if expanded else ("", repr(given))
     if weights.shards:
         read = "safetensors.torch.load_file(file)" if weights.shards == ".safetensors" else "torch.load(file, weights_only=True)"
         needs = "import safetensors.torch\n" if weights.shards == ".safetensors" else ""
@@ -187,8 +189,13 @@ def _loaded(weights: Inventory) -> tuple[str, str]:
             "files = {index.parent / name for name in json.loads(index.read_text())['weight_map'].values()}\n",
             f"{{k: v for file in sorted(files) for k, v in {read}.items()}}",
         )
-    if weights.title.endswith(".safetensors"):
+    if weights.format == "safetensors":
         return f"import safetensors.torch\n{start}", f"safetensors.torch.load_file({path})"
+    if weights.format == "pt2":
+        return start, f"torch.export.load({path}).state_dict"
+    if weights.format == "dcp":
+        lines = f"from torch.distributed.checkpoint.format_utils import dcp_to_torch_save\n{start}dcp_to_torch_save({path}, 'whole.pt')\n"
+        return lines, f"torch.load('whole.pt', weights_only=True){part}"
     return start, f"torch.load({path}, weights_only=True){part}"
 
 

@@ -30,7 +30,7 @@ def of_file(path: str) -> Inventory:
     try:
         with checkpoint.explained(path):
             held = checkpoint.opened(path)
-            found = Inventory(held.title, "file", given=path, shards=held.shards)
+            found = Inventory(held.title, "file", given=path, format=held.format, inner=held.inner, shards=held.shards)
             if held.flat:
                 _fill_flat(found, held)
             else:

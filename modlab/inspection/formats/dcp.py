@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,11 +18,21 @@ from modlab.inspection.formats.stored import LARGEST, FileSource, PartSource, St
 
 METADATA = ".metadata"
 _MOST = 500_000_000  # bytes of it that are read
+_SMALL, _FEW = 10_000, 2_000  # bytes of a value that is read, and how many are
+class Place(NamedTuple):
+    """Where a part lies: the file, from which byte on, how many, and whether it was compressed or the like."""
+
+    path: str
+    first: int
+    length: int
+    transformed: bool
+
+
 Part = tuple[tuple[int, ...], tuple[int, ...]]
 """Where a part begins in its tensor, and its sizes."""
 
 
-def read(folder: Path, remarks: list[str]) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
+def read(folder: Path, about: list[str], remarks: list[str]) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
     """What the checkpoint holds by name, `Stored` for tensors; and of names that were joined, the keys that they are made of.
 
     Raises:
@@ -37,10 +47,14 @@ def read(folder: Path, remarks: list[str]) -> tuple[dict[str, Any], dict[str, tu
     if not isinstance(entries, dict):
         raise CheckpointError(f"{what} is none of torch.distributed.checkpoint: it lists no entries.")
     places = _places(held.get("storage_data"))
-    found = {_name(name): _entry(folder, _name(name), entry, places, what) for name, entry in entries.items()}
-    used = {path for path, *_ in places.values()}
+    found: dict[str, Any] = {}
+    values = 0
+    for name, entry in entries.items():
+        values += not _is_tensor(entry)
+        found[_name(name)] = _entry(folder, _name(name), entry, places if _is_tensor(entry) or values <= _FEW else {}, what)
+    used = {place.path for place in places.values()}
     tensors = sum(isinstance(value, Stored) for value in found.values())
-    remarks.append(f"Written by torch.distributed.checkpoint: {format.plural(tensors, 'tensor')} in {format.plural(len(used), 'file')}")
+    about.append(f"Written by torch.distributed.checkpoint: {format.plural(tensors, 'tensor')} in {format.plural(len(used), 'file')}")
     missing = sorted(path for path in used if not beside(folder, path, METADATA, below=True).is_file())
     if missing:
         gone = format.plural(len(missing), "file is", "files are")
@@ -56,9 +70,13 @@ def _name(given: Any) -> str:
     return given
 
 
-def _entry(folder: Path, name: str, entry: Any, places: dict[Any, Any], what: str) -> Any:
-    if not isinstance(entry, Made) or not entry.name.endswith("TensorStorageMetadata"):
-        return Made("a Python object, pickled")
+def _is_tensor(entry: Any) -> bool:
+    return isinstance(entry, Made) and entry.name.endswith("TensorStorageMetadata")
+
+
+def _entry(folder: Path, name: str, entry: Any, places: dict[Any, Place], what: str) -> Any:
+    if not _is_tensor(entry):
+        return _value(folder, name, places)
     shape = sizes(entry.get("size"), what)
     dtype = _dtype(entry.get("properties"), what)
     parts = [*_parts(entry.get("chunks"), what)]
@@ -66,9 +84,20 @@ def _entry(folder: Path, name: str, entry: Any, places: dict[Any, Any], what: st
     for size in shape:
         count *= size
     one = getattr(torch, dtype).itemsize
-    used = len({places[name, begin][0] for begin, _ in parts if (name, begin) in places})
+    used = len({places[name, begin].path for begin, _ in parts if (name, begin) in places})
     note = "" if len(parts) < 2 else f"{len(parts)} parts in {format.plural(used, 'file')}" if used else f"{len(parts)} parts"
     return Stored(shape, dtype, count * one, note, _loader(folder, name, shape, dtype, parts, places))
+
+
+def _value(folder: Path, name: str, places: dict[Any, Place]) -> Any:
+    """What is no tensor: read where it is small, since then it is a number or a word, and by the closed reader, too."""
+    place = places.get((name, None))
+    if place is not None and place.length <= _SMALL and not place.transformed:
+        try:
+            return torch_save.read(PartSource(FileSource(beside(folder, place.path, METADATA, below=True)), place.first, place.length))
+        except (OSError, CheckpointError):
+            pass
+    return Made("a Python object, pickled")
 
 
 def _dtype(properties: Any, what: str) -> str:
@@ -87,9 +116,9 @@ def _parts(chunks: Any, what: str) -> Iterator[Part]:
         yield begin, size
 
 
-def _places(given: Any) -> dict[Any, tuple[str, int, int, bool]]:
+def _places(given: Any) -> dict[Any, Place]:
     """File, first byte and length of each part, by the name of its tensor and where it begins there; and whether it was transformed."""
-    found: dict[Any, tuple[str, int, int, bool]] = {}
+    found: dict[Any, Place] = {}
     for index, info in given.items() if isinstance(given, dict) else ():
         if not (isinstance(index, Made) and isinstance(info, Made)):
             continue
@@ -98,12 +127,12 @@ def _places(given: Any) -> dict[Any, tuple[str, int, int, bool]]:
         if not isinstance(path, str) or any(type(one) is not int or not 0 <= one <= LARGEST for one in (first, length)):
             raise damaged(METADATA, "a part has no place in a file")
         begin = tuple(begin) if isinstance(begin, (tuple, list)) else None
-        found[index.get("fqn"), begin] = (path, first, length, bool(info.get("transform_descriptors")))
+        found[index.get("fqn"), begin] = Place(path, first, length, bool(info.get("transform_descriptors")))
     return found
 
 
 def _loader(
-    folder: Path, name: str, shape: tuple[int, ...], dtype: str, parts: list[Part], places: dict[Any, Any]
+    folder: Path, name: str, shape: tuple[int, ...], dtype: str, parts: list[Part], places: dict[Any, Place]
 ) -> Callable[[], Tensor]:  # fmt: skip
     def load() -> Tensor:
         covered = 0
@@ -121,14 +150,13 @@ def _loader(
     return load
 
 
-def _part(folder: Path, name: str, place: tuple[str, int, int, bool] | None) -> Tensor:
+def _part(folder: Path, name: str, place: Place | None) -> Tensor:
     if place is None:
         raise damaged(folder.name, f"{METADATA} does not say where {called(name)} is")
-    path, first, length, transformed = place
-    if transformed:
+    if place.transformed:
         raise CheckpointError(f"{called(name)} was written through a transform (compressed), which modlab does not undo.")
-    file = beside(folder, path, METADATA, below=True)
-    inner = torch_save.read(PartSource(FileSource(file), first, length))
+    file = beside(folder, place.path, METADATA, below=True)
+    inner = torch_save.read(PartSource(FileSource(file), place.first, place.length))
     if not isinstance(inner, Stored):
         raise damaged(folder.name, f"what stands in the place of {called(name)} is no tensor")
     return inner.read(name)

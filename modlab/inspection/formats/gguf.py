@@ -69,7 +69,7 @@ class _Header:
         return self.take(size).decode("utf-8", "replace")
 
 
-def read(source: Source, remarks: list[str]) -> dict[str, Any]:
+def read(source: Source, about: list[str], remarks: list[str]) -> dict[str, Any]:
     """What the file says of itself, by name, and then its tensors as `Stored`.
 
     Raises:
@@ -103,7 +103,7 @@ def read(source: Source, remarks: list[str]) -> dict[str, Any]:
     if last > source.size:
         remarks.append(f"The file is cut off: {last:,} bytes are promised, and {source.size:,} are there")
     kinds = sorted({value.dtype for value in found.values() if isinstance(value, Stored)})
-    remarks.append(f"A GGUF file of version {version}, as llama.cpp reads it: {', '.join(kinds)}; sizes are in PyTorch's order")
+    about.append(f"A GGUF file of version {version}, as llama.cpp reads it: {', '.join(kinds)}; sizes are in PyTorch's order")
     return found
 
 

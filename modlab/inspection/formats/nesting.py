@@ -11,8 +11,10 @@ from modlab import format
 from modlab.inspection.formats.pickled import Made, Named
 from modlab.inspection.formats.stored import Stored
 
-MOST = 200_000
-"""Entries that are listed: a kilobyte of shared lists can stand for ten billion."""
+MOST = 300_000
+"""Entries that are listed."""
+AGAIN = 10_000
+"""How often containers are opened that were met before: a kilobyte of lists that are shared can stand for ten billion entries."""
 DEEPEST = 100
 """Levels of dicts and lists that are opened."""
 _LONG, _CHARACTERS = 20_000, 100_000_000  # of one key, and of all names together
@@ -37,7 +39,8 @@ def items_of(content: Any, remarks: list[str] | None = None) -> Iterator[Item]:
     above: set[int] = set()  # ids of the containers that the next value is in
     taken: dict[str, int] = {}
     stack: list[tuple[str, Any, Any] | int] = [("", None, content)]  # a number: the container of that id ends
-    listed = visited = written = 0
+    met: set[int] = set()
+    listed = again = written = 0
     while stack:
         step = stack.pop()
         if isinstance(step, int):
@@ -45,10 +48,11 @@ def items_of(content: Any, remarks: list[str] | None = None) -> Iterator[Item]:
             continue
         prefix, key, value = step
         inside = None if id(value) in above else _opened(value, top=key is None)
-        visited += 1
-        if listed >= MOST or visited > 2 * MOST or len(stack) > 4 * MOST or written > _CHARACTERS:
+        again += inside is not None and id(value) in met
+        if listed >= MOST or again > AGAIN or written > _CHARACTERS:
             if remarks is not None:
-                remarks.append(f"The first {listed:,} entries are listed: there are more, or the same ones again and again")
+                why = "the rest are the same ones again and again" if again > AGAIN else "there are more"
+                remarks.append(f"The first {listed:,} entries are listed: {why}")
             return
         if inside is None or len(above) >= DEEPEST:
             listed += 1
@@ -57,6 +61,7 @@ def items_of(content: Any, remarks: list[str] | None = None) -> Iterator[Item]:
             yield named
             continue
         above.add(id(value))
+        met.add(id(value))
         stack.append(id(value))
         path = prefix if key is None else f"{prefix}{_word(key)}."
         written += len(path)

@@ -26,26 +26,26 @@ def looks_so(archive: Archive) -> bool:
     return bool(archive.named("archive_format") or archive.named(_OLD)) and not archive.named("data.pkl")
 
 
-def read(source: Source, archive: Archive, remarks: list[str]) -> Any:
+def read(source: Source, archive: Archive, about: list[str]) -> Any:
     """The weights, buffers and constants of the program, by name.
 
     Raises:
         CheckpointError: it says of them what cannot be.
     """
-    remarks.append("A program of torch.export.save: its weights are listed. The program itself: torch.export.load(path)")
+    about.append("A program of torch.export.save: its weights are listed. The program itself: torch.export.load(path)")
     if archive.named(_OLD):
         return _old(source, archive)
     found: dict[str, Any] = {}
     for name in archive.entries:
         for ending, folder in ((_WEIGHTS, "weights"), (_CONSTANTS, "constants")):
             if name.endswith(ending) and f"data/{folder}/" in name:
-                found |= _listed(source, archive, name, remarks)
+                found |= _listed(source, archive, name, about)
     if not found and not any(name.endswith((_WEIGHTS, _CONSTANTS)) for name in archive.entries):
-        remarks.append("It lists no weights: they may be compiled into it")
+        about.append("It lists no weights: they may be compiled into it")
     return found
 
 
-def _listed(source: Source, archive: Archive, name: str, remarks: list[str]) -> dict[str, Any]:
+def _listed(source: Source, archive: Archive, name: str, about: list[str]) -> dict[str, Any]:
     config = parsed(archive.content(name, HEADER), f"{source.name} is damaged: a list of its weights").get("config")
     if not isinstance(config, dict):
         raise damaged(source.name, "a list of its weights has no entries")

@@ -96,6 +96,9 @@ class Archive:
             raise damaged(self.source.name, "a part of it is missing")
         if entry.file_size > most or entry.compress_size > most:
             raise CheckpointError(f"{self.source.name} claims a table of contents of {entry.file_size:,} bytes, and no checkpoint has one.")
+        if entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1:
+            first, size = self.where(name)
+            return bytes(self.source.read(first, size))
         try:
             with zipfile.ZipFile(_Tail(self.source)) as archive, archive.open(entry) as stream:
                 found = stream.read(most + 1)
