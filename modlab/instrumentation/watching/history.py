@@ -134,7 +134,8 @@ class History:
             slot[1:] = _UNSEEN
             slot[0] = 0
         self._waiting.append((rows, columns))
-        self._squares[rows] = np.fmax(self._squares[rows], columns[_MEAN] ** 2 + columns[_VAR])
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._squares[rows] = np.fmax(self._squares[rows], columns[_MEAN] ** 2 + columns[_VAR])
         bad = rows[columns[_BAD] > 0]
         if len(bad):
             self._bad_step[bad] = np.where(self._bad_step[bad] < 0, step, self._bad_step[bad])

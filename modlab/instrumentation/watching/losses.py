@@ -11,6 +11,7 @@ import gc
 import math
 import sys
 from dataclasses import replace
+from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ReferenceType, ref
@@ -141,6 +142,7 @@ class Losses:
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
         self._every, self._each, self._paid = 1, EACH, -1
+        self._opener = get_ident()
 
     # ---- when
 
@@ -158,13 +160,18 @@ class Losses:
         taken, self.taken = self.taken, 0
         return taken * self._each
 
+    def _is_here(self) -> bool:
+        """Whether this is the thread that trains the model: while another one runs a backward pass its gradients must not be touched."""
+        watcher = self._watcher
+        return get_ident() == (watcher.guard.tap.thread or watcher.steps.thread or self._opener)
+
     # ---- told by torch
 
     @guarded
     def backward_begins(self, tensors: Any) -> None:
         """Gradients are about to be accumulated."""
         watcher = self._watcher
-        if watcher.closed or not self.due() or graph_task() != -1 or run_aside() or not watcher.is_home:
+        if watcher.closed or not self.due() or graph_task() != -1 or not self._is_here() or run_aside() or not watcher.is_home:
             return
         self._aside(self._take, tensors, sys._getframe(1))
 
@@ -234,6 +241,8 @@ class Losses:
         Args:
             optimizer: who makes a step now, if that is why it is asked.
         """
+        if not self._is_here():
+            return
         awaiting, self.awaiting = self.awaiting, []
         for one in awaiting:
             self._judge(one)

@@ -165,7 +165,7 @@ class RootTap:
     Attributes:
         passes: the last ones since `forget`, the oldest first.
         forwards: training passes of the root so far; `dropped`: those since `forget` that are kept no more.
-        arrived: gradients of outputs so far.
+        arrived: gradients of outputs so far; `thread`: in which the last pass began, 0 before the first one.
         seconds: that its work took, without what `on_forward` and `on_backward` did.
         trouble: what went wrong in the tap itself, in one line; the training does not notice.
         compiled: whether a compiler runs the root: its calls are seen, but not those of a model compiled in its place
@@ -186,6 +186,7 @@ class RootTap:
         self._on_forward, self._on_backward = on_forward, on_backward
         self.passes: list[Pass] = []
         self.forwards = self.dropped = self.arrived = 0
+        self.thread = 0
         self.trouble, self.seconds = "", 0.0
         self._running: list[Pass] = []
         self._held, self._frozen, self._queued = 0, False, False
@@ -294,6 +295,7 @@ class RootTap:
         if self._on_forward is not None:
             self._on_forward()
         self.forwards += 1
+        self.thread = get_ident()
         self._aside(self._begin, module, args, frame)
 
     def _aside(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:

@@ -6,6 +6,7 @@ hand) it ends when the next pass of the model begins.
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -36,6 +37,7 @@ class Steps:
         made: so far; `others`: steps of optimizers that are not theirs; `passes`: training passes of the root.
         wake: the step from which on the watcher wants to be woken.
         under_way: whether an optimizer makes one now that is looked at: a closure's passes belong to it.
+        thread: in which the last step was made; 0 before the first one.
         call: the number of the call of an optimizer that is under way; 0 outside of one.
         skipped: of the steps looked at, those that no optimizer made though there is one.
     """
@@ -45,7 +47,7 @@ class Steps:
         self._cast, self._controls = watcher.cast, watcher.controls
         self.made = self.others = self.passes = self.wake = self.skipped = 0
         self.under_way = False
-        self.call = self._calls = 0
+        self.call = self._calls = self.thread = 0
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
@@ -141,6 +143,7 @@ class Steps:
         if losses.due():
             losses.step_ended(optimizer)
         self.made += 1
+        self.thread = get_ident()
         self._told, self._patience, self._untold, self.under_way = True, UNTOLD, 0, False
         if guard.hidden:
             guard.seen()
