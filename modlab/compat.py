@@ -211,3 +211,35 @@ def shape_at(node: Any) -> tuple[int, ...] | None:
     """The shape of what a function of the graph returned first; None where torch does not tell."""
     found = getattr(node, "_input_metadata", None)
     return tuple(found[0].shape) if found else None
+
+
+def swaps_parameters(cls: type) -> bool:
+    """Whether modules of this class are units of ``fully_shard``, which puts whole parameters into the place of parts for a while."""
+    return any(base.__name__ == "FSDPModule" and base.__module__.startswith("torch.distributed.") for base in cls.__mro__)
+
+
+def fsdp_parameters(module: Any) -> list[tuple[torch.nn.Module, str, Any]]:
+    """Of a unit of ``fully_shard``: the module and the name of each parameter that it gathers, and torch's record of it.
+
+    The record has the part (``sharded_param``) and, once there was one, the whole (``_unsharded_param``). Nothing where a torch has none.
+    """
+    try:
+        state = type(module)._get_fsdp_state(module)
+        groups = getattr(state, "_fsdp_param_groups", None)
+        if groups is None:
+            groups = [group] if (group := state._fsdp_param_group) is not None else []
+        found = []
+        for one in (one for group in groups for one in group.fsdp_params):
+            info = one._module_info
+            places = zip((info.module, *info.shared_modules), (info.param_name, *info.shared_param_names), strict=True)
+            found += [(owner, name, one) for owner, name in places]
+    except AttributeError:
+        return []
+    return found
+
+
+def own_class(cls: type) -> type:
+    """The class that its author wrote, where ``fully_shard`` or ``replicate`` has made one of it, with one of its own in front."""
+    bases = cls.__bases__
+    made = len(bases) == 2 and cls.__module__.startswith("torch.distributed.") and bases[0].__module__.startswith("torch.distributed.")
+    return bases[1] if made and cls.__name__.endswith(bases[1].__name__) else cls

@@ -15,11 +15,12 @@ from torch.nn import Module
 from modlab import files, format
 from modlab.errors import CallNotFoundError, ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
+from modlab.inspection.index import ModuleIndex, Node
 from modlab.instrumentation.guarded import failed
 from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
-from modlab.instrumentation.recording.roster import walk
 from modlab.instrumentation.recording.tape import Tape
+from modlab.records.paths import as_known
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
@@ -274,7 +275,7 @@ class Trace(RowsResult):
         if not issubclass(type(path), str):
             other = f"  For an event by its number: t.events[{path}]" if issubclass(type(path), int) else "  All: t.find(kind='module')"
             raise PathNotFoundError(f"t[...] takes a dotted name such as 'net.l0', and got {checks.described(path)}.\n{other}")
-        path = self._first_name("" if path == ROOT else path)
+        path = self._first_name(as_known("" if path == ROOT else path, {event.path or "" for event in self.events}))
         found = self._calls(path)
         if found is not None:
             return found
@@ -288,7 +289,7 @@ class Trace(RowsResult):
 
     def _calls(self, path: str, asked: tuple[str, ...] = ()) -> Calls | None:
         """The calls of a module, or those that stand for them; None if there are none. `asked`: for which names' sake it is asked."""
-        found = Calls(event for event in self.events if event.kind == "module" and event.path == path)
+        found = Calls(_without_wrappers([event for event in self.events if event.kind == "module" and event.path == path]))
         return found if found else None if path in asked else self._folded(path, asked)
 
     def _folded(self, path: str, asked: tuple[str, ...]) -> Calls | None:
@@ -320,7 +321,7 @@ class Trace(RowsResult):
         module: Module | None = model
         for name in path.split(".") if path else ():
             module = None if module is None else dict(stores.named_children(module)).get(name)
-        return next((name for name, one in walk("", model, {}) if one is module), path)
+        return next((node.path for node, one in ModuleIndex(model, Node).found if one is module), path)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
@@ -362,7 +363,7 @@ class Trace(RowsResult):
         reasons = {reason.path: reason for reason in self.record.reasons}
         model = self._source() if self._source is not None else None
         if issubclass(type(path), Tensor):
-            name = next((name for name in reasons if model is not None and slots.tensor_at(model, name) is path), None)
+            name = None if model is None else _name_of(path, model, reasons)
             if name is None:
                 hint = f"  By its dotted name: t.why({_some(reasons)!r})"
                 raise PathNotFoundError(f"This tensor is no parameter of {self.record.title}.\n{hint}")
@@ -371,6 +372,7 @@ class Trace(RowsResult):
             raise PathNotFoundError(
                 f"t.why() takes a parameter, or its dotted name, and got {checks.described(path)}.\n  Write: t.why({_some(reasons)!r})"
             )
+        path = as_known(path, reasons)
         if path in reasons:
             return reasons[path]
         tensor = slots.tensor_at(model, path) if model is not None else None
@@ -460,3 +462,19 @@ def _show(result: Trace) -> None:
         from IPython.display import display
 
         display(result)  # type: ignore[no-untyped-call]
+
+
+def _without_wrappers(calls: list[Event]) -> Iterator[Event]:
+    """Those of the user's modules: a wrapper has the path of what it wraps, and its call is around that one's."""
+    around = {(event.parent, event.name) for event in calls}
+    wrapping = {parent for parent, _ in around}
+    return (event for event in calls if event.index not in wrapping or (event.index, event.name) in around)  # or it calls itself
+
+
+def _name_of(tensor: Any, model: Module, known: Iterable[str]) -> str | None:
+    """The name of a parameter, or of the tensor that stands in its place for a while."""
+    index, names = ModuleIndex(model, Node), set(known)
+    for one in index.tensors(index.found):
+        if one.path in names and (one.tensor is tensor or (one.swap is not None and any(form is tensor for form in one.swap.forms()))):
+            return one.path
+    return None

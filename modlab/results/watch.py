@@ -15,13 +15,14 @@ from torch.optim import Optimizer
 from modlab import format
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
+from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
 from modlab.instrumentation.guarded import failed, tried
-from modlab.instrumentation.recording.roster import walk
 from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
 from modlab.records.finding import Finding
+from modlab.records.paths import as_known, spellings
 from modlab.records.trace import TraceRecord
 from modlab.records.watch import Alert, Entry, WatchRecord, part
 from modlab.results.result import Result, missing
@@ -131,9 +132,9 @@ def _patterns(model: Module, only: Any) -> tuple[str, ...]:
     given = (only,) if isinstance(only, str) else tuple(only) if isinstance(only, (list, tuple)) else ()
     if not given or not all(isinstance(one, str) and one for one in given):
         raise QuestionError(f'watch(only=…) got {format.cut(repr(only), 80)}, and takes a dotted name or a list of them: only="blocks.*"')
-    found = [*walk("", model, {})]
-    names = [(path, name) for path, module in found for name in stores.contents(module).get("_parameters") or ()]
-    known = [*(path for path, _ in found), *(f"{path}.{name}".removeprefix(".") for path, name in names)]
+    index = ModuleIndex(model, Node)
+    known = [*(node.path for node, _ in index.found), *(one.path for one in index.tensors(index.found) if one.kind == "parameter")]
+    given = tuple(next((way for way in spellings(one) if any(map(Selection((way,)).takes, known))), one) for one in given)
     for one in given:
         if not any(Selection((one,)).takes(path) for path in known):
             close = nearest(one, known)
@@ -329,6 +330,7 @@ class Watch(Result):
         """
         record = self.record
         known = dict.fromkeys(one.path for one in record.history.series)
+        path = as_known(str(path), known)
         if path not in known:
             close = nearest(str(path), known)
             hint = f"  Nearest: {', '.join(map(repr, close))}." if close else ""

@@ -24,6 +24,7 @@ T = TypeVar("T")
 PLAIN = frozenset({Tensor, torch.nn.Parameter})
 
 FREED = "its memory has been freed (FSDP does so between two uses)"
+PART, SUMMAND = "this rank's part", "this rank's part of a sum"
 COMING = "it is still on its way from other ranks"
 _VIRTUAL = {
     "FakeTensor": "a fake tensor has no values",
@@ -160,6 +161,16 @@ def arrived(tensor: Tensor) -> Tensor:
         return part
     found: Tensor = part.elem if part.completed else part.wait()  # type: ignore[attr-defined]
     return found
+
+
+def part_of(tensor: Tensor) -> str:
+    """What this rank has of a tensor, in words: "" of one that is here whole."""
+    if type(tensor) in PLAIN or not is_sharded(tensor):
+        return ""
+    placements = object.__getattribute__(tensor, "_spec").placements
+    if any(one.is_partial() for one in placements):
+        return SUMMAND
+    return "" if all(one.is_replicate() for one in placements) else PART
 
 
 def is_sharded(tensor: Tensor) -> bool:

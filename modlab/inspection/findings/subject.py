@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,33 +14,23 @@ from torch.optim.swa_utils import AveragedModel
 
 from modlab.errors import NotInitializedError
 from modlab.inspection import ghosts, stores
+from modlab.inspection.index import ModuleIndex, Node, joined
 from modlab.inspection.optimizers import Ownership
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
 
 
-class Site:
-    """A module in its place. Its path is spelled out when it is asked for: those of 10,000 levels are long."""
+class Site(Node):
+    """A module in its place, which is held."""
 
-    __slots__ = ("averaged", "held", "module", "name", "parent")
+    __slots__ = ("averaged", "held", "module")
+    parent: Site | None
 
     def __init__(self, module: Module, parent: Site | None, name: str) -> None:
-        self.module, self.parent, self.name = module, parent, name
+        super().__init__(module, parent, name)
+        self.module = module
         self.held: dict[str, Any] = stores.contents(module)
         self.averaged: bool = issubclass(type(module), AveragedModel) or (parent is not None and parent.averaged)
-
-    @property
-    def above(self) -> Iterator[Site]:
-        """This site and those above it, the root last."""
-        here: Site | None = self
-        while here is not None:
-            yield here
-            here = here.parent
-
-    @property
-    def path(self) -> str:
-        """The dotted name."""
-        return ".".join([site.name for site in self.above if site.parent is not None][::-1])
 
     @property
     def label(self) -> str:
@@ -71,7 +60,7 @@ class Site:
             elif site.name.isidentifier():
                 parts.append(f".{site.name}")
             else:
-                return f"model.get_submodule({self.path!r})"
+                return f"model.get_submodule({self.registered!r})"
         return "model" + "".join(parts)
 
     def own(self, store: str) -> dict[str, Any]:
@@ -92,15 +81,14 @@ class Held:
     @property
     def path(self) -> str:
         """The dotted name."""
-        above = self.site.path
-        return f"{above}.{self.name}" if above else self.name
+        return joined(self.site.path, self.name)
 
     @property
     def code(self) -> str:
         """What one writes to get at it, given ``model``."""
         if self.name.isidentifier():
             return f"{self.site.code}.{self.name}"
-        return f"model.get_{self.kind}({self.path!r})"
+        return f"model.get_{self.kind}({joined(self.site.registered, self.name)!r})"
 
 
 class Subject:
@@ -110,21 +98,22 @@ class Subject:
         if not stores.initialized(model):
             raise NotInitializedError(stores.uninitialized_message(model))
         self.model, self.optimizers = model, optimizers
-        self.sites = list(_sites(model))
-        self.tensors = list(_tensors(self.sites))
+        self.index = ModuleIndex(model, Site)
+        self.sites = [site for site, _ in self.index.found]
+        self.tensors = [Held(one.node, one.name, one.kind, one.tensor) for one in self.index.tensors(self.index.found)]
         self.parameters = [held for held in self.tensors if held.kind == "parameter"]
         self.buffers = [held for held in self.tensors if held.kind == "buffer"]
-        self.by_tensor = {id(held.tensor): held for held in self.tensors}
+        self.by_tensor = {id(held.tensor): held for held in self.tensors}  # of a sharded one this rank's part, as an optimizer has it
         self.labels = Ownership(optimizers).labels  # "AdamW #0", one a group
         self.names = tuple(dict.fromkeys(type(optimizer).__name__ for optimizer in optimizers))
         self._owned = {id(tensor) for optimizer in optimizers for group in optimizer.param_groups for tensor in group["params"]}
         self.trained = [held for held in self.parameters if held.tensor.requires_grad and not self._follows(held)]
         self._stats: dict[int, TensorStats] = {}
 
-    @cached_property
+    @property
     def by_module(self) -> dict[int, Site]:
         """The site of each module, by identity."""
-        return {id(site.module): site for site in self.sites}
+        return self.index.nodes
 
     @cached_property
     def finder(self) -> ghosts.Finder:
@@ -166,30 +155,6 @@ class Subject:
         if key not in self._stats:
             self._stats[key] = measure_tensor(held.tensor, histogram=False)
         return self._stats[key]
-
-
-def _sites(model: Module) -> Iterator[Site]:
-    """Every module once, in the order of ``named_modules()``."""
-    seen: set[int] = set()
-    stack = [Site(model, None, "")]
-    while stack:
-        site = stack.pop()
-        if id(site.module) in seen:
-            continue
-        seen.add(id(site.module))
-        yield site
-        children = [(name, child) for name, child in stores.named_children(site.module) if child is not None and id(child) not in seen]
-        stack.extend(Site(child, site, name) for name, child in reversed(children))
-
-
-def _tensors(sites: list[Site]) -> Iterator[Held]:
-    seen: set[int] = set()
-    for site in sites:
-        for kind, store in (("parameter", "_parameters"), ("buffer", "_buffers")):
-            for name, tensor in site.own(store).items():
-                if tensor is not None and id(tensor) not in seen:
-                    seen.add(id(tensor))
-                    yield Held(site, name, kind, tensor)
 
 
 def is_plain(tensor: Tensor) -> bool:

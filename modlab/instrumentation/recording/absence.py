@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from torch import nn
 from torch.nn import Module
 
-from modlab.compat import has_compiled
+from modlab.compat import has_compiled, own_class
 from modlab.inspection import marks, stores
-from modlab.instrumentation.recording.roster import is_fused, is_opaque
+from modlab.inspection.index import Node
+from modlab.instrumentation.recording.roster import Entry, is_fused, is_opaque
 from modlab.records.trace import Uncalled
 
 if TYPE_CHECKING:
@@ -25,19 +27,20 @@ _WRAPPED = "inside something compiled, which is not part of the model and was ca
 def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
     """The topmost ones: what is below a module that did not run is not listed again. `error` is what ended the trace."""
     times, cast, kinds = recorder.modules.times, recorder.roster, recorder.kinds
-    silent = ""
-    for path, module in cast.modules.items():
-        if silent and path.startswith(silent):
+    silent = set[Node | None]()
+    for node in cast.nodes:
+        if node.parent in silent:
+            silent.add(node)
             continue
-        silent = ""
-        if id(module) in times or not kinds[type(module)].runs:
+        cls = type(node.module)
+        if id(node.module) in times or not kinds[cls].runs:
             continue
-        silent = f"{path}."
-        cls = type(module)
-        yield Uncalled(path, cls.__name__, marks.category(cls), _reason(recorder, path, module, error))
+        silent.add(node)
+        yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), _reason(recorder, node, error))
 
 
-def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
+def _reason(recorder: Recorder, node: Entry, error: str) -> str:
+    module = node.module
     events = recorder.tape.calls
     direct = recorder.operations.direct.get(id(module))
     if direct is not None:
@@ -48,7 +51,7 @@ def _reason(recorder: Recorder, path: str, module: Module, error: str) -> str:
         return _AWAY
     if id(module) in recorder.modules.wrapped:
         return _WRAPPED
-    above = called_above(recorder, path)
+    above = called_above(recorder, node)
     if above is not None:
         name, outer = above
         opaque = is_opaque(outer)
@@ -71,10 +74,11 @@ def hidden(recorder: Recorder) -> int:
     """How many modules may have run without being seen: compiled, scripted, in other threads."""
     times, inside = recorder.modules.times, recorder.modules.elsewhere | recorder.modules.wrapped | _unseen(recorder)
     found = 0
-    for path, module in recorder.roster.modules.items():
+    for node in recorder.roster.nodes:
+        module = node.module
         if id(module) in times or not recorder.kinds[type(module)].runs:
             continue
-        above = called_above(recorder, path)
+        above = called_above(recorder, node)
         found += bool(id(module) in inside or is_opaque(module) or (above is not None and is_opaque(above[1])))
     return found
 
@@ -85,17 +89,16 @@ def _unseen(recorder: Recorder) -> set[int]:
         return set()
     arrived, used = recorder.backward.arrived, recorder.uses
     if not (any(recorder.modules.times.values()) or recorder.operations.direct):
-        return {id(module) for module in recorder.roster.modules.values()}
+        return {*recorder.roster.index.nodes}
     return {id(one.owner) for one in recorder.roster.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
 
 
-def called_above(recorder: Recorder, path: str) -> tuple[str, Module] | None:
+def called_above(recorder: Recorder, node: Entry) -> tuple[str, Module] | None:
     """The nearest module above that did run, or that may have run without being seen; with its name."""
-    while path:
-        path = path.rpartition(".")[0]
-        module = recorder.roster.modules[path]
+    for above in islice(node.above, 1, None):
+        module = above.module
         if id(module) in recorder.modules.times or is_opaque(module):
-            return path or "the model", module
+            return above.path or "the model", module
     return None
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.inspection import stores, structure
+from modlab.inspection.index import ModuleIndex, Node
 from modlab.instrumentation.recording.calls import Call, Seen
-from modlab.instrumentation.recording.roster import STAGES, walk
+from modlab.instrumentation.recording.roster import STAGES
 from modlab.instrumentation.recording.stages import innermost
 
 _WIDE = 64  # members of a list among a module's attributes that are compared; of a longer one its identity is
@@ -132,7 +133,8 @@ def _differing(first: _First, facts: list[_Fact], parts: tuple[str, ...]) -> tup
 
 def _facts(module: Module) -> Iterator[_Fact]:
     """The attributes and hooks of a module and those below it."""
-    for path, one in walk("", module, {}):
+    for node, one in ModuleIndex(module, Node).found:
+        path = node.registered
         for name, thing in stores.contents(one).items():
             if name in STAGES:
                 if thing:

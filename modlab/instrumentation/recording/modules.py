@@ -23,7 +23,7 @@ from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.keeping import detached
 from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.roster import Roster, walk
+from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.strangers import Strangers
 from modlab.instrumentation.recording.tape import Aside, Tape
@@ -143,7 +143,7 @@ class ModuleCalls:
         if opaque:
             call.marks.append(f"{opaque}: nothing inside is seen")
             if path is None:  # a compiler's wrapper around what is traced
-                self.wrapped |= {id(one) for _, one in walk("", module, {}) if id(one) in self._roster.paths}
+                self.wrapped |= {id(one) for one in stores.modules(module) if id(one) in self._roster.paths}
         call.opaque, call.fused = bool(opaque), kind.fused or bool(opaque)
         if call.fused or (bare and call.quiet):  # what is not told need not be asked for
             call.popped = self._functions.pause()

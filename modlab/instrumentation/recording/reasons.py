@@ -16,6 +16,7 @@ from torch.nn import Module
 
 from modlab.compat import tensor_hooks
 from modlab.inspection import stores
+from modlab.inspection.index import Node
 from modlab.instrumentation.recording.absence import called_above
 from modlab.instrumentation.recording.calls import Call, Seen, Sight
 from modlab.instrumentation.recording.functions import ARRAYS
@@ -23,7 +24,7 @@ from modlab.instrumentation.recording.lineage import Lineage
 from modlab.instrumentation.recording.modules import INTERRUPTED
 from modlab.instrumentation.recording.operations import CUT, Leaving
 from modlab.instrumentation.recording.rescues import rescue
-from modlab.instrumentation.recording.roster import Owned, is_opaque
+from modlab.instrumentation.recording.roster import Owned, Roster, is_opaque
 from modlab.statistics.memory import is_there
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def of_parameters(recorder: Recorder, error: str = "") -> Iterator[Told]:
     for call in recorder.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
-    ways, places = Ways(recorder), Places(recorder.roster.modules[""])
+    ways, places = Ways(recorder), Places(recorder.roster)
     silent = not (recorder.backward.passes or recorder.backward.arrived or recorder.backward.returned) and recorder.backward.raised < 0
     for one, renewed in _held(recorder, places):
         plain = silent and _is_plain(recorder, one, places)
@@ -82,20 +83,24 @@ def _held(recorder: Recorder, places: Places) -> Iterator[tuple[Owned, bool]]:
 class Places:
     """What stands where in the model now."""
 
-    def __init__(self, model: Module) -> None:
-        self._modules: dict[str, Module | None] = {"": model}
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._modules: dict[Node, Module | None] = {}
 
     def hold(self, one: Owned) -> bool:
-        """Whether the model has this very tensor under its name: in its module, and that in its place."""
-        module = self._at(one.path[: -len(one.name)].rstrip("."))
-        return _of_store(one.owner if module is None else module, "_parameters", one.name) is one.tensor  # a name may have a dot in it
+        """Whether the model has this very tensor under its name, or what FSDP puts there: in its module, and that in its place."""
+        node = self._roster.node(one.owner)
+        module = None if node is None else self._at(node)
+        held = _of_store(one.owner if module is None else module, "_parameters", one.name)
+        return held is one.tensor or (one.swap is not None and id(held) in one.keys)
 
-    def _at(self, path: str) -> Module | None:
-        if path not in self._modules:
-            above, _, name = path.rpartition(".")
-            outer = self._at(above)
-            self._modules[path] = None if outer is None else _of_store(outer, "_modules", name)
-        return self._modules[path]
+    def _at(self, node: Node) -> Module | None:
+        if node not in self._modules:
+            if node.parent is None:
+                return self._roster.model
+            outer = self._at(node.parent)
+            self._modules[node] = None if outer is None else _of_store(outer, "_modules", node.name)
+        return self._modules[node]
 
 
 def _of_store(module: Module, store: str, name: str) -> Any:
@@ -364,7 +369,7 @@ def _of_unused(recorder: Recorder, one: Owned) -> _Found:
         return "cannot be seen", f"whether {name} used it cannot be seen: it is inside something compiled", -1
     if is_opaque(one.owner) or recorder.blind:
         return "cannot be seen", f"whether {name} used it cannot be seen: {is_opaque(one.owner) or 'a part of the model'} is compiled", -1
-    above = called_above(recorder, path)
+    above = _above(recorder, one.owner)
     if above is not None and is_opaque(above[1]):
         return "cannot be seen", f"whether it was used cannot be seen: {above[0]} is {is_opaque(above[1])}", -1
     if recorder.folds is not None and recorder.modules.times[id(one.owner)]:
@@ -377,6 +382,11 @@ def _of_unused(recorder: Recorder, one: Owned) -> _Found:
     return "not called", f"not called: {name} did not run", -1
 
 
+def _above(recorder: Recorder, owner: Module) -> tuple[str, Module] | None:
+    node = recorder.roster.node(owner)
+    return None if node is None else called_above(recorder, node)
+
+
 def _use(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> int:
     """The event that shows that it was used, or -1."""
     found = recorder.uses.first(id(one.tensor))
@@ -384,7 +394,7 @@ def _use(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> int:
         return found
     call = calls.get(id(one.owner))
     if call is None:  # attention uses the weights of its parts itself
-        above = called_above(recorder, recorder.roster.paths[id(one.owner)])
+        above = _above(recorder, one.owner)
         call = None if above is None or is_opaque(above[1]) else calls.get(id(above[1]))
     return call.index if call is not None and call.fused else -1
 

@@ -107,7 +107,7 @@ class Recorder:
             ranks = torch.distributed.get_world_size()
             if ranks > 1:
                 self.tape.remark(f"this is rank {torch.distributed.get_rank()} of {ranks}: what the others do is not seen")
-        self._stages.open(module for path, module in self.roster.hooked.items() if not _inside(path, compiled))
+        self._stages.open(module for path, module in self.roster.hooked if not _inside(path, compiled))
         if self._steps is not None:
             self._steps.open()
         if self._follow:
@@ -149,7 +149,7 @@ class Recorder:
 
     def _stages_off(self) -> None:
         with without_torch_function():
-            self._stages.close(self.roster.modules.values())
+            self._stages.close(node.module for node in self.roster.nodes)
 
     def _free(self) -> None:
         """No circle is left: what was held goes now, and not when the collector comes."""
@@ -174,7 +174,7 @@ class Recorder:
             for found in rescues(self.tape.calls, ended, self.tape.stack):
                 found.call.marks.append(found.caught)
         times, vain = self.modules.times, in_vain(self.tape.calls)
-        able = [module for module in self.roster.modules.values() if self.kinds[type(module)].runs or id(module) in times]
+        able = [one.module for one in self.roster.nodes if self.kinds[type(one.module)].runs or id(one.module) in times]
         facts: dict[str, object] = {
             "remarks": tuple(self.tape.remarks),
             "error": error,

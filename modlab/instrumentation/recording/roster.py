@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.inspection import stores
+from modlab.inspection.index import ModuleIndex, Node, Swap, joined
 
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
@@ -18,80 +19,117 @@ STAGES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 
 class Owned(NamedTuple):
-    """A parameter, the module that owns it first, its dotted name, and the one that it has there."""
+    """A parameter, the module that owns it first, its dotted name, and the one that it has there.
+
+    Attributes:
+        swap: where a wrapper puts others into its place for a while.
+    """
 
     path: str
     tensor: Tensor
     owner: Module
     name: str
+    swap: Swap | None = None
+
+    @property
+    def keys(self) -> set[int]:
+        """The identities under which it may be met."""
+        return {id(self.tensor)} if self.swap is None else {id(self.tensor), *map(id, self.swap.forms())}
+
+
+class Entry(Node):
+    """A module, which is held."""
+
+    __slots__ = ("module",)
+    parent: Entry | None
+
+    def __init__(self, module: Module, parent: Node | None, name: str) -> None:
+        super().__init__(module, parent, name)
+        self.module = module
 
 
 class Roster:
-    """The modules of a model in the order of ``named_modules()``, each under its first name. Holds them all."""
+    """The modules of a model in the order of ``named_modules()``, each under its first name. Holds them all.
+
+    Attributes:
+        modules: by path; of a wrapper and what it wraps, which have the same, the latter.
+        paths: by identity of a module.
+        parameters: each once.
+        names: by identity, of parameters and buffers; in FSDP of this rank's part and of the whole.
+        hooked: modules with hooks of their own that run in a pass.
+        renewed: parameters that were put into the place of others since, and ran; by name.
+        ledgers: by identity of a parameter: one that is not followed any more is struck out.
+    """
 
     def __init__(self, model: Module) -> None:
+        self.model = model
         self.modules: dict[str, Module] = {}
         self.paths: dict[int, str] = {}
         self.parameters: list[Owned] = []
-        self.names: dict[int, str] = {}  # of parameters and buffers
-        self.hooked: dict[str, Module] = {}  # modules with hooks of their own that run in a pass
-        self.renewed: dict[str, Owned] = {}  # parameters that were put into the place of others since, and ran; by name
+        self.names: dict[int, str] = {}
+        self.hooked: list[tuple[str, Module]] = []
+        self.renewed: dict[str, Owned] = {}
+        self.index = ModuleIndex(model, Entry)
         self._buffers: list[Tensor] = []  # kept: one that the model drops must not leave its identity, and so its name, to another tensor
-        self.ledgers: list[dict[int, Any]] = []  # by identity of a parameter: one that is not followed any more is struck out
-        self._adopt("", model)
+        self.ledgers: list[dict[int, Any]] = []
+        self._adopt(self.index.found)
 
-    def _adopt(self, start: str, module: Module) -> None:
+    def _adopt(self, found: list[tuple[Entry, Module]]) -> None:
         names = self.names
-        for path, one in walk(start, module, self.paths):
+        for node, one in found:
+            path = self.paths[id(one)] = node.path
             self.modules[path] = one
-            self.paths[id(one)] = path
-            held, prefix = stores.contents(one), f"{path}." if path else ""
-            get = held.get
+            get = stores.contents(one).get
             if get("_forward_pre_hooks") or get("_forward_hooks") or get("_backward_pre_hooks") or get("_backward_hooks"):  # `STAGES`
-                self.hooked[path] = one
-            if parameters := held.get("_parameters"):
-                for name, tensor in parameters.items():
-                    if tensor is not None and id(tensor) not in names:
-                        names[id(tensor)] = full = prefix + name
-                        self.parameters.append(Owned(full, tensor, one, name))
-            if buffers := held.get("_buffers"):
-                for name, tensor in buffers.items():
-                    if tensor is not None and id(tensor) not in names:
-                        names[id(tensor)] = prefix + name
-                        self._buffers.append(tensor)
+                self.hooked.append((path, one))
+        for placed in self.index.tensors(found):
+            full = placed.path
+            names[id(placed.tensor)] = full
+            if placed.kind == "parameter":
+                self.parameters.append(Owned(full, placed.tensor, placed.owner, placed.name, placed.swap))
+                if placed.swap is not None:
+                    names.update((id(form), full) for form in placed.swap.forms())
+            else:
+                self._buffers.append(placed.tensor)
 
     def path_of(self, module: Module, above: str | None) -> str | None:
         """Its path; one that was registered since, in the module at `above` that is running, joins the others."""
         found = self.paths.get(id(module))
         if found is None and above is not None:
-            path = next((path for path, child in self._within(above) if child is module), None)
-            if path is not None:
-                self._adopt(path, module)
+            place = next(((node, name) for node, name, child in self._within(above) if child is module), None)
+            if place is not None:
+                self._adopt(self.index.adopt(module, *place))
                 return self.paths.get(id(module))
         return found
 
-    def _within(self, above: str) -> Iterator[tuple[str, Module]]:
-        """The children of a module, and those of lists and dicts among them: what it can call itself."""
-        todo, met = [(above, self.modules[above])], set[int]()
+    def _within(self, above: str) -> Iterator[tuple[Entry | None, str, Module]]:
+        """The children of a module, and those of lists and dicts among them, with what they are in: what it can call itself."""
+        todo, met = [(self.modules[above], self.node(self.modules[above]))], set[int]()
         while todo:
-            path, module = todo.pop()
+            module, node = todo.pop()
             if id(module) in met:  # a list that holds itself
                 continue
             met.add(id(module))
             for name, child in stores.named_children(module):
                 if child is None:
                     continue
-                full = f"{path}.{name}" if path else name
-                yield full, child
+                yield node, name, child
                 if getattr(type(child), "forward", None) is Module.forward:
-                    todo.append((full, child))
+                    todo.append((child, self.node(child)))
+
+    def node(self, module: Module) -> Entry | None:
+        """Its place in the model; None if it has none."""
+        return self.index.nodes.get(id(module))
 
     def renew(self, module: Module, name: str, tensor: Tensor) -> None:
         """Follow a parameter that was put into the place of another one since."""
         path = self.paths.get(id(module))
         if path is None:
             return
-        full = f"{path}.{name}" if path else name
+        full = joined(path, name)
+        if (swap := self.index.swaps.get((id(module), name))) is not None and any(form is tensor for form in swap.forms()):
+            self.names[id(tensor)] = full  # FSDP makes the whole parameter when it is first needed
+            return
         last = self.renewed.get(full)
         if last is not None:  # a model that makes a new one in each pass is not to have all of them kept
             self.parameters = [one for one in self.parameters if one is not last]
@@ -104,35 +142,25 @@ class Roster:
     def compiled(self) -> list[str]:
         """The paths of modules that a compiler has taken over."""
         wrappers = {cls for cls in self.classes() if _is_wrapper(cls)}
-        return [
-            path
-            for path, module in self.modules.items()
-            if type(module) in wrappers or stores.contents(module).get("_compiled_call_impl") is not None
+        found = [
+            node.path
+            for node in self.nodes
+            if type(node.module) in wrappers or stores.contents(node.module).get("_compiled_call_impl") is not None
         ]
+        return list(dict.fromkeys(found))
+
+    @property
+    def nodes(self) -> Iterable[Entry]:
+        """All modules in their places, wrappers among them."""
+        return self.index.nodes.values()
 
     def classes(self) -> set[type]:
         """The classes of its modules."""
-        return {type(module) for module in self.modules.values()}
+        return {type(node.module) for node in self.nodes}
 
     def distributed(self) -> bool:
         """Whether parts of it run in other processes too."""
         return any(base.__name__ in _DISTRIBUTED for cls in self.classes() for base in cls.__mro__)
-
-
-def walk(start: str, root: Module, known: dict[int, str]) -> Iterator[tuple[str, Module]]:
-    """Each module once, parents first."""
-    seen: set[int] = set()
-    stack = [(start, root)]
-    while stack:
-        path, module = stack.pop()
-        if id(module) in seen or id(module) in known:
-            continue
-        seen.add(id(module))
-        yield path, module
-        children = stores.contents(module).get("_modules")
-        if children:
-            prefix = f"{path}." if path else ""
-            stack += [(prefix + name, child) for name, child in children.items() if child is not None][::-1]
 
 
 def is_compiled(module: Module) -> bool:

@@ -22,6 +22,7 @@ from modlab.instrumentation.watching.readback import Numbers, ReadBack, exact, i
 from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
+from modlab.statistics.memory import local
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.cast import Weight
@@ -325,9 +326,8 @@ class Alarms:
     def _held_by_others(self) -> set[str]:
         """Parameters of optimizers whose steps are not those that are counted."""
         others = [optimizer for optimizer in self._watcher.steps.optimizers if not self._watcher.steps.are_of(optimizer)]
-        places = self._watcher.cast.places
-        held = [id(tensor) for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
-        return {places[one].path for one in held if one in places}
+        held = [tensor for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
+        return {weight.path for weight in map(self._watcher.cast.weight, held) if weight is not None}
 
     def ask_zeroed(self, back: ReadBack, then: Callable[[bool], None]) -> None:
         """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
@@ -340,7 +340,7 @@ class Alarms:
                 then(True)
                 return
             if weight.graded:
-                graded.append(tensor.grad)
+                graded.append(local(tensor.grad))
         some = graded[:: max(1, len(graded) // ASKED)]
         far = [gradient for gradient in some if is_far(gradient)]
         if not some or any(not bool(gradient.any()) for gradient in some if not is_far(gradient)):
@@ -359,15 +359,16 @@ class Alarms:
             for weight in cast.weights:
                 weight.trainable = False
         for _, weight, tensor in present:
-            weight.trainable = tensor.requires_grad
+            weight.look(tensor)
             if weight.trainable and not (weight.felt and weight.owned and weight.moved):
                 doubtful.append((weight, tensor))
         optimizers = watcher.steps.optimizers
         if optimizers and any(not weight.owned for weight, _ in doubtful):
             cast.own(optimizers)
         for weight, tensor in doubtful:
-            if weight.path not in self.elsewhere and not weight.moved and comparable(tensor):
-                back.ask(selection(tensor).to(exact(tensor.device)).sum(), partial(self._summed, weight.path))
+            part = local(tensor)
+            if weight.path not in self.elsewhere and not weight.moved and comparable(part):
+                back.ask(selection(part).to(exact(part.device)).sum(), partial(self._summed, weight.path))
 
     def _summed(self, path: str, read: Numbers) -> None:
         """If a sum is another one than before, somebody moves that parameter."""

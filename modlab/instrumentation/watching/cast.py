@@ -1,7 +1,8 @@
-"""Who is watched: the modules of a model and its parameters, by identity, without keeping them alive."""
+"""Who is watched: the modules of a model and its parameters, each in its place, without keeping them alive."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
@@ -10,37 +11,40 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
 from modlab.inspection import marks, stores
-from modlab.instrumentation.recording.roster import is_opaque, walk
+from modlab.inspection.index import ModuleIndex, Node, Placed, Swap
+from modlab.instrumentation.recording.roster import is_opaque
 from modlab.instrumentation.watching.history import History
 from modlab.instrumentation.watching.selection import Selection
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
+from modlab.statistics.memory import local, part_of
 
 STACKED, MANY = 3, 1024
 """Dimensions from which on a parameter may be several weights in one, and how many of those are looked at."""
 
 
-@dataclass(slots=True, eq=False)
-class Member:
+class Member(Node):
     """One module.
 
     Attributes:
+        module: held weakly.
         activation, gradient: the numbers of its series, -1 until they are needed.
         called: how often it was called in samples; `order`: the how-manieth module it was.
         sizes: the last dimensions of its input and output, at its last call.
         taken: whether it is measured; of the root alone its calls may be counted, and no more.
     """
 
-    path: str
-    module: ReferenceType[Module]
-    category: str
-    activation: int = -1
-    gradient: int = -1
-    called: int = 0
-    order: int = 0
-    sizes: tuple[int, int] = (0, 0)
-    taken: bool = True
+    __slots__ = ("activation", "called", "category", "gradient", "module", "order", "sizes", "taken")
+
+    def __init__(self, module: Module, parent: Member | None, name: str) -> None:
+        super().__init__(module, parent, name)
+        self.module, self.category = ref(module), marks.category(type(module))
+        self.activation = self.gradient = -1
+        self.called = self.order = 0
+        self.sizes = 0, 0
+        self.taken = True
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +59,8 @@ class Weight:
         rows: of the parameter, its gradient and its updates.
         stacked: whether it is several weights in one, as of experts, and not of a module of torch's own, as a convolution's.
         slices: of stacked weights, which slices ever had a gradient other than zero, in so many `looks`; None of others.
+        trainable: whether it is to be trained, and has numbers on this rank.
+        part: what this rank has of it, in words; `empty`: it has nothing of it.
     """
 
     path: str
@@ -72,6 +78,9 @@ class Weight:
     slices: npt.NDArray[np.bool_] | None = None
     looks: int = 0
     stacked: bool = False
+    swap: Swap | None = None
+    part: str = ""
+    empty: bool = False
 
     def feel_slices(self, sizes: npt.NDArray[Any]) -> None:
         """Take in how large the gradient of each slice is."""
@@ -80,11 +89,22 @@ class Weight:
         self.looks += 1
 
     def tensor(self) -> Tensor | None:
-        """The parameter that stands in this place now."""
+        """The parameter that stands in this place now; the one that is trained, where a wrapper puts others there for a while."""
+        if self.swap is not None:
+            return self.swap.trained()
         owner = self.owner()
         store: Any = None if owner is None else stores.contents(owner).get("_parameters")
         held: Any = store[self.name] if store and self.name in store else None  # that of a scripted module is no dict
         return held if isinstance(held, Tensor) else None
+
+    def look(self, tensor: Tensor) -> None:
+        """Whether it is to be trained may have changed, and in FSDP whether there is anything of it here."""
+        self.empty = not local(tensor).numel() and not is_lazy(tensor)
+        self.trainable = tensor.requires_grad and not self.empty
+
+    def stands(self, tensor: Tensor) -> bool:
+        """Whether this tensor may stand here."""
+        return any(one is tensor for one in self.swap.forms()) if self.swap is not None else self.tensor() is tensor
 
 
 class Cast:
@@ -95,33 +115,32 @@ class Cast:
         selection: what is looked at; the root is known in any case, for its calls tell of passes.
 
     Attributes:
-        known: the parameters of the whole model, by identity; `modules`: how many modules it has.
+        modules: how many the whole model has, without wrappers.
         left: how many modules and parameters are left out.
     """
 
     def __init__(self, root: Module, selection: Selection | None = None) -> None:
         self.selection = selection or Selection(())
-        self.members: dict[int, Member] = {}
+        index = ModuleIndex(root, Member)
+        found = index.found
+        for member, _ in found:
+            member.taken = self.selection.takes(member.path)
+        self.members = {id(module): member for member, module in found if _is_looked_at(member, module)}
         self._orders = 0
         self._deep: tuple[int, list[str]] = 0, []  # and how many modules were called then
-        self.weights: list[Weight] = []
-        found = [*walk("", root, {})]
-        for path, module in found:
-            taken = self.selection.takes(path)
-            if taken or not path:
-                self.members[id(module)] = Member(path, ref(module), marks.category(type(module)), taken=taken)
-        self.modules, self.known = len(found), set[int]()
-        self.places: dict[int, Weight] = {}
+        self.modules = sum(not member.inner for member, _ in found)
+        self._left, self._known = sum(not (member.taken or member.inner) for member, _ in found), set[int]()
+        self._places: dict[int, Weight] = {}
         held = sum(len(stores.contents(module).get("_parameters") or ()) for _, module in found)
         self.history = History.of(2 * len(self.members) + 3 * held)
-        for path, module in found:
-            self._add_weights(path, module)
-        self.opaque = tuple(path for path, module in found if is_opaque(module))
+        self.weights = [*self._weights(index.tensors(found))]
+        self._swapped = [weight for weight in self.weights if weight.swap is not None]
+        self.opaque = tuple(dict.fromkeys(node.path for node, module in found if is_opaque(module)))
 
     @property
     def left(self) -> tuple[int, int]:
         """How many modules and parameters are left out."""
-        return self.modules - sum(member.taken for member in self.members.values()), len(self.known) - len(self.places)
+        return self._left, len(self._known) - len(self.weights)
 
     def present(self) -> list[tuple[int, Weight, Tensor]]:
         """The parameters that are there now, each with its place among `weights`."""
@@ -146,19 +165,30 @@ class Cast:
             member.order = self._orders
         member.called += 1
 
-    def _add_weights(self, path: str, module: Module) -> None:
-        for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
-            full = f"{path}.{name}" if path else name
-            if not isinstance(tensor, Tensor):
-                continue
-            self.known.add(id(tensor))
-            if id(tensor) not in self.places and self.selection.takes(full):
-                category = marks.category(type(module))
-                rows = tuple(self.history.row(full, role, category) for role in (PARAMETER, PARAMETER_GRADIENT, UPDATE))
-                weight = Weight(full, ref(module), name, rows, tensor.requires_grad, dtype=str(tensor.dtype)[6:])  # type: ignore[arg-type]
-                weight.stacked = _is_stack(tensor, module)
-                self.places[id(tensor)] = weight
-                self.weights.append(weight)
+    def _weights(self, tensors: Iterable[Placed[Member]]) -> Iterator[Weight]:
+        for one in tensors:
+            if one.kind == "parameter":
+                self._known.add(id(one.tensor))
+                if self.selection.takes(one.path):
+                    yield self._weight(one)
+
+    def _weight(self, one: Placed[Member]) -> Weight:
+        part = part_of(one.tensor)
+        rows = tuple(self.history.row(one.path, role, one.node.category, part) for role in (PARAMETER, PARAMETER_GRADIENT, UPDATE))
+        made = Weight(one.path, ref(one.owner), one.name, rows, swap=one.swap, part=part)  # type: ignore[arg-type]
+        made.dtype = str(one.tensor.dtype)[6:]
+        made.look(one.tensor)
+        made.stacked = _is_stack(local(one.tensor), one.owner)
+        self._places[id(one.tensor)] = made
+        return made
+
+    def weight(self, tensor: Tensor) -> Weight | None:
+        """Where a tensor stands, or stood when an optimizer was last asked which ones it holds."""
+        return self._places.get(id(tensor)) or next((one for one in self._swapped if one.stands(tensor)), None)
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether it is a parameter of the model, looked at or not."""
+        return id(tensor) in self._known or self.weight(tensor) is not None
 
     def activation(self, member: Member) -> int:
         """The series of a module's output."""
@@ -178,8 +208,16 @@ class Cast:
         for weight in self.weights:
             tensor = weight.tensor()
             weight.owned = tensor is not None and id(tensor) in held
-            weight.trainable = tensor is not None and tensor.requires_grad
+            weight.trainable = False
+            if tensor is not None:
+                weight.look(tensor)
+                self._places[id(tensor)] = weight
 
 
 def _is_stack(tensor: Tensor, module: Module) -> bool:
     return tensor.dim() >= STACKED and 1 < tensor.shape[0] <= MANY and not type(module).__module__.startswith("torch.nn.")
+
+
+def _is_looked_at(member: Member, module: Module) -> bool:
+    """Whether a module is one of those that are told of: not a wrapper, unless nothing is seen of what it wraps; the root in any case."""
+    return (member.taken or not member.path) and (not member.inner or bool(is_opaque(module)))

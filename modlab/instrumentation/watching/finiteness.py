@@ -18,7 +18,7 @@ from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
 from modlab.instrumentation.watching.readback import Copy, is_far
 from modlab.instrumentation.watching.roottap import Pass
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import is_there, local
 
 EARLY = 2
 """Parameters of the first layers that are looked at in every step."""
@@ -70,7 +70,7 @@ class Check:
     """
 
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], *, hold: bool = False) -> None:
-        given = [(path, tensor) for path, tensor in parameters if is_numeric(tensor)]
+        given = [(path, tensor) for path, tensor in parameters if is_numeric(part := local(tensor)) and part.numel()]
         self._early = _early(given)
         chosen = {path for path, _ in self._early}
         self._others = [(path, tensor) for path, tensor in given if path not in chosen and tensor.numel() <= SMALL]
@@ -105,19 +105,19 @@ class Check:
         for one in passes:
             if not one.looked:
                 one.looked = True
-                for gradient in one.gradients.values():
+                for gradient in map(local, one.gradients.values()):
                     if is_plain(gradient):
                         yield "", gradient
         if not parameters:
             return
         for path, tensor in self._early:
-            gradient_or_none = tensor.grad
+            gradient_or_none = _gradient(tensor)
             if gradient_or_none is not None and is_plain(gradient_or_none):
                 yield path, gradient_or_none
         if self._others:
             self._turn = (self._turn + 1) % len(self._others)
             path, tensor = self._others[self._turn]
-            gradient_or_none = tensor.grad
+            gradient_or_none = _gradient(tensor)
             if gradient_or_none is not None and is_plain(gradient_or_none):
                 yield path, gradient_or_none
 
@@ -137,7 +137,7 @@ class Check:
     def spoilt(self) -> bool:
         """Whether a gradient of the first layers is not finite; one that lies on an accelerator may be, and is not waited for."""
         with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
-            found = (tensor.grad for _, tensor in self._early)
+            found = (_gradient(tensor) for _, tensor in self._early)
             return any(one is not None and is_plain(one) and (is_far(one) or bool(kind_of(one))) for one in found)
 
     @property
@@ -155,7 +155,7 @@ class Check:
         if self._narrow is None or dispatch_modes():
             return None
         path, tensor = self._narrow
-        gradient = tensor.grad
+        gradient = _gradient(tensor)
         if gradient is None or not is_plain(gradient):
             return None
         with without_torch_function():
@@ -214,6 +214,12 @@ def kind_of(tensor: Tensor) -> str:
 
 def _finite(number: complex) -> bool:
     return math.isfinite(number.real) and math.isfinite(number.imag)
+
+
+def _gradient(parameter: Tensor) -> Tensor | None:
+    """A parameter's gradient; of a DTensor this rank's part of it."""
+    gradient = parameter.grad
+    return None if gradient is None else local(gradient)
 
 
 def is_numeric(tensor: Tensor) -> bool:

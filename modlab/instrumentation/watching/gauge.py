@@ -22,7 +22,7 @@ from modlab.instrumentation.watching.stretches import Flags, column_of, columns_
 from modlab.records.slots import COLUMNS, Floats
 from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import is_sharded, is_there, local, part_of
 
 BINNED = 512
 """Of a tensor's elements, about so many are counted in the histogram."""
@@ -138,17 +138,22 @@ class Gauge:
 
     def add(self, rows: Rows, tensor: Tensor, *, fleeting: bool = False) -> None:
         """Measure a tensor for one or several series; `fleeting` if its numbers may change before they are settled."""
-        size = tensor.numel()
-        part = tensor if size < LARGE else _part(tensor)
-        if part is not tensor:
-            size = part.numel()
-            self.notes.update(dict.fromkeys(rows, f"≈ from {size:,} of its {tensor.numel():,} numbers"))
-        if not _is_plain(part, size):
-            self._measure_alone(rows, part)
-        elif readback.is_far(part):
-            self._put(rows, part.data.clone() if fleeting and part is tensor else part.data, size)
+        if type(tensor) not in _PLAIN and is_sharded(tensor):
+            part, tensor = part_of(tensor), local(tensor)
+            self.notes.update(dict.fromkeys(rows, part))
         else:
-            start, laid = self._lay(part.data, size)
+            part = ""
+        size = tensor.numel()
+        some = tensor if size < LARGE else _part(tensor)
+        if some is not tensor:
+            size = some.numel()
+            self.notes.update(dict.fromkeys(rows, evenly(size, tensor.numel(), part)))
+        if not _is_plain(some, size):
+            self._measure_alone(rows, some)
+        elif readback.is_far(some):
+            self._put(rows, some.data.clone() if fleeting and some is tensor else some.data, size)
+        else:
+            start, laid = self._lay(some.data, size)
             laid.append((self._turn, rows, start + size))
             self._turn += 1
 
@@ -282,6 +287,11 @@ class Gauge:
                     order.append(i)
                     rows.append(row)
         return Readings(np.array(rows, np.intp), columns[:, order], nan[order], [keys[i] for i in order])
+
+
+def evenly(size: int, of: int, part: str = "") -> str:
+    """Of a series: how many numbers speak for all of a large tensor, or of a part of it."""
+    return f"{part}{', ' * bool(part)}≈ from {size:,} of its {of:,} numbers"
 
 
 def has_numbers(tensor: Tensor) -> bool:

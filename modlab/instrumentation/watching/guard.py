@@ -18,7 +18,7 @@ from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
 from modlab.instrumentation.watching.schedule import GUARDED
 from modlab.records.watch import Alert
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import is_there, local
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -160,6 +160,8 @@ class Guard:
             return False
         self._next = step + self._every
         gradient = None if self._narrow is None or dispatch_modes() else self._narrow.grad
+        if gradient is not None and type(gradient) is not Tensor:
+            gradient = local(gradient)
         if type(gradient) is not Tensor or gradient.layout is not strided or not is_there(gradient):  # none, or of another kind now
             return False
         self._glances += 1

@@ -13,6 +13,7 @@ from modlab.instrumentation.watching.gauge import Readings, shares
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import COLUMNS, Floats, combined, merged
 from modlab.records.watch import BINS, HistoryRecord, Series
+from modlab.statistics.memory import local
 
 SLOTS = 256
 """Of the statistics, on any run."""
@@ -91,7 +92,9 @@ class History:
         return self._rows.get((path, role), -1)
 
     def describe(self, row: int, tensor: Tensor | None) -> None:
-        """Say what the tensor of a series looks like now."""
+        """Say what the tensor of a series looks like now; of a DTensor this rank's part, which is what is measured."""
+        if tensor is not None:
+            tensor = local(tensor)
         if row < 0 or tensor is None or tensor.shape == self._shapes.get(row):
             return
         shape, one = tensor.shape, self.series[row]

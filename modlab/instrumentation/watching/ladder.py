@@ -130,7 +130,7 @@ def _kinds(silent: list[Member], watcher: Watcher) -> str:
     bare, used, other = kinds.values()
     for member in silent:
         held = (stores.contents(module).get("_parameters") or {}).values() if (module := member.module()) is not None else ()
-        weights = [watcher.cast.places.get(id(tensor)) for tensor in held if isinstance(tensor, Tensor)]
+        weights = [watcher.cast.weight(tensor) for tensor in held if isinstance(tensor, Tensor)]
         (bare if not weights else used if any(weight is not None and weight.felt for weight in weights) else other).append(member.path)
     return "; ".join(_names(paths) + kind for kind, paths in kinds.items() if paths)
 
@@ -177,7 +177,7 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
 def _feeds_others(watcher: Watcher) -> bool:
     """Whether what the optimizers hold got gradients, and is not the model's."""
     held = (tensor for optimizer in watcher.steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
-    return any(tensor.grad is not None for tensor in held if id(tensor) not in watcher.cast.known)
+    return any(tensor.grad is not None for tensor in held if not watcher.cast.knows(tensor))
 
 
 def _besides(trained: list[Weight], felt: list[Weight], watcher: Watcher) -> str:

@@ -182,7 +182,7 @@ class Losses:
         if watcher.closed or not self.due() or run_aside() or not watcher.is_home:
             return
         some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
-        if any(id(one) in watcher.cast.places for one in some):
+        if any(watcher.cast.weight(one) is not None for one in some):
             value = self._aside(_value, norm, None)
             if value is not None:
                 self._norm.bound = float(bound)

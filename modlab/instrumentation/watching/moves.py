@@ -1,4 +1,7 @@
-"""What a step of the optimizer adds to each parameter, and how many elements have a gradient and do not move."""
+"""What a step of the optimizer adds to each parameter, and how many elements have a gradient and do not move.
+
+Of a DTensor: of this rank's part.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch import Tensor
 from modlab.instrumentation.watching.elements import EXACT, comparable, selection
 from modlab.instrumentation.watching.readback import Numbers, ReadBack, is_far, lengths
 from modlab.instrumentation.watching.stretches import starts_of
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import is_there, local
 
 Told = Callable[[int, float, bool], None]
 """Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""
@@ -38,7 +41,7 @@ class Group:
         """Take down what there is."""
         some = [_gradient(tensor) for tensor in self.tensors]
         self.felt = all(one is not None for one in some)
-        mine = [selection(tensor) for tensor in self.tensors]
+        mine = [selection(local(tensor)) for tensor in self.tensors]
         self.sizes = [len(one) for one in mine]
         self.before = torch.cat(mine)
         self.gradients = torch.cat([torch.zeros_like(own) if one is None else selection(one) for one, own in zip(some, mine, strict=True)])
@@ -47,7 +50,7 @@ class Group:
         """What was added since, shape ``(sum(sizes),)``; None if a parameter was resized, or its memory is gone."""
         if not all(map(is_there, self.tensors)):
             return None
-        now = [selection(tensor) for tensor in self.tensors]
+        now = [selection(local(tensor)) for tensor in self.tensors]
         if [len(one) for one in now] != self.sizes:
             return None
         return torch.cat(now).sub_(self.before)  # in the parameters' own precision: what rounding swallowed did not move
@@ -63,9 +66,10 @@ class Moves:
         """Take down the numbers of parameters, each with its place, and of their gradients."""
         groups: dict[tuple[Any, ...], Group] = {}
         for place, parameter in parameters:
-            if comparable(parameter):
-                whole = parameter.numel() <= EXACT
-                kind = parameter.device, parameter.dtype, whole
+            part = local(parameter)
+            if comparable(part):
+                whole = part.numel() <= EXACT
+                kind = part.device, part.dtype, whole
                 group = groups.get(kind) or groups.setdefault(kind, Group(whole))
                 group.places.append(place)
                 group.tensors.append(parameter)
@@ -102,5 +106,7 @@ def _count(group: Group, moved: Tensor, felt: Tensor, back: ReadBack, told: Told
 
 
 def _gradient(parameter: Tensor) -> Tensor | None:
-    gradient = parameter.grad
-    return gradient if gradient is not None and gradient.shape == parameter.shape and comparable(gradient) else None
+    if parameter.grad is None:
+        return None
+    gradient = local(parameter.grad)
+    return gradient if gradient.shape == local(parameter).shape and comparable(gradient) else None

@@ -19,6 +19,7 @@ from modlab import format
 from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.contrast import equal_bits
+from modlab.inspection.distributed import SYNC, distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
 from modlab.instrumentation.randomness import states
@@ -91,7 +92,7 @@ class _Search:
 
     def __init__(self, model: Module, memory: RootTap) -> None:
         self._memory = memory
-        self._model, self._prefix, self._parallel = _unwrapped(model)
+        self._model, self._parallel = _unwrapped(model)
         self._wrapped = model is not self._model
         self._roster = Roster(self._model)
         self._own = frozenset(id(tensor) for one in stores.modules(self._model) for _, tensor in stores.named_tensors(one))
@@ -117,8 +118,7 @@ class _Search:
         """With what there is to be doubted."""
         doubts = list(dict.fromkeys(self._doubts))
         remark = f"replay may differ: {'; '.join(doubts)}" if doubts else ""
-        path = f"{self._prefix}{found.path}".removesuffix(".") if found.where in ("forward", "backward", "the weights") else found.path
-        return replace(found, path=path, exact=not doubts, remark=remark)
+        return replace(found, exact=not doubts, remark=remark)
 
     def _weights(self) -> Birth | None:
         """A parameter that was not finite before."""
@@ -126,8 +126,8 @@ class _Search:
             for one in self._roster.parameters:
                 if is_plain(one.tensor) and (kind := kind_of(one.tensor.detach())):
                     bad = _amount(one.tensor.detach(), kind)
-                    text = f"the weights: {self._prefix}{one.path} holds {bad} before the step, so an earlier step spoilt it"
-                    return Birth(self._prefix + one.path, "the weights", text, kind=kind, name=one.path)
+                    text = f"the weights: {one.path} holds {bad} before the step, so an earlier step spoilt it"
+                    return Birth(one.path, "the weights", text, kind=kind, name=one.path)
         return None
 
     def _batch(self, weights: Birth) -> Birth:
@@ -145,12 +145,10 @@ class _Search:
         return weights
 
     def _refusal(self) -> str:
-        if self._roster.distributed():
-            return "other processes hold parts of the model, and would have to take part"
-        several = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
-        if several and any(type(one).__name__ == "SyncBatchNorm" for one in self._roster.modules.values()):
-            return "SyncBatchNorm asks the other processes, which would have to take part"
-        return ""
+        found = distribution_of(self._model)
+        if found.kinds == (SYNC,):
+            return "SyncBatchNorm asks the other processes, which would have to take part" if found.world > 1 else ""
+        return "other processes hold parts of the model, and would have to take part" if found.kinds else ""
 
     def _among(self, passes: Sequence[Pass]) -> Birth:
         put_back, restoration = states(), Restoration()
@@ -197,10 +195,10 @@ class _Search:
         """Each pass is the same pass, and all it gives is finite."""
         path, kind, dtype = spoilt
         if passes > 1:
-            text = f"backward: each of the {passes} passes gives finite gradients, and their sum at {self._prefix}{path} is not"
+            text = f"backward: each of the {passes} passes gives finite gradients, and their sum at {path} is not"
             return Birth(path, "backward", text, trace, kind=kind, name="sum", fix=_fix(kind, dtype))
         text = (
-            f"the gradients of the pass are finite, and that of {self._prefix}{path} is not when the step begins: "
+            f"the gradients of the pass are finite, and that of {path} is not when the step begins: "
             "it comes from another loss, from gradient clipping, or was not zeroed"
         )
         return Birth(
@@ -333,16 +331,16 @@ def _is_untouched(thing: Any) -> bool:
     return issubclass(type(thing), Tensor) and version_of(thing) == 0
 
 
-def _unwrapped(model: Module) -> tuple[Module, str, bool]:
-    """The model inside of what runs it elsewhere or compiled; the beginning of its paths; whether other processes train along."""
-    prefix, parallel = "", False
+def _unwrapped(model: Module) -> tuple[Module, bool]:
+    """The model inside of what runs it elsewhere or compiled; whether other processes train along."""
+    parallel = False
     while True:
         names = [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("torch.")]
         name = next((name for name in names if name in _WRAPPERS), "")
         inner = (stores.contents(model).get("_modules") or {}).get(_WRAPPERS.get(name, ""))
         if inner is None:
-            return model, prefix, parallel
-        model, prefix, parallel = inner, f"{prefix}{_WRAPPERS[name]}.", parallel or name == "DistributedDataParallel"
+            return model, parallel
+        model, parallel = inner, parallel or name == "DistributedDataParallel"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching import axes, clock
 from modlab.instrumentation.watching.cast import STACKED, Member, Weight
-from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, has_numbers
+from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, evenly, has_numbers
 from modlab.instrumentation.watching.moves import Group, Moves
 from modlab.instrumentation.watching.neurons import by_unit
 from modlab.instrumentation.watching.quiet import quietly
@@ -30,6 +30,7 @@ from modlab.instrumentation.watching.roottap import is_unseen
 from modlab.instrumentation.watching.shadow import Shadow
 from modlab.instrumentation.watching.units import MOST, Units, is_silenced, is_silencing
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
+from modlab.statistics.memory import local, part_of
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -120,14 +121,15 @@ class Sample:
     @timed
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
-        member = self.cast.members.get(id(module))
-        if member is None or run_aside():
+        member, is_root = self.cast.members.get(id(module)), id(module) == self.watcher.root_id
+        if (member is None and not is_root) or run_aside():
             return
         again = graph_task() != -1  # computed once more under checkpointing
-        if torch.is_grad_enabled() if again else self._inside > 0 or (torch.is_grad_enabled() and module.training):
+        trains = torch.is_grad_enabled() if again else self._inside > 0 or (torch.is_grad_enabled() and module.training)
+        if trains and member is not None:
             with without_torch_function():
                 self._take(member, module, args, output, again=again)
-        if not member.path and self._inside:
+        if is_root and self._inside:
             self._inside -= 1
             if not self._inside:
                 self._makers.clear()
@@ -165,7 +167,7 @@ class Sample:
             for member in members:
                 units = self.watcher.units.get(member.path)
                 if units is not None and units.feels():
-                    units.feel(gradient, self.back)
+                    units.feel(local(gradient), self.back)
                 self._note(GRADIENT, member.path, gradient)
 
     def _zeroed(self, zeroed: bool) -> None:
@@ -173,6 +175,7 @@ class Sample:
 
     def _note(self, role: str, path: str, tensor: Tensor) -> None:
         """Of a layer of a small net, what flows through each unit."""
+        tensor = local(tensor)
         if path in self._wanted and has_numbers(tensor):
             self.back.ask(by_unit(tensor), partial(self.flows.__setitem__, (role, path)))
 
@@ -204,6 +207,8 @@ class Sample:
     def _measure(self, member: Member, tensor: Tensor, rows: list[int]) -> None:
         """The activation, once for all modules that hand on the same tensor."""
         row = self.cast.activation(member)
+        if row in rows:  # a wrapper's, and what it wraps
+            return
         rows.append(row)
         if len(rows) == 1:
             self.gauge.add(rows, tensor, fleeting=True)
@@ -256,6 +261,7 @@ class Sample:
 
     def _saturates(self, path: str, tensor: Tensor, ends: tuple[float, float]) -> None:
         """The shares of values within 2 % of the ends of a function's range."""
+        tensor = local(tensor)
         if not has_numbers(tensor):
             return
         low, high = ends
@@ -300,6 +306,7 @@ class Sample:
 
     def _see(self, maker: Member, reader: Module, tensor: Tensor, read: str, *, output: bool) -> None:
         """Count the units of `maker` in `tensor`, and from now on in light samples too."""
+        tensor = local(tensor)
         units = self.watcher.units.get(maker.path)
         if units is None:
             found = self._axis(maker, tensor)
@@ -434,7 +441,9 @@ class Sample:
             for place, size, tensor in zip(group.places, group.sizes, group.tensors, strict=True):
                 row = weights[place].rows[2]
                 if not group.whole:
-                    self.gauge.notes[row] = f"≈ from {size:,} of its {tensor.numel():,} numbers"
+                    self.gauge.notes[row] = evenly(size, local(tensor).numel(), part_of(tensor))
+                elif weights[place].part:
+                    self.gauge.notes[row] = weights[place].part
                 if self._also:
                     history.describe(row, tensor)
 

@@ -17,6 +17,7 @@ from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
 from modlab.instrumentation.watching.stephooks import StepHooks
+from modlab.statistics.memory import local
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -88,7 +89,7 @@ class Steps:
         """Take the first optimizer that holds one of the parameters, where none was given."""
         if self._main:
             return False
-        if not any(id(tensor) in self._cast.known for group in optimizer.param_groups for tensor in group["params"]):
+        if not any(self._cast.knows(tensor) for group in optimizer.param_groups for tensor in group["params"]):
             return False
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
         self._optimizers = [ref(optimizer)]
@@ -102,7 +103,7 @@ class Steps:
         known = self._held.get(optimizer)
         if known is None:
             known = self._held[optimizer] = any(
-                id(tensor) in self._cast.places for group in optimizer.param_groups for tensor in group["params"]
+                self._cast.weight(tensor) is not None for group in optimizer.param_groups for tensor in group["params"]
             )
         return known
 
@@ -199,7 +200,7 @@ class Steps:
         for weight in self._cast.weights:
             tensor = weight.tensor()
             if tensor is not None and tensor.requires_grad and tensor.grad is not None:
-                return not bool(quietly(tensor.grad.any))
+                return not bool(quietly(local(tensor.grad).any))
         return True
 
 
