@@ -165,7 +165,8 @@ def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) ->
     modules, parameters = watcher.cast.left
     if modules or parameters:
         cast = watcher.cast
-        facts: dict[str, Fact] = {"modules": cast.modules, "left": modules, "parameters": len(cast.weights) + parameters, "weights": parameters}
+        held = len(cast.weights) + parameters
+        facts: dict[str, Fact] = {"modules": cast.modules, "left": modules, "parameters": held, "weights": parameters}
         yield Finding("left out", facts={**facts, "only": cast.selection.patterns})
     if len(record.history.series) >= MOST:
         yield Finding("beyond the cap", facts={"series": MOST})
