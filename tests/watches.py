@@ -138,19 +138,20 @@ def neurons_of_net(steps: int, slots: int = 60) -> NeuronsRecord:
 
 def net(steps: int = 10_000, slots: int = 64) -> WatchRecord:
     """The note's Net with seed 63: unit 1 of l0 is dead, unit 2 starves."""
+    seen = min(steps, 9_640)
     dead = Alert(
-        "dead", "l0", 310, "unit 1 of l0 is dead: zero on all of 9,640 inputs", "nn.LeakyReLU, or another seed, keeps it alive",
-        unit=1, steps=9_640, inputs=9_640, last=steps - 1,
+        "dead", "l0", 310, f"unit 1 of l0 is dead: zero on all of {seen:,} inputs", "nn.LeakyReLU, or another seed, keeps it alive",
+        unit=1, steps=seen, inputs=seen, last=steps - 1,
     )  # fmt: skip
     starving = Alert(
         "starving", "l0", 7_200, "unit 2 of l0 starves: it fires on 2.0 % of the inputs, at first on 33 %",
-        unit=2, inputs=9_640, steps=9_640,
+        unit=2, inputs=seen, steps=seen,
     )  # fmt: skip
-    facts = {"dead": 1, "units": 3, "which": (1,), "inputs": 9_640}
+    facts = {"dead": 1, "units": 3, "which": (1,), "inputs": seen}
     gone = Finding("dead units", "l0", facts, "broken", 310, fixes=(Fix("keep units alive"),))
     loss = scalar("loss", steps, 100, 1.2, 0.004)
     return WatchRecord(
-        "Net", "SGD", "ended", steps, 143, 9_640, np.unique(np.geomspace(1, steps, 143).astype(np.int64)) - 1, 0.018, 1.06, 0.02,
+        "Net", "SGD", "ended", steps, 143, seen, np.unique(np.geomspace(1, steps, 143).astype(np.int64)) - 1, 0.018, 1.06, 0.02,
         history(net_series(), steps, slots, slots // 2), (units_of_net(steps),), neurons_of_net(steps),
         (loss,), (dead, starving),
         verdict({"data arrives": f"{steps:,} steps"}, gone, the_loss_is_sensible=sensible(loss), the_loss_falls=falls(loss)), (), "", 3,

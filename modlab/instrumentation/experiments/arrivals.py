@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -12,9 +13,13 @@ from modlab.inspection.findings.subject import Held
 from modlab.instrumentation.experiments import evidence
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.randomness import Meter
 from modlab.records.finding import ExperimentRecord
 from modlab.records.trace import Reason
 from modlab.statistics import measure_tensor
+
+PASSES = 12
+"""In how many passes a parameter may have its turn, where random numbers decide which module is called."""
 
 
 def gradients(bench: Bench) -> ExperimentRecord:
@@ -22,11 +27,13 @@ def gradients(bench: Bench) -> ExperimentRecord:
     trained = [held for held in bench.subject.trained if held.tensor.is_leaf]
     if not trained:
         raise NotRunError("no parameter requires a gradient")
+    meter = Meter(thorough=True)
     value = bench.value(bench.output())
     if not value.requires_grad:
         return _nowhere(bench, trained)
     trained = [held for held in trained if held.tensor.requires_grad]  # forward itself may freeze
-    found = torch.autograd.grad(value, [held.tensor for held in trained], allow_unused=True)
+    found = [*torch.autograd.grad(value, [held.tensor for held in trained], allow_unused=True)]
+    passes = _again(bench, trained, found) if meter.used() else 1
     stats = [None if grad is None else measure_tensor(grad, histogram=False) for grad in found]
     pairs = [*zip(trained, stats, strict=True)]
     lacking = [held for held, one in pairs if one is None]
@@ -36,10 +43,23 @@ def gradients(bench: Bench) -> ExperimentRecord:
     zero = [held for held, one in pairs if one is not None and one.measured and one.count and one.zeros == one.count]
     numbers = (("trained", float(len(trained))), ("none", float(len(lacking))), ("zero", float(len(zero))), ("not finite", float(len(bad))))
     if not (lacking or bad or zero):
-        return record(
-            "gradients", "passed", f"{'all' if len(trained) > 1 else 'the'} {format.plural(len(trained), 'parameter')}", numbers=numbers
-        )
+        several = f", in one or more of {passes} passes: chance decides what is called" if passes > 1 else ""
+        what = f"{'all' if len(trained) > 1 else 'the'} {format.plural(len(trained), 'parameter')}{several}"
+        return record("gradients", "passed", what, numbers=numbers)
     return _of_gradients(trained, (lacking, bad, zero), why, numbers)
+
+
+def _again(bench: Bench, trained: list[Held], found: list[Any]) -> int:
+    """Where chance decides what is called, as in stochastic depth: more passes, until each parameter had its gradient; how many."""
+    passes = 1
+    while passes < PASSES and any(grad is None for grad in found):
+        lacking = [i for i, grad in enumerate(found) if grad is None]
+        value = bench.value(bench.output())
+        passes += 1
+        if value.requires_grad:
+            for i, grad in zip(lacking, torch.autograd.grad(value, [trained[i].tensor for i in lacking], allow_unused=True), strict=True):
+                found[i] = grad
+    return passes
 
 
 def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:

@@ -160,8 +160,9 @@ def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) ->
         yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars if one.kind in ("loss", "logged"))})
     if watcher.cast.opaque:
         yield Finding("hidden inside", facts={"paths": watcher.cast.opaque})
-    for why, paths in watcher.uncounted.items():
-        yield Finding("units not counted", paths[0], {"paths": tuple(paths), "why": why})
+    for why in dict.fromkeys(watcher.uncounted.values()):
+        paths = tuple(path for path, one in watcher.uncounted.items() if one == why)
+        yield Finding("units not counted", paths[0], {"paths": paths, "why": why})
     modules, parameters = watcher.cast.left
     if modules or parameters:
         cast = watcher.cast

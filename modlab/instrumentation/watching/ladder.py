@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
 
 LOG = "add w.log(loss=loss)"
+NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"
 
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
@@ -238,7 +239,7 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "it moves"
     owned = [weight for weight in watcher.cast.weights if weight.trainable and weight.owned and weight.felt]
     if not owned or not watcher.stepped:
-        return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
+        return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else NO_GRADIENT)
     rate = watcher.steps.learning_rate()
     still = [weight for weight in owned if _is_still(weight, watcher) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
@@ -280,7 +281,7 @@ def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "by enough for its dtype"
     known = [weight for weight in watcher.cast.weights if weight.stuck is not None and cancelled(watcher, weight) is None]
     if not known:
-        return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else "")
+        return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else NO_GRADIENT)
     alert = _alert(record, "rounding")
     if alert is not None:
         return Rung(name, "broken", alert.text, alert.fix, alert.path)

@@ -287,6 +287,14 @@ class Sample:
         maker = self._functions.get(node)
         return None if maker is None else maker.module()
 
+    def _made_along(self, node: Any) -> int | str | None:
+        """Along which dimension they lie in what their module returned."""
+        for _ in range(axes.DEEP):
+            if node is None or node in self._functions:
+                break
+            node = node.next_functions[0][0] if node.next_functions else None
+        return None if node is None else axes.at(node, self._owner)
+
     def _axis(self, maker: Member, tensor: Tensor) -> tuple[int, int | None] | str:
         """Along which dimension the units of `maker` lie in an activation, and in what it returned; or why they are not counted."""
         owner = maker.module()
@@ -302,16 +310,19 @@ class Sample:
             return f"more than {MOST:,} of a module"
         if not self.watcher.has_room(tensor.shape[axis]):
             return "there are too many in all"
-        return axis, axes.of_module(owner, tensor.dim())  # type: ignore[return-value]
+        made = self._made_along(node)
+        return axis, made if isinstance(made, int) else None
 
     def _see(self, maker: Member, reader: Module, tensor: Tensor, read: str, *, output: bool) -> None:
         """Count the units of `maker` in `tensor`, and from now on in light samples too."""
         tensor = local(tensor)
         units = self.watcher.units.get(maker.path)
         if units is None:
+            if maker.path in self.watcher.uncounted:
+                return
             found = self._axis(maker, tensor)
             if isinstance(found, str):
-                self.watcher.skip_units(maker.path, found)
+                self.watcher.uncounted[maker.path] = found
                 return
             axis, made = found
             units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis], made)

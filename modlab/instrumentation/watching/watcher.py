@@ -118,7 +118,7 @@ class Watcher:
         self.closed, self._closing = True, False
         self.samples = 0
         self.evaluated = 0  # calls of the root in evaluation mode that built a graph
-        self.uncounted: dict[str, list[str]] = {}  # modules whose units are not counted, by the reason
+        self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.stepped = False  # whether a step of the optimizer was measured
         self.last_sample = -1
         self.sampled: list[int] = []
@@ -441,12 +441,6 @@ class Watcher:
     def has_room(self, count: int) -> bool:
         """Whether so many more units can be counted one by one."""
         return sum(units.count for units in self.units.values()) + count <= ALL_UNITS
-
-    def skip_units(self, path: str, why: str) -> None:
-        """Note that the units of a module are not counted."""
-        paths = self.uncounted.setdefault(why, [])
-        if path not in paths:
-            paths.append(path)
 
     def classes(self) -> int:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""

@@ -52,16 +52,16 @@ def of_all(record: WatchRecord) -> dict[str, npt.NDArray[Any]]:
 def _rows(scalar: ScalarRecord) -> dict[str, npt.NDArray[Any]]:
     count = len(scalar.first)
     none: npt.NDArray[Any] = np.full(count, np.nan, np.float32)
-    there: dict[str, npt.NDArray[Any]] = {"first": scalar.first, "last": scalar.last, "mean": scalar.mean, "low": scalar.low, "high": scalar.high,
-             "bad": scalar.bad.astype(np.float32), "path": np.full(count, scalar.name, object),
-             "role": np.full(count, "scalar", object)}  # fmt: skip
+    there: dict[str, npt.NDArray[Any]] = {name: getattr(scalar, name) for name in ("first", "last", "mean", "low", "high")}
+    there["bad"] = scalar.bad.astype(np.float32)
+    there["path"], there["role"] = np.full(count, scalar.name, object), np.full(count, "scalar", object)
     return {name: there.get(name, none) for name in NAMES}
 
 
 def of_scalars(record: WatchRecord) -> dict[str, dict[str, Any]]:
     """What was logged, by name."""
     curves = ("first", "last", "mean", "low", "high", "bad")
-    counts = ("count", "final", "nan", "inf", "bad_step")
+    counts = ("kind", "count", "final", "nan", "inf", "bad_step", "passes")
     return {
         one.name: {**{name: getattr(one, name).tolist() for name in curves}, **{name: getattr(one, name) for name in counts}}
         for one in record.scalars

@@ -64,9 +64,13 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
         return *_of_finding(found), False
     careful = next((rung for rung in record.verdict.rungs if rung.state == "careful"), None)
     title = words.said(record.title, words.LONG_NAME)
+    if careful and careful.name == FALLS:
+        return "The loss shows no trend:", [words.sentence(careful.text.partition(": ")[0])], True
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
-        return f"{title} learns, with one thing to look at:", [words.sentence(f"{careful.name}{where}: {careful.text}")], False
+        learns = any(rung.name == FALLS and rung.state == "passed" for rung in record.verdict.rungs)
+        strong = f"{title} learns, with one thing to look at:" if learns else f"One thing to look at in {title}:"
+        return strong, [words.sentence(f"{careful.name}{where}: {careful.text}")], False
     return _well(record)
 
 

@@ -1,0 +1,157 @@
+"""Every number in a sentence of a watch is one of its record: at the precision in which it is told, and of the thing that it is told of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from modlab import wording
+from modlab.records.loss import the_loss
+from modlab.records.watch import UPDATE, UnitsRecord, WatchRecord
+from modlab.views.watch import headline, layers, text, words
+
+_NUMBER = re.compile(r"(?<![\w.\-−])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
+_TREND = re.compile(r"(?:falls|goes) from (\S+) to (\S+?)\.(?: |$)")
+
+
+def check(record: WatchRecord) -> None:
+    """Hold all sentences of all faces against the record."""
+    _numbers(record)
+    _loss(record)
+    _looks(record)
+    _units(record)
+    _layers(record)
+    _states(record)
+
+
+def sentences(record: WatchRecord) -> Iterator[str]:
+    """What a view says in words, without its tables."""
+    yield " ".join(headline.of_watch(record))
+    for rung in words.entries(record.verdict):
+        yield rung.text
+    for alert in record.alerts:
+        yield alert.text
+    yield from words.remarks(record)
+
+
+def _numbers(record: WatchRecord) -> None:
+    known = [*_known(record)]
+    for sentence in sentences(record):
+        for told in _NUMBER.findall(_bare(sentence, record)):
+            assert _among(told, known), f"{told} in “{sentence}” is no number of the record"
+
+
+def _bare(sentence: str, record: WatchRecord) -> str:
+    """Without names, errors, and code."""
+    said = re.sub(r"\(\S+:\d+\)", " ", sentence.replace(record.error or "\0", ""))
+    names = {one.path for one in record.history.series} | {one.name for one in record.scalars}
+    names |= {path for one in record.verdict.findings for path in (one.path, *map(str, one.facts.values()))}
+    for rung in record.verdict.rungs:
+        names |= {name for name in re.findall(r"[\w.]+", rung.text) if "." in name and not name.replace(".", "").isdigit()}
+    for name in sorted((name for name in names if name and not name.replace(".", "").isdigit()), key=len, reverse=True):
+        said = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", " ", said)
+    return re.sub(r"float\d+|units? [\d, and…]+|(?:normalization|of|in|beside|for|from) \d+(?= (?:are|is|first|was))", " ", said)
+
+
+def _known(record: WatchRecord) -> Iterator[float]:
+    yield from (record.steps, record.samples, record.steps - record.samples, record.modules, record.inputs, len(record.alerts), 100, 0, 1)
+    yield from range(len(record.history.series) + 1)  # how many modules, parameters or alerts of some kind there are
+    for scalar in record.scalars:
+        yield from (scalar.count, scalar.nan, scalar.inf, scalar.nan + scalar.inf, scalar.bad_step, scalar.final, *scalar.ends())
+        yield from np.concatenate([scalar.first, scalar.last, scalar.mean, scalar.low, scalar.high]).tolist()
+    for facts in (*(rung.facts for rung in record.verdict.rungs), *(one.facts for one in record.verdict.findings)):
+        for fact in facts.values():
+            yield from (one for one in (fact if isinstance(fact, tuple) else (fact,)) if isinstance(one, (int, float)))
+    for alert in record.alerts:
+        yield from (alert.step, alert.inputs, alert.steps, alert.last, *alert.units, *([] if alert.unit is None else [alert.unit]))
+    for units in record.units:
+        yield from (int(units.inputs.sum()), units.fired.shape[1], *units.silent.tolist(), *units.fired.sum(axis=0).tolist())
+        yield from (100 * share for share in _rates(units))
+    for column in record.history.columns.values():
+        yield from (float(one) for one in column[np.isfinite(column)])
+        yield from (100 * float(one) for one in column[np.isfinite(column)])
+    yield from (one.count for one in record.history.series)
+
+
+def _rates(units: UnitsRecord) -> Iterator[float]:
+    sums, seen = np.cumsum(units.fired, axis=0), np.cumsum(units.inputs)
+    for at in range(len(seen)):
+        yield from (sums[at] / max(seen[at], 1)).tolist()
+        yield from ((sums[-1] - sums[at]) / max(seen[-1] - seen[at], 1)).tolist()
+
+
+def _among(told: str, known: list[float]) -> bool:
+    clean = told.replace(",", "").replace("−", "-").rstrip(".")
+    value = float(clean)
+    mantissa = clean.partition("e")[0].lstrip("-")
+    decimals = len(mantissa.partition(".")[2])
+    exponent = int(clean.partition("e")[2] or 0)
+    unit = 0.5000001 * 10.0 ** (exponent - decimals)
+    if "." not in mantissa and not exponent:
+        unit = max(unit, 0.5000001 * 10.0 ** max(0, len(mantissa) - 3)) if abs(value) >= 1e6 else 0.5000001
+    return any(abs(one - value) <= unit for one in known if math.isfinite(one))
+
+
+def _loss(record: WatchRecord) -> None:
+    """The loss's ends are those of its curve, wherever they are told."""
+    strong, rest = headline.of_watch(record)
+    rung = next((rung for rung in record.verdict.rungs if rung.name == headline.FALLS), None)
+    loss = the_loss(record)
+    told = _TREND.search(f"{strong} {rest} ")
+    if told is None:
+        return
+    assert rung is not None and loss is not None
+    assert told[1] == words.number(loss.ends()[0]), (told[0], loss.ends())
+    assert told[2] in (words.number(loss.ends()[1]), words.number(loss.final)), (told[0], loss.ends())
+    falls = "falls from" in told[0]
+    assert falls == (rung.state == "passed") and (not falls or loss.ends()[1] < loss.ends()[0])
+    if "→" in rung.text:
+        assert rung.text.startswith(f"{told[1]} → {told[2]}")
+
+
+def _looks(record: WatchRecord) -> None:
+    """Nothing is called well beyond what was looked at."""
+    strong, rest = headline.of_watch(record)
+    if strong.startswith("No problem found"):
+        assert record.verdict.broken is None and not wording.told(record.verdict.findings)
+        assert f"{record.samples:,} of" in rest or f"{record.steps:,} step" in rest
+        assert all(not (scalar.nan + scalar.inf) or scalar is not the_loss(record) for scalar in record.scalars)
+    assert "ll is well" not in f"{strong} {rest}"
+
+
+def _units(record: WatchRecord) -> None:
+    """A unit that is called dead fires on none of the last inputs; each layer's finding counts its alerts."""
+    counted = {units.path: units for units in record.units}
+    for finding in record.verdict.findings:
+        if finding.kind == "dead units" and finding.path in counted:
+            units = counted[finding.path]
+            assert finding.facts["units"] == units.fired.shape[1]
+            for unit in finding.facts["which"]:  # type: ignore[union-attr]
+                assert units.silent[unit] >= finding.facts["inputs"], (finding, units.silent[unit])  # type: ignore[operator]
+    told = {(one.path, unit) for one in record.verdict.findings if one.kind == "dead units" for unit in one.facts["which"]}  # type: ignore[union-attr]
+    for alert in record.alerts:
+        if alert.kind == "dead" and not alert.over and alert.unit is not None and alert.path in counted:
+            assert (alert.path, alert.unit) in told
+
+
+def _layers(record: WatchRecord) -> None:
+    """“It moves” is not denied by a curve that says that all moves, nor the other way round; no ratio is infinite."""
+    every = layers.of_history(record.history)
+    assert "Inf" not in "".join(layer.told("update / weights") for layer in every)
+    rung = next((rung for rung in record.verdict.rungs if rung.name == "it moves"), None)
+    if rung is None or rung.state != "broken":
+        return
+    row = record.history.row(rung.path, UPDATE)
+    moved = record.history.columns["high"][:, row]
+    assert not (np.nan_to_num(moved) > 0).any(), f"{rung.path} does not move, and its curve does"
+
+
+def _states(record: WatchRecord) -> None:
+    """The text's first line is the headline, and each rung stands in it once."""
+    face = text.of_watch(record)
+    for rung in words.entries(record.verdict):
+        if rung.text and rung.text not in " ".join(headline.of_watch(record)) and len(rung.text) < words.LONG:
+            assert face.count(f"{rung.name} ") >= 1

@@ -1,0 +1,504 @@
+"""What a watch says is so: small trainings, sick and healthy, and what must and must not stand in the verdict of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import modlab
+from modlab import wording
+from modlab.instrumentation.watching import axes
+from modlab.records.finding import Finding
+from modlab.results.watch import Watch
+from tests import agreement, watches
+
+Batch = Callable[[], tuple[Tensor, Tensor]]
+
+
+def trained(model: nn.Module, optimizer: Any, batch: Batch, loss: Any, steps: int = 60, **how: Any) -> Watch:
+    with modlab.watch(model, optimizer, budget=1.0, **how) as w:
+        for _ in range(steps):
+            x, y = batch()
+            value = loss(model(x), y)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+            w.log(loss=value)
+    return w
+
+
+def sgd(model: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr)
+
+
+def adam(model: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr)
+
+
+def sums() -> tuple[Tensor, Tensor]:
+    x = torch.randn(32, 8)
+    return x, x.sum(1, keepdim=True)
+
+
+def signs() -> tuple[Tensor, Tensor]:
+    x = torch.randn(64, 8)
+    return x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+
+
+def pictures() -> tuple[Tensor, Tensor]:
+    x = torch.randn(64, 3, 4, 4)
+    return x, (x.mean((1, 2, 3)) > 0).long()
+
+
+def mlp(*between: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 32), *between, nn.ReLU(), nn.Linear(32, 3))
+
+
+# ---- healthy
+
+
+def healthy() -> Watch:
+    model = mlp()
+    return trained(model, adam(model), signs, F.cross_entropy, 80)
+
+
+def before_a_norm() -> Watch:
+    model = mlp(nn.BatchNorm1d(32))
+    return trained(model, sgd(model, 0.1), signs, F.cross_entropy, 80)
+
+
+def conv_before_a_norm() -> Watch:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
+    return trained(model, sgd(model, 0.1), pictures, F.cross_entropy, 80)
+
+
+class Attention(nn.Module):
+    """Softmax takes no notice of a shift of all scores: the keys' bias has no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.out(F.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x)))
+        return found.mean(1)
+
+
+def keys() -> Watch:
+    model = Attention()
+    return trained(model, sgd(model, 0.1), lambda: ((x := torch.randn(32, 5, 8)), x.mean(1)), F.mse_loss)
+
+
+class Skipping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.out = nn.ModuleList(nn.Linear(8, 8) for _ in range(5)), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            if not self.training or torch.rand(()) < 0.5:
+                x = x + block(x).relu()
+        found: Tensor = self.out(x)
+        return found
+
+
+def stochastic_depth() -> Watch:
+    model = Skipping()
+    return trained(model, sgd(model), sums, F.mse_loss)
+
+
+def quasi_newton() -> Watch:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.02, max_iter=2)
+    x = torch.randn(64, 4)
+    y = x.sum(1, keepdim=True).sin()
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(12):
+
+            def closure() -> Tensor:
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                return loss
+
+            w.log(loss=optimizer.step(closure))
+    return w
+
+
+class Lora(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(8, 8).requires_grad_(False)
+        self.lora_A, self.lora_B = nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False)
+        nn.init.zeros_(self.lora_B.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.base(x) + self.lora_B(self.lora_A(x))
+        return found
+
+
+def lora() -> Watch:
+    model = Lora()
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], 1e-2)
+    return trained(model, optimizer, lambda: ((x := torch.randn(32, 8)), x.flip(1)), F.mse_loss)
+
+
+# ---- what cannot be judged
+
+
+def policy_gradient() -> Watch:
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    optimizer = adam(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(100):
+            x = torch.randn(32, 4)
+            chosen = torch.distributions.Categorical(logits=model(x))
+            action = chosen.sample()
+            reward = (action == (x[:, 0] > 0)).float()
+            loss = -(chosen.log_prob(action) * (reward - reward.mean())).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    return w
+
+
+def functional() -> Watch:
+    model = nn.Linear(8, 1)
+    own = {name: one.detach().clone().requires_grad_() for name, one in model.named_parameters()}
+    optimizer = torch.optim.SGD(own.values(), 1e-1)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(40):
+            x, y = sums()
+            loss = F.mse_loss(torch.func.functional_call(model, own, (x,)), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    return w
+
+
+def by_another_module() -> Watch:
+    """The same layers, called by a module that the watch does not know."""
+    model = mlp()
+    other = nn.Sequential(*model)
+    optimizer = adam(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(30):
+            x, y = signs()
+            loss = F.cross_entropy(other(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    return w
+
+
+# ---- sick
+
+
+def some_nan() -> Watch:
+    model = nn.Linear(8, 1)
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for step in range(60):
+            x, y = sums()
+            loss = F.mse_loss(model(x), y)
+            if step % 6 == 3:
+                w.log(loss=loss * float("nan"))
+                continue
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    return w
+
+
+class Idle(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.idle = nn.Linear(8, 1), nn.Parameter(torch.ones(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.used(x) + 0 * self.idle.sum()
+        return found
+
+
+def zero_gradient() -> Watch:
+    model = Idle()
+    return trained(model, sgd(model), sums, F.mse_loss)
+
+
+class Experts(nn.Module):
+    """Stacked: one parameter has all of them."""
+
+    def __init__(self, silent: tuple[int, ...]) -> None:
+        super().__init__()
+        self.router, self.experts, self.out = nn.Linear(8, 6), nn.Parameter(torch.randn(6, 8, 8) * 0.3), nn.Linear(8, 1)
+        self.router.bias.data[list(silent)] = -100
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, expert = self.router(x).softmax(-1).max(-1)
+        found: Tensor = self.out(x + weight[:, None] * torch.einsum("nd,ndk->nk", x, self.experts[expert]))
+        return found
+
+
+def no_tokens() -> Watch:
+    model = Experts((1, 4))
+    return trained(model, adam(model), sums, F.mse_loss)
+
+
+def all_experts() -> Watch:
+    model = Experts(())
+    return trained(model, adam(model), sums, F.mse_loss)
+
+
+def dead_channels() -> Watch:
+    """Behind an Identity and a Dropout, in a picture whose width is the number of channels."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Identity(), nn.Dropout(0.1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))
+    model[0].bias.data[2] = -50  # type: ignore[union-attr, index, operator]
+    return trained(model, sgd(model), pictures, F.cross_entropy)
+
+
+def still() -> Watch:
+    model = mlp()
+    return trained(model, torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters(), "lr": 0.0}]),
+                   signs, F.cross_entropy, 20)  # fmt: skip
+
+
+def evaluating() -> Watch:
+    model = mlp(nn.Dropout()).eval()
+    return trained(model, adam(model), signs, F.cross_entropy, 30)
+
+
+HEALTHY = (healthy, before_a_norm, conv_before_a_norm, keys, stochastic_depth, quasi_newton, lora, all_experts)
+UNKNOWN = (policy_gradient, functional, by_another_module)
+SICK = (some_nan, zero_gradient, no_tokens, dead_channels, still, evaluating)
+SEEN: dict[str, Watch] = {}
+
+
+def seen(make: Callable[[], Watch]) -> Watch:
+    """The watch of a training, which is made once."""
+    name = make.__name__
+    if name not in SEEN:
+        torch.manual_seed(0)
+        SEEN[name] = make()
+    return SEEN[name]
+
+
+def states(w: Watch) -> dict[str, str]:
+    return {rung.name: rung.state for rung in w.verdict.rungs}
+
+
+def kinds(w: Watch) -> dict[str, Finding]:
+    return {one.kind: one for one in w.findings}
+
+
+# ---- every sentence agrees with every number
+
+
+@pytest.mark.parametrize("make", (*HEALTHY, *UNKNOWN, *SICK), ids=lambda make: make.__name__)
+def test_every_sentence_agrees_with_every_number(make: Callable[[], Watch]) -> None:
+    agreement.check(seen(make).record)
+
+
+@pytest.mark.parametrize("name", [name for name in watches.WATCHES if name != "hostile"])
+def test_the_made_up_ones_do_too(name: str) -> None:
+    agreement.check(watches.WATCHES[name]())
+
+
+def test_the_readmes_training_does_too() -> None:
+    from modlab.lessons.note import Net
+
+    torch.manual_seed(63)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
+    with modlab.watch(net, optimizer, budget=0.2) as w:
+        for _ in range(4_000):
+            loss = torch.abs(net(torch.randn(4)))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.log(loss=loss)
+    agreement.check(w.record)
+    assert states(w)["it moves"] == "passed" and kinds(w)["dead units"].path == "l0"
+
+
+# ---- what is healthy
+
+
+@pytest.mark.parametrize("make", HEALTHY, ids=lambda make: make.__name__)
+def test_nothing_healthy_is_called_broken(make: Callable[[], Watch]) -> None:
+    w = seen(make)
+    assert w.verdict.ok and w.verdict.broken is None and w.headline.startswith("No problem found"), w
+    assert states(w)["the loss falls"] == "passed" and not w.verdict.unseen
+    assert "greater learning rate" not in str(w) and not w.alerts
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "norm"),
+    [(before_a_norm, "0.bias", "1"), (conv_before_a_norm, "0.bias", "1"), (keys, "k.bias", "")],
+    ids=["linear", "conv", "keys"],
+)
+def test_a_shift_that_is_taken_out_again_is_a_note(make: Callable[[], Watch], path: str, norm: str) -> None:
+    note = kinds(seen(make))["cancelled"]
+    assert (note.path, note.severity, note.facts["norm"]) == (path, "note", norm)
+    assert f"The gradient of {path} is rounding alone" in str(seen(make))
+
+
+def test_weights_of_zero_are_no_infinite_ratio() -> None:
+    w = seen(lora)
+    assert "Inf" not in str(w) and "from zero, " in str(w)
+    ratio = w.history["ratio"][(w.history["path"] == "lora_B.weight") & (w.history["role"] == "update")]
+    assert not torch.isinf(torch.tensor(ratio)).any()
+
+
+# ---- what is not known is not judged
+
+
+@pytest.mark.parametrize("make", UNKNOWN, ids=lambda make: make.__name__)
+def test_what_cannot_be_seen_is_not_broken(make: Callable[[], Watch]) -> None:
+    w = seen(make)
+    assert w.verdict.broken is None and (w.verdict.unseen or make is by_another_module)
+    assert "model.train()" not in str(w) and "learns nothing" not in str(w)
+
+
+def test_a_policy_gradient_is_not_judged_by_its_loss() -> None:
+    assert states(seen(policy_gradient))["the loss falls"] in ("not seen", "passed")
+
+
+def test_parameters_of_functional_call_are_not_missed() -> None:
+    w = seen(functional)
+    assert states(w)["the optimizer owns it"] == "not seen" and "functional_call" in str(w)
+
+
+# ---- what is sick
+
+
+def test_losses_that_were_no_numbers_are_counted() -> None:
+    w = seen(some_nan)
+    found = kinds(w)["loss not finite"]
+    assert (found.facts["nan"], found.facts["count"], found.facts["last"], found.severity) == (10, 60, "finite", "broken")
+    assert "10 of 60 values of loss were NaN" in w.headline and not w.verdict.ok
+
+
+def test_a_gradient_of_zero_is_no_matter_of_the_rate() -> None:
+    w = seen(zero_gradient)
+    assert w.headline.startswith("The gradient of idle is zero:") and "greater learning rate" not in str(w)
+
+
+def test_experts_without_tokens() -> None:
+    found = kinds(seen(no_tokens))["slices without a gradient"]
+    assert (found.path, found.facts["which"], found.facts["slices"], found.severity) == ("experts", (1, 4), 6, "careful")
+    assert "Slices 1 and 4 of 6 of experts never got a gradient" in seen(no_tokens).headline
+
+
+def test_a_dead_channel_is_one_of_the_convolutions() -> None:
+    w = seen(dead_channels)
+    (units,) = w.record.units
+    assert (units.path, units.fired.shape[1]) == ("0", 4)
+    assert (kinds(w)["dead units"].path, kinds(w)["dead units"].facts["which"]) == ("0", (2,))
+
+
+def test_a_rate_of_zero_is_said() -> None:
+    w = seen(still)
+    assert w.verdict.broken is not None and "the learning rate is 0" in w.verdict.broken.text
+
+
+def test_evaluation_mode_is_said() -> None:
+    w = seen(evaluating)
+    assert next(rung for rung in w.verdict.rungs if rung.name == "data arrives").fix == "model.train()"
+
+
+# ---- along which dimension units lie
+
+
+class Own(nn.Module):
+    """A function of the graph between a layer and what is read."""
+
+    def __init__(self, layer: nn.Module, between: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.act, self.between = layer, nn.ReLU(), between
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.act(self.between(self.layer(x)))
+        return found
+
+
+@pytest.mark.parametrize(
+    ("layer", "between", "given", "axis"),
+    [
+        (nn.Linear(4, 6), lambda x: x, (5, 4), 1),
+        (nn.Linear(4, 6), lambda x: x, (5, 3, 4), 2),
+        (nn.Linear(4, 6), lambda x: x.transpose(1, 2), (5, 3, 4), 1),
+        (nn.Linear(4, 6), lambda x: x.transpose(-1, -2).contiguous(), (5, 3, 4), 1),
+        (nn.Linear(4, 6), lambda x: x.unsqueeze(1), (5, 3, 4), 3),
+        (nn.Linear(4, 6), lambda x: x.flatten(0, 1), (5, 3, 4), 1),
+        (nn.Linear(4, 6), lambda x: x.flatten(1), (5, 3, 4), axes.MIXED),
+        (nn.Linear(4, 6), lambda x: x.view(5, 3, 2, 3), (5, 3, 4), axes.MIXED),
+        (nn.Conv2d(3, 6, 1), lambda x: x, (5, 3, 6, 6), 1),
+        (nn.Conv2d(3, 6, 1), lambda x: x.permute(0, 2, 3, 1), (5, 3, 6, 6), 3),
+        (nn.Conv2d(3, 6, 1), lambda x: x.flatten(2), (5, 3, 6, 6), 1),
+        (nn.Conv2d(3, 6, 1), lambda x: x.flatten(2).transpose(1, 2), (5, 3, 6, 6), 2),
+        (nn.Conv2d(3, 6, 1), lambda x: x.flatten(1), (5, 3, 6, 6), axes.MIXED),
+        (nn.Conv1d(3, 6, 1), lambda x: x, (5, 3, 6), 1),
+        (nn.Conv2d(3, 6, 1), lambda x: x, (3, 6, 6), axes.UNBATCHED),
+    ],
+    ids=[
+        "linear", "linear of rows", "transposed", "and copied", "unsqueezed", "rows joined", "flattened", "heads", "conv", "channels last",
+        "places joined", "tokens", "conv flattened", "conv of a line", "without a batch",
+    ],
+)  # fmt: skip
+def test_units_are_followed(layer: nn.Module, between: Any, given: tuple[int, ...], axis: int | str) -> None:
+    model = Own(layer, between)
+    optimizer = sgd(model)
+    watcher = (w := modlab.watch(model, optimizer, budget=1.0))._watcher
+    assert watcher is not None
+    for _ in range(2):
+        model(torch.randn(given)).sum().backward()
+        optimizer.step()
+    w.close()
+    if isinstance(axis, str):
+        assert not w.record.units and kinds(w)["units not counted"].facts == {"paths": ("layer",), "why": axis}
+        assert f"units of layer were not counted: {axis}" in str(w).replace("Units", "units")
+    else:
+        (units,) = watcher.units.values()
+        made = {nn.Linear: len(given) - 1}.get(type(layer), 1)
+        assert (units.axis, units.count, units.path, units.made) == (axis, 6, "layer", made)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [nn.Identity(), nn.Dropout(0.1), nn.Dropout2d(0.1), nn.MaxPool2d(1), nn.BatchNorm2d(6), nn.Sequential(nn.Identity(), nn.Identity())],
+    ids=lambda module: type(module).__name__,
+)
+def test_channels_are_followed_through_modules(between: nn.Module) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 6, 1), between, nn.ReLU())
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for _ in range(2):
+            model(torch.randn(5, 3, 4, 4)).sum().backward()
+            optimizer.step()
+    (units,) = w.record.units
+    assert units.fired.shape[1] == 6 and units.path == ("1" if isinstance(between, nn.BatchNorm2d) else "0")
+
+
+# ---- words
+
+
+def test_every_kind_has_its_own_rank_and_words() -> None:
+    ranks = [kind.rank for kind in wording.KINDS.values()]
+    assert len(set(ranks)) == len(ranks)
+    assert all(kind.title and kind.severity in ("broken", "careful", "note") for kind in wording.KINDS.values())
+
+
+@pytest.mark.parametrize("make", (*HEALTHY, *UNKNOWN, *SICK), ids=lambda make: make.__name__)
+def test_findings_are_sentences(make: Callable[[], Watch]) -> None:
+    for finding in seen(make).findings:
+        assert re.fullmatch(r"[^\n]+[^.\s:;,]", wording.said(finding)) and finding.kind in wording.KINDS
