@@ -108,10 +108,11 @@ def test_the_table_has_what_was_logged_and_the_rest_beside_it() -> None:
     w = watched()
     table = w.to_pandas()
     assert list(table.columns) == list(w.history)
-    logged = table[table.role == "scalar"]
-    assert len(logged) == 24 and set(logged.path) == {"loss"}
-    assert logged["mean"].tolist() == pytest.approx(w.record.scalars[0].mean.tolist())
-    assert len(table) - len(logged) == len(w.history["path"])
+    scalars = table[table.role == "scalar"]
+    logged = scalars[scalars.path == "loss"]
+    assert len(logged) == 24 and set(scalars.path) == {one.name for one in w.record.scalars}
+    assert logged["mean"].tolist() == pytest.approx(next(one for one in w.record.scalars if one.name == "loss").mean.tolist())
+    assert len(table) - len(scalars) == len(w.history["path"])
     assert table.attrs["verdict"]["ok"] and table.attrs["schema"] == 2 and table.attrs["headline"] == w.headline
 
 
