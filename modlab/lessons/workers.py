@@ -5,14 +5,17 @@ A process that is started anew imports its code and cannot see a notebook's cell
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import pickle
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
@@ -206,13 +209,14 @@ class Pair:
             context.set_forkserver_preload([__name__, "torch._dynamo"])
         folder = tempfile.TemporaryDirectory(prefix="modlab-pair-", ignore_cleanup_errors=True)
         self._end = weakref.finalize(self, _ended, self._processes, self._pipes, folder)  # before the first, as ■ may come at any time
-        for rank in range(SIZE):
-            here, there = context.Pipe()
-            self._pipes.append(here)
-            with there:
-                process = context.Process(target=_serve, args=(rank, folder.name, there), daemon=True)
-                process.start()
-            self._processes.append(process)
+        with _apart():
+            for rank in range(SIZE):
+                here, there = context.Pipe()
+                self._pipes.append(here)
+                with there:
+                    process = context.Process(target=_serve, args=(rank, folder.name, there), daemon=True)
+                    process.start()
+                self._processes.append(process)
 
     def _answers(self) -> list[Any]:
         found: dict[int, Any] = {}
@@ -250,6 +254,36 @@ class Pair:
 
     def __repr__(self) -> str:
         return "two processes, running" if self._processes else "two processes, not started"
+
+
+_servers: list[Any] = []  # what multiprocessing waits for itself: nobody else is to
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """The programs that multiprocessing starts meanwhile are in a process group of their own, and what they say is not shown.
+
+    A kernel that shuts down ends all processes of its group, one after the other, and its tracker of shared memory does not end by a
+    signal; waiting for it the kernel's threads go on one by one, and two of them then write on the socket of its output at once. And what
+    the server of forks says while it imports comes from another thread into that output. They all end when this process does.
+    """
+    real = getattr(multiprocessing.util, "spawnv_passfds", None)
+    if sys.platform == "win32" or real is None:
+        yield
+        return
+
+    def spawned(path: Any, args: Any, fds: Any) -> int:
+        said = None if any("resource_tracker" in os.fsdecode(one) for one in args) else subprocess.DEVNULL  # that one serves all
+        process = subprocess.Popen(args, executable=path, pass_fds=fds, process_group=0, stdout=said, stderr=said)
+        process.returncode = 0  # so that nobody but multiprocessing asks after it
+        _servers.append(process)
+        return process.pid
+
+    multiprocessing.util.spawnv_passfds = spawned  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        multiprocessing.util.spawnv_passfds = real  # type: ignore[attr-defined]
 
 
 def _ended(processes: list[BaseProcess], pipes: list[connection.Connection], folder: tempfile.TemporaryDirectory[str]) -> None:
