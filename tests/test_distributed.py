@@ -12,6 +12,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+import modlab
 from modlab.inspection.distributed import distribution_of
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import absence, is_there, local
@@ -120,3 +121,26 @@ def test_of_a_distributed_tensor_this_ranks_part_is_measured(ranks):
     stats = measure_tensor(DTensor.from_local(part, init_device_mesh("cpu", (4,)), [Shard(0)]))
     assert (stats.shape, stats.count, stats.min, stats.max) == ((2,), 2, 5.0, 6.0)
     assert stats.note == "this rank's part of a DTensor; magnitudes of complex numbers"
+
+
+@pytest.mark.parametrize("options", [{"on_nan": "stop"}, {"on_nan": "hold"}, {"inside": "shadow"}], ids=str)
+def test_what_one_rank_would_do_alone_is_refused_at_the_start(ranks, options):
+    model = fsdp2()
+    with pytest.raises(modlab.ModlabError, match=r"talks to other ranks \(FSDP2 over 4\)"):
+        modlab.watch(model, torch.optim.SGD(model.parameters(), 0.1), **options)
+
+
+def test_the_page_cannot_hold_one_rank(ranks):
+    model = fsdp2()
+    with modlab.watch(model, torch.optim.SGD(model.parameters(), 0.1)) as w:
+        for action in ("pause", "step", "stop"):
+            with pytest.raises(modlab.ModlabError, match="the others would wait"):
+                w.ask(action)
+
+
+@pytest.mark.parametrize("make", [fsdp2, tp, both, fsdp1], ids=lambda make: make.__name__)
+def test_checks_whose_passes_may_part_are_not_run(ranks, make):
+    model = make()
+    found = modlab.diagnose(model, batch=(torch.ones(6, 8), torch.ones(6, 4)), loss=nn.functional.mse_loss)
+    assert {one.outcome for one in found.experiments} == {"not run"}
+    assert all("talk to other ranks" in one.what for one in found.experiments)

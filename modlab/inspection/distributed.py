@@ -47,7 +47,7 @@ class Distribution(NamedTuple):
     @property
     def communicates(self) -> bool:
         """Whether a pass of the model talks to other ranks: they must make the same passes, or this one waits for them."""
-        return bool(self.kinds)
+        return bool(self.kinds) and self.world > 1
 
     @property
     def sharded(self) -> bool:

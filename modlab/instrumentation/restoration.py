@@ -296,7 +296,6 @@ class _TensorState:
         self._calm = calm  # a parameter that was never seen to change
         self._copy: Tensor | None = None
         self._print: bytes | None = None
-        self._grad: Tensor | None = None
         with inference(False), aside():
             self._inference = tensor.is_inference()
             self._version = None if self._inference else tensor._version
@@ -304,13 +303,13 @@ class _TensorState:
             self._own = not is_sharded(tensor)  # else it is never given another memory: whoever shards it knows where it lies
             self._memory: Tensor = tensor.data if self._own else local(tensor)
             self._size = _bytes(self._memory)
+            self._grad = tensor.grad if tensor.is_leaf else None
             self._keep(copied)
 
     def take_gradient(self) -> None:
         """Take it away for the time being, so that a backward pass inside a forward adds nothing to it."""
         with aside():
-            if self._leaf and self.tensor.grad is not None:
-                self._grad = self.tensor.grad
+            if self._grad is not None:
                 self.tensor.grad = None
 
     def _keep(self, copied: bool) -> None:

@@ -35,25 +35,22 @@ def afterwards(undo: Callable[[], None], work: Callable[P, T], *args: P.args, **
         *args: its arguments.
         **kwargs: the same, by name.
     """
+    interrupt: BaseException | None = None
+    left = _TRIES
     try:
         return work(*args, **kwargs)
     finally:
-        finish(undo)
-
-
-def finish(undo: Callable[[], None]) -> None:
-    """Call it until it has come to its end; an interrupt that arrives meanwhile is raised then."""
-    interrupt: BaseException | None = None
-    for _ in range(_TRIES):
-        try:
-            undo()
-            break
-        except Exception:  # an error of its own: there is no sense in trying again
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised below
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+        while left:  # in this very frame: no call of ours is in between, which could be interrupted before it begins
+            try:
+                left -= 1
+                undo()
+                left = 0
+            except Exception:  # an error of its own: there is no sense in trying again
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def under(grad: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -31,6 +31,9 @@ def compare(left: Module, right: Module | None = None, *, match: Mapping[str, st
     to eight passes, and a few more where two equal passes differ. Two models: one pass each (and one more, for the left one's own
     noise), in the modes they are in; modules are matched by path.
 
+    A model that talks to other ranks (FSDP2, tensor parallel) makes six passes on each, and no repeats: **call it on all ranks**. What
+    ``DistributedDataParallel`` wraps is run by itself, on this rank alone. FSDP1 is refused.
+
     Parameters, buffers, gradients, flags, attributes, random generators and your inputs are afterwards what they were, also after an
     exception. Your hooks run in every pass.
 

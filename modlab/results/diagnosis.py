@@ -28,10 +28,12 @@ def diagnose(
 ) -> Diagnosis:
     """Look for mistakes that PyTorch lets pass in silence: each with its place, the reason, and the fix as code.
 
-    Without a batch the model is read and not run. With one, checks that run it are made too: does every trained parameter get
-    a gradient, do samples see each other, is the first loss that of a guess, are two passes in eval mode equal, does a copy
-    that loads the state_dict give the same, can a copy learn the batch by heart. Afterwards the model is as it was, bit for
-    bit: values, buffers, gradients, flags, hooks and random generators. The model's own hooks run with it.
+    Without a batch the model is read and not run, on whichever rank that is. With one, checks that run it are made too: does every
+    trained parameter get a gradient, do samples see each other, is the first loss that of a guess, are two passes in eval mode
+    equal, does a copy that loads the state_dict give the same, can a copy learn the batch by heart. Afterwards the model is as it
+    was, bit for bit: values, buffers, gradients, flags, hooks and random generators. The model's own hooks run with it. A model
+    whose passes talk to other ranks (FSDP, tensor parallel) is not run, since ranks that part would hang, and each check says so; what
+    ``DistributedDataParallel`` wraps is run by itself, on this rank alone.
 
     Args:
         model: an ``nn.Module``.

@@ -36,7 +36,8 @@ def trace(model: Module, *given: Any, keep: str | Sequence[str] = (), values: bo
 
     Write ``modlab.trace(net)(x, mask=m)`` where you would write ``net(x, mask=m)``, or
     ``with modlab.trace(net) as t:`` around several calls, a loss, its backward pass and the optimizer's step. The model runs as it
-    would without: the same outputs, gradients and random numbers, bit for bit.
+    would without: the same outputs, gradients and random numbers, bit for bit. A model that talks to other ranks (FSDP, tensor
+    parallel) is called on all of them, with a trace or without.
 
     Args:
         model: any ``nn.Module``; neither changed nor kept alive.

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from modlab import format
 from modlab.errors import NotInitializedError, PathNotFoundError, QuestionError, Stopped, nearest
 from modlab.inspection import checks, stores
+from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
 from modlab.instrumentation.guarded import failed, tried
@@ -77,7 +78,7 @@ def watch(
         optimizer: one, or several of which the first one's steps are the steps; without, the first that holds one of the parameters.
         budget: the share of the loop's time that the watch may take; the first samples are apart.
         on_nan: "report" finds where a NaN was born if it can; "hold" keeps what that needs in every step; "stop" raises an error
-            before the weights are spoilt.
+            before the weights are spoilt. On a model that talks to other ranks "report" alone, for they would wait.
         inside: "shadow" runs a compiled model once more, eagerly, to see its activations.
         only: what to look at, as a pattern of dotted names or several: ``only="blocks.*"``. ``*`` stands for anything, and what is
             inside a module that fits is looked at too. What is left out costs nothing, and the view says so.
@@ -112,6 +113,7 @@ def watch(
         raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, and takes 'report', 'hold' or 'stop'.")
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
+    _require_alone(model, on_nan, inside)
     patterns = _patterns(model, only)
     before = _end_others(model)
     try:
@@ -123,6 +125,19 @@ def watch(
     made = Watch(watcher, before)
     made.open()
     return made
+
+
+def _require_alone(model: Module, on_nan: str, inside: str | None) -> None:
+    """Refuse what one rank would do, and the others wait for."""
+    asked = f"on_nan={on_nan!r}" if on_nan != "report" else f"inside={inside!r}" if inside else ""
+    spread = distribution_of(model if on_nan == "stop" else unwrapped(model)) if asked else None  # what DDP wraps runs alone, too
+    if spread is not None and spread.communicates:
+        does = "stops before a step" if on_nan == "stop" else "runs the model once more"
+        raise QuestionError(
+            f"watch({asked}) {does} on the rank where it is asked for, and a step of this model talks to other ranks "
+            f"({', '.join(spread.kinds)} over {spread.world}), which would wait for it.\n"
+            f"  Write: modlab.watch(model, optimizer). It reports a NaN and lets every rank go on; stop all ranks in the loop itself."
+        )
 
 
 def _patterns(model: Module, only: Any) -> tuple[str, ...]:
@@ -400,7 +415,9 @@ class Watch(Result):
         """What a button asks for: "pause", "resume", "step", "stop", or another budget."""
         if self._watcher is None:
             raise QuestionError("the watch has ended: there is no loop to steer")
-        controls = self._watcher.controls
+        controls, model = self._watcher.controls, self._watcher.model
+        if action in ("pause", "step", "stop") and model is not None and distribution_of(model).communicates:
+            raise QuestionError(f"{action!r} would hold this rank alone, and the others would wait for it in their next step")
         if action == "budget":
             if not (isinstance(budget, (int, float)) and 0 < budget <= 1):
                 raise QuestionError(f"budget {budget!r} is no share: 0.02 is 2 %")

@@ -19,7 +19,7 @@ from modlab import format
 from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.contrast import equal_bits
-from modlab.inspection.distributed import SYNC, distribution_of
+from modlab.inspection.distributed import distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
 from modlab.instrumentation.randomness import states
@@ -145,10 +145,10 @@ class _Search:
         return weights
 
     def _refusal(self) -> str:
-        found = distribution_of(self._model)
-        if found.kinds == (SYNC,):
-            return "SyncBatchNorm asks the other processes, which would have to take part" if found.world > 1 else ""
-        return "other processes hold parts of the model, and would have to take part" if found.kinds else ""
+        spread = distribution_of(self._model)
+        if spread.communicates:
+            return f"a pass talks to the other ranks ({', '.join(spread.kinds)} over {spread.world}), which would have to take part"
+        return ""
 
     def _among(self, passes: Sequence[Pass]) -> Birth:
         put_back, restoration = states(), Restoration()
