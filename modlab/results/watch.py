@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 OnNaN = Literal["report", "hold", "stop"]
 CODE = "modlab.watch(model, optimizer)"
 
+ALONE = 2
+"""References to a model of which `watch` has the only ones: its own, and that of who counts them."""
+
 
 class Follower(Protocol):
     """Who is told of every watch."""
@@ -74,7 +78,7 @@ def watch(
     ``.close()``. Nothing is put on the model, no call in the loop is needed, and the training stays the same bit for bit.
 
     Args:
-        model: any module; it is held weakly.
+        model: any module; it is held weakly, unless nobody else holds it, as a ``ModuleDict`` that is made in the call.
         optimizer: one, or several of which the first one's steps are the steps; without, the first that holds one of the parameters.
         budget: the share of the loop's time that the watch may take; the first samples are apart.
         on_nan: "report" finds where a NaN was born if it can; "hold" keeps what that needs in every step; "stop" raises an error
@@ -114,6 +118,7 @@ def watch(
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
     _require_alone(model, on_nan, inside)
+    held = model if sys.getrefcount(model) <= ALONE else None
     patterns = _patterns(model, only)
     before = _end_others(model)
     try:
@@ -122,6 +127,7 @@ def watch(
         unseen = Unseen(model, float(budget))
         failed(unseen, error)
         return Watch._of(unseen.record)
+    watcher.held = held
     made = Watch(watcher, before)
     made.open()
     return made

@@ -51,7 +51,7 @@ class Guard:
     def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
         self.ends = self._watcher = watcher
         self._on_nan = on_nan
-        self.tap = RootTap(model, watcher, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended)
+        self.tap = RootTap(model, watcher, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended, on_wrapper=watcher.meets)
         self._check: Check | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
         self.passed: Finding | None = None
@@ -121,6 +121,10 @@ class Guard:
         """Decide whether every step can be seen, and how often to glance at one: by how long one takes."""
         self.always = self._asked or GUARDED * budget * pace >= self._each
         self._every = min(RARELY, math.ceil(GLANCE / (GLANCED * budget * pace))) if budget * pace > 0 else RARELY
+
+    def stay(self) -> None:
+        """A compiler is at work: what goes and comes would be compiled anew."""
+        self._steady = self.always = True
 
     def unseen(self) -> None:
         """Steps are made that no hook is told of: from now on the passes must count them."""

@@ -69,6 +69,7 @@ class _Await(NamedTuple):
     before: list[tuple[Weight, State]]
     arrived: int
     call: int
+    anew: bool
 
 
 class Site:
@@ -76,6 +77,7 @@ class Site:
 
     Attributes:
         name: of the variable there; `line`, its line.
+        repeats: how often it evaluated anew what another place had in the same step.
         ours, strange: how often a step of an optimizer of the model's, and of another one, was the next one made.
         inner: whether the gradients go to tensors that are none of the model's parameters, as where it is called by `functional_call`.
     """
@@ -85,7 +87,7 @@ class Site:
         self.curve = Scalar(LOSS)
         self.probes: list[Weight] = []
         self.scaler: ReferenceType[Any] | None = None
-        self.tries = self.ours = self.strange = 0
+        self.tries = self.ours = self.strange = self.repeats = 0
         self.inner = False
         self.epoch = -1
         self._call = 0
@@ -94,11 +96,19 @@ class Site:
         self.step = 0
         self.values = self.points = 0
 
-    def add(self, value: Any, epoch: int, step: int, call: int) -> None:
-        """Take in a value; `call` is the number of the optimizer's call that evaluates it, 0 outside of one."""
+    def add(self, value: Any, epoch: int, step: int, call: int, *, anew: bool) -> None:
+        """Take in a value.
+
+        Args:
+            value: what ``backward()`` was called on.
+            epoch: how many steps of any optimizer were made before.
+            step: how many of those that are counted.
+            call: the number of the optimizer's call that evaluates it; 0 outside of one.
+            anew: whether what its last value brought was thrown away.
+        """
         self.latest = value
         again, self._call = call and call == self._call, call
-        if epoch == self.epoch and self.total is not None:
+        if epoch == self.epoch and self.total is not None and (again or not anew):
             if not again:
                 self.total = self.total + value
                 self.values += 1
@@ -182,7 +192,7 @@ class Losses:
         if watcher.closed or not self.due() or run_aside() or not watcher.is_home:
             return
         some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
-        if any(watcher.cast.weight(one) is not None for one in some):
+        if any(watcher.cast.knows(one) for one in some):
             value = self._aside(_value, norm, None)
             if value is not None:
                 self._norm.bound = float(bound)
@@ -215,9 +225,22 @@ class Losses:
                 value = _value(tensor, scale)
             if isinstance(value, Tensor):
                 self._each = FAR
+            anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
             if states is not None:
-                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.call))
+                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.call, anew))
+
+    def _is_thrown_away(self, site: Site, epoch: int) -> bool:
+        """Whether the gradients that a place brought since the last step are there no more: it begins anew.
+
+        What another place brought: then this one evaluates the loss once more, elsewhere, as sharpness-aware minimization does.
+        """
+        own = False
+        for one in self._fresh:
+            if one.epoch == epoch and one.probes and all(state is None or not state[0] for state in map(_state, one.probes)):
+                own |= one is site
+                site.repeats += one is not site
+        return own
 
     def _states(self, site: Site) -> list[tuple[Weight, State]] | None:
         """What the gradients of some parameters are now; None if it is known that none will come."""
@@ -279,7 +302,7 @@ class Losses:
             self._last[site.name] = site
         if site not in self._fresh:
             self._fresh.append(site)
-        site.add(one.value, one.epoch, one.step, one.call)
+        site.add(one.value, one.epoch, one.step, one.call, anew=one.anew)
 
     # ---- where it is called from
 
@@ -316,18 +339,17 @@ class Losses:
         """An optimizer of the model's has made a step: at which rates?"""
         steps = self._watcher.steps
         known = steps.optimizers
-        place = next((i for i, one in enumerate(known) if one is optimizer), 0)
-        first: Any = None
+        place = next((i for i, one in enumerate(known) if one is optimizer), -1)
+        if place < 0:
+            return
+        first = known[0].param_groups[0].get("lr")
         for number, group in enumerate(optimizer.param_groups):
-            rate = group.get("lr")
+            rate, curve = group.get("lr"), self._rates.get((place, number))
             if rate is None:
                 continue
-            if number == 0:
-                first = rate
-            elif (place, number) not in self._rates and rate is not first and (isinstance(rate, Tensor) or rate == first):
-                continue  # all as the first one, so far
-            curve = self._rates.get((place, number))
             if curve is None:
+                if (place or number) and (rate is first or isinstance(rate, Tensor) or rate == first or len(self._rates) >= MOST):
+                    continue  # all as the first one, so far
                 curve = self._rates[place, number] = Scalar(RATE)
             curve.add(max(steps.made - 1, 0), rate.detach().clone() if isinstance(rate, Tensor) else float(rate))
 
@@ -430,6 +452,7 @@ class Losses:
         some = [site for site in self.sites if site.points]
         if any(site.ours for site in some):
             some = [site for site in some if site.ours or not site.strange]
+        some = [site for site in some if 2 * site.repeats < site.points] or some
         groups: dict[str, list[Site]] = {}
         for site in some:
             groups.setdefault(f"{site.name} (line {site.line})" if site.name in self._apart else site.name, []).append(site)

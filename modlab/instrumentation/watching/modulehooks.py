@@ -63,6 +63,11 @@ class ModuleHooks:
                 held[handle.id] = hook
                 held.move_to_end(handle.id, last=False)
 
+    def stay(self) -> None:
+        """From now on never switch off."""
+        self._steady = True
+        self.on()
+
     def off(self) -> None:
         """Switch off."""
         if not self._steady:

@@ -48,6 +48,9 @@ KEPT = 4
 HELD = 256 << 20
 """Bytes of gradients of outputs that are held; of what goes beyond, the pass says so."""
 
+WRAPPER = "OptimizedModule"
+"""The class of what `torch.compile` makes of a module."""
+
 LEARNT = 3
 """The first passes, in which is learnt which buffers a forward pass changes and which generators it draws from."""
 
@@ -162,6 +165,8 @@ class RootTap:
             there.
         on_backward: called when a backward pass ends that brought a gradient to an output; not while it runs.
 
+        on_wrapper: called with what ``torch.compile(root)`` gave, when that is called in the root's place.
+
     Attributes:
         passes: the last ones since `forget`, the oldest first.
         forwards: training passes of the root so far; `dropped`: those since `forget` that are kept no more.
@@ -179,11 +184,12 @@ class RootTap:
         *,
         on_forward: Callable[[], None] | None = None,
         on_backward: Callable[[Pass], None] | None = None,
+        on_wrapper: Callable[[Module], None] | None = None,
     ) -> None:
         self._look = look
         self.root, self._key = ref(root), id(root)
         self.compiled = is_compiled(root)
-        self._on_forward, self._on_backward = on_forward, on_backward
+        self._on_forward, self._on_backward, self._on_wrapper = on_forward, on_backward, on_wrapper
         self.passes: list[Pass] = []
         self.forwards = self.dropped = self.arrived = 0
         self.thread = 0
@@ -210,17 +216,19 @@ class RootTap:
         if root is not None and any(is_compiled(one) for one in stores.modules(root)):
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
-        key, compiling, enter, leave = self._key, torch.compiler.is_compiling, self._enter, self._leave
+        key, compiling, enter, leave, wraps = self._key, torch.compiler.is_compiling, self._enter, self._leave, self._wraps
 
         def before(module: Module, args: tuple[Any, ...]) -> None:
-            if compiling() or id(module) != key:
+            if compiling():
                 return
-            enter(module, args)
+            if id(module) == key or (type(module).__name__ == WRAPPER and wraps(module)):
+                enter(module, args)
 
         def after(module: Module, args: tuple[Any, ...], *rest: Any) -> None:
-            if compiling() or id(module) != key or len(rest) < 2:  # closed by another hook of this very call
+            if compiling() or len(rest) < 2:  # closed by another hook of this very call
                 return
-            leave(module, args, *rest)
+            if id(module) == key or (type(module).__name__ == WRAPPER and wraps(module)):
+                leave(module, args, *rest)
 
         self._handles = [register_module_forward_pre_hook(before), register_module_forward_hook(after, with_kwargs=True)]
         for handle, hook in zip(self._handles, (before, after), strict=True):
@@ -228,6 +236,10 @@ class RootTap:
             if hooks is not None:
                 hooks.move_to_end(handle.id, last=False)
                 self._slots.append((hooks, handle.id, hook))
+
+    def _wraps(self, module: Module) -> bool:
+        """Whether a module is what ``torch.compile(root)`` gave: it is called in the root's place."""
+        return (stores.contents(module).get("_modules") or {}).get("_orig_mod") is self.root()
 
     def close(self) -> None:
         """Stop, let go of everything, and leave what was there."""
@@ -286,8 +298,15 @@ class RootTap:
             return
         if compat.is_simulated():
             return
+        root = self.root()
+        if root is not module:
+            if root is None or not self._wraps(module):
+                return
+            if self._on_wrapper is not None:
+                self._on_wrapper(module)
+            module = root
         training = stores.contents(module).get("training")
-        if self.root() is not module or not (training if isinstance(training, bool) else stores.mode(module)):
+        if not (training if isinstance(training, bool) else stores.mode(module)):
             return
         frame = id(sys._getframe(3))  # in which torch runs the root
         if self._running and self._is_nested(frame):

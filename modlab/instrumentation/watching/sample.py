@@ -93,7 +93,11 @@ class Sample:
         self._functions: dict[Any, Member] = {}
         self._told: set[Any] = set()  # those whose ends were looked at where a module gave them
         self._present: list[tuple[int, Weight, Tensor]] = []  # the parameters, from before the step to its end
-        self._read_parameters = self._read_gradients = self._also = self._by_hand = False
+        self._others: dict[int, Moves] = {}  # of optimizers whose steps are not those that are counted
+        self._by_identity: dict[int, tuple[int, Weight, Tensor]] = {}
+        self._theirs: set[int] = set()  # the parameters that only these hold
+        self._read_parameters = self._read_gradients = self._by_hand = False
+        self._also = watcher.samples % RARELY == 0 or watcher.last_sample < self.step - 1
         watcher.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
@@ -110,7 +114,7 @@ class Sample:
         """A module is called."""
         if run_aside():
             return
-        if id(module) == self.watcher.root_id:
+        if id(module) in self.watcher.roots:
             if not self._inside and not self._begins_pass(module):
                 return
             self._inside += 1
@@ -149,6 +153,19 @@ class Sample:
             quietly(self.read_gradients)
 
     @timed
+    @timed
+    def other_begins(self, optimizer: Any) -> None:
+        """Another optimizer is about to make a step: its own parameters are measured now. The first of its steps in a sample is enough."""
+        if id(optimizer) not in self._others:
+            quietly(self._read_others, optimizer)
+
+    @timed
+    def other_ended(self, optimizer: Any) -> None:
+        """It has made it."""
+        moves = self._others.get(id(optimizer))
+        if moves is not None:
+            quietly(self._read_moves, moves)
+
     def backward_ended(self) -> None:
         """No optimizer will tell of the step: what comes next may change the weights."""
         self._by_hand = True
@@ -340,18 +357,30 @@ class Sample:
     def read_parameters(self, *, gradients: bool) -> None:
         """Before the step: parameters and gradients, and what is needed to see what moves."""
         self._read_parameters, self._read_gradients = True, gradients
-        also = self._also = self.watcher.samples % RARELY == 0 or self.watcher.last_sample < self.step - 1
+        also = self._also
         self._present = self.cast.present()
-        joined = self._read_joined(
-            also=also, gradients=gradients, groups=self.moves.before([(place, tensor) for place, _, tensor in self._present])
-        )
+        mine, self._theirs = self.watcher.steps.shares()
+        moved = [(place, tensor) for place, _, tensor in self._present if mine is None or id(tensor) in mine]
+        joined = self._read_joined(also=also, gradients=gradients, groups=self.moves.before(moved))
         for place, weight, tensor in self._present:
             if also:
                 if place not in joined:
                     self.gauge.add(weight.rows[:1], tensor)
                 self.cast.history.describe(weight.rows[0], tensor)
-            if gradients:
+            if gradients and id(tensor) not in self._theirs:
                 self._read_gradient(weight, tensor, measured=place in joined)
+        self.gauge.settle()
+
+    def _read_others(self, optimizer: Any) -> None:
+        """The parameters and gradients of another optimizer, before its step."""
+        if not self._by_identity:
+            self._by_identity = {id(tensor): (place, weight, tensor) for place, weight, tensor in self.cast.present()}
+        held = (self._by_identity.get(id(tensor)) for group in optimizer.param_groups for tensor in group["params"])
+        some = [one for one in held if one is not None]
+        moves = self._others[id(optimizer)] = Moves()
+        joined = self._read_joined(also=False, gradients=True, groups=moves.before([(place, tensor) for place, _, tensor in some]))
+        for place, weight, tensor in some:
+            self._read_gradient(weight, tensor, measured=place in joined)
         self.gauge.settle()
 
     def _read_joined(self, *, also: bool, gradients: bool, groups: list[Group]) -> set[int]:
@@ -390,7 +419,8 @@ class Sample:
     def read_gradients(self) -> None:
         """After the step, where a closure computed them in it."""
         for _, weight, tensor in self._present:
-            self._read_gradient(weight, tensor)
+            if id(tensor) not in self._theirs:
+                self._read_gradient(weight, tensor)
         self.gauge.settle()
 
     def close(self, *, stepped: bool) -> None:
@@ -401,14 +431,14 @@ class Sample:
         if stepped and not self._read_gradients and self._read_parameters:
             self.read_gradients()
         if (stepped or self._by_hand) and self._read_parameters:
-            self._read_moves()
+            self._read_moves(self.moves)
         self._cast_shadow()
         self.gauge.finish()
         for path, matrix in self.watcher.neurons.matrices():
             self.back.ask(matrix, partial(self.flows.__setitem__, (PARAMETER, path)))
         if self.backwards and stepped:
             self.watcher.alarms.renew(self._present or self.cast.present(), self.back)
-        self._present = []
+        self._present, self._by_identity, self._others = [], {}, {}
         self.back.send()
 
     def ready(self) -> bool:
@@ -444,10 +474,10 @@ class Sample:
         self.hooks.close()
         self._measured, self._makers, self._functions, self._told = {}, {}, {}, set()
 
-    def _read_moves(self) -> None:
+    def _read_moves(self, moves: Moves) -> None:
         """After the step."""
         weights, history = self.cast.weights, self.cast.history
-        for group, deltas in self.moves.after(self.back, self._moved):
+        for group, deltas in moves.after(self.back, self._moved):
             self._join(group, 2, deltas)
             for place, size, tensor in zip(group.places, group.sizes, group.tensors, strict=True):
                 row = weights[place].rows[2]

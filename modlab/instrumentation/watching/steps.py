@@ -32,7 +32,8 @@ class Steps:
 
     Args:
         watcher: the watch.
-        optimizers: whose first one's steps are the steps; none: the first that holds one of the model's parameters.
+        optimizers: whose first one's steps are the steps; none: the first that holds one of the model's parameters. What others
+            hold is judged by their own steps.
 
     Attributes:
         made: so far; `others`: steps of optimizers that are not theirs; `passes`: training passes of the root.
@@ -49,6 +50,7 @@ class Steps:
         self.made = self.others = self.passes = self.wake = self.skipped = 0
         self.under_way = False
         self.call = self._calls = self.thread = 0
+        self._idle = 0  # steps of others since its last one
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
@@ -86,24 +88,50 @@ class Steps:
         return id(optimizer) == self._main or self._adopts(optimizer)
 
     def _adopts(self, optimizer: Any) -> bool:
-        """Take the first optimizer that holds one of the parameters, where none was given."""
-        if self._main:
-            return False
-        if not any(self._cast.knows(tensor) for group in optimizer.param_groups for tensor in group["params"]):
+        """Take the first optimizer that holds one of the parameters, where there is none, or another one has come in its place."""
+        if (self._main and not self._is_replaced(optimizer)) or not self.holds(optimizer):
             return False
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
-        self._optimizers = [ref(optimizer)]
-        self._cast.own([optimizer])
+        self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
+        self.made, self._idle = self.made + self._idle, 0
+        self._cast.own(self.optimizers)
         return True
+
+    def _is_replaced(self, optimizer: Any) -> bool:
+        """Whether the optimizer whose steps are counted is gone, or another one has made some steps with its parameters in its place."""
+        main = next((one for one in self.optimizers if id(one) == self._main), None)
+        return main is None or (self._idle >= UNTOLD and not _held(main).isdisjoint(_held(optimizer)))
+
+    def joins(self, optimizer: Any) -> bool:
+        """Whether an optimizer that is not the one whose steps are counted holds parameters of the model, and is known from now on."""
+        if not self.holds(optimizer):
+            return False
+        if not any(one is optimizer for one in self.optimizers):
+            self._optimizers.append(ref(optimizer))
+            for group in optimizer.param_groups:
+                for weight in map(self._cast.weight, group["params"]):
+                    if weight is not None:
+                        weight.owned = True
+        return True
+
+    def shares(self) -> tuple[set[int] | None, set[int]]:
+        """The parameters that a counted step moves, by identity, and those that only other optimizers hold.
+
+        None for the former where all must be asked: no optimizer is known, or it holds copies of the model's parameters.
+        """
+        known = self.optimizers
+        main = next((one for one in known if id(one) == self._main), None)
+        mine = set() if main is None else _held(main)
+        if main is None or not self.holds(main):
+            return None, set()
+        return mine, set().union(*(_held(one) for one in known if one is not main)) - mine
 
     def holds(self, optimizer: Any) -> bool:
         """Whether an optimizer holds any of the model's parameters."""
-        if id(optimizer) == self._main:
-            return True
         known = self._held.get(optimizer)
         if known is None:
             known = self._held[optimizer] = any(
-                self._cast.weight(tensor) is not None for group in optimizer.param_groups for tensor in group["params"]
+                self._cast.knows(tensor) for group in optimizer.param_groups for tensor in group["params"]
             )
         return known
 
@@ -128,6 +156,8 @@ class Steps:
         if not self.are_of(optimizer):
             if self.under_way:
                 watcher.inner_step_begins()
+            elif self.joins(optimizer):
+                watcher.other_step_begins(optimizer)
             return
         self.under_way = True
         watcher.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
@@ -135,14 +165,20 @@ class Steps:
     @guarded
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.call = 0
-        if self._watcher.losses.awaiting and graph_task() == -1:
-            self._watcher.losses.judged_with(optimizer)
+        guard, losses = self._watcher.guard, self._watcher.losses
+        if losses.awaiting and graph_task() == -1:
+            losses.judged_with(optimizer)
         if id(optimizer) != self._main and not self._adopts(optimizer):
             self.others += 1
+            self._idle += 1
+            if not self.under_way:
+                if losses.due():
+                    losses.step_ended(optimizer)
+                self._watcher.other_step_ended(optimizer)
             return
-        guard, losses = self._watcher.guard, self._watcher.losses
         if losses.due():
             losses.step_ended(optimizer)
+        self._idle = 0
         self.made += 1
         self.thread = get_ident()
         self._told, self._patience, self._untold, self.under_way = True, UNTOLD, 0, False
@@ -207,6 +243,11 @@ class Steps:
 def _has_closure(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a step computes its gradients itself; torch hands the optimizer on as the first of its arguments."""
     return any(callable(given) and given is not optimizer for given in (*args, kwargs.get("closure")))
+
+
+def _held(optimizer: Any) -> set[int]:
+    """The tensors of an optimizer, by identity."""
+    return {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
 
 
 def _verdict(optimizer: Any) -> Tensor | None:

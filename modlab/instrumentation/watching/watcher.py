@@ -94,6 +94,9 @@ class Watcher:
     ) -> None:
         self._model = ref(model)
         self.root_id = id(model)
+        self.roots = {self.root_id}  # and what a compiler made of it
+        self._wrappers: list[Any] = []
+        self.held: Module | None = None  # the model, where nobody else holds it
         self.title = type(model).__name__
         self.cast = Cast(model, Selection(only))
         self.units: dict[str, Units] = {}
@@ -145,9 +148,8 @@ class Watcher:
         model = self._model()
         if model is not None:
             self._model = ref(model, self._gone)
-        if self.cast.opaque:  # whom torch would tell that these hooks see the wrapper as well
-            warnings.filterwarnings("ignore", _TORCHS, UserWarning)
-            self._filter = warnings.filters[0]
+        warnings.filterwarnings("ignore", _TORCHS, UserWarning)  # whoever compiles is told that these hooks see the wrapper as well
+        self._filter = warnings.filters[0]
         headroom.make(self)
         self.steps.open()
         self.guard.open()
@@ -172,6 +174,7 @@ class Watcher:
             if trouble:  # a device that is gone
                 self.remarks.append(f"the last look failed: {trouble.partition(':')[0]}")
         self.pictures.tell(self.ended)
+        self.held = None
 
     def _end_all(self) -> None:
         watchers.discard(self)
@@ -251,6 +254,25 @@ class Watcher:
         """Whether anything is to be done before the optimizer's step."""
         return self.guard.standing or self._sample is not None
 
+    @guarded
+    def meets(self, wrapper: Module) -> None:
+        """What ``torch.compile`` made of the model is called in its place: from now on as the model, of which nothing inside is seen."""
+        member = self.cast.members.get(self.root_id)
+        if member is None or id(wrapper) in self.roots:
+            return
+        number = id(wrapper)
+        self.roots.add(number)
+        self.cast.members[number] = member
+        self._wrappers.append(ref(wrapper, lambda _: self._forget(number)))
+        if "" not in self.cast.opaque:
+            self.cast.opaque = ("", *self.cast.opaque)
+            self.modules.stay()
+            self.guard.stay()
+
+    def _forget(self, wrapper: int) -> None:
+        self.roots.discard(wrapper)
+        self.cast.members.pop(wrapper, None)
+
     @property
     def looks(self) -> bool:
         """Whether this step is looked at."""
@@ -272,6 +294,16 @@ class Watcher:
         """Another optimizer is about to make a step inside of that one's."""
         if self._sample is not None:
             self._sample.inner_step_begins()
+
+    def other_step_begins(self, optimizer: Any) -> None:
+        """An optimizer is about to make a step that holds some of the parameters, and whose steps are not those that are counted."""
+        if self._sample is not None:
+            self._sample.other_begins(optimizer)
+
+    def other_step_ended(self, optimizer: Any) -> None:
+        """It has made it."""
+        if self._sample is not None:
+            self._sample.other_ended(optimizer)
 
     def step_ended(self, *, stepped: bool) -> None:
         """The optimizer has made a step that is looked at, or skipped it."""
