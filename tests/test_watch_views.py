@@ -49,7 +49,7 @@ def packed(record, **how):
     ("name", "strong", "rest"),
     [
         ("waiting", "Waiting for the first step:", "Net has made no training step yet."),
-        ("without_steps", "Nothing was seen:", "Net made no training step while it was watched."),
+        ("without_steps", "Nothing was seen:", "no training step of Net was seen."),
         ("net", "Unit 1 of l0 is dead:", "zero on all of 9,640 inputs. Unit 2 of l0 starves. The loss falls from 0.939 to 0.00794."),
         ("well", "No problem found:", "143 of 10,000 steps of Net were looked at. The loss falls from 0.939 to 0.00794."),
         (

@@ -50,18 +50,20 @@ class Steps:
         self.made = self.others = self.passes = self.wake = self.skipped = 0
         self.under_way = False
         self.call = self._calls = self.thread = 0
-        self._idle = 0  # steps of others since its last one
+        self._idle = self._uncounted = 0  # steps of others since its last one, and those of them that no pass has counted
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
         self._held: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         self.hooks = StepHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
+        self._begun: tuple[int, ...] = ()
         self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
         self._told = True  # whether the optimizer told of a step since the last pass
 
     def open(self) -> None:
         """Begin to count."""
+        self._begun = self._weight_versions()
         self.hooks.open()
         self.wake = 1
         if self._optimizers:
@@ -93,7 +95,7 @@ class Steps:
             return False
         self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
         self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
-        self.made, self._idle = self.made + self._idle, 0
+        self.made, self._idle, self._uncounted = self.made + self._uncounted, 0, 0
         self._cast.own(self.optimizers)
         return True
 
@@ -171,6 +173,7 @@ class Steps:
         if id(optimizer) != self._main and not self._adopts(optimizer):
             self.others += 1
             self._idle += 1
+            self._uncounted += 1
             if not self.under_way:
                 if losses.due():
                     losses.step_ended(optimizer)
@@ -178,7 +181,7 @@ class Steps:
             return
         if losses.due():
             losses.step_ended(optimizer)
-        self._idle = 0
+        self._idle = self._uncounted = 0
         self.made += 1
         self.thread = get_ident()
         self._told, self._patience, self._untold, self.under_way = True, UNTOLD, 0, False
@@ -210,7 +213,7 @@ class Steps:
         if ended:
             self.skipped += bool(self._main) and versions == self._versions
             self.made += self._untold or 1
-            self._untold, self._patience = 0, 1
+            self._untold, self._patience, self._uncounted = 0, 1, 0
             watcher.step_over()
         self._versions, self._told = versions, False
 
@@ -225,6 +228,10 @@ class Steps:
                 return True
             return False
         return self._watcher.guard.spoilt and self._grads_gone()
+
+    def are_hidden(self) -> bool:
+        """Whether the weights were changed, and no step was seen: a compiled function may make them whole."""
+        return not self.made and self._weight_versions() != self._begun
 
     def _weight_versions(self) -> tuple[int, ...]:
         """How often some weights have been changed in place."""

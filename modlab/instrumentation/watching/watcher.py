@@ -120,6 +120,7 @@ class Watcher:
         self.state, self.error = "waiting", ""
         self.closed, self._closing = True, False
         self.samples = 0
+        self.hidden = False  # whether steps were made that nobody told of, and none that somebody did
         self.evaluated = 0  # calls of the root in evaluation mode that built a graph
         self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.stepped = False  # whether a step of the optimizer was measured
@@ -200,6 +201,7 @@ class Watcher:
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
         quietly(self.losses.finish)
+        self.hidden = self.steps.are_hidden()
         quietly(self._settle, wait=True)
         if self.step and self.last_sample < self.step - 1:
             quietly(self._read_weights, self.step - 1)
@@ -493,6 +495,8 @@ class Watcher:
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
         found = [*self.remarks]
+        if self.hidden:
+            found.append("the weights changed, by steps of which torch tells nobody: as where one compiled function makes the whole step")
         if self.steps.skipped:
             found.append(f"{self.steps.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
         return tuple(found)

@@ -48,7 +48,7 @@ def _nothing(record: WatchRecord) -> tuple[str, str]:
     if record.state in ("waiting", "running"):
         return "Waiting for the first step:", f"{title} has made no training step yet."
     why = f" {_ending(record)}" if record.error else ""
-    return "Nothing was seen:", f"{title} made no training step while it was watched.{why}"
+    return "Nothing was seen:", f"no training step of {title} was seen.{why}"
 
 
 def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:

@@ -1,0 +1,296 @@
+"""Whose steps are the steps: several optimizers, wrappers, compiled models, parameters of one's own. The verdict is of what was trained."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.optim import SGD, Adam, Optimizer
+
+import modlab
+from modlab.records.loss import losses
+from modlab.records.watch import UPDATE
+from modlab.results.watch import Watch
+
+X, Y = torch.randn(32, 6, generator=torch.Generator().manual_seed(0)), torch.arange(32) % 3
+STEPS = 30
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def updates(w: Watch) -> dict[str, float]:
+    """Of each parameter, the greatest update that was measured, as a share of it."""
+    history = w.record.history
+    rows = [(row, one.path) for row, one in enumerate(history.series) if one.role == UPDATE]
+    found = {path: float(history.norm(row)[~torch.from_numpy(history.norm(row)).isnan().numpy()].max(initial=-1)) for row, path in rows}
+    return {path: norm for path, norm in found.items() if norm >= 0}
+
+
+def step(o: Optimizer, loss: Tensor) -> None:
+    o.zero_grad()
+    loss.backward()
+    o.step()
+
+
+def gan(names: tuple[str, str] = ("d", "g")) -> Watch:
+    torch.manual_seed(0)
+    g, d = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 6)), nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    of = {"d": Adam(d.parameters(), 1e-3), "g": Adam(g.parameters(), 1e-3)}
+    with modlab.watch(nn.ModuleDict({"G": g, "D": d}), [of[name] for name in names], budget=1.0) as w:
+        for _ in range(STEPS):
+            fake = g(torch.randn(32, 4))
+            loss_d = F.softplus(-d(X)).mean() + F.softplus(d(fake.detach())).mean()
+            step(of["d"], loss_d)
+            loss_g = F.softplus(-d(fake)).mean()
+            step(of["g"], loss_g)
+    return w
+
+
+def gan_the_other_way() -> Watch:
+    return gan(("g", "d"))
+
+
+def two_that_nobody_named() -> Watch:
+    m = net()
+    one, other = SGD(m[0].parameters(), 0.1), Adam(m[2].parameters(), 0.01)
+    with modlab.watch(m, budget=1.0) as w:
+        for _ in range(STEPS):
+            m.zero_grad()
+            F.cross_entropy(m(X), Y).backward()
+            one.step()
+            other.step()
+    return w
+
+
+def one_named_of_two() -> Watch:
+    m = net()
+    one, other = SGD(m[0].parameters(), 0.1), Adam(m[2].parameters(), 0.01)
+    with modlab.watch(m, other, budget=1.0) as w:
+        for _ in range(STEPS):
+            m.zero_grad()
+            F.cross_entropy(m(X), Y).backward()
+            one.step()
+            other.step()
+    return w
+
+
+def in_backward() -> Watch:
+    m = net()
+    own = {p: SGD([p], 0.1) for p in m.parameters()}
+
+    def apply(p: Any) -> None:
+        own[p].step()
+        own[p].zero_grad()
+
+    for p in m.parameters():
+        p.register_post_accumulate_grad_hook(apply)
+    with modlab.watch(m, budget=1.0) as w:
+        for _ in range(STEPS):
+            F.cross_entropy(m(X), Y).backward()
+    return w
+
+
+def in_turns() -> Watch:
+    a, b = net(), net()
+    pairs = [(one, SGD(one.parameters(), 0.1)) for one in (a, b)]
+    with modlab.watch(nn.ModuleList([a, b]), [o for _, o in pairs], budget=1.0) as w:
+        for _ in range(STEPS):
+            for m, o in pairs:
+                step(o, F.cross_entropy(m(X), Y))
+    return w
+
+
+def replaced(named: bool = True) -> Watch:
+    """The first one is gone."""
+    m = net()
+    o: Optimizer = Adam(m.parameters(), 1e-3)
+    with modlab.watch(m, o if named else None, budget=1.0) as w:
+        for i in range(STEPS):
+            if i == 10:
+                o = SGD(m.parameters(), 0.1)
+            step(o, F.cross_entropy(m(X), Y))
+    return w
+
+
+def replaced_unnamed() -> Watch:
+    return replaced(False)
+
+
+def put_aside() -> Watch:
+    """The first one is kept, and used no more."""
+    m = net()
+    first, second = Adam(m.parameters(), 1e-3), SGD(m.parameters(), 0.1)
+    with modlab.watch(m, first, budget=1.0) as w:
+        for i in range(STEPS):
+            step(first if i < 10 else second, F.cross_entropy(m(X), Y))
+    return w
+
+
+class Wrapper:
+    """As trainers make them: the optimizer is inside, and this is no subclass."""
+
+    def __init__(self, inner: Any) -> None:
+        self.optimizer = inner
+        self.param_groups, self.state = inner.param_groups, inner.state
+
+    def step(self) -> None:
+        self.optimizer.step()
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad()
+
+
+def wrapped() -> Watch:
+    m = net()
+    o: Any = Wrapper(Wrapper(SGD(m.parameters(), 0.1)))
+    with modlab.watch(m, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            step(o, F.cross_entropy(m(X), Y))
+    return w
+
+
+def fused() -> Watch:
+    m = net()
+    o = Adam(m.parameters(), 1e-2, fused=True)
+    with modlab.watch(m, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            step(o, F.cross_entropy(m(X), Y))
+    return w
+
+
+def sharpness_aware() -> Watch:
+    """The loss is that at the weights, not that beside them."""
+    m = net()
+    o = SGD(m.parameters(), 0.1)
+    with modlab.watch(m, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            o.zero_grad()
+            loss = F.cross_entropy(m(X), Y)
+            loss.backward()
+            with torch.no_grad():
+                aside = [0.05 * p.grad for p in m.parameters()]  # type: ignore[operator]
+                for p, by in zip(m.parameters(), aside, strict=True):
+                    p += by
+            o.zero_grad()
+            F.cross_entropy(m(X), Y).backward()
+            with torch.no_grad():
+                for p, by in zip(m.parameters(), aside, strict=True):
+                    p -= by
+            o.step()
+    return w
+
+
+def meta() -> Watch:
+    m = net()
+    o = Adam(m.parameters(), 1e-2)
+    with modlab.watch(m, o, budget=1.0) as w:
+        for _ in range(STEPS):
+            mine = dict(m.named_parameters())
+            slopes = torch.autograd.grad(F.cross_entropy(functional_call(m, mine, (X[:16],)), Y[:16]), [*mine.values()], create_graph=True)
+            fast = {name: p - 0.1 * slope for (name, p), slope in zip(mine.items(), slopes, strict=True)}
+            step(o, F.cross_entropy(functional_call(m, fast, (X[16:],)), Y[16:]))
+    return w
+
+
+LOOPS: list[tuple[Callable[[], Watch], str, set[str]]] = [
+    (gan, "Adam", {"loss_d", "loss_g"}), (gan_the_other_way, "Adam", {"loss_d", "loss_g"}), (two_that_nobody_named, "SGD", {"loss"}),
+    (one_named_of_two, "Adam", {"loss"}), (in_backward, "SGD", {"loss"}), (in_turns, "SGD", {"loss"}), (replaced, "SGD", {"loss"}),
+    (replaced_unnamed, "SGD", {"loss"}), (put_aside, "SGD", {"loss"}), (wrapped, "SGD", {"loss"}), (fused, "Adam", {"loss"}),
+    (sharpness_aware, "SGD", {"loss"}), (meta, "Adam", {"loss"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loop", "optimizer", "names"), LOOPS, ids=[loop.__name__ for loop, _, _ in LOOPS])
+def test_what_an_optimizer_steps_is_judged_by_its_steps(loop: Callable[[], Watch], optimizer: str, names: set[str]) -> None:
+    w = loop()
+    assert not w.record.error and w.record.optimizer == optimizer and w.record.steps == STEPS
+    rungs = {rung.name: (rung.state, rung.text) for rung in w.record.verdict.rungs}
+    every = len(updates(w))
+    assert every in (4, 8) and all(norm > 0 for norm in updates(w).values())
+    for name in ("every trained parameter gets a gradient", "the optimizer owns it", "it moves"):
+        assert rungs[name] == ("passed", f"{every} of {every}")
+    assert rungs["by enough for its dtype"] == ("passed", "all that have a gradient do")
+    assert {one.name for one in losses(w.record)} == names
+    assert not w.alerts
+
+
+def compiled_before(m: nn.Module) -> Callable[[], tuple[Any, Any]]:
+    c = torch.compile(m, backend="aot_eager")
+    return lambda: (c, m)
+
+
+def compiled_later(m: nn.Module) -> Callable[[], tuple[Any, Any]]:
+    return lambda: (torch.compile(m, backend="aot_eager"), m)
+
+
+def compiled_and_watched(m: nn.Module) -> Callable[[], tuple[Any, Any]]:
+    c = torch.compile(m, backend="aot_eager")
+    return lambda: (c, c)
+
+
+@pytest.mark.parametrize("compiled", [compiled_before, compiled_later, compiled_and_watched], ids=lambda one: one.__name__)
+def test_a_compiled_model_is_watched_as_the_model(compiled: Callable[[nn.Module], Any]) -> None:
+    """It is called in its place: no warning, and nothing is compiled anew."""
+    from torch._dynamo import reset
+    from torch._dynamo.utils import counters
+
+    reset()
+    counters.clear()
+    m, seen = net(), []
+    o = SGD(m.parameters(), 0.1)
+    made = compiled(m)
+    before = [*warnings.filters]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with modlab.watch(made()[1] if compiled is compiled_and_watched else m, o) as w:
+            c, _ = made()
+            for _ in range(STEPS):
+                loss = F.cross_entropy(c(X), Y)
+                step(o, loss)
+                seen.append(loss.item())
+    assert warnings.filters == before
+    assert counters["stats"]["unique_graphs"] == 1
+    assert w.record.steps == STEPS and [rung.state for rung in w.record.verdict.rungs] == ["passed"] * 8
+    (loss_curve,) = losses(w.record)
+    assert loss_curve.mean[0] == pytest.approx(seen[0])
+    other = net()
+    plain = SGD(other.parameters(), 0.1)
+    c = torch.compile(other, backend="aot_eager")
+    for _ in range(STEPS):
+        step(plain, F.cross_entropy(c(X), Y))
+    assert all(torch.equal(a, b) for a, b in zip(m.parameters(), other.parameters(), strict=True))
+
+
+def test_a_step_that_is_compiled_whole_is_said_to_be_unseen() -> None:
+    m = net()
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(3))
+
+    model = Model()
+    with modlab.watch(model) as w:
+        with torch.no_grad():
+            model.weight += 1
+    assert "no training step of Model was seen" in str(w) and "the weights changed" in str(w)
+    with modlab.watch(m) as w:
+        pass
+    assert "the weights changed" not in str(w)
+
+
+def test_a_container_made_in_the_call_is_held() -> None:
+    a, b = net(), net()
+    w = modlab.watch(nn.ModuleList([a, b]), budget=1.0)
+    assert w.running
+    w.close()
+    assert w.record.modules == 9
