@@ -10,7 +10,7 @@ import numpy as np
 
 from modlab import wording
 from modlab.records.loss import the_loss
-from modlab.records.watch import UPDATE, UnitsRecord, WatchRecord
+from modlab.records.watch import GRADIENT, UPDATE, UnitsRecord, WatchRecord
 from modlab.views.watch import headline, layers, text, words
 
 _NUMBER = re.compile(r"(?<![\w.\-−])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
@@ -53,6 +53,7 @@ def _bare(sentence: str, record: WatchRecord) -> str:
         names |= {name for name in re.findall(r"[\w.]+", rung.text) if "." in name and not name.replace(".", "").isdigit()}
     for name in sorted((name for name in names if name and not name.replace(".", "").isdigit()), key=len, reverse=True):
         said = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", " ", said)
+    said = re.sub(r"float32 holds numbers up to \S+", " ", said)
     return re.sub(r"float\d+|units? [\d, and…]+|(?:normalization|of|in|beside|for|from) \d+(?= (?:are|is|first|was))", " ", said)
 
 
@@ -74,6 +75,15 @@ def _known(record: WatchRecord) -> Iterator[float]:
         yield from (float(one) for one in column[np.isfinite(column)])
         yield from (100 * float(one) for one in column[np.isfinite(column)])
     yield from (one.count for one in record.history.series)
+    yield from _medians(record)
+
+
+def _medians(record: WatchRecord) -> Iterator[float]:
+    """What "at the first modules" may be: the norm of a gradient in some slot, or the mean of two."""
+    rows = [row for row, one in enumerate(record.history.series) if one.role == GRADIENT]
+    for sizes in layers.norms(record.history)[:, rows]:
+        there = sizes[np.isfinite(sizes)]
+        yield from ((there[:, None] + there[None, :]) / 2).ravel().tolist()
 
 
 def _rates(units: UnitsRecord) -> Iterator[float]:
@@ -92,7 +102,7 @@ def _among(told: str, known: list[float]) -> bool:
     unit = 0.5000001 * 10.0 ** (exponent - decimals)
     if "." not in mantissa and not exponent:
         unit = max(unit, 0.5000001 * 10.0 ** max(0, len(mantissa) - 3)) if abs(value) >= 1e6 else 0.5000001
-    return any(abs(one - value) <= unit for one in known if math.isfinite(one))
+    return any(abs(one - value) <= unit + 1e-4 * abs(value) for one in known if math.isfinite(one))
 
 
 def _loss(record: WatchRecord) -> None:

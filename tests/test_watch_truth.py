@@ -272,6 +272,23 @@ def still() -> Watch:
                    signs, F.cross_entropy, 20)  # fmt: skip
 
 
+def few_dead() -> Watch:
+    """Two of 32 units: the others do the work."""
+    model = mlp()
+    model[0].bias.data[:2] = -50  # type: ignore[union-attr, index, operator]
+    return trained(model, adam(model), signs, F.cross_entropy, 60)
+
+
+def too_fast() -> Watch:
+    model = mlp()
+    return trained(model, sgd(model, 1e6), signs, lambda x, y: F.mse_loss(x, y[:, None].float().expand_as(x)), 30)
+
+
+def vanishing() -> Watch:
+    model = nn.Sequential(*[part for _ in range(10) for part in (nn.Linear(8, 8), nn.Sigmoid())], nn.Linear(8, 1))
+    return trained(model, sgd(model), sums, F.mse_loss, 30)
+
+
 def evaluating() -> Watch:
     model = mlp(nn.Dropout()).eval()
     return trained(model, adam(model), signs, F.cross_entropy, 30)
@@ -279,7 +296,7 @@ def evaluating() -> Watch:
 
 HEALTHY = (healthy, before_a_norm, conv_before_a_norm, keys, stochastic_depth, quasi_newton, lora, all_experts)
 UNKNOWN = (policy_gradient, functional, by_another_module)
-SICK = (some_nan, zero_gradient, no_tokens, dead_channels, still, evaluating)
+SICK = (some_nan, zero_gradient, no_tokens, dead_channels, few_dead, too_fast, vanishing, still, evaluating)
 SEEN: dict[str, Watch] = {}
 
 
@@ -404,6 +421,18 @@ def test_a_dead_channel_is_one_of_the_convolutions() -> None:
     (units,) = w.record.units
     assert (units.path, units.fired.shape[1]) == ("0", 4)
     assert (kinds(w)["dead units"].path, kinds(w)["dead units"].facts["which"]) == ("0", (2,))
+
+
+def test_a_few_dead_units_of_many_break_nothing() -> None:
+    w = seen(few_dead)
+    assert kinds(w)["dead units"].severity == "careful" and w.verdict.ok
+    assert all(alert.careful for alert in w.alerts if alert.kind == "dead")
+
+
+@pytest.mark.parametrize("make", [too_fast, vanishing], ids=lambda make: make.__name__)
+def test_no_fix_is_offered_that_cannot_help(make: Callable[[], Watch]) -> None:
+    w = seen(make)
+    assert not w.verdict.ok and "keep the weights in float32" not in str(w) and "rounding alone" not in str(w)
 
 
 def test_a_rate_of_zero_is_said() -> None:

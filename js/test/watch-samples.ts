@@ -143,10 +143,10 @@ export function gpt({ slots = 200, end = 9640, nan = false, live = false, state 
       ],
       alerts: [
         ...(nan
-          ? [{ kind: "nan", path: "h.4.mlp", unit: null, step: 7003, last: 7003, over: false, text: "its output has 6,144 NaN; its input is finite, at most 61,440: float16 ends at 65,504", fix: "with torch.autocast(\"cuda\", dtype=torch.bfloat16):", steps: 1, inputs: 16, trace: "h.4.mlp gives 6,144 NaN from a finite input" }]
-          : [{ kind: "vanishing", path: "h.0.attn", unit: null, step: 3120, last: end - 1, over: false, text: "gradients fall from 2e-4 in ln_f to 3e-6 in h.0.attn: 60 fold in 21 modules", fix: "", steps: 120, inputs: 1920, trace: "" }]),
+          ? [{ kind: "nan", path: "h.4.mlp", unit: null, step: 7003, last: 7003, over: false, mark: "broken", text: "its output has 6,144 NaN; its input is finite, at most 61,440: float16 ends at 65,504", fix: "with torch.autocast(\"cuda\", dtype=torch.bfloat16):", steps: 1, inputs: 16, trace: "h.4.mlp gives 6,144 NaN from a finite input" }]
+          : [{ kind: "vanishing", path: "h.0.attn", unit: null, step: 3120, last: end - 1, over: false, mark: "careful", text: "gradients fall from 2e-4 in ln_f to 3e-6 in h.0.attn: 60 fold in 21 modules", fix: "", steps: 120, inputs: 1920, trace: "" }]),
         { kind: "saturated", path: "h.6.attn", unit: null, step: 5210, last: 8100, over: true, text: "91 % of the softmax outputs were above 0.99; it is over since step 8,100", fix: "", steps: 60, inputs: 960, trace: "" },
-        { kind: "rounding", path: "wte.weight", unit: null, step: 6400, last: end - 1, over: false, text: "32 % of its elements have a gradient and did not move", fix: "model.float()", steps: 80, inputs: 1280, trace: "" },
+        { kind: "rounding", path: "wte.weight", unit: null, step: 6400, last: end - 1, over: false, mark: "careful", text: "32 % of its elements have a gradient and did not move", fix: "model.float()", steps: 80, inputs: 1280, trace: "" },
       ],
       scalars: [{ name: "loss", count: end, final: "2.61" }, { name: "lr", count: end, final: "6e-05" }],
       units: [], neurons: null, remarks: ["updates of large tensors are estimated from 4,096 of their numbers (≈)"],
@@ -258,8 +258,8 @@ export function net({ end = 10_000, samples = 143, live = false, state = "ended"
         { name: "the loss falls", state: "passed", text: "0.91 → 0.02" },
       ],
       alerts: [
-        { kind: "dead", path: "l0", unit: 1, step: 1000, last: end - 1, over: false, text: `zero for all of ${inputs} inputs seen, and so is its gradient`, fix: "nn.LeakyReLU()", steps: 143, inputs: end, trace: "" },
-        { kind: "starving", path: "l0", unit: 2, step: 6120, last: end - 1, over: false, text: "fired on 33 % of the inputs at first, on 2 % of the last 1,000", fix: "", steps: 143, inputs: end, trace: "" },
+        { kind: "dead", path: "l0", unit: 1, step: 1000, last: end - 1, over: false, mark: "broken", text: `zero for all of ${inputs} inputs seen, and so is its gradient`, fix: "nn.LeakyReLU()", steps: 143, inputs: end, trace: "" },
+        { kind: "starving", path: "l0", unit: 2, step: 6120, last: end - 1, over: false, mark: "careful", text: "fired on 33 % of the inputs at first, on 2 % of the last 1,000", fix: "", steps: 143, inputs: end, trace: "" },
       ],
       scalars: [{ name: "loss", count: end, final: "0.0204" }],
       units: [{ path: "l0", read: "the input of l1", units: 3 }],

@@ -235,6 +235,7 @@ class Alert:
         steps, inputs: how many it rests on.
         last: the step at which it was last seen to hold.
         over: it held once and does so no longer.
+        careful: it is not as bad as its kind usually is: a few of many units are dead.
         trace: of the step in which a NaN was born, run again.
     """
 
@@ -250,6 +251,7 @@ class Alert:
     over: bool = False
     trace: Any = None
     units: tuple[int, ...] = ()
+    careful: bool = False
 
     def __repr__(self) -> str:
         unit = "" if self.unit is None else f" unit {self.unit}"

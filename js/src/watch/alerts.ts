@@ -7,9 +7,6 @@ import type { Moment, Part, WatchContext } from "./part";
 import { refill } from "./refill";
 import { fixOf } from "./verdict";
 
-/** Of these the model can still learn; all others break it. */
-const CAREFUL = new Set(["starving", "saturated", "vanishing", "rounding", "not zeroed"]);
-
 export class AlertsPart implements Part {
   readonly element: HTMLElement;
   readonly #list = element("ul", { class: "alerts" });
@@ -46,7 +43,7 @@ export class AlertsPart implements Part {
   #line(alert: Alert, moment: Moment): HTMLElement {
     const name = nameOf(alert);
     const open = name === this.#open;
-    const severity = alert.over ? "over" : CAREFUL.has(alert.kind) ? "careful" : "broken";
+    const severity = alert.over ? "over" : alert.mark;
     const sign = alert.over ? "✓" : severity === "careful" ? "⚠" : "✕";
     const head = button("", { class: "alert plain", "aria-expanded": String(open) }, () => {
       this.#open = this.#open === name ? "" : name;

@@ -35,6 +35,8 @@ export interface Alert {
   step: number;
   last: number;
   over: boolean;
+  /** How bad it is: a few dead units of many are a reason for care. */
+  mark: "broken" | "careful";
   text: string;
   fix: string;
   steps: number;
@@ -406,7 +408,7 @@ const LAYER: Layer = { path: "", weight: "", units: 0, inputs: 0 };
 const LISTS = {
   series: { path: "", role: "activation", count: 0, shape: "", category: "own", note: "" },
   verdict: { name: "", state: "not seen", text: "", fix: "", path: "" },
-  alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, text: "", fix: "", steps: 0, inputs: 0, trace: "" },
+  alerts: { kind: "", path: "", unit: null, step: 0, last: -1, over: false, mark: "broken", text: "", fix: "", steps: 0, inputs: 0, trace: "" },
   scalars: { name: "", count: 0, final: "", loss: false },
   units: { path: "", read: "", units: 0 },
 };

@@ -246,7 +246,7 @@ export class DepthMap implements Part {
       if (!written) return;
       pen.textAlign = "right";
       pen.fillStyle = bad ? palette.missing : row === moment.row ? palette.ink : palette.quiet;
-      const text = bad ? "NaN" : Number.isNaN(value) ? "–" : this.#statistic.share ? percent(value) : figure(value, 2);
+      const text = bad ? "NaN, Inf" : Number.isNaN(value) ? "–" : this.#statistic.share ? percent(value) : figure(value, 2);
       pen.fillText(text, width - 14, y + high / 2 + 0.5);
     });
     pen.textAlign = "left";

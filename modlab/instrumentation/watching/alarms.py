@@ -15,7 +15,7 @@ from torch import Tensor
 
 from modlab import format
 from modlab.instrumentation.watching.elements import comparable, selection
-from modlab.instrumentation.watching.findings import cancelled
+from modlab.instrumentation.watching.findings import TINY, cancelled, size_of
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.gauge import Readings
 from modlab.instrumentation.watching.readback import Numbers, ReadBack, exact, is_far
@@ -93,6 +93,9 @@ ONE_END = 0.05
 
 ALIVE = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive"
 """What helps where units die."""
+
+WIDER = "keep the weights in float32 (torch.autocast for the rest), or a greater learning rate"
+"""What helps where 16 bits are too few."""
 
 HOLD = 'modlab.watch(..., on_nan="hold") keeps every step, and finds where it is born'
 """What helps where a step was not kept."""
@@ -410,7 +413,7 @@ class Alarms:
         for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED)):
             text = (
                 f"the gradient {'vanishes' if kind == 'vanishing' else 'explodes'} along depth: "
-                f"{format.number(first)} at the first modules, {format.number(last)} at the last ones"
+                f"{format.rough(first)} at the first modules, {format.rough(last)} at the last ones"
             )
             self._lasts(holds, kind, order[0], sample.step, text, "residual connections, a normalization, or another initialization")
 
@@ -430,8 +433,14 @@ class Alarms:
                     holds, "rounding", weight.path, sample.step,
                     f"{format.share(share)} of the elements of {weight.path} ({weight.dtype}) have a gradient and do not move: "
                     "the step is lost to rounding",
-                    "keep the weights in float32 (torch.autocast for the rest), or a greater learning rate",
+                    WIDER if half else self._faster(weight),
                 )  # fmt: skip
+
+
+    def _faster(self, weight: Weight) -> str:
+        """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
+        most = max(size_of(self._watcher, one) for one in self._watcher.cast.weights)
+        return "a greater learning rate" if size_of(self._watcher, weight) > TINY * most else ""
 
 
 def dead(units: Units) -> npt.NDArray[np.intp]:

@@ -135,7 +135,14 @@ class Cast:
         self.history = History.of(2 * len(self.members) + 3 * held)
         self.weights = [*self._weights(index.tensors(found))]
         self._swapped = [weight for weight in self.weights if weight.swap is not None]
+        self._siblings: dict[str, list[Weight]] = {}
+        for weight in self.weights:
+            self._siblings.setdefault(weight.path.rpartition(".")[0], []).append(weight)
         self.opaque = tuple(dict.fromkeys(node.path for node, module in found if is_opaque(module)))
+
+    def siblings(self, weight: Weight) -> list[Weight]:
+        """The other parameters of the same module."""
+        return [one for one in self._siblings[weight.path.rpartition(".")[0]] if one is not weight]
 
     @property
     def left(self) -> tuple[int, int]:
@@ -178,7 +185,7 @@ class Cast:
         made = Weight(one.path, ref(one.owner), one.name, rows, swap=one.swap, part=part)  # type: ignore[arg-type]
         made.dtype = str(one.tensor.dtype)[6:]
         made.look(one.tensor)
-        made.stacked = _is_stack(local(one.tensor), one.owner)
+        made.stacked = not part and _is_stack(local(one.tensor), one.owner)
         self._places[id(one.tensor)] = made
         return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ OFTEN = 0.01
 
 ROUNDING, COARSE = 256, 1e-2
 """A gradient is rounding alone when its norm is below so many times its dtype's precision of the norms beside it, and below that share."""
+
+TINY = 1e-3
+"""Share of the norm of the greatest gradient below which a parameter that stands still is not helped by a greater learning rate."""
 
 LOOKS = 10
 """Looks that it takes to say that something never got a gradient."""
@@ -107,18 +111,15 @@ def cancelled(watcher: Watcher, weight: Weight) -> tuple[float, float, str] | No
     tensor = weight.tensor()
     if tensor is None or tensor.dim() > 1 or not weight.graded or not tensor.is_floating_point():
         return None
-    mine, owner = _size(watcher, weight), weight.owner()
-    trained = [one for one in watcher.cast.weights if one is not weight and one.graded]
-    beside = [one for one in trained if one.owner() is owner] or trained
-    if not beside:
-        return None
-    other = max(beside, key=lambda one: _size(watcher, one))
-    precision = torch.finfo(tensor.dtype).eps
-    theirs = _size(watcher, other)
-    return (mine, theirs, other.path) if mine < min(ROUNDING * precision, COARSE) * theirs else None
+    mine = size_of(watcher, weight)
+    beside = [one for one in watcher.cast.siblings(weight) if one.graded] or [one for one in watcher.cast.weights if one.graded]
+    other = max((one for one in beside if one is not weight), key=lambda one: size_of(watcher, one), default=weight)
+    theirs = size_of(watcher, other)
+    small = math.isfinite(theirs) and mine < min(ROUNDING * torch.finfo(tensor.dtype).eps, COARSE) * theirs
+    return (mine, theirs, other.path) if small else None
 
 
-def _size(watcher: Watcher, weight: Weight) -> float:
+def size_of(watcher: Watcher, weight: Weight) -> float:
     """The greatest norm that its gradient had in any sample."""
     tensor = weight.tensor()
     return 0.0 if tensor is None else float(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel()) ** 0.5
@@ -128,7 +129,7 @@ def _without_effect(record: WatchRecord, watcher: Watcher) -> Iterator[Finding]:
     if record.samples < LOOKS:
         return
     for weight in watcher.cast.weights:
-        if not (weight.trainable and weight.felt >= LOOKS):
+        if not (weight.trainable and weight.felt >= LOOKS) or weight.part:  # of a part of a bias, no norm is told
             continue
         evidence = (Evidence("series", weight.path, PARAMETER_GRADIENT),)
         sizes = cancelled(watcher, weight)

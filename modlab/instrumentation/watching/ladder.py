@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from modlab import format, wording
 from modlab.inspection import stores
 from modlab.instrumentation.watching.alarms import HALF, SAMPLES
-from modlab.instrumentation.watching.findings import cancelled, find, not_finite
+from modlab.instrumentation.watching.findings import TINY, cancelled, find, not_finite, size_of
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 
@@ -41,9 +41,6 @@ EARLY, PAIRED = 20, 128
 BROKEN_ALERTS = frozenset(("nan", "inf", "not owned", "no gradient", "exploding"))
 """Kinds of alerts that mean that something is broken, besides dead units, of which a finding tells how many."""
 
-TINY = 1e-3
-"""Share of the norm of the other gradients below which a parameter that stands still is not helped by a greater learning rate."""
-
 FEW = 3
 """Names written out."""
 
@@ -59,8 +56,11 @@ def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
         _data(record, watcher), _sensible(loss, several, watcher), _called(record, watcher), _graded(record, watcher),
         _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several),
     )  # fmt: skip
-    alerts = tuple(dict.fromkeys(alert.kind for alert in record.alerts if alert.kind in BROKEN_ALERTS and not alert.over))
-    return replace(record, verdict=Verdict(rungs, find(record, watcher, loss), alerts))
+    findings = find(record, watcher, loss)
+    few = {one.path for one in findings if one.kind == "dead units" and one.severity == "careful"}
+    alerts = tuple(replace(alert, careful=True) if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
+    broken = tuple(dict.fromkeys(alert.kind for alert in alerts if alert.kind in BROKEN_ALERTS and not alert.over))
+    return replace(record, alerts=alerts, verdict=Verdict(rungs, findings, broken))
 
 
 def _data(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -256,19 +256,13 @@ def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
 def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | None, watcher: Watcher) -> Rung:
     """Parameters with a gradient that never move, and what can help: nothing is said to, where the gradient is next to nothing."""
     text = f"{wording.joined(weight.path for weight in still)} did not move in any step that was looked at"
-    sizes = {id(weight): _gradient(weight, watcher) for weight in owned}
+    sizes = {id(weight): size_of(watcher, weight) for weight in owned}
     most, mine = max(sizes.values()), max(sizes[id(weight)] for weight in still)
     if rate == 0:
         return Rung(name, "broken", f"{text}: the learning rate is 0", "a learning rate above 0", still[0].path)
     text += f": the norm of {'its gradient' if len(still) == 1 else 'their gradients'} is {format.rough(mine)} at most"
     fix = "a greater learning rate" if rate is not None and mine > TINY * most else ""
     return Rung(name, "broken", text, fix, still[0].path)
-
-
-def _gradient(weight: Weight, watcher: Watcher) -> float:
-    """The greatest norm of its gradient in any sample."""
-    tensor = weight.tensor()
-    return 0.0 if tensor is None else math.sqrt(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel())
 
 
 def _is_still(weight: Weight, watcher: Watcher) -> bool:

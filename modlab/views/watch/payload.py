@@ -163,6 +163,7 @@ def _series(history: HistoryRecord) -> list[dict[str, Any]]:
 def _alert(alert: Alert) -> dict[str, Any]:
     return {
         "kind": alert.kind, "path": alert.path, "unit": alert.unit, "step": alert.step, "last": alert.last, "over": alert.over,
+        "mark": words.mark(alert),
         "text": alert.text, "fix": alert.fix, "steps": alert.steps, "inputs": alert.inputs, "trace": words.replay(alert),
     }  # fmt: skip
 

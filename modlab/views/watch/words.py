@@ -117,7 +117,7 @@ def of_curve(scalar: ScalarRecord) -> str:
 
 def mark(alert: Alert) -> str:
     """How bad it is: "broken" or "careful"."""
-    return "broken" if alert.kind in _BROKEN and not alert.over else "careful"
+    return "broken" if alert.kind in _BROKEN and not (alert.over or alert.careful) else "careful"
 
 
 def rank(alert: Alert) -> tuple[bool, int, int, int]:
