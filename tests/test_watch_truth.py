@@ -78,6 +78,14 @@ def conv_before_a_norm() -> Watch:
     return trained(model, sgd(model, 0.1), pictures, F.cross_entropy, 80)
 
 
+def large_inputs() -> Watch:
+    """A bias whose gradient is a millionth of its weight's, for that has large inputs."""
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([{"params": [model.weight], "lr": 1e-14}, {"params": [model.bias], "lr": 0.1}])
+    return trained(model, optimizer, lambda: (1e6 * torch.rand(32, 8), torch.full((32, 1), 5.0) + torch.rand(32, 1)),
+                   lambda x, y: F.l1_loss(x, y), 60)  # fmt: skip
+
+
 class Attention(nn.Module):
     """Softmax takes no notice of a shift of all scores: the keys' bias has no gradient."""
 
@@ -367,6 +375,10 @@ def test_a_shift_that_is_taken_out_again_is_a_note(make: Callable[[], Watch], pa
     note = kinds(seen(make))["cancelled"]
     assert (note.path, note.severity, note.facts["norm"]) == (path, "note", norm)
     assert f"The gradient of {path} is rounding alone" in str(seen(make))
+
+
+def test_a_bias_beside_large_inputs_has_its_effect() -> None:
+    assert "cancelled" not in kinds(seen(large_inputs))
 
 
 def test_weights_of_zero_are_no_infinite_ratio() -> None:

@@ -114,9 +114,22 @@ def cancelled(watcher: Watcher, weight: Weight) -> tuple[float, float, str] | No
     mine = size_of(watcher, weight)
     beside = [one for one in watcher.cast.siblings(weight) if one.graded] or [one for one in watcher.cast.weights if one.graded]
     other = max((one for one in beside if one is not weight), key=lambda one: size_of(watcher, one), default=weight)
-    theirs = size_of(watcher, other)
-    small = math.isfinite(theirs) and mine < min(ROUNDING * torch.finfo(tensor.dtype).eps, COARSE) * theirs
+    theirs, back = size_of(watcher, other), _arriving(watcher, weight)
+    share = min(ROUNDING * torch.finfo(tensor.dtype).eps, COARSE)
+    # That of a weight is larger than that of its bias by the size of the inputs; what comes back to the module is not.
+    spoilt = watcher.cast.history.spoilt((weight.rows[1], other.rows[1]))
+    small = not spoilt and math.isfinite(theirs) and mine < share * theirs and (back is None or mine < share * back)
     return (mine, theirs, other.path) if small else None
+
+
+def _arriving(watcher: Watcher, weight: Weight) -> float | None:
+    """The greatest norm of what came back to the output of a parameter's module; None where that was not seen."""
+    owner = weight.owner()
+    member = None if owner is None else watcher.cast.members.get(id(owner))
+    if member is None or member.gradient < 0:
+        return None
+    history = watcher.cast.history
+    return float(history.greatest(member.gradient) * history.series[member.gradient].count) ** 0.5
 
 
 def size_of(watcher: Watcher, weight: Weight) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -148,6 +149,10 @@ class History:
     def greatest(self, row: int) -> float:
         """The greatest mean square that a series had in any sample; 0 where none was finite."""
         return float(self._squares[row]) if row >= 0 else 0.0
+
+    def spoilt(self, rows: Iterable[int]) -> bool:
+        """Whether any of some series ever held what is not finite."""
+        return any(row >= 0 and self._bad_step[row] >= 0 for row in rows)
 
     def _merge(self) -> None:
         """Put what waits into the last slot."""
