@@ -14,8 +14,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-PATIENCE = 240.0
-"""Seconds until ranks that hang are killed: a machine may be seven times slower than the one that this was written on."""
+from tests.patience import PATIENCE
+
+__all__ = ["PATIENCE", "run_ranks"]
 
 
 def run_ranks(function: Callable[..., Any], world: int = 2, *args: Any, timeout: float = PATIENCE, group: bool = True) -> list[Any]:

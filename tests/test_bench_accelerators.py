@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bench import accelerators
-from tests.ranks import PATIENCE
+from tests.patience import PATIENCE
 
 
 def run(*arguments):

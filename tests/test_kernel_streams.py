@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ranks import PATIENCE
+from tests.patience import PATIENCE
 
 zmq = pytest.importorskip("zmq")
 manager = pytest.importorskip("jupyter_client.manager")

@@ -23,6 +23,7 @@ from modlab.lessons.judging import fail, require_equal
 from modlab.lessons.kinds import Number, Order
 from scripts.notebooks import index
 from tests import courses
+from tests.patience import PATIENCE
 
 A_MODULE = "01_a_module"
 
@@ -375,7 +376,7 @@ def test_in_a_folder_of_submissions_no_file_of_theirs_is_imported(submissions):
         (submissions / f"{name}.py").write_text("open('it_was_run', 'w')\nraise SystemExit(9)")
     save(notebook('lesson = Lesson("own_one")'), submissions / "own_one.ipynb")
     command = [sys.executable, "-P", "-m", "modlab", "lessons", "report", ".", "--out", "page.html"]
-    done = subprocess.run(command, cwd=submissions, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=submissions, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0 and "12 of 25" in done.stdout, done.stderr
     assert not (submissions / "it_was_run").exists()
 

@@ -15,6 +15,7 @@ from modlab import format
 from modlab.errors import ModlabError
 from modlab.lessons import Lesson
 from modlab.records.watch import Alert
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -192,6 +193,6 @@ except RuntimeError:
 @pytest.mark.parametrize("arguments", [("-c", SCRIPT), ("-m", "modlab", "lessons", "list")], ids=["script", "command"])
 def test_a_script_in_a_plain_terminal(arguments):
     environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, cwd=ROOT, env=environment, timeout=240, check=False)
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode("ascii") and done.stderr.decode("ascii") is not None

@@ -26,6 +26,7 @@ from modlab.instrumentation.watching import guard
 from modlab.instrumentation.watching.units import Units
 from modlab.instrumentation.watching.watcher import watchers
 from modlab.results.watch import Watch
+from tests.patience import until
 
 
 def hooks() -> dict[str, int]:
@@ -40,10 +41,7 @@ def _nothing_is_left() -> Iterator[None]:
     before, threads = hooks(), threading.active_count()
     yield
     assert hooks() == before
-    late = time.monotonic() + 20
-    while threading.active_count() > threads and time.monotonic() < late:
-        time.sleep(0.01)  # a queue to worker processes has a thread that ends when it comes to that
-    assert threading.active_count() <= threads  # those of other tests may end meanwhile
+    until(lambda: threading.active_count() <= threads, pause=0.01)  # a queue to worker processes has a thread that ends in its time
     assert not [one for one in watchers]
 
 

@@ -17,13 +17,13 @@ from modlab.lessons import lesson, shelf, workers
 from modlab.lessons.judgement import Judgement
 from modlab.lessons.workers import Pair, WorkersError
 from tests import courses
+from tests.patience import PATIENCE, until
 
 GLOO = "torch.distributed.ProcessGroupGloo"
 pytestmark = [
     pytest.mark.skipif(not hasattr(dist, "ProcessGroupGloo"), reason="no gloo"),
     pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by signals here"),
 ]
-LONG_S = 120    # what a busy machine may need; nothing here waits as long on an idle one
 
 
 # ---- what the processes do ------------------------------------------------------------------------
@@ -72,17 +72,10 @@ def gives_what_cannot_be_read(rank):
 
 def hangs(rank, folder):
     Path(folder, str(rank)).write_text(str(os.getpid()))
-    time.sleep(10 * LONG_S)
+    time.sleep(10 * PATIENCE)
 
 
 # ---- how they are watched -------------------------------------------------------------------------
-
-
-def until(condition):
-    end = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def is_gone(pid):

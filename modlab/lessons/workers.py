@@ -267,7 +267,8 @@ def _apart() -> Iterator[None]:
     signal; waiting for it the kernel's threads go on one by one, and two of them then write on the socket of its output at once. And what
     the server of forks says while it imports comes from another thread into that output. They all end when this process does.
     """
-    real = getattr(multiprocessing.util, "spawnv_passfds", None)
+    util: Any = multiprocessing.util
+    real = getattr(util, "spawnv_passfds", None)
     if sys.platform == "win32" or real is None:
         yield
         return
@@ -279,11 +280,11 @@ def _apart() -> Iterator[None]:
         _servers.append(process)
         return process.pid
 
-    multiprocessing.util.spawnv_passfds = spawned  # type: ignore[attr-defined]
+    util.spawnv_passfds = spawned
     try:
         yield
     finally:
-        multiprocessing.util.spawnv_passfds = real  # type: ignore[attr-defined]
+        util.spawnv_passfds = real
 
 
 def _ended(processes: list[BaseProcess], pipes: list[connection.Connection], folder: tempfile.TemporaryDirectory[str]) -> None:

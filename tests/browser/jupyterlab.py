@@ -20,9 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from playwright.sync_api import ConsoleMessage, Locator, Page, Request, sync_playwright
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
-START_TIMEOUT_S = 90
+from tests.patience import PAGE, PATIENCE
+
 PAGE_LASTS = 12    # notebooks; then it is loaded anew, as a renderer that has shown many of them holds a gigabyte
 CHROMIUM_FLAGS = (
     "--no-sandbox",    # as root, in a container
@@ -178,7 +179,7 @@ class JupyterLab:
         return {**os.environ, **ours, "JUPYTER_PREFER_ENV_PATH": "1", **self.environment}
 
     def _wait_for_server(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 self.api("/api/status")
@@ -204,6 +205,9 @@ class JupyterLab:
         stack.callback(browser.close)
         width, height = self.viewport
         self.page = browser.new_context(viewport={"width": width, "height": height}).new_page()
+        self.page.set_default_timeout(PAGE * 1000)
+        self.page.set_default_navigation_timeout(PATIENCE * 1000)
+        expect.set_options(timeout=PAGE * 1000)
         self.page.on("console", self._note_console)
         self.page.on("pageerror", lambda error: self.page_errors.append(str(error)))
         self.page.on("request", self._note_request)
@@ -225,7 +229,7 @@ class JupyterLab:
     def api(self, path: str, method: str = "GET") -> Any:
         """Call JupyterLab's REST interface."""
         request = urllib.request.Request(self.address + path, method=method, headers={"Authorization": f"token {self.token}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             body = answer.read()
         return json.loads(body) if body else None
 
@@ -270,7 +274,7 @@ class JupyterLab:
         self._loaded = True
 
     def _wait_until_open(self) -> None:
-        self.page.wait_for_function(IS_IDLE, arg=self.path, timeout=START_TIMEOUT_S * 1000)
+        self.page.wait_for_function(IS_IDLE, arg=self.path, timeout=PATIENCE * 1000)
         self.settle()
 
     def distrust_page(self) -> None:
@@ -286,13 +290,13 @@ class JupyterLab:
         for notes in (self.console, self.page_errors, self.outside):
             notes.clear()
 
-    def command(self, name: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True, timeout_s: float = 120) -> None:
+    def command(self, name: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True, timeout_s: float = PATIENCE) -> None:
         """Execute one of JupyterLab's commands; with `wait=False` it goes on in the page."""
         self.page.evaluate(START_COMMAND, [name, dict(arguments or {})])
         if wait:
             self.wait_until_done(timeout_s)
 
-    def wait_until_done(self, timeout_s: float = 120) -> None:
+    def wait_until_done(self, timeout_s: float = PATIENCE) -> None:
         """Wait for the last command and an idle kernel."""
         self.page.wait_for_function(COMMAND_DONE, arg=self.path, timeout=timeout_s * 1000, polling=50)
         answer = self.page.evaluate("window.__done")
@@ -304,7 +308,7 @@ class JupyterLab:
         self.command("notebook:run-all-cells", timeout_s=timeout_s)
         self.settle()
 
-    def run_cell(self, index: int, *, wait: bool = True, timeout_s: float = 120) -> None:
+    def run_cell(self, index: int, *, wait: bool = True, timeout_s: float = PATIENCE) -> None:
         """Run one cell; with `wait=False` it runs while the test goes on."""
         self.page.evaluate(SELECT_CELL, [self.path, index])
         self.command("notebook:run-cell", wait=wait, timeout_s=timeout_s)

@@ -76,7 +76,7 @@ def test_a_lab_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     lab.run_cell(3, wait=False)
     tab(lab, "Gradients").click()    # the kernel is busy: what was pushed is shown
     slider = panel(lab).get_by_role("slider", name="step")
-    expect(slider.first).to_be_visible(timeout=5000)
+    expect(slider.first).to_be_visible()
     lab.wait_until_done()
     lab.settle()
     expect(panel(lab)).to_contain_text("200 steps")

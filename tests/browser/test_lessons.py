@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from modlab.lessons import copies, notebooks, shelf
 from tests import courses
 from tests.browser.jupyterlab import JupyterLab
+from tests.patience import PATIENCE, until
 
 ACTIVE = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
 BY_KEYBOARD = ["01_a_module", "05_training_loop", "10_forward_hooks"]
@@ -25,8 +26,8 @@ def rewrite(lab: JupyterLab, cell: int, source: str) -> None:
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.insert_text(source)
     page.keyboard.press("Shift+Enter")
-    expect(prompt).not_to_have_text(ran, timeout=60_000)
-    expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=60_000)
+    expect(prompt).not_to_have_text(ran, timeout=PATIENCE * 1000)
+    expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=PATIENCE * 1000)
     lab.settle()
 
 
@@ -83,12 +84,13 @@ def test_knobs_turn_by_keyboard_and_the_notebook_does_not_hear_them(lab: Jupyter
 
 
 def test_an_endless_loop_ends_by_the_square_tidily(lab: JupyterLab) -> None:
-    square = "class Square(nn.Module):\n    def forward(self, x):\n        while True:\n            pass"
+    square = "class Square(nn.Module):\n    def forward(self, x):\n        begun.touch()\n        while True:\n            pass"
     loop = f"{square}\n\nlesson.check('Square', Square)"
-    lab.open(["from torch import nn\nfrom modlab.lessons import Lesson\nlesson = Lesson('01_a_module')", loop, "1 + 1"])
+    first = "from pathlib import Path\nfrom torch import nn\nfrom modlab.lessons import Lesson\nlesson = Lesson('01_a_module')"
+    lab.open([f"{first}\nbegun = Path('begun').resolve()", loop, "1 + 1"])
     lab.run_cell(0)
     lab.run_cell(1, wait=False)
-    lab.page.wait_for_timeout(1500)
+    until((lab.root / "begun").exists)
     lab.command("notebook:interrupt-kernel", wait=False)
     expect(lab.cell(1).locator(".modlab-card")).to_contain_text("still running when you stopped it")
     lab.run_cell(2)

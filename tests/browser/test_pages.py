@@ -29,7 +29,7 @@ def tour(request: pytest.FixtureRequest, lab_server: JupyterLab) -> Iterator[Pag
 
 def test_every_view_is_alive_and_nothing_is_asked_of_the_network(tour: Page) -> None:
     views = tour.locator(".modlab-static")
-    expect(tour.locator(".modlab-live")).to_have_count(views.count(), timeout=20_000)
+    expect(tour.locator(".modlab-live")).to_have_count(views.count())
     assert views.count() >= 10
     for view in tour.locator(".modlab-live").all():
         assert view.locator('[role="tree"], [role="grid"], [role="region"]').count() >= 1

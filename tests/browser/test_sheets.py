@@ -5,7 +5,8 @@ from __future__ import annotations
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
-from tests.browser.test_views import HOSTILE, sources
+from tests.browser.test_views import HOSTILE, is_below, sources
+from tests.patience import PAGE, until
 
 SET_UP = '''
 import copy, torch, modlab
@@ -144,9 +145,7 @@ def test_narrow_the_details_go_below(lab: JupyterLab) -> None:
     lab.open([SET_UP, VIEWS["trace"]])
     lab.run_all()
     lab.cell(1).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
-    lab.page.wait_for_timeout(300)
-    left, below = grid(lab, 1).bounding_box(), lab.cell(1).locator("aside").bounding_box()
-    assert left and below and below["y"] >= left["y"] + left["height"] - 1
+    until(lambda: is_below(lab.cell(1).locator("aside"), grid(lab, 1)), PAGE)
     wide = lab.cell(1).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
     assert wide <= 1
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
+from tests.patience import PAGE, until
 
 SET_UP = "import torch, modlab\nfrom modlab.lessons.note import BigNet, DynamicNet, Net, StatefulModule\nnet = BigNet()"
 STILL = "modlab.tree(net)"
@@ -109,7 +110,7 @@ def test_a_state_shows_values(lab: JupyterLab) -> None:
 def test_the_widget_asks_the_kernel(lab: JupyterLab) -> None:
     show(lab, "big = torch.nn.Linear(300, 200)\nmodlab.state(big).widget()")
     lab.cell(1).get_by_role("row").filter(has_text="weight").click()
-    expect(lab.cell(1).locator("aside")).to_contain_text("std", timeout=10_000)
+    expect(lab.cell(1).locator("aside")).to_contain_text("std")
     assert not lab.errors()
 
 
@@ -146,23 +147,26 @@ def test_themes(lab: JupyterLab) -> None:
     name = lab.cell(1).get_by_role("treeitem").first.locator("b, .name").first
     light = name.evaluate("e => getComputedStyle(e).color")
     lab.set_theme("JupyterLab Dark")
-    lab.page.wait_for_timeout(300)
-    dark = name.evaluate("e => getComputedStyle(e).color")
-    assert brightness(light) < 100 < 180 < brightness(dark)
+    assert brightness(light) < 100
+    until(lambda: brightness(name.evaluate("e => getComputedStyle(e).color")) > 180, PAGE)
 
 
 def brightness(colour: str) -> float:
     return sum(float(part) for part in colour.removeprefix("rgba(").removeprefix("rgb(").rstrip(")").split(",")[:3]) / 3
 
 
+def is_below(one: Locator, other: Locator) -> bool:
+    """Whether an element begins where another one has ended."""
+    low, high = one.bounding_box(), other.bounding_box()
+    return bool(low and high) and low["y"] >= high["y"] + high["height"] - 1
+
+
 def test_narrow(lab: JupyterLab) -> None:
     show(lab, STILL)
     lab.cell(1).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
-    lab.page.wait_for_timeout(300)
-    left, below = tree(lab, 1).bounding_box(), lab.cell(1).locator("aside").bounding_box()
-    assert left and below
-    assert below["y"] >= left["y"] + left["height"] - 1
-    assert left["width"] <= 400
+    until(lambda: is_below(lab.cell(1).locator("aside"), tree(lab, 1)), PAGE)
+    left = tree(lab, 1).bounding_box()
+    assert left and left["width"] <= 400
     wide = lab.cell(1).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
     assert wide <= 1
 

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_views import sources
+from tests.patience import PATIENCE, until
 
 pytestmark = pytest.mark.alone    # a training that goes on by the clock while it is looked at
 
@@ -85,19 +85,11 @@ def click(lab: JupyterLab, cell: int, word: str) -> None:
     view(lab, cell).get_by_role("button", name=re.compile(rf"\b{word}$")).click()
 
 
-def wait(condition: Callable[[], object], seconds: float = 20) -> None:
-    """Until something holds; the page is asked some times a second."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.1)
-
-
 def begin(lab: JupyterLab, cell: int, at_least: int = 20) -> None:
     """Run a cell, and wait until its view is there and moves."""
     lab.run_cell(cell, wait=False)
-    expect(view(lab, cell).locator(".foot bdi")).to_contain_text("step", timeout=20_000)
-    wait(lambda: steps(lab, cell) >= at_least)
+    expect(view(lab, cell).locator(".foot bdi")).to_contain_text("step")
+    until(lambda: steps(lab, cell) >= at_least)
 
 
 def set_up(lab: JupyterLab, *cells: str) -> None:
@@ -106,13 +98,13 @@ def set_up(lab: JupyterLab, *cells: str) -> None:
 
 
 def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) -> None:
-    set_up(lab, train(60), "w.alerts", "1 + 1")
+    set_up(lab, train(PATIENCE), "w.alerts", "1 + 1")
     begin(lab, 1)
 
     before, drawn = steps(lab, 1), pixels(lab, 1)
-    wait(lambda: steps(lab, 1) > before + 20)
+    until(lambda: steps(lab, 1) > before + 20)
     assert len(drawn) >= 4
-    wait(lambda: all(one != other for one, other in zip(drawn, pixels(lab, 1), strict=False)))    # none stands still
+    until(lambda: all(one != other for one, other in zip(drawn, pixels(lab, 1), strict=False)))    # none stands still
 
     click(lab, 1, "pause")
     expect(view(lab, 1).get_by_role("button", name="resume")).to_be_visible()
@@ -120,34 +112,35 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     time.sleep(0.5)
     assert steps(lab, 1) == paused
     click(lab, 1, "step")
-    wait(lambda: steps(lab, 1) == paused + 1)
+    until(lambda: steps(lab, 1) == paused + 1)
     view(lab, 1).get_by_role("slider", name="step").focus()
     lab.page.keyboard.press(".")
-    wait(lambda: steps(lab, 1) == paused + 2)
+    until(lambda: steps(lab, 1) == paused + 2)
 
     newest = cursor(lab, 1)
     drawn = pixels(lab, 1)
     lab.page.keyboard.press("ArrowLeft")
-    wait(lambda: cursor(lab, 1) < newest)
+    until(lambda: cursor(lab, 1) < newest)
     lab.page.keyboard.press("Home")
-    wait(lambda: cursor(lab, 1) == 0)
+    until(lambda: cursor(lab, 1) == 0)
     assert pixels(lab, 1) != drawn
     type_all_keys(lab)
 
     view(lab, 1).get_by_role("combobox", name="budget").select_option("0.25")
     click(lab, 1, "resume")
-    wait(lambda: steps(lab, 1) > paused + 20)
+    until(lambda: steps(lab, 1) > paused + 20)
     assert "budget 25 %" in view(lab, 1).locator(".foot bdi").inner_text()
     assert cursor(lab, 1) == 0    # who looks back is left alone
     view(lab, 1).get_by_role("slider", name="step").focus()
     lab.page.keyboard.press("f")
-    wait(lambda: cursor(lab, 1) > paused)
+    until(lambda: cursor(lab, 1) > paused)
 
     click(lab, 1, "stop")
-    lab.wait_until_done(20)
+    lab.wait_until_done()
     lab.settle()
     assert "after: stopped" in lab.text(1)
-    assert [(cell["type"], cell["source"]) for cell in sources(lab)] == [("code", one) for one in (SET_UP, train(60), "w.alerts", "1 + 1")]
+    written = (SET_UP, train(PATIENCE), "w.alerts", "1 + 1")
+    assert [(cell["type"], cell["source"]) for cell in sources(lab)] == [("code", one) for one in written]
 
     lab.run_cell(2)
     assert "dead: l0 unit 1" in lab.text(2)
@@ -170,7 +163,7 @@ def settled(lab: JupyterLab, cell: int) -> int:
         time.sleep(0.2)
         last.append(steps(lab, cell))
         return last[-1] == last[-2]
-    wait(stands)
+    until(stands)
     return last[-1]
 
 
@@ -187,10 +180,10 @@ def pointing_reads(lab: JupyterLab, cell: int) -> None:
     plot = view(lab, cell).locator(".series canvas")
     plot.scroll_into_view_if_needed()
     plot.hover(position={"x": 145, "y": 30})
-    wait(lambda: figures.inner_text() != seen)
+    until(lambda: figures.inner_text() != seen)
     assert cursor(lab, cell) == before
     lab.page.mouse.move(2, 2)
-    wait(lambda: figures.inner_text() == seen)
+    until(lambda: figures.inner_text() == seen)
 
 
 def at_rest(lab: JupyterLab, cell: int) -> None:
@@ -200,12 +193,12 @@ def at_rest(lab: JupyterLab, cell: int) -> None:
     assert view(lab, cell).get_by_role("button", name="stop").count() == 0
     axis.focus()
     lab.page.keyboard.press("Home")
-    wait(lambda: cursor(lab, cell) == 0)
+    until(lambda: cursor(lab, cell) == 0)
     lab.page.keyboard.press("End")
-    wait(lambda: cursor(lab, cell) > 0)
+    until(lambda: cursor(lab, cell) > 0)
     last = cursor(lab, cell)
     lab.page.keyboard.press("ArrowLeft")
-    wait(lambda: cursor(lab, cell) < last)
+    until(lambda: cursor(lab, cell) < last)
 
 
 LEFT = '''
@@ -222,7 +215,7 @@ print([len(one) for one in hooks], sum(type(one) is modlab.results.watch.Watch f
 def interrupt(lab: JupyterLab, cell: int) -> None:
     """■: the kernel's status says nothing, since it answers messages while the cell runs."""
     lab.command("notebook:interrupt-kernel", wait=False)
-    expect(lab.cell(cell).locator(".jp-InputPrompt")).not_to_have_text("[*]:", timeout=20_000)
+    expect(lab.cell(cell).locator(".jp-InputPrompt")).not_to_have_text("[*]:")
     lab.settle()
 
 
@@ -230,7 +223,7 @@ DEAF = "import modlab.results.live\nmodlab.results.live._answer_while_the_cell_r
 
 
 def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) -> None:
-    set_up(lab, train(60, DEEP), LEFT, DEAF)
+    set_up(lab, train(PATIENCE, DEEP), LEFT, DEAF)
     for deaf in (False, True):
         begin(lab, 1)    # where no question is answered, pictures come all the same
         if deaf:
@@ -251,7 +244,7 @@ def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) 
 
 PACED = '''
 import os
-until, paces, last, gaps = time.monotonic() + 60, [], time.monotonic(), []
+until, paces, last, gaps = time.monotonic() + 240, [], time.monotonic(), []
 with modlab.watch(net, optimizer, budget=0.2) as w:
     while last < until and not os.path.exists("the page is back"):
         cpu = time.thread_time()
@@ -267,7 +260,7 @@ PACES = '''
 from statistics import median
 times = {times}
 found = [[value for value, at in paces if low <= at < high] for low, high in zip(times, times[1:])]
-print([round(median(some)) for some in found], max(gap for gap, at in gaps if at >= times[1]))
+print([round(median(some)) for some in found], *(max(gap for gap, at in gaps if (at >= times[1]) == later) for later in (False, True)))
 '''
 BUSY = "new Promise(done => setTimeout(() => { const end = performance.now() + 1500; while (performance.now() < end); done(); }))"
 
@@ -287,7 +280,7 @@ def test_a_page_that_is_slow_gone_and_loaded_anew(lab: JupyterLab) -> None:
     time.sleep(2)
     times.append(time.time())
     lab.page.goto(f"{lab.address}/lab/tree/{lab.path}?reset&token={lab.token}", wait_until="commit")
-    expect(lab.cell(1)).to_contain_text("Loading widget", timeout=40_000)    # JupyterLab loads as slowly as the machine is busy
+    expect(lab.cell(1)).to_contain_text("Loading widget", timeout=PATIENCE * 1000)    # JupyterLab loads as slowly as the machine is busy
     (lab.root / "the page is back").touch()
     expect(view(lab, 1).get_by_role("slider", name="step")).to_be_visible(timeout=40_000)
     at_rest(lab, 1)
@@ -305,11 +298,11 @@ def paced(lab: JupyterLab, times: list[float]) -> None:
         ".content.widgets[3].model.sharedModel.setSource(source)", PACES.format(times=times),
     )    # fmt: skip
     lab.run_cell(3)
-    found = re.fullmatch(r"\[(\d+), (\d+), (\d+)\] ([\d.]+)", lab.text(3).strip())
+    found = re.fullmatch(r"\[(\d+), (\d+), (\d+)\] ([\d.]+) ([\d.]+)", lab.text(3).strip())
     assert found, lab.text(3)
     seen, busy, gone = (int(found[i]) for i in (1, 2, 3))
     assert min(busy, gone) >= 0.6 * seen
-    assert float(found[4]) < 1.5
+    assert float(found[5]) < max(1.5, 3 * float(found[4]))    # on a busy machine a step waits for its turn, page or not
 
 
 TWO = ["w = modlab.watch(evil, optimizer, budget=0.2)", "w.widget()", '''
@@ -342,14 +335,14 @@ def test_two_views_agree_whatever_the_names_are(lab: JupyterLab) -> None:
     for cell in (0, 1, 2):
         lab.run_cell(cell)
     lab.run_cell(3, wait=False)
-    wait(lambda: steps(lab, 1) > 20)
-    wait(lambda: steps(lab, 2) > 20)
+    until(lambda: steps(lab, 1) > 20)
+    until(lambda: steps(lab, 2) > 20)
     click(lab, 2, "pause")
-    wait(lambda: view(lab, 1).get_by_role("button", name="resume").is_visible())
+    until(lambda: view(lab, 1).get_by_role("button", name="resume").is_visible())
     settled(lab, 1)
     assert steps(lab, 1) == steps(lab, 2)
     click(lab, 1, "resume")
-    lab.wait_until_done(30)
+    lab.wait_until_done()
     lab.run_cell(4)
     assert steps(lab, 1) == steps(lab, 2)
     assert view(lab, 2).get_by_role("button", name="stop").count() == 0
@@ -376,14 +369,14 @@ def themes_and_widths(lab: JupyterLab, cell: int) -> None:
 
     light = seen()
     lab.set_theme("JupyterLab Dark")
-    wait(lambda: all(one != other for one, other in zip(light, seen(), strict=True)))
+    until(lambda: all(one != other for one, other in zip(light, seen(), strict=True)))
     lab.cell(cell).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
-    wait(lambda: view(lab, cell).evaluate("e => e.scrollWidth - e.clientWidth") <= 1)
+    until(lambda: view(lab, cell).evaluate("e => e.scrollWidth - e.clientWidth") <= 1)
     plots = view(lab, cell).locator("canvas:visible").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
     assert max(plots) <= 400
     for width in (400, 640, 700, 840, 880, 1000):
         lab.cell(cell).locator(".modlab").evaluate(f"e => {{ e.style.width = '{width}px'; }}")
-        wait(lambda: not view(lab, cell).locator(".strip:visible").evaluate_all(COVERED), 5)
+        until(lambda: not view(lab, cell).locator(".strip:visible").evaluate_all(COVERED))
 
 
 def test_executed_without_a_browser_the_file_holds_the_whole_run(tmp_path: Path) -> None:
