@@ -13,6 +13,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from modlab.statistics.sharding import renew
+
 
 @contextmanager
 def fake_ranks(world: int, rank: int = 0) -> Iterator[None]:
@@ -20,6 +22,7 @@ def fake_ranks(world: int, rank: int = 0) -> Iterator[None]:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    renew()
     try:
         yield
     finally:

@@ -137,7 +137,7 @@ def test_units_say_their_dtypes():
 
 
 @pytest.mark.parametrize("way", ["fsdp2", "tp", "fsdp2 x tp", "hsdp"])
-@pytest.mark.parametrize("world", [4, 64])
+@pytest.mark.parametrize("world", [4, 64, 4096])
 def test_sharded_layers_fold_as_others_do(way, world):
     folded = len(list(modlab.tree(WAYS["plain"](blocks=6, width=64)).record.rows(folded=True)))
     with fake_ranks(world):

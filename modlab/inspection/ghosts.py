@@ -93,7 +93,7 @@ class Finder:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.registered: set[int] = set()
-        listed = list(modules) if units.has_wrappers() else modules
+        listed = modules if units.fsdp1() is None else list(modules)
         flat = units.Flat(listed)
         self._views = flat.views
         self.registered |= flat.own

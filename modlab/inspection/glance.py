@@ -6,6 +6,7 @@ in a fraction of the time of the tree; where it equals the last one, the last tr
 
 from __future__ import annotations
 
+import sys
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -14,10 +15,12 @@ from weakref import ref
 import torch
 from torch.nn import Module
 
-from modlab.inspection import classes, entries, ghosts, stores
+from modlab.inspection import classes, entries, ghosts, stores, units
 from modlab.inspection.classes import ClassFacts
+from modlab.inspection.distributed import FSDP2
 from modlab.inspection.ghosts import Suspicion
 from modlab.records.structure import TreeRecord
+from modlab.statistics import sharding
 
 LARGE = 1000  # modules, from which on the list would take more room than it is worth
 
@@ -61,11 +64,14 @@ def remember(model: Module, seen: Seen, tree: TreeRecord) -> None:
 def at(root: Module) -> Seen | None:
     """What there is to see; None where that does not fit into a list of plain values.
 
-    So for what is large, has hooks or ghosts, is lazy, sparse, scripted or of a subclass of Tensor. Lists of two
+    So for what is large, has ghosts, is lazy, sparse, scripted or of a subclass of Tensor (but a DTensor). Lists of two
     models are equal only if their trees are. It is one loop without a call for each module: it shall take no longer
     than ``repr(model)``.
     """
     seen: Seen = []
+    sharded: Any = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    if sharded is not None:
+        seen.append(sharding.this_rank())
     todo: list[Any] = [root]
     known = classes.known
     suspicious: Suspicion | None = None
@@ -77,23 +83,33 @@ def at(root: Module) -> Seen | None:
             held = _read(module, "__dict__")
             values = [*held.values()]
             children, parameters, buffers, training = values[_CHILDREN], values[_PARAMETERS], values[_BUFFERS], values[_TRAINING]
-            if children is not held["_modules"] or type(training) is not bool or any(values[_HOOKS]):
+            if children is not held["_modules"] or type(training) is not bool:
                 return None
+            if any(values[_HOOKS]):  # a hook has a number that no other ever gets
+                for store in values[_HOOKS]:
+                    if store and store is not True:
+                        seen += store
             cls = type(module)
             facts = known.get(id(cls))
             if facts is None or facts.speaker() is not cls.extra_repr:
                 facts = classes.facts_of(cls)
             seen += facts, id(module), training, len(parameters), len(buffers)
+            if facts.wrapper:
+                if facts.wrapper != FSDP2:
+                    return None
+                seen.append(units.seen_of(module))
             for name, tensor in parameters.items() if not buffers else chain(parameters.items(), buffers.items()):
                 if type(tensor) in _PLAIN and tensor.layout is _STRIDED:
                     seen += name, id(tensor), _metadata(tensor)
                 elif tensor is None:
                     seen += name, None
+                elif type(tensor) is sharded and type(tensor._local_tensor) in _PLAIN:
+                    seen += name, id(tensor), tensor._spec, tensor._local_tensor.shape, tensor.device, tensor.requires_grad
                 else:
                     return None
             if values[_TRANSIENT]:
                 seen.append(frozenset(values[_TRANSIENT]))
-            attributes = values[_AUTHORS]
+            attributes = values[_AUTHORS] if not facts.wrapper else units.authors_values(held, values[_AUTHORS])
             if attributes and not _SCALARS.issuperset(map(type, attributes)):
                 suspicious = suspicious or Suspicion()
                 said = _said(module, held, attributes, facts, suspicious)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from modlab.inspection.stores import HOOKS
 FSDP, PARALLEL = "FSDP", "tensor parallel"
 """The words for hooks of torch.distributed."""
 
+_FSDP_HOME = ("torch.distributed.fsdp", "torch.distributed._composable")
+_FUNCTIONS = frozenset({FunctionType, MethodType})
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _BY_SUBPACKAGE = {
     "linear": "linear",
@@ -74,12 +77,17 @@ def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     texts: list[str] = []
     users = 0
     for store in HOOKS:
-        for hook in (held.get(store) or {}).values():
+        hooks = held.get(store)
+        for hook in hooks.values() if hooks else ():
+            if type(hook) in _FUNCTIONS and (home := hook.__module__) and type(home) is str and home.startswith(_FSDP_HOME):
+                continue  # its units say that, and what they hold needs not say it again
             mark = machinery(hook)
             if not mark:
                 users += 1
-            elif mark not in marks and mark != FSDP:  # which its units say, and what they hold needs not say again
+            elif mark not in marks and mark != FSDP:
                 marks.append(mark)
+            if mark == PARALLEL:
+                continue
             texts.append(f"{store} {_attribute(hook, '__qualname__') or type(hook).__name__}")
     if users:
         marks.append("1 hook" if users == 1 else f"{users} hooks")
@@ -89,6 +97,8 @@ def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def machinery(hook: object) -> str:
     """The word for a hook that belongs to one of torch's own utilities, else nothing."""
     cls = type(hook)
+    if cls in _FUNCTIONS and _attribute(hook, "__module__").startswith("torch.distributed."):
+        return _word(hook.__module__)
     if any(base.__name__ == "BasePruningMethod" for base in cls.__mro__):
         return "pruned"
     if _attribute(hook, "__name__") in ("_lazy_load_hook", "_infer_parameters"):
@@ -100,8 +110,11 @@ def machinery(hook: object) -> str:
 
 def _distributed(hook: object) -> str:
     """By the module in which a hook was written."""
-    home = _attribute(getattr(hook, "func", hook) if type(hook) is partial else given_hook(hook)[0], "__module__")
-    if home.startswith(("torch.distributed.fsdp", "torch.distributed._composable")):
+    return _word(_attribute(getattr(hook, "func", hook) if type(hook) is partial else given_hook(hook)[0], "__module__"))
+
+
+def _word(home: str) -> str:
+    if home.startswith(_FSDP_HOME):
         return FSDP
     return PARALLEL if home.startswith("torch.distributed.tensor") else ""
 

@@ -18,6 +18,7 @@ from modlab.inspection.overlaps import Overlaps
 from modlab.records.sharding import Ranks, together
 from modlab.records.state import StateRecord, TableRecord
 from modlab.records.structure import ROOT, TensorEntry
+from modlab.statistics import sharding
 
 _STATE_HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks")
 
@@ -69,7 +70,8 @@ class Walk:
         self.model = model
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
         self.position = 0
-        self.flat = units.Flat(m for _, m in places(model)) if units.has_wrappers() else units.Flat(())
+        sharding.renew()
+        self.flat = units.Flat(stores.modules(model) if units.fsdp1() is not None else ())
         self._overlaps = Overlaps()
         self.remarks: list[str] = []
         self._finder: ghosts.Finder | None = None

@@ -85,12 +85,13 @@ class Folder:
 
     def __init__(self, root: Module) -> None:
         self.root = root
+        sharding.renew()
         self.tensors: list[Tensor] = []  # of all modules, in the order of `named_parameters`
         self.owners: list[Module] = []  # theirs, one for one
         self.again: list[tuple[Module, str, Module]] = []  # who holds, under which name, a module that had been met before
         self.classes: dict[int, ClassFacts] = {}  # by id: a metaclass may take the hash away
         self.suspicious = ghosts.Suspicion()
-        self.flat = units.Flat(stores.modules(root)).tensors if units.has_wrappers() else {}
+        self.fsdp1, self.flat = units.fsdp1(), units.Flat()
         self.places: Places | None = None  # from the second walk on
         self.touched: Container[int] = ()
         self.unshared: dict[int, Subtree] = {}  # id(module) → subtree, of untouched modules in touched ones
@@ -135,6 +136,8 @@ class Folder:
                     continue
                 met[id(child)] = module
                 inside = _contents(child)
+                if type(child) is self.fsdp1:
+                    self.flat.add(child)
                 tensors, children = self._tensors(child, inside), inside.get("_modules")
                 if children:
                     waiting.append((name, module, held, own, rest, below))
@@ -177,6 +180,8 @@ class Folder:
         if facts is None:
             facts = self.classes[id(cls)] = classes.facts_of(cls)
         hooked, attributes = stores.own_values(held)
+        if facts.wrapper == distributed.FSDP2:
+            attributes = units.authors_values(held, attributes)
         training = held.get("training")
         if training is not True and training is not False:
             training = stores.mode(module)
@@ -227,7 +232,7 @@ class Folder:
         return tuple(found)
 
     def _store(self, module: Module, store: Any, kind: str, transient: Any, found: list[TensorEntry]) -> None:
-        places, flat = self.places, self.flat
+        places, flat = self.places, self.flat.tensors
         for name, tensor in store.items():
             lies = None
             try:

@@ -15,11 +15,21 @@ from modlab.inspection.distributed import DDP, FSDP1, FSDP2, kind_of
 from modlab.records.sharding import REPLICATED, SHARDED, Axis, Placement, Ranks, Sharding, Unit
 from modlab.statistics.sharding import ranks_of
 
+_OWN = ("__composable_api", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
+
 
 def wrapper_of(cls: type) -> str:
     """Which wrapper of torch.distributed a class of modules is, or has been made by: "FSDP2", "FSDP1", "DDP", or nothing."""
     kind = kind_of(cls)
     return kind if kind in (FSDP2, FSDP1, DDP) else ""
+
+
+def authors_values(held: dict[str, Any], values: list[Any]) -> list[Any]:
+    """The attributes of a module of FSDP2 (given as its ``__dict__``) without what FSDP2 keeps there for itself."""
+    names = [name for name in held if name not in stores.STANDARD]
+    if len(names) != len(values):
+        return values
+    return [value for name, value in zip(names, values, strict=True) if not name.startswith(_OWN)]
 
 
 def unit_of(module: Module, kind: str) -> Unit | None:
@@ -31,18 +41,25 @@ def unit_of(module: Module, kind: str) -> Unit | None:
             return Unit(kind)
 
 
+def seen_of(module: Any) -> tuple[Any, ...]:
+    """What a unit of FSDP2 is made of, by identity: cheaper than the unit, and no other as long as the unit is no other."""
+    state = module._get_fsdp_state()
+    groups = state._fsdp_param_groups
+    return state._mp_policy, groups and groups[0].mesh_info, groups and groups[0].post_forward_mesh_info
+
+
 def _fsdp2(module: Any) -> Unit | None:
     state = module._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None)
     if groups is None:  # torch before 2.9 has one
         groups = [one for one in [getattr(state, "_fsdp_param_group", None)] if one is not None]
     policy = state._mp_policy
-    param, reduce, output = (_dtype(getattr(policy, f"{name}_dtype", None)) for name in ("param", "reduce", "output"))
+    param, reduce, output = _dtype(policy.param_dtype), _dtype(policy.reduce_dtype), _dtype(policy.output_dtype)
     if not groups:
         return Unit("FSDP2", None, param, reduce, output)
     info = groups[0].mesh_info
     mesh = info.mesh
-    cut = [i == getattr(info, "shard_mesh_dim", None) for i in range(mesh.ndim)]
+    cut = tuple(i == getattr(info, "shard_mesh_dim", None) for i in range(mesh.ndim))
     return Unit("FSDP2", ranks_of(mesh, cut), param, reduce, output, getattr(groups[0], "post_forward_mesh_info", None) is not None)
 
 
@@ -77,24 +94,25 @@ def _dtype(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else ""
 
 
-def has_wrappers() -> bool:
-    """Whether FSDP1 can have made anything in this process; so that nobody else pays for the question."""
-    return "torch.distributed.fsdp.fully_sharded_data_parallel" in sys.modules
+def fsdp1() -> Any:
+    """The class of FSDP1's units; None where nobody has imported it, so that nobody else pays for the question."""
+    return getattr(sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel"), "FullyShardedDataParallel", None)
 
 
 class Flat:
     """What FSDP1 has made of a model's parameters: one flat parameter for many, of which each rank holds a piece."""
 
-    def __init__(self, modules: Iterable[Module]) -> None:
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
         self.tensors: dict[int, Sharding] = {}
         self.own: set[int] = set()  # the flat parameters, registered or not
         self.views: set[tuple[int, str]] = set()  # the module and the attribute that FSDP1 sets anew before each forward pass
-        if has_wrappers():
-            for module in modules:
-                if wrapper_of(type(module)) == "FSDP1":
-                    self._unit(module)
+        cls = fsdp1()
+        for module in modules if cls is not None else ():
+            if issubclass(type(module), cls):
+                self.add(module)
 
-    def _unit(self, module: Module) -> None:
+    def add(self, module: Module) -> None:
+        """Note what one unit of FSDP1 holds."""
         handle = stores.contents(module).get("_handle")
         flat = getattr(handle, "flat_param", None)
         unit = unit_of(module, "FSDP1")

@@ -51,6 +51,7 @@ def contents_of(tensor: Tensor) -> Contents:
     """
     require_values(tensor)
     if is_sharded(tensor):  # to see the other parts, the ranks would have to talk to each other
+        sharding.renew()
         part, lies = contents_of(local(tensor)), sharding.of_tensor(tensor)
         note = "" if lies is not None and lies.whole else SUMMAND if lies is not None and lies.partial else PART
         return part._replace(note="; ".join(filter(None, [note, part.note])), sharding=lies)

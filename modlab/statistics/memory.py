@@ -37,6 +37,7 @@ _SPARSE = {
 }  # fmt: skip
 
 _sharded: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+_dtensor: type | None = None  # the class itself, once it was met: there may be thousands
 
 
 class NoValuesError(Exception):
@@ -151,6 +152,8 @@ def local(tensor: Tensor) -> Tensor:
     if type(tensor) in PLAIN or not is_sharded(tensor):
         return tensor
     part: Tensor = object.__getattribute__(tensor, "_local_tensor")
+    if type(part) in PLAIN:
+        return part
     return part.elem if _is_async(part) and part.completed else part  # type: ignore[attr-defined]
 
 
@@ -175,10 +178,15 @@ def part_of(tensor: Tensor) -> str:
 
 def is_sharded(tensor: Tensor) -> bool:
     """Whether a tensor is a DTensor."""
+    global _dtensor
     cls = type(tensor)
+    if cls is _dtensor:
+        return True
     found = _sharded.get(cls)
     if found is None:
         found = _sharded[cls] = any(base.__name__ == "DTensor" and base.__module__.startswith("torch.") for base in cls.__mro__)
+    if found and cls.__name__ == "DTensor":
+        _dtensor = cls
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 from weakref import ref
@@ -16,60 +17,92 @@ from modlab.statistics.memory import PLAIN, is_sharded, local
 
 REMEMBERED = 4096
 
-_known: dict[Any, tuple[Sharding, ref[Any]]] = {}
-"""By mesh, placements and shapes, of which a large model has a few; a weak hold on the mesh tells whether the id is still its own."""
+_Lie = tuple[tuple[int, ...], tuple[str, ...], Sequence[int | None], int]
+"""What modlab knows of a mesh: sizes and names of its axes, this rank's place, and the rank."""
 
+_meshes: dict[int, tuple[_Lie, ref[Any]]] = {}
+"""By the id of a mesh, of which FSDP2 makes many equal ones; a weak hold on it tells whether the id is still its own."""
+
+_known: dict[Any, Sharding] = {}
+"""By mesh, placements and shapes: tensors that lie alike have one record, so that equal layers fold."""
+
+_last_rank = -1
+_moved = False  # this process has been another rank before: a test, with a fake process group
 
 
 def of_tensor(tensor: Tensor) -> Sharding | None:
     """How a DTensor lies over its mesh; None of any other tensor, and of one that does not tell."""
     if type(tensor) in PLAIN or not is_sharded(tensor):
         return None
-    spec = getattr(tensor, "_spec", None)
-    mesh, placements = getattr(spec, "mesh", None), getattr(spec, "placements", None)
-    if mesh is None or placements is None:
+    try:
+        spec: Any = tensor._spec  # type: ignore[attr-defined]
+        mesh, placements, part = spec.mesh, spec.placements, local(tensor)
+    except AttributeError:  # of another torch
         return None
-    part = local(tensor)
-    key = (id(mesh), _rank(), placements, tensor.shape, part.shape, part.dtype)
+    seen = _meshes.get(id(mesh))
+    lie = seen[0] if seen is not None and seen[1]() is mesh else _lie(mesh)
+    key = (id(lie), placements, tensor.shape, part.shape, part.dtype)
     found = _known.get(key)
-    if found is None or found[1]() is not mesh:
+    if found is None:
         if len(_known) >= REMEMBERED:
             _known.clear()
-        found = _known[key] = _sharding(tensor, part, mesh, placements), ref(mesh)
-    return found[0]
+        found = _known[key] = _sharding(tensor, part, lie, placements)
+    return found
 
 
-def _sharding(tensor: Tensor, part: Tensor, mesh: Any, placements: Sequence[Any]) -> Sharding:
+_lies: dict[_Lie, _Lie] = {}
+
+
+def _lie(mesh: Any) -> _Lie:
+    """The one record of all meshes that are equal."""
     with without_torch_function():
-        sizes, names = _sizes(mesh)
+        sizes = tuple(map(int, mesh.shape))
+        names = tuple(map(str, getattr(mesh, "mesh_dim_names", None) or ("",) * len(sizes)))
+        place, rank = tuple(_place(mesh, sizes)), this_rank()
+        if rank < 0 and None not in place:  # the process group is gone, and the model still there
+            rank = int(mesh.mesh[place])
+    found = (sizes, names, place, rank)
+    found = _lies.setdefault(found, found)
+    if len(_meshes) >= REMEMBERED:
+        _meshes.clear()
+    _meshes[id(mesh)] = found, ref(mesh)
+    return found
+
+
+def renew() -> None:
+    """Forget what was known of the ranks, where this process is another one of them now, as in a test with a fake process group."""
+    global _last_rank, _moved
+    rank = this_rank()
+    if rank != _last_rank:
+        _moved |= _last_rank >= 0 <= rank
+        _meshes.clear()
+        _last_rank = rank if rank >= 0 else _last_rank
+
+
+def _sharding(tensor: Tensor, part: Tensor, lie: _Lie, placements: Sequence[Any]) -> Sharding:
+    with without_torch_function():
+        sizes, names, _, _ = lie
         turns = _turns(placements, sizes)
-        placed = tuple(
-            _placement(one, name, size, turn) for one, name, size, turn in zip(placements, names, sizes, turns, strict=True)
-        )  # fmt: skip
+        placed = tuple(_placement(one, name, size, turn) for one, name, size, turn in zip(placements, names, sizes, turns, strict=True))
         cut = tuple(one.kind != REPLICATED for one in placed)
         shape, local_shape = tuple(map(int, tensor.shape)), tuple(map(int, part.shape))
         count = prod(local_shape)
-        return Sharding(shape, local_shape, placed, ranks_of(mesh, cut), count, count * part.dtype.itemsize)
+        return Sharding(shape, local_shape, placed, _ranks(lie, cut), count, count * part.dtype.itemsize)
 
 
-def _sizes(mesh: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    sizes = tuple(map(int, mesh.shape))
-    names = getattr(mesh, "mesh_dim_names", None) or ("",) * len(sizes)
-    return sizes, tuple(map(str, names))
-
-
-def ranks_of(mesh: Any, cut: Sequence[bool]) -> Ranks:
+def ranks_of(mesh: Any, cut: tuple[bool, ...]) -> Ranks:
     """The ranks of a mesh, and this one's place on it; `cut` says over which axes something is cut."""
-    sizes, names = _sizes(mesh)
-    place = _place(mesh, sizes)
-    axes = tuple(Axis(name, size, at, is_cut) for name, size, at, is_cut in zip(names, sizes, place, cut, strict=True))
-    rank = _rank()
-    if rank < 0 and None not in place:  # the process group is gone, and the model still there
-        rank = int(mesh.mesh[tuple(place)])
-    return Ranks(axes, rank)
+    seen = _meshes.get(id(mesh))
+    return _ranks(seen[0] if seen is not None and seen[1]() is mesh else _lie(mesh), cut)
 
 
-def _rank() -> int:
+@lru_cache(maxsize=REMEMBERED)
+def _ranks(lie: _Lie, cut: tuple[bool, ...]) -> Ranks:
+    sizes, names, place, rank = lie
+    return Ranks(tuple(Axis(name, size, at, is_cut) for name, size, at, is_cut in zip(names, sizes, place, cut, strict=True)), rank)
+
+
+def this_rank() -> int:
     """Of this process; -1 without a process group."""
     distributed: Any = torch.distributed
     return int(distributed.get_rank()) if distributed.is_available() and distributed.is_initialized() else -1
@@ -78,17 +111,16 @@ def _rank() -> int:
 def _place(mesh: Any, sizes: tuple[int, ...]) -> Sequence[int | None]:
     """Where this rank is on a mesh.
 
-    The mesh itself knows that from when it was made; torch hands out equal ones of an earlier process group too, where there was one.
+    The mesh knows that from when it was made. Where this process has been another rank before, torch may hand out an equal mesh of
+    that time, and what it knows is no longer so.
     """
-    rank = _rank()
-    try:
-        listed = mesh.mesh.flatten().tolist()
-    except (RuntimeError, AttributeError):  # under a mode in which tensors have no numbers
-        listed = []
-    if rank < 0 or not listed:
-        return mesh.get_coordinate() or (None,) * len(sizes)
+    nowhere = (None,) * len(sizes)
+    rank = this_rank()
+    if rank < 0 or not _moved:
+        return mesh.get_coordinate() or nowhere
+    listed = mesh.mesh.flatten().tolist()
     if rank not in listed:
-        return (None,) * len(sizes)
+        return nowhere
     at, place = listed.index(rank), list[int | None]()
     for size in reversed(sizes):
         place.insert(0, at % size)
