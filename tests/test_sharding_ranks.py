@@ -47,7 +47,7 @@ def _check(way, world, where):
     assert seen["grads"] <= {"present", "zero here", "zero"}
 
 
-@pytest.mark.parametrize("way", ["fsdp2", "tp"])
+@pytest.mark.parametrize("way", ["fsdp2", pytest.param("tp", marks=pytest.mark.long)])
 def test_rank_0_alone(way):
     _check(way, 2, "")
 
