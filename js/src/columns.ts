@@ -32,6 +32,12 @@ const OPTIMIZER: readonly Column[] = [
   { key: "state", title: "its state", width: 110, grows: 1, yields: 12 },
 ];
 
+/** Of tensors that lie over several ranks: what this rank holds, and how they lie. */
+const SHARDED: readonly Column[] = [
+  { key: "here", title: "here", width: 70, yields: 1.2 },
+  { key: "placement", title: "placement", width: 110, grows: 1, yields: 2.4 },
+];
+
 const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 1, yields: 2 };
 
 /** Where tensors of a model differ in these, that is news: only what is shown for its own sake stays longer. */
@@ -39,8 +45,9 @@ const NEWS: Readonly<Record<string, number>> = { device: 2.1, dtype: 2.2 };
 const UNIFORM = 20;
 
 /** `differs`: whether rows say different things in a column; one where all say the same gives way before any other. */
-export function columnsOf(optimizer: boolean, notes: boolean, differs: (key: string) => boolean): Column[] {
-  const columns = [...ALWAYS, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];
+export function columnsOf(optimizer: boolean, notes: boolean, differs: (key: string) => boolean, sharded = false): Column[] {
+  const [tensor, kind, shape, ...rest] = ALWAYS as readonly [Column, Column, Column, ...Column[]];
+  const columns = [tensor, kind, shape, ...(sharded ? SHARDED : []), ...rest, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];
   return columns.map((column) => {
     const { key, yields } = column;
     return { ...column, yields: yields && (differs(key) ? (NEWS[key] ?? yields) : yields + UNIFORM) };

@@ -34,6 +34,7 @@ function about(tree: TreePayload, place: Place, subtree: Subtree): HTMLElement[]
   const original = originalOf(tree, place);
   if (original !== null) lines.push(element("p", { class: "soft" }, "the same module as ", words(shown(original), "code")));
   lines.push(element("p", { class: "soft" }, words(totals(subtree), "", 1000)));
+  if (subtree.unit) lines.push(element("p", {}, words(subtree.unit.text, "", 300)));
   return lines;
 }
 
@@ -68,8 +69,9 @@ function absent(tree: TreePayload, place: Place): HTMLElement[] {
 function tensorTable(entries: readonly Entry[], path: string, values: HTMLElement, context: Context): HTMLElement {
   if (!entries.length) return element("p", { class: "soft" }, "no tensors of its own");
   const notes = entries.some((entry) => noteOf(entry, path));
-  const titles = ["tensor", "shape", "dtype", "device", "trained", ...(notes ? ["note"] : [])];
-  return table(titles, entries.map((entry) => tensorRow(entry, path, notes, values, context)));
+  const lies = entries.some((entry) => entry.placement);
+  const titles = ["tensor", "shape", ...(lies ? ["here", "placement"] : []), "dtype", "device", "trained", ...(notes ? ["note"] : [])];
+  return table(titles, entries.map((entry) => tensorRow(entry, path, lies, notes, values, context)));
 }
 
 /** What this output does not hold of a module. */
@@ -77,13 +79,13 @@ function leftOut(subtree: Subtree): HTMLElement[] {
   return subtree.ghosts.filter(isNote).map(({ what, reason }) => element("p", { class: "soft" }, words([what, reason].filter(Boolean).join(": "))));
 }
 
-function tensorRow(entry: Entry, path: string, notes: boolean, values: HTMLElement, context: Context): HTMLElement {
+function tensorRow(entry: Entry, path: string, lies: boolean, notes: boolean, values: HTMLElement, context: Context): HTMLElement {
   const askable = context.ask !== null && entry.kind !== "reserved";
   const name = askable
     ? button("", { class: "plain link", title: "show its values" }, () => void askFor(`${entry.name} · values`, join(path, entry.name), values, context))
     : element("span");
   name.append(words(entry.name));
-  const cells = [entry.kind === "reserved" ? "None" : shapeOf(entry), entry.dtype, entry.device, trained(entry)];
+  const cells = [entry.kind === "reserved" ? "None" : shapeOf(entry), ...(lies ? [entry.here, entry.placement] : []), entry.dtype, entry.device, trained(entry)];
   return element(
     "tr",
     { class: entry.kind === "reserved" ? "reserved" : null },

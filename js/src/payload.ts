@@ -27,6 +27,10 @@ export interface Entry {
   persistent: boolean;
   tied: Link | null;
   note: string;
+  /** Of a tensor that lies over several ranks: the shape that this rank holds, how it lies in words, and all facts. */
+  here: string;
+  placement: string;
+  sharding: readonly (readonly [string, string])[];
 }
 
 export interface Ghost {
@@ -61,6 +65,8 @@ export interface Subtree {
   devices: readonly string[];
   lazy: number;
   modules: number;
+  /** What FSDP or DDP makes of it. */
+  unit: { readonly name: string; readonly text: string } | null;
 }
 
 export interface ClassFacts {
@@ -129,6 +135,9 @@ export interface Signature {
   note: string;
   mark: string;
   optimizer: readonly OptimizerState[];
+  here: string;
+  placement: string;
+  sharding: readonly (readonly [string, string])[];
 }
 
 export interface StateNode {
@@ -260,12 +269,12 @@ export const COMMON: Headed = { schema: 1, version: "", view: "", headline: ["",
 const SUBTREE: Omit<Subtree, "type"> & { type: string } = {
   type: "?", category: "own", extra: "", class: -1, training: true, flags: [], tensors: [], runs: [], ghosts: [],
   own: 0, total: 0, trainable: 0, buffers: 0, bytes: 0, totalText: "", ownText: "", bytesText: "",
-  dtypes: [], devices: [], lazy: 0, modules: 1,
+  dtypes: [], devices: [], lazy: 0, modules: 1, unit: null,
 };
 
 const ENTRY: Entry = {
   name: "?", kind: "parameter", shape: null, shapeText: "", dtype: "", device: "", count: 0, countText: "", bytesText: "",
-  trainable: false, persistent: true, tied: null, note: "",
+  trainable: false, persistent: true, tied: null, note: "", here: "", placement: "", sharding: [],
 };
 
 const CLASS: ClassFacts = { name: "", where: "", signature: "", doc: "", code: "", codeNote: "" };
@@ -275,4 +284,5 @@ const NODE: StateNode = { type: "", slots: [], runs: [] };
 const SIGNATURE: Omit<Signature, "trained"> = {
   kind: "parameter", shape: null, shapeText: "", dtype: "", device: "", count: 0, countText: "", bytes: 0, bytesText: "",
   trainable: false, persistent: true, saved: true, grad: "", tied: null, note: "", mark: "", optimizer: [],
+  here: "", placement: "", sharding: [],
 };

@@ -181,6 +181,10 @@ export function textOf(table: StateTable, row: StateRow, column: string): string
       return shapeText(signature);
     case "dtype":
       return signature.dtype || "–";
+    case "here":
+      return signature.here || "–";
+    case "placement":
+      return signature.placement || "–";
     case "device":
       return signature.device || "–";
     case "bytes":

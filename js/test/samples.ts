@@ -35,7 +35,7 @@ export function entry(name: string, shape: number[] | null, more: Partial<Entry>
   const count = shape ? shape.reduce((a, b) => a * b, 1) : 0;
   return {
     name, kind: "parameter", shape, shapeText: shape ? shape.join("×") || "scalar" : "", dtype: "f32", device: "cpu", count, countText: String(count),
-    bytesText: `${4 * count} B`, trainable: true, persistent: true, tied: null, note: "", ...more,
+    bytesText: `${4 * count} B`, trainable: true, persistent: true, tied: null, note: "", here: "", placement: "", sharding: [], ...more,
   };
 }
 
@@ -44,7 +44,7 @@ export function subtree(type: string, more: Partial<Subtree> = {}): Subtree {
   const text = total.toLocaleString("en");
   return {
     type, category: "own", extra: "", class: -1, training: true, flags: [], tensors: [], runs: [], ghosts: [], own: 0, total, trainable: total,
-    buffers: 0, bytes: 4 * total, totalText: text, ownText: "0", bytesText: `${4 * total} B`, dtypes: ["float32"], devices: ["cpu"], lazy: 0, modules: 1, ...more,
+    buffers: 0, bytes: 4 * total, totalText: text, ownText: "0", bytesText: `${4 * total} B`, dtypes: ["float32"], devices: ["cpu"], lazy: 0, modules: 1, unit: null, ...more,
   };
 }
 
@@ -150,7 +150,7 @@ export function signature(kind: string, shape: number[] | null, more: Partial<Si
   return {
     kind, shape, shapeText: shape ? shape.join("×") || "scalar" : "", dtype: shape ? "f32" : "", device: shape ? "cpu" : "", count, countText: String(count), bytes: 4 * count,
     bytesText: shape ? `${4 * count} B` : "", trainable: kind === "parameter", persistent: true, saved: kind !== "attribute" && kind !== "reserved", grad: kind === "parameter" ? "none" : "",
-    tied: null, note: "", mark: "", optimizer: [], ...more,
+    tied: null, note: "", mark: "", optimizer: [], here: "", placement: "", sharding: [], ...more,
   };
 }
 
