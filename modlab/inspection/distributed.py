@@ -28,6 +28,13 @@ _CLASSES = {
 _ORDER = (DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC)
 
 
+_UNSEEN = {
+    FSDP1: "FSDP1 keeps parameters in flat ones: what is said of parameters is about this rank's piece of them, laid out flat",
+    TP: "of a layer that tensor parallelism cuts, activations are this rank's part, and units are counted and numbered in it",
+    PIPELINE: "this is one stage of a pipeline: what the stages on other ranks do is not seen",
+}
+
+
 class Distribution(NamedTuple):
     """How a model is spread over processes.
 
@@ -90,6 +97,22 @@ def unwrapped(model: Module) -> Module:
     """The model that DDP has been put around, whose names are the user's; any other model itself."""
     inner = stores.contents(model).get("_modules", {}).get(PREFIX) if kind_of(type(model)) == DDP else None
     return inner if inner is not None else model
+
+
+def rank() -> int:
+    """The number of this process; 0 where there is no process group."""
+    distributed: Any = torch.distributed
+    return int(distributed.get_rank()) if distributed.is_available() and distributed.is_initialized() else 0
+
+
+def on_rank() -> str:
+    """What stands behind our name in a line of another rank than the first: " (rank 1)"."""
+    return f" (rank {found})" if (found := rank()) else ""
+
+
+def remarks_of(found: Distribution) -> list[str]:
+    """What a trace or a watch cannot show of a model that is spread so; a sentence each."""
+    return [_UNSEEN[kind] for kind in found.kinds if kind in _UNSEEN]
 
 
 def kind_of(cls: type) -> str:

@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 from weakref import ref
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 
 from modlab.compat import fsdp_parameters, swaps_parameters
 from modlab.inspection import stores
+from modlab.inspection.units import unit_of, wrapper_of
+from modlab.records.sharding import Ranks, together
+from modlab.statistics import sharding
 
 _INNER = {
     "DistributedDataParallel": "module",
@@ -185,6 +189,19 @@ class ModuleIndex(Generic[N]):
             if children:
                 todo += [(child, node, below) for below, child in children.items() if child is not None][::-1]
         return found
+
+    def ranks(self, held: Iterable[Placed[N]]) -> Ranks | None:
+        """Those over which the model lies: of what its tensors say, and of the units of FSDP and DDP that are its wrapper or part of it."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return None
+        lies = (sharding.of_tensor(one.tensor) for one in held)
+        found = dict.fromkeys(one.ranks for one in lies if one is not None)
+        kinds = {cls: wrapper_of(cls) for cls in {type(module) for _, module in self.found}}
+        for _, module in self.found:
+            unit = unit_of(module, kind) if (kind := kinds[type(module)]) else None
+            if unit is not None and unit.ranks is not None:
+                found[unit.ranks] = None
+        return together(found)
 
     def _learn(self, module: Module) -> None:
         for owner, name, handle in fsdp_parameters(module):

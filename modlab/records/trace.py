@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from modlab import format
 from modlab.records import lines
+from modlab.records.sharding import Ranks, Sharding
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
 
@@ -23,6 +24,7 @@ class Value:
         numbers: of a small tensor, in rows and columns.
         text: what it is, in words, if it is no tensor ("'relu'").
         note: what is to be known of it ("changed in place", "not looked into").
+        sharding: of a tensor that lies over several ranks, how; `shape` is that of the whole, and `stats` are of this rank's part.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Value:
     numbers: Matrix | None = None
     text: str = ""
     note: str = ""
+    sharding: Sharding | None = None
 
     def __repr__(self) -> str:
         return format.printable(f"<{self.name or 'value'}: {self.text or f'{self.dtype} {self.shape}'}>")
@@ -151,6 +154,7 @@ class TraceRecord:
         called: how many modules were; `hidden`: how many may have been without being seen.
         alike: with ``fold=True``, paths whose calls were only counted, each with the event that stands for them.
         cost: the seconds that modlab took, which are in no event.
+        ranks: over which the model lies.
     """
 
     title: str
@@ -167,3 +171,4 @@ class TraceRecord:
     called: int = 0
     alike: tuple[tuple[str, int], ...] = ()
     hidden: int = 0
+    ranks: Ranks | None = None

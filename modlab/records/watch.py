@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from modlab import format
 from modlab.records.finding import Fact, Finding
+from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
 
 Ints = npt.NDArray[np.int64]
@@ -333,6 +334,7 @@ class WatchRecord:
             loop took, in seconds, both without the first samples; `budget`: the share allowed.
         remarks: what could not be seen, and why.
         modules: how many the model has; `paused`: the loop waits, as the view was asked.
+        ranks: over which the model lies: then what is said of a tensor is about this rank's part of it.
     """
 
     title: str
@@ -355,6 +357,7 @@ class WatchRecord:
     error: str = ""
     modules: int = 0
     paused: bool = False
+    ranks: Ranks | None = None
 
     @property
     def cost(self) -> float:

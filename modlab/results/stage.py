@@ -7,6 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from modlab.inspection.distributed import rank
 from modlab.instrumentation.guarded import is_terminal, tell
 from modlab.results.verdict import Verdict
 from modlab.version import __version__
@@ -101,6 +102,7 @@ class Lines:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._rank = rank()
         self._told = 0
         self._first = False
         self._shown = monotonic()
@@ -110,7 +112,9 @@ class Lines:
         """Nothing yet."""
 
     def update(self) -> None:
-        """Renew the line, and say what is new."""
+        """Renew the line, and say what is new; of several ranks the first does so."""
+        if self._rank:
+            return
         record = self._watch.record
         if len(record.alerts) > self._told:
             for alert in record.alerts[self._told :]:
@@ -127,8 +131,12 @@ class Lines:
             self._wide = len(line)
 
     def end(self) -> None:
-        """The headline and the verdict: this once."""
+        """The headline and the verdict, once; on another rank than the first one line, if its own verdict is broken."""
         record = self._watch.record
+        if self._rank:
+            if record.steps and record.state != "failed" and record.verdict.broken is not None:
+                self._say(f"modlab (rank {self._rank}): {headline.of_watch(record)[0]}")
+            return
         if record.steps and record.state != "failed":  # of which there is a line
             self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{Verdict.of(record.verdict)}")
 

@@ -67,10 +67,13 @@ def here(sharding: Sharding) -> str:
 
 def of_entry(entry: TensorEntry) -> str:
     """What stands behind a tensor's name and shape in a tree: "[(4, 8) here: rows over dp]"."""
-    if entry.sharding is None:
-        return ""
-    part = here(entry.sharding)
-    return f"[{f'{part} here: ' if part else ''}{placement(entry.sharding)}]"
+    return "" if entry.sharding is None else bracket(entry.sharding)
+
+
+def bracket(sharding: Sharding) -> str:
+    """What stands behind a shape: "[(4, 8) here: rows over dp]"."""
+    part = here(sharding)
+    return f"[{f'{part} here: ' if part else ''}{placement(sharding)}]"
 
 
 def facts(sharding: Sharding) -> Iterator[tuple[str, str]]:

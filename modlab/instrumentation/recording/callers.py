@@ -20,17 +20,19 @@ from modlab.inspection import stores
 from modlab.inspection.callables import CELL
 from modlab.inspection.definitions import place_of
 from modlab.inspection.stores import is_module
+from modlab.instrumentation.recording.systems import system_of
 
 _HERE = os.path.dirname(os.path.dirname(__file__))
 _GENERATED = "<eval_with_key>"  # by torch.fx: its lines are nobody's, and numbered anew in each process
 _FOREIGN = (
     *(place + os.sep for place in (os.path.dirname(torch.__file__), _HERE, os.path.join(os.path.dirname(_HERE), "results"))), _GENERATED,
 )  # fmt: skip
+_SPREAD = tuple(os.path.join(os.path.dirname(torch.__file__), place) for place in ("distributed", os.path.join("nn", "parallel")))
 _MACHINERY, _HOOKS, _AUTOGRAD = machinery.__file__, hooks.__file__, autograd_function.__file__
 _FUSED = (transformer.TransformerEncoder, transformer.TransformerEncoderLayer, activation.MultiheadAttention)
 _FUSED_CODES = frozenset(cls.forward.__code__ for cls in _FUSED)
 _FAR = 60  # frames
-_OURS, _CALLING, _HOOKING, _DIFFERENTIATING, _OTHERS, _USERS = range(6)
+_OURS, _CALLING, _HOOKING, _DIFFERENTIATING, _OTHERS, _USERS, _SPREADING = range(7)
 UNKNOWN = -1
 
 
@@ -46,6 +48,7 @@ class Caller(NamedTuple):
         within: the frame in which that module runs, by identity; 0 outside of any, `UNKNOWN` if it is too far away.
         own: the frame that runs the module of whose call a hook is asking, by identity; 0 elsewhere.
         keywords: the keyword arguments of that call, if they were asked for.
+        system: FSDP or DDP, if it is their own doing around a module ("tensor parallel" likewise).
     """
 
     where: str = ""
@@ -57,6 +60,7 @@ class Caller(NamedTuple):
     own: int = 0
     keywords: dict[str, Any] | None = None
     called: str = ""
+    system: str = ""
 
 
 _caller: Callable[[tuple[Any, ...]], Caller] = partial(tuple.__new__, Caller)  # quicker than by name: one is made for each event
@@ -73,7 +77,8 @@ class _Owners(dict[str, int]):
     """Whose code is in a file, by its name."""
 
     def __missing__(self, file: str) -> int:
-        self[file] = found = _OURS if file.startswith(_HERE) else _OTHERS if file.startswith(_FOREIGN) else _USERS
+        own = _SPREADING if file.startswith(_SPREAD) else _OTHERS
+        self[file] = found = _OURS if file.startswith(_HERE) else own if file.startswith(_FOREIGN) else _USERS
         return found
 
 
@@ -87,7 +92,7 @@ def look(current: int, keywords: bool = False) -> Caller:
     until the frame ends.
     """
     where, called, direct, fused, in_function, by_torch, first = "", "", None, False, False, False, True
-    own, given = 0, None
+    own, given, system = 0, None, ""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_FAR):
         if frame is None:
@@ -102,11 +107,13 @@ def look(current: int, keywords: bool = False) -> Caller:
             continue
         name = code.co_name
         if whose == _CALLING and name in ("inner", "_call_impl"):
-            return _caller((where, direct, fused, in_function, by_torch, id(frame), own, given, called))
+            return _caller((where, direct, fused, in_function, by_torch, id(frame), own, given, called, "" if where else system))
         if whose == _DIFFERENTIATING:
             in_function = True
         elif first:
             by_torch, first = whose == _HOOKING, False
+        if whose == _SPREADING and not (where or system):
+            system = system_of(code)
         if not where and whose == _USERS:
             where = _place(code.co_filename, frame.f_lineno)
         if name == "forward" and code.co_argcount and (back is None or back.f_code.co_filename != _MACHINERY):  # not called by torch
@@ -123,7 +130,7 @@ def look(current: int, keywords: bool = False) -> Caller:
         if direct is not None and not called and whose == _USERS:
             called = _place(code.co_filename, frame.f_lineno)
         frame = back
-    return _caller((where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given, called))
+    return _caller((where, direct, fused, in_function, by_torch, 0 if frame is None else UNKNOWN, own, given, called, ""))
 
 
 @lru_cache(maxsize=4096)

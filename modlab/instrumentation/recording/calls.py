@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from modlab.records.sharding import Sharding
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, Value
@@ -28,6 +29,7 @@ class Sight(NamedTuple):
     numbers: Matrix | None = None
     text: str = ""
     note: str = ""
+    sharding: Sharding | None = None
 
 
 class Seen(NamedTuple):
@@ -40,8 +42,11 @@ class Seen(NamedTuple):
 
     def freeze(self) -> Value:
         """The record."""
-        kind, shape, dtype, device, number, stats, numbers, text, note = self.sight
-        return Value(self.name, kind, shape, _word(dtype), _word(device), self.requires_grad, number, stats, numbers, text, note)
+        kind, shape, dtype, device, number, stats, numbers, text, note, sharding = self.sight
+        return Value(
+            self.name, kind, shape, _word(dtype), _word(device), self.requires_grad, number, stats, numbers, text, note,
+            sharding,
+        )  # fmt: skip
 
 
 quick_sight: Callable[[tuple[Any, ...]], Sight] = partial(tuple.__new__, Sight)

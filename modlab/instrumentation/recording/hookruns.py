@@ -16,6 +16,7 @@ from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call, Seen
 from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.keeping import comparable, distance
+from modlab.instrumentation.recording.machinery import Machinery
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
 from modlab.instrumentation.recording.stages import (
@@ -29,6 +30,7 @@ from modlab.instrumentation.recording.stages import (
     Stage,
     innermost,
 )
+from modlab.instrumentation.recording.systems import DDP, FSDP, of_hook
 from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.recording.uses import Uses
 from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
@@ -57,7 +59,10 @@ class _Begun(NamedTuple):
 class HookRuns:
     """Records each stage of a call."""
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward, uses: Uses) -> None:
+    def __init__(
+        self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward, uses: Uses, machinery: Machinery
+    ) -> None:
+        self._machinery = machinery
         self.ends = self._tape = tape
         self._roster, self._sightings, self._folds, self._backward = roster, sightings, folds, backward
         self._uses = uses
@@ -67,6 +72,8 @@ class HookRuns:
         begun = self._called(stage, args)
         if begun is None:
             return stage.original(*args, **kwargs)
+        if isinstance(begun, Call):
+            return self._folded(stage, begun, args, kwargs)
         try:
             result = stage.original(*args, **kwargs)
         except BaseException as error:
@@ -76,18 +83,37 @@ class HookRuns:
         return result
 
     @guarded
-    def _called(self, stage: Stage, args: tuple[Any, ...]) -> _Begun | None:
+    def _called(self, stage: Stage, args: tuple[Any, ...]) -> _Begun | Call | None:
         if not self._tape.here() or self._tape.failed or (self._folds is not None and self._folds.skipping):
             return None
-        begun = None
+        begun: _Begun | Call | None = None
         with self._tape.aside() as now:
+            system = of_hook(innermost(stage))
+            if system in (FSDP, DDP):
+                return self._machinery.begins(system, now)
             call = self._begin(stage, args, now)
+            call.quiet = bool(system)
             subject = _subject(stage, args)
             call.inputs = self._sightings.values([*_beside(stage, args), *subject])
             begun = _Begun(call, subject, [_copy(thing) for _, thing, _ in subject], versions_of(subject), _attributes(args[0]))
             if stage.kind in (BACKWARD, LEGACY):
                 call.marks += self._around(args[0], subject)
         return begun
+
+    def _folded(self, stage: Stage, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a hook of FSDP's or DDP's."""
+        try:
+            result = stage.original(*args, **kwargs)
+        except BaseException as error:
+            self._ended(call, error)
+            raise
+        self._ended(call)
+        return result
+
+    @guarded
+    def _ended(self, call: Call, error: BaseException | None = None) -> None:
+        with self._tape.aside() as now:
+            self._machinery.ends(call, now, error)
 
     @guarded
     def _raised(self, stage: Stage, call: Call, error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from modlab.compat import own_class
 from modlab.inspection import marks
 from modlab.instrumentation.recording import roster
 from modlab.instrumentation.values import argument_names, positional_alone
@@ -37,12 +38,13 @@ class Kinds(dict[type, Kind]):
     """Those of a trace, by class."""
 
     def __missing__(self, cls: type) -> Kind:
+        own = own_class(cls)
         found = self[cls] = Kind(
-            cls.__name__,
+            own.__name__,
             marks.category(cls),
             argument_names(cls),
             positional_alone(cls),
-            roster.is_torchs(cls),
+            roster.is_torchs(own),
             issubclass(cls, roster.FUSED),
             roster.opaque_kind(cls),
             roster.can_run(cls),

@@ -14,8 +14,10 @@ from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.functions import Functions
 from modlab.instrumentation.recording.graph import is_attached, leaves_of
+from modlab.instrumentation.recording.machinery import Machinery
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, versions_of
+from modlab.instrumentation.recording.systems import TENSOR_PARALLEL
 from modlab.instrumentation.recording.tape import Aside, Tape
 from modlab.instrumentation.recording.tensorstages import TensorStages, is_registering
 from modlab.instrumentation.recording.uses import Uses
@@ -49,9 +51,10 @@ class Operations:
     """
 
     def __init__(
-        self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None, hooks: TensorStages
+        self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None, hooks: TensorStages,
+        machinery: Machinery,
     ) -> None:
-        self._hooks = hooks
+        self._hooks, self._machinery = hooks, machinery
         self.ends = self._tape = tape
         self._roster, self._sightings, self._uses = roster, sightings, uses
         self._backward, self._folds = backward, folds
@@ -127,7 +130,9 @@ class Operations:
             if caller.direct is not None and id(caller.direct) in self._roster.paths:
                 self.direct.setdefault(id(caller.direct), callers.Direct(0 if top is None else top.index, caller.called))
             return None
-        if not name or caller.by_torch or caller.in_function:
+        if caller.system and caller.system != TENSOR_PARALLEL:
+            self._machinery.meets(caller.system, now)
+        if not name or caller.by_torch or caller.in_function or caller.system:
             return None
         given = arguments((), args, kwargs)
         tensors = _tensors(given)

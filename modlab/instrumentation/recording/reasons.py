@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
 from modlab.compat import tensor_hooks
 from modlab.inspection import stores
@@ -25,7 +26,7 @@ from modlab.instrumentation.recording.modules import INTERRUPTED
 from modlab.instrumentation.recording.operations import CUT, Leaving
 from modlab.instrumentation.recording.rescues import rescue
 from modlab.instrumentation.recording.roster import Owned, Roster, is_opaque
-from modlab.statistics.memory import is_there
+from modlab.statistics.memory import is_there, local
 
 if TYPE_CHECKING:
     from modlab.instrumentation.recording.recorder import Recorder
@@ -196,6 +197,8 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, 
     if arrived is not None and not places.hold(one):
         text = "a gradient came, and the model holds another tensor, or None, under this name now: the one that got it is gone"
         return "overwritten", text, arrived
+    if _is_elsewhere(one):
+        return "not here", "this rank holds nothing of it, and so nothing of its gradient", -1
     if arrived is not None:
         return _of_gradient(one, arrived, backward.values.get(one.path), key in backward.added)
     returned = backward.returned.get(key)
@@ -220,6 +223,13 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, 
     if not used.grad:
         return used.off, f"{_named(used)} ran under {used.off}{_at(used)}, where autograd notes nothing", use
     return _of_vain(recorder, key, used, error) or _of_graph(recorder, one, used, ways)
+
+
+def _is_elsewhere(one: Owned) -> bool:
+    """Whether a tensor that lies over several ranks has no part on this one."""
+    if is_lazy(one.tensor) or local(one.tensor).numel():
+        return False
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _of_vain(recorder: Recorder, key: int, used: Call, error: str) -> _Found | None:

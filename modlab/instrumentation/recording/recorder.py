@@ -10,10 +10,10 @@ import warnings
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-import torch
 from torch.nn import Module
 
-from modlab.compat import without_torch_function
+from modlab.compat import own_class, without_torch_function
+from modlab.inspection.distributed import distribution_of, remarks_of
 from modlab.instrumentation.guarded import surely
 from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.recording import evidence, reasons
@@ -24,6 +24,7 @@ from modlab.instrumentation.recording.folds import Folds
 from modlab.instrumentation.recording.gradients import Gradients
 from modlab.instrumentation.recording.hookruns import HookRuns
 from modlab.instrumentation.recording.kinds import Kinds
+from modlab.instrumentation.recording.machinery import Machinery
 from modlab.instrumentation.recording.modules import ModuleCalls
 from modlab.instrumentation.recording.operations import Operations
 from modlab.instrumentation.recording.rescues import in_vain, rescues
@@ -63,7 +64,7 @@ class Recorder:
         follow: bool = True,
         steps: bool = True,
     ) -> None:
-        self.title, self.measured = type(model).__name__, values
+        self.title, self.measured = own_class(type(model)).__name__, values
         self.tape = tape = Tape()
         with without_torch_function():
             self.roster = Roster(model)
@@ -71,9 +72,10 @@ class Recorder:
             self.folds = Folds(model) if fold else None
             self.backward = Backward(self.roster, sightings)
         self.uses, self.kinds = Uses(self.roster), Kinds()
-        runs = HookRuns(tape, self.roster, sightings, self.folds, self.backward, self.uses)
+        machinery = Machinery(tape)
+        runs = HookRuns(tape, self.roster, sightings, self.folds, self.backward, self.uses, machinery)
         self._stages, self._tensors = Stages(runs), TensorStages(tape, self.roster, sightings, runs)
-        self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors)
+        self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors, machinery)
         functions = self.operations.mode
         self._gradients = Gradients(tape, self.roster, sightings, self.backward)
         self._follow = follow
@@ -103,10 +105,10 @@ class Recorder:
             )
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
-        if self.roster.distributed() and torch.distributed.is_available() and torch.distributed.is_initialized():
-            ranks = torch.distributed.get_world_size()
-            if ranks > 1:
-                self.tape.remark(f"this is rank {torch.distributed.get_rank()} of {ranks}: what the others do is not seen")
+        distribution = distribution_of(self.roster.model)
+        if distribution.communicates and distribution.world > 1:
+            self.tape.remark(f"this is rank {distribution.rank} of {distribution.world}: what the others do is not seen")
+        self.tape.remarks += remarks_of(distribution)
         self._stages.open(module for path, module in self.roster.hooked if not _inside(path, compiled))
         if self._steps is not None:
             self._steps.open()
@@ -182,6 +184,7 @@ class Recorder:
             "cost": self.tape.lost,
             "called": sum(times[key] > vain.get(key, 0) or key in self.operations.direct for key in map(id, able)),
             "hidden": unseen,
+            "ranks": self.roster.ranks,
             "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
         }
         return Draft(self.title, len(able), self.tape.calls, self.tape.origin, told, facts, absent)

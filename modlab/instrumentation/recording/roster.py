@@ -11,6 +11,7 @@ from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.inspection.index import ModuleIndex, Node, Swap, joined
+from modlab.records.sharding import Ranks
 
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
@@ -58,6 +59,7 @@ class Roster:
         names: by identity, of parameters and buffers; in FSDP of this rank's part and of the whole.
         hooked: modules with hooks of their own that run in a pass.
         renewed: parameters that were put into the place of others since, and ran; by name.
+        ranks: over which the model lies.
         ledgers: by identity of a parameter: one that is not followed any more is struck out.
     """
 
@@ -70,6 +72,7 @@ class Roster:
         self.hooked: list[tuple[str, Module]] = []
         self.renewed: dict[str, Owned] = {}
         self.index = ModuleIndex(model, Entry)
+        self.ranks: Ranks | None = None
         self._buffers: list[Tensor] = []  # kept: one that the model drops must not leave its identity, and so its name, to another tensor
         self.ledgers: list[dict[int, Any]] = []
         self._adopt(self.index.found)
@@ -82,7 +85,10 @@ class Roster:
             get = stores.contents(one).get
             if get("_forward_pre_hooks") or get("_forward_hooks") or get("_backward_pre_hooks") or get("_backward_hooks"):  # `STAGES`
                 self.hooked.append((path, one))
-        for placed in self.index.tensors(found):
+        held = [*self.index.tensors(found)]
+        if found is self.index.found:
+            self.ranks = self.index.ranks(held)
+        for placed in held:
             full = placed.path
             names[id(placed.tensor)] = full
             if placed.kind == "parameter":

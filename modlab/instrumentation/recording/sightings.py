@@ -17,6 +17,7 @@ from modlab.instrumentation.values import Leaf, said
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
+from modlab.statistics.sharding import of_tensor
 
 WRITTEN = 64  # elements up to which a tensor's numbers are noted
 RAW = "not measured: nothing has been written into this memory yet"
@@ -168,8 +169,12 @@ class Sightings:
                 numbers, _ = layout(tensor, WRITTEN, WRITTEN)
         cls = type(tensor)
         plain = cls in PLAIN and tensor.layout is torch.strided and not tensor.is_nested
-        shape = stats.shape if stats is not None else tuple(tensor.shape) if plain else sizes_of(tensor)[0]
-        return quick_sight((cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note))
+        lies = None if plain else of_tensor(tensor)
+        if lies is not None:  # the shape is that of the whole, the statistics are of this rank's part
+            shape = lies.shape
+        else:
+            shape = stats.shape if stats is not None else tuple(tensor.shape) if plain else sizes_of(tensor)[0]
+        return quick_sight((cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note, lies))
 
 
 def _same_numbers(view: Tensor, base: Tensor) -> bool:

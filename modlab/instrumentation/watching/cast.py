@@ -14,6 +14,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.inspection import marks, stores
+from modlab.inspection.distributed import distribution_of
 from modlab.inspection.index import ModuleIndex, Node, Placed, Swap
 from modlab.instrumentation.recording.roster import is_opaque
 from modlab.instrumentation.watching.history import History
@@ -116,6 +117,7 @@ class Cast:
 
     Attributes:
         modules: how many the whole model has, without wrappers.
+        ranks: over which it lies; `distribution`: by what.
         left: how many modules and parameters are left out.
     """
 
@@ -133,7 +135,9 @@ class Cast:
         self._places: dict[int, Weight] = {}
         held = sum(len(stores.contents(module).get("_parameters") or ()) for _, module in found)
         self.history = History.of(2 * len(self.members) + 3 * held)
-        self.weights = [*self._weights(index.tensors(found))]
+        tensors = [*index.tensors(found)]
+        self.ranks, self.distribution = index.ranks(tensors), distribution_of(root)
+        self.weights = [*self._weights(tensors)]
         self._swapped = [weight for weight in self.weights if weight.swap is not None]
         self._siblings: dict[str, list[Weight]] = {}
         for weight in self.weights:

@@ -16,7 +16,10 @@ from weakref import WeakSet, ref
 import numpy as np
 from torch.nn import Module
 
+from modlab import format
+from modlab.compat import own_class
 from modlab.errors import Stopped
+from modlab.inspection.distributed import on_rank, rank, remarks_of
 from modlab.instrumentation import headroom
 from modlab.instrumentation.guarded import guarded, line_of, surely, tell, tried
 from modlab.instrumentation.watching import clock, enginecalls
@@ -52,6 +55,11 @@ ENOUGH = 2_000
 LATE = 4
 """Samples whose numbers an accelerator may still owe; with more the oldest is waited for."""
 
+PARTS = "parameters, their gradients and updates are this rank's part, and the loss is this rank's own: no other rank is asked"
+OWN = "activations and the loss are this rank's own: no other rank is asked"
+
+STOPS = "on_nan='stop' is off: the model runs on several ranks, and the others would wait for the one that stops; a NaN is reported"
+
 _TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 watchers: WeakSet[Watcher] = WeakSet()
@@ -74,7 +82,7 @@ class Unseen:
     def fail(self, error: Exception) -> None:
         """Say why, in one line."""
         self.record = replace(self.record, error=line_of(error))
-        tell(f"modlab: the watch could not begin, the training goes on. {self.record.error}")
+        tell(f"modlab{on_rank()}: the watch could not begin, the training goes on. {self.record.error}")
 
 
 class Watcher:
@@ -97,7 +105,7 @@ class Watcher:
         self.roots = {self.root_id}  # and what a compiler made of it
         self._wrappers: list[Any] = []
         self.held: Module | None = None  # the model, where nobody else holds it
-        self.title = type(model).__name__
+        self.title = own_class(type(model)).__name__
         self.cast = Cast(model, Selection(only))
         self.units: dict[str, Units] = {}
         self.neurons = Neurons()
@@ -112,7 +120,8 @@ class Watcher:
         self.hideouts = Hideouts(self)
         self.pictures = Pictures(self)
         self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
-        self.guard = Guard(self, model, on_nan)
+        self.stops_alone = on_nan == "stop" and self.cast.distribution.communicates  # and the other ranks would wait
+        self.guard = Guard(self, model, "report" if self.stops_alone else on_nan)
         self.shadows = shadows and bool(self.cast.opaque)
         self.lock = threading.RLock()
         self.ended: Callable[[], None] | None = None
@@ -145,6 +154,8 @@ class Watcher:
 
     def open(self) -> None:
         """Begin to watch, with the next step."""
+        if self.stops_alone:
+            self.say(STOPS)
         self.closed = False
         model = self._model()
         if model is not None:
@@ -240,14 +251,15 @@ class Watcher:
             return
         if self._ending is None or self._ending[0] != "failed":  # once, whatever fails after it
             self._ending = "failed", line_of(error)
-            tell(f"modlab: the watch ended at step {self.step:,}, the training goes on. {self._ending[1]}")
+            tell(f"modlab{on_rank()}: the watch ended at step {self.step:,}, the training goes on. {self._ending[1]}")
         if not self._closing:
             self.close("failed")
 
     def say(self, text: str) -> None:
-        """Something that the user should know, and that costs no training."""
+        """Something that the user should know, and that costs no training. Of several ranks the first one says it."""
         self.remarks.append(text)
-        tell(f"modlab: {text}")
+        if not rank():
+            tell(f"modlab: {text}")
 
     # ---- the hooks
 
@@ -459,12 +471,19 @@ class Watcher:
     def _obey(self) -> None:
         """Pause, and stop, as the page asks."""
         start = clock.now()
+        alone = not self.cast.distribution.communicates
         if self.controls.paused:
+            if not alone:
+                self.controls.resume()
+                self.say("the loop was not paused: the other ranks would wait for this one")
             self.pictures.tell(self.pictures.publish)
         self.controls.wait()
         self.schedule.pause(clock.now() - start)
         if self.controls.stop:
             self.close("stopped")
+            if not alone:
+                self.say("the watch ended, and the loop goes on: the other ranks would wait for this one")
+                return
             raise Stopped(f"stopped at step {self.step:,}, as the view was asked to")
         if self.controls.budget is not None:
             self.schedule.budget, self.controls.budget = self.controls.budget, None
@@ -494,7 +513,12 @@ class Watcher:
 
     def _remarks(self) -> tuple[str, ...]:
         """What could not be seen."""
-        found = [*self.remarks]
+        found = [*self.remarks, *remarks_of(self.cast.distribution)]
+        if self.cast.distribution.sharded:
+            empty = sum(weight.empty for weight in self.cast.weights)
+            found.append(PARTS + (f"; {format.plural(empty, 'parameter')} {'has' if empty == 1 else 'have'} none here" if empty else ""))
+        elif self.cast.distribution.communicates and self.cast.distribution.world > 1:
+            found.append(OWN)
         if self.hidden:
             found.append("the weights changed, by steps of which torch tells nobody: as where one compiled function makes the whole step")
         if self.steps.skipped:
@@ -520,6 +544,6 @@ class Watcher:
                 self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
                 np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
                 self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
-                modules=self.cast.modules, paused=self.controls.paused and not self.closed,
+                modules=self.cast.modules, paused=self.controls.paused and not self.closed, ranks=self.cast.ranks,
             )  # fmt: skip
         return climb(record, self)

@@ -12,6 +12,7 @@ from itertools import islice
 from modlab import format
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord, Uncalled, Value
+from modlab.views import sharding
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Flow, Mark, Row, Sheet
 
 _COLUMNS = (
@@ -21,7 +22,7 @@ _COLUMNS = (
 )
 FACTS = 3  # in the headline
 _GOT = ("gradient", "zero", "set to None")
-_FINE = (*_GOT, "frozen", "integer", "no backward", "not asked for", "cannot be seen")
+_FINE = (*_GOT, "frozen", "not here", "integer", "no backward", "not asked for", "cannot be seen")
 _CHANGES = ("changes the", "puts", "replaces", "takes", "nests")  # of hooks
 _STAGES = ("forward", "global forward")  # kinds of hooks that see what is on its way forward
 _PUTS = ("masked_fill", "fill", "full", "where", "full_like", "x[...] = y")  # functions that put given numbers somewhere
@@ -62,6 +63,7 @@ def headline(trace: TraceRecord) -> tuple[str, str]:
     if trace.error:
         return f"{trace.title}: stopped by {trace.error}.", ""
     strong = f"{trace.title}: {trace.called:,} of {format.plural(trace.modules - trace.hidden, 'module')} ran"
+    strong = ", ".join([strong, *sharding.spread(trace.ranks)])
     if trace.hidden == trace.modules > 0:
         strong = f"{trace.title}: whether {'its module' if trace.hidden == 1 else f'its {trace.hidden:,} modules'} ran cannot be seen"
     facts = list(islice(_facts(trace), FACTS))
@@ -152,7 +154,7 @@ def _changes(trace: TraceRecord) -> Iterator[str]:
     """What hooks did that is worth a sentence; of one that ran several times, what it did the first time."""
     found: dict[tuple[str | None, str, str], list[str]] = {}
     for event in trace.events:
-        if event.kind == "hook" and _matters(event.marks[-1]):
+        if event.kind == "hook" and _matters(event.marks[-1]) and not _is_torchs(event):
             found.setdefault((event.path, _called(event), event.marks[0]), []).append(event.marks[-1])
     for (_, name, kind), doings in found.items():
         first = f" (the first of {len(doings)} times)" if len(doings) > 1 else ""
@@ -197,6 +199,11 @@ def _caught(trace: TraceRecord) -> Iterator[str]:
             found.setdefault(f"{'was' if what == 'interrupted' else 'raised'} {what}, {caught}", []).append(place)
     for doing, places in found.items():
         yield from _listed(list(dict.fromkeys(places)), doing)
+
+
+def _is_torchs(event: Event) -> bool:
+    """Whether a hook is one that tensor parallelism has put there: it lays tensors out over ranks."""
+    return "put there by torch.distributed" in event.marks
 
 
 def _matters(doing: str) -> bool:
@@ -361,7 +368,7 @@ def _tensors(values: Iterable[Value]) -> list[Value]:
 
 
 def _text(event: Event, innermost: bool) -> str:
-    given, made = (", ".join(str(value.shape) for value in _tensors(values)[:BOXES]) for values in (event.inputs, event.outputs))
+    given, made = (", ".join(map(_shape, _tensors(values)[:BOXES])) for values in (event.inputs, event.outputs))
     if event.error:
         return f"{given} -> {_stop(event, innermost)}".strip()
     if event.kind == "gradient":
@@ -369,6 +376,10 @@ def _text(event: Event, innermost: bool) -> str:
     if event.kind in ("backward", "step"):
         return format.plural(len(event.outputs), "gradient") if event.kind == "backward" else ""
     return f"{given} -> {made}" if made or given else ""
+
+
+def _shape(value: Value) -> str:
+    return str(value.shape) if value.sharding is None else f"{value.shape} {sharding.bracket(value.sharding)}"
 
 
 def _stop(event: Event, innermost: bool) -> str:

@@ -53,7 +53,7 @@ def _gradients(record: WatchRecord, ax: Axes | None) -> Figure:
     every = layers.of_history(record.history)
     name = "gradient" if any("gradient" in layer.curves for layer in every) else "weight gradient"
     title = "norm of the gradient" if name == "gradient" else "norm of the weights' gradient"
-    return _by_depth(record, every, name, title, ax)
+    return _by_depth(record, every, name, f"{title}{words.of_part(record)}", ax)
 
 
 def _activations(record: WatchRecord, ax: Axes | None) -> Figure:

@@ -9,6 +9,7 @@ import numpy as np
 from modlab import format, wording
 from modlab.records.finding import Finding
 from modlab.records.watch import Alert, Rung, ScalarRecord, WatchRecord
+from modlab.views import sharding
 from modlab.views.watch import words
 
 _AT = {
@@ -39,8 +40,13 @@ def of_watch(record: WatchRecord) -> tuple[str, str]:
     strong, facts, tells_loss = _worst(record)
     if not tells_loss:
         facts.append(loss(record))
-    facts.append(_ending(record))
+    facts += [_ending(record), _spread(record)]
     return strong, " ".join(fact for fact in facts if fact)
+
+
+def _spread(record: WatchRecord) -> str:
+    """Over which ranks the model lies, and which one this is."""
+    return " ".join(f"{said[0].upper()}{said[1:]}." for said in sharding.spread(record.ranks))
 
 
 def _nothing(record: WatchRecord) -> tuple[str, str]:

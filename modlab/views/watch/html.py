@@ -137,7 +137,8 @@ def _net(record: WatchRecord, cancelling: list[pairs.Pair]) -> Iterator[tuple[st
 
 def _maps(record: WatchRecord, every: list[layers.Layer]) -> Iterator[tuple[str, str]]:
     odd = np.nan_to_num(record.history.columns["bad"]).astype(np.float64)
-    for name, role, caption in _MAPS:
+    for name, role, said in _MAPS:
+        caption = f"{said}{words.of_part(record)}" if role == GRADIENT else said
         there = [layer for layer in every if name in layer.curves and layer.path]
         if len(there) < _MAPPED or len(record.history.first) < 2:
             continue

@@ -132,3 +132,8 @@ def replay(alert: Alert) -> str:
     if trace is None:
         return ""
     return said(trace if isinstance(trace, str) else str(getattr(trace, "headline", "")))
+
+
+def of_part(record: WatchRecord) -> str:
+    """What stands behind the name of numbers that are about this rank's part alone: a norm of it is none of the whole."""
+    return ", of this rank's part" if record.ranks is not None and record.ranks.parts > 1 else ""

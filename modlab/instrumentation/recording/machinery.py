@@ -1,0 +1,50 @@
+"""What FSDP and DDP do around a model's modules, in hooks and in their own ``forward``: one row for each, whatever runs in it.
+
+Buffers that they gather into, copies and collectives are no functions of the user's: they are neither told nor measured.
+"""
+
+from __future__ import annotations
+
+from modlab.instrumentation.recording.calls import Call
+from modlab.instrumentation.recording.systems import DDP, FSDP
+from modlab.instrumentation.recording.tape import Tape
+
+_DOES = {
+    FSDP: "gathers parameters before they are used, frees them after, and scatters gradients",
+    DDP: "hands buffers to all ranks, and adds up gradients",
+}
+
+
+class Machinery:
+    """The rows, by whose they are.
+
+    Args:
+        tape: where they are written.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._rows: dict[str, Call] = {}
+        self._runs: dict[str, int] = {}
+
+    def begins(self, system: str, now: float) -> Call:
+        """Something of it begins: nothing that runs inside is told."""
+        call = self._tape.begin("hook", "", system, now)
+        call.quiet = True
+        return call
+
+    def ends(self, call: Call, now: float, error: BaseException | None = None) -> None:
+        """It has ended: it joins the row, or is it."""
+        self._tape.end(call, now, error)
+        row = self._rows.setdefault(call.name, call)
+        self._runs[call.name] = runs = self._runs.get(call.name, 0) + 1
+        if row is not call and not call.error:
+            row.seconds += call.seconds
+            self._tape.drop(call)
+        row.marks = [_DOES[call.name], f"{runs:,} times"] if runs > 1 else [_DOES[call.name]]
+
+    def meets(self, system: str, now: float) -> None:
+        """A function of it was called."""
+        if system not in self._rows:
+            self.ends(self.begins(system, now), now)
+            self._runs[system] = 0
