@@ -125,7 +125,7 @@ class Sample:
     @timed
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
-        member, is_root = self.cast.members.get(id(module)), id(module) == self.watcher.root_id
+        member, is_root = self.cast.members.get(id(module)), id(module) in self.watcher.roots
         if (member is None and not is_root) or run_aside():
             return
         again = graph_task() != -1  # computed once more under checkpointing

@@ -271,7 +271,7 @@ class Watcher:
     @guarded
     def meets(self, wrapper: Module) -> None:
         """What ``torch.compile`` made of the model is called in its place: from now on as the model, of which nothing inside is seen."""
-        member = self.cast.members.get(self.root_id)
+        member = next((one for one in self.cast.members.values() if not one.path), None)  # the model, or what DDP wraps
         if member is None or id(wrapper) in self.roots:
             return
         number = id(wrapper)
