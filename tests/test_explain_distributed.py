@@ -1,0 +1,77 @@
+"""Errors of processes that train together, in a group of one: what is said, the line, and that what is offered runs."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.test_explain_flow import Program
+from tests.test_explain_libraries import applied
+
+pytestmark = pytest.mark.skipif(not hasattr(dist, "ProcessGroupGloo"), reason="no gloo")
+
+WRAPPED = """
+from torch.nn.parallel import DistributedDataParallel as DDP
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x):
+        return self.a(x)
+net = DDP(Net())
+for _ in range(2):
+    net(torch.randn(2, 4)).sum().backward()
+"""
+MIXED = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor, Replicate
+w = distribute_tensor(torch.zeros(3, 3), init_device_mesh("cpu", (1,)), [Replicate()])
+y = torch.zeros(2, 3) @ w
+"""
+# each: a program, whether there is a group, how the headline begins, the line, the code that is offered and runs
+CASES = {
+    "unused": (WRAPPED, True, "In the step before, b.weight, b.bias got no gradient, and DistributedDataParallel waits for all of them. "
+               "Net's forward does not use them for the loss (rank 0).", "net(torch.randn(2, 4)).sum().backward()",
+               ["net = DDP(Net(), find_unused_parameters=True)"]),
+    "nothing to train": ("from torch.nn.parallel import DistributedDataParallel as DDP\nnet = DDP(nn.ReLU())", True,
+                         "DistributedDataParallel got a model without a parameter that is trained", "net = DDP(nn.ReLU())",
+                         ["net = nn.ReLU()"]),
+    "no group": ("import torch.distributed as dist\ndist.all_reduce(torch.ones(1))", False, "There is no process group yet",
+                 "dist.all_reduce(torch.ones(1))", None),
+    "no environment": ("import torch.distributed as dist\ndist.init_process_group('gloo')", False,
+                       "init_process_group looks for its rank and its partners in the environment, and RANK is not set.",
+                       "dist.init_process_group('gloo')", None),
+    "mixed": (MIXED, True, "aten.mm.default got a plain tensor beside a DTensor: w is spread over processes, the other is not.",
+              "y = torch.zeros(2, 3) @ w", []),
+}  # fmt: skip
+
+
+@pytest.fixture
+def group(tmp_path, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def begin():
+        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+
+    yield begin
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_said_of_processes(name, group):
+    text, together, said, line, offered = CASES[name]
+    if together:
+        group()
+    found = Program(text)
+    result = found.explained()
+    assert result.family == "distributed" and result.headline.startswith(said), result.headline
+    assert result.record.line == line
+    if offered is None:  # what is offered begins a group
+        assert any("init_process_group(" in fix.code for fix in result.fixes)
+        return
+    assert [fix.code for fix in result.fixes if fix.code] == offered
+    for fix in result.fixes:
+        if fix.code:
+            torch.manual_seed(0)
+            found.run(applied(found, result, fix))
