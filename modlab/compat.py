@@ -152,6 +152,61 @@ def restore_modes(before: tuple[list[Any], list[Any]]) -> None:
             _python_dispatch._push_mode(mode)
 
 
+def function_modes() -> list[Any]:
+    """The modes of torch functions that are active, the outermost first."""
+    return list(getattr(overrides, "_get_current_function_mode_stack", list)())
+
+
+def dispatched_modes() -> list[Any]:
+    """The dispatch modes that are active, the outermost first."""
+    return list(getattr(_python_dispatch, "_get_current_dispatch_mode_stack", list)())
+
+
+def pop_dispatched_mode(mode: Any) -> None:
+    """Leave the innermost ``TorchDispatchMode``, as torch leaves it: what its class makes of that is not asked."""
+    _python_dispatch.TorchDispatchMode.__exit__(mode, None, None, None)
+
+
+def push_dispatched_mode(mode: Any) -> None:
+    """Enter one again."""
+    _python_dispatch.TorchDispatchMode.__enter__(mode)
+
+
+def default_device_mode() -> Any:
+    """The mode that is the default device; None where none was set."""
+    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+
+
+def set_default_device_mode(mode: Any) -> None:
+    """Note which mode is the default device, once the stack of modes is as it was."""
+    held = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if held is not None and default_device_mode() is not mode:
+        held.device_context = mode
+
+
+_saved: Any = getattr(torch._C, "_autograd", None)
+
+
+def saved_tensor_hooks() -> list[Any]:
+    """The pairs of hooks on tensors that autograd saves, the outermost first."""
+    found: list[Any] = []
+    if hasattr(_saved, "_top_saved_tensors_default_hooks"):
+        while (top := _saved._top_saved_tensors_default_hooks(True)) is not None:
+            found.insert(0, top)
+            _saved._pop_saved_tensors_default_hooks()
+        for pair in found:
+            _saved._push_saved_tensors_default_hooks(*pair)
+    return found
+
+
+def set_saved_tensor_hooks(pairs: list[Any]) -> None:
+    """These, and no others."""
+    for _ in saved_tensor_hooks():
+        _saved._pop_saved_tensors_default_hooks()
+    for pair in pairs:
+        _saved._push_saved_tensors_default_hooks(*pair)
+
+
 graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 """The number of the backward pass that is running in this thread; -1 outside of one."""
 

@@ -1,9 +1,16 @@
 """The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, knobs."""
 
+import builtins
+import gc
 import json
 import linecache
+import logging
+import os
 import random
 import re
+import signal
+import sys
+import threading
 import types
 import warnings
 
@@ -12,10 +19,12 @@ import pytest
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.errors import ModlabError
-from modlab.lessons import Lesson, answers, carrying, notebooks, shelf
+from modlab.lessons import Lesson, answers, carrying, notebooks, settings, shelf
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Mistake, Question, Task, Wrong
 from modlab.lessons.custody import custody
@@ -542,3 +551,164 @@ def test_what_is_no_notebook_is_said(tmp_path, content):
     (tmp_path / "odd.ipynb").write_text(content)
     with pytest.raises(notebooks.NotebookError, match=r"odd\.ipynb is no notebook"):
         notebooks.read(tmp_path / "odd.ipynb")
+
+
+# ---- everything that code can leave on ------------------------------------------------------------
+
+
+class _Mode(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class _Dispatch(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+LEFT_ON = {
+    "autocast": (lambda: torch.autocast("cpu").__enter__(), "autocast"),
+    "autocast_dtype": (lambda: torch.set_autocast_dtype("cpu", torch.float16), "autocast"),
+    "function_mode": (lambda: _Mode().__enter__(), "function modes"),
+    "dispatch_mode": (lambda: _Dispatch().__enter__(), "dispatch modes"),
+    "two_modes": (lambda: (_Dispatch().__enter__(), _Dispatch().__enter__()), "dispatch modes"),
+    "saved_hooks": (lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x).__enter__(), "saved-tensor hooks"),
+    "settrace": (lambda: sys.settrace(lambda *_: None), "sys.settrace"),
+    "setprofile": (lambda: sys.setprofile(lambda *_: None), "sys.setprofile"),
+    "threads_trace": (lambda: threading.settrace(lambda *_: None), "threading.settrace"),
+    "threads_profile": (lambda: threading.setprofile(lambda *_: None), "threading.setprofile"),
+    "gc": (gc.disable, "garbage collection"),
+    "gc_threshold": (lambda: gc.set_threshold(5), "when garbage is collected"),
+    "threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), "number of threads"),
+    "allclose": (lambda: setattr(torch, "allclose", lambda *_, **__: True), "torch.allclose"),
+    "tensor": (lambda: setattr(torch.Tensor, "__eq__", lambda *_: True), "Tensor.__eq__"),
+    "optimizer": (lambda: setattr(torch.optim.SGD, "step", lambda *_: None), "SGD.step"),
+    "builtin": (lambda: setattr(builtins, "print", None), "builtins.print"),
+    "modlab": (lambda: setattr(modlab, "tree", None), "modlab.tree"),
+    "backward": (lambda: setattr(torch.autograd, "backward", None), "torch.autograd.backward"),
+    "dtype": (lambda: torch.set_default_dtype(torch.float64), "default dtype"),
+    "device": (lambda: torch.set_default_device("meta"), "default device"),
+    "deterministic": (lambda: torch.use_deterministic_algorithms(True, warn_only=True), "deterministic"),
+    "anomaly": (lambda: torch.autograd.set_detect_anomaly(True), "anomaly"),
+    "precision": (lambda: torch.set_float32_matmul_precision("medium"), "precision"),
+    "inference": (lambda: _KEPT.append(torch._C._InferenceMode(True)), "inference mode"),
+    "folder": (lambda: os.chdir("/"), "working folder"),
+    "signal": (lambda: signal.signal(signal.SIGUSR1, lambda *_: None), "signal"),
+    "alarm": (lambda: signal.alarm(1000), "alarm"),
+    "excepthook": (lambda: setattr(sys, "excepthook", print), "hooks for errors"),
+    "printing": (lambda: torch.set_printoptions(precision=2), "way to print"),
+    "cudnn": (lambda: setattr(torch.backends.cudnn, "benchmark", True), "cudnn.benchmark"),
+    "recursion": (lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 7), "recursion limit"),
+    "numpy": (lambda: numpy.seterr(all="raise"), "NumPy"),
+    "environment": (lambda: os.environ.update(MODLAB_LEFT="1"), ""),
+    "path": (lambda: sys.path.append("/nowhere"), ""),
+    "filters": (lambda: warnings.simplefilter("ignore"), ""),
+    "stdout": (lambda: setattr(sys, "stdout", None), ""),
+    "logging": (lambda: logging.disable(50), ""),
+}
+_KEPT: list[object] = []
+
+
+def world():
+    """All that could be left otherwise."""
+    return {setting.name: setting.get() for setting in (*settings.FIRST, *settings.SETTINGS)}
+
+
+@pytest.mark.parametrize(("leave", "word"), LEFT_ON.values(), ids=LEFT_ON)
+def test_whatever_is_left_on_is_put_back(leave, word):
+    before, functions = world(), (torch.allclose, torch.Tensor.__eq__, torch.optim.SGD.step, print, modlab.tree, torch.autograd.backward)
+    with custody() as left:
+        leave()
+    _KEPT.clear()
+    assert world() == before
+    assert functions == (torch.allclose, torch.Tensor.__eq__, torch.optim.SGD.step, print, modlab.tree, torch.autograd.backward)
+    assert len(left) == (word != "") + (word == "inference mode") and word in " ".join(left)  # which also turns grad mode off
+
+
+def test_all_of_it_at_once_and_an_error_too():
+    before = world()
+    leave = [do for name, (do, _) in LEFT_ON.items() if name not in ("builtin", "stdout", "tensor", "inference")]
+    with pytest.raises(ZeroDivisionError), custody() as left:
+        for do in leave:
+            do()
+        raise ZeroDivisionError
+    _KEPT.clear()
+    assert world() == before and len(left) >= 24
+
+
+def test_what_the_user_had_on_stays_on():
+    with _Mode(), _Dispatch(), torch.autocast("cpu"), torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x), torch.no_grad():
+        before = world()
+        with custody() as left:
+            pass
+        assert world() == before and left == []
+
+
+def test_a_working_folder_that_is_gone_is_no_trouble(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    os.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    try:
+        with custody() as left:
+            os.chdir("/")
+        assert Lesson("01_a_module").check("Affine", 3).outcome == "not yet"
+    finally:
+        os.chdir(tmp_path)
+    assert left == [] or "working folder" in left[0]
+
+
+def test_a_folder_that_the_answer_removes_is_told(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with custody() as left:
+        os.chdir(tmp_path)
+        (tmp_path / "here").rmdir()
+    assert len(left) == 1 and "working folder" in left[0] and "could not be put back" in left[0]
+
+
+def raising(*_, **__):
+    raise OSError("never ask me")
+
+
+def odd(**names):
+    return type("Odd", (), {name: raising for name in names.get("methods", "").split()} | names.get("more", {}))()
+
+
+class SilentError(Exception):
+    __str__ = __repr__ = raising
+
+
+class SilentlyFailing(nn.Module):
+    def __init__(self, *_):
+        raise SilentError
+
+
+ODD_ANSWERS = {
+    "str": lambda: odd(methods="__str__ __repr__"),
+    "class": lambda: odd(more={"__class__": property(raising)}),
+    "eq": lambda: odd(methods="__eq__ __ne__ __bool__ __len__", more={"__hash__": object.__hash__}),
+    "getattr": lambda: odd(methods="__getattr__ __getattribute__ __dir__"),
+    "call": lambda: odd(methods="__call__ __iter__ __format__"),
+    "error": lambda: SilentlyFailing,
+    "exit": lambda: lambda *_: sys.exit(3),
+    "interrupt": lambda: type("I", (nn.Module,), {"__init__": lambda self, *_: signal.raise_signal(signal.SIGINT)}),
+    "uninitialized": lambda: nn.Module.__new__(nn.Linear),
+    "tensor": lambda: torch.ones(3).as_subclass(type("T", (torch.Tensor,), {"__repr__": raising, "__torch_function__": raising})),
+    "odd_meta": lambda: type("Meta", (type,), dict.fromkeys(["__repr__", "__getattr__", "__instancecheck__"], raising))("X", (), {}),
+    "deep": lambda: eval("[" * 90 + "]" * 90),
+    "number": lambda: 10**5000,
+    "surrogate": lambda: "\ud800",
+}
+
+
+@pytest.mark.parametrize("make", ODD_ANSWERS.values(), ids=ODD_ANSWERS)
+@pytest.mark.parametrize("name", ["01_a_module", "00_tour", "07_state"])
+def test_a_check_never_raises(make, name):
+    lesson = Lesson(name)
+    before = world()
+    for task in lesson.content.tasks:
+        judgement = lesson.check(task.name, make())
+        assert judgement.outcome in ("not yet", "not attempted", "not possible")
+        assert str(judgement) and judgement.html() and judgement._repr_mimebundle_()
+    assert world() == before

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from modlab.compat import global_hooks, optimizer_hooks
 from modlab.format import plural
 from modlab.instrumentation.randomness import states
 from modlab.instrumentation.restoration import Restoration
+from modlab.lessons import settings
+from modlab.lessons.settings import Setting
 
 SEED = 20_240_229
 """Under which every check draws its inputs; the learner's own random numbers go on as if none had been drawn."""
@@ -30,65 +27,106 @@ Left = list[str]
 def custody(*answers: Any) -> Iterator[Left]:
     """Run something under a fixed seed, and put the world back as it was.
 
+    Each thing is put back by itself: one that cannot be is told, and keeps no other from it. An interrupt meanwhile comes afterwards.
+
     Args:
         answers: what is judged; of modules among them everything is put back too.
 
     Yields:
         A list, which afterwards says what had been left on and was put back.
     """
-    restore_numbers, restoration = states(), Restoration()
     told: Left = []
+    grad = torch.is_grad_enabled()
+    with torch.inference_mode(torch.is_inference_mode_enabled()):  # its end puts back what torch notes of this thread
+        torch.set_grad_enabled(grad)
+        steps = _taken_down(answers)
+        try:
+            torch.manual_seed(SEED)
+            random.seed(SEED)
+            yield told
+        finally:
+            _put_back(steps, told)
+
+
+Step = tuple[str, Callable[[], Iterable[str]]]
+
+
+def _taken_down(answers: tuple[Any, ...]) -> list[Step]:
+    """What puts each thing back and says what was left, under the name of the thing, in the order in which it is done."""
+    restore_numbers, restoration = states(), Restoration()
     for answer in answers:
-        if isinstance(answer, nn.Module) and "_modules" in vars(answer):
-            restoration.add(answer)
-    switches = [_Switch(*switch) for switch in _SWITCHES]
+        if issubclass(type(answer), nn.Module) and "_modules" in vars(answer):
+            with suppress(Exception):  # a module of which nothing can be taken down
+                restoration.add(answer)
     tables = [_Table(name, hooks, "hook for all modules") for name, hooks in global_hooks().items() if isinstance(hooks, dict)]
     tables += [_Table(name, hooks, "hook for all optimizers") for name, hooks in optimizer_hooks().items() if isinstance(hooks, dict)]
-    namespaces = [_Namespace(thing) for thing in (F, nn, nn.init, *_classes())]
-    streams, filters = (sys.stdout, sys.stderr), warnings.filters[:]
-    try:
-        torch.manual_seed(SEED)
-        random.seed(SEED)
-        yield told
-    finally:
-        told += filter(None, [*(table.restore() for table in tables), *(switch.restore() for switch in switches)])
-        told += [line for namespace in namespaces for line in namespace.restore()]
-        sys.stdout, sys.stderr = streams
-        warnings.filters[:] = filters  # type: ignore[index]
-        restore_numbers()
-        restoration.restore()
+    first, rest = ([*_switches(some)] for some in (settings.FIRST, settings.SETTINGS))
+    modes = settings.modes_as_they_were()
+    return [
+        *first,
+        *(("names", namespace.restore) for namespace in settings.namespaces()),  # before anything is called by its name
+        *(("hooks", table.restore) for table in tables),
+        *rest,
+        ("modes", _silent(modes)),
+        ("random numbers", _silent(restore_numbers)),
+        ("the model", _silent(restoration.restore)),
+    ]
+
+
+def _switches(some: Iterable[Setting]) -> Iterator[Step]:
+    for setting in some:
+        try:
+            yield setting.name, _Switch(setting).restore
+        except Exception:  # noqa: BLE001 - what this torch cannot even be asked for, nobody can have changed through it
+            continue
+
+
+def _silent(action: Callable[[], Any]) -> Callable[[], Iterable[str]]:
+    def act() -> tuple[str, ...]:
+        action()
+        return ()
+
+    return act
+
+
+def _put_back(steps: list[Step], told: Left) -> None:
+    interrupt: BaseException | None = None
+    for name, restore in steps:
+        for _ in range(2):  # an interrupt in the middle of one: once more
+            try:
+                told.extend(line for line in restore() if line not in told)
+                break
+            except Exception as error:  # noqa: BLE001 - the rest is put back all the same
+                told.append(f"It changed {name}, and that could not be put back ({type(error).__name__}): restart the kernel.")
+                break
+            except BaseException as error:  # noqa: BLE001 - told when all is done
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 class _Switch:
-    """One global setting of torch or Python."""
+    """One setting, as it was."""
 
-    def __init__(self, name: str, get: Callable[[], Any], put: Callable[[Any], Any]) -> None:
-        self._name, self._get, self._put, self._before = name, get, put, get()
+    def __init__(self, setting: Setting) -> None:
+        self._setting, self._before = setting, setting.get()
 
-    def restore(self) -> str:
-        now = self._get()
-        if now == self._before:
-            return ""
-        self._put(self._before)
-        return f"It left {self._name} at {now}; it is {self._before} again."
+    def restore(self) -> Iterator[str]:
+        """Put it back; what was left is told."""
+        now, before = self._setting.get(), self._before
+        if now is before or now == before:
+            return
+        self._setting.put(before)
+        if self._setting.told:
+            yield self._said(now)
 
-
-def _default_device() -> torch.device:
-    try:
-        return torch.get_default_device()
-    except AttributeError:  # torch 2.6, once it was set to None
-        return torch.device("cpu")
-
-
-_SWITCHES: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
-    ("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    ("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    ("deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    ("anomaly detection", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    ("the default device", _default_device, lambda device: torch.set_default_device(None if device.type == "cpu" else device)),
-    ("the working folder", os.getcwd, os.chdir),
-    ("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-)
+    def _said(self, now: Any) -> str:
+        name, before = self._setting.name, self._before
+        if isinstance(before, tuple) and isinstance(now, tuple) and before and isinstance(before[0], bool) and now[0] != before[0]:
+            now, before = now[0], before[0]
+        if all(isinstance(one, (bool, int, float, str, torch.dtype, torch.device)) for one in (now, before)):
+            return f"It left {name} at {now}; it is {before} again."
+        return f"It left {name} changed; all is as it was."
 
 
 class _Table:
@@ -97,36 +135,16 @@ class _Table:
     def __init__(self, name: str, hooks: dict[Any, Any], what: str) -> None:
         self._name, self._hooks, self._what, self._before = name, hooks, what, dict(hooks)
 
-    def restore(self) -> str:
+    def restore(self) -> Iterator[str]:
+        """Put it back; what was left is told."""
         left = [key for key in self._hooks if key not in self._before]
         lost = [key for key in self._before if key not in self._hooks]
         if not left and not lost:
-            return ""
+            return
         self._hooks.clear()
         self._hooks.update(self._before)
         if left:
             kind, _, rest = self._what.partition(" ")
-            return f"It left {plural(len(left), kind)} {rest} on ({self._name}); {'it is' if len(left) == 1 else 'they are'} removed."
-        return f"It removed {len(lost)} {self._what} ({self._name}) that somebody else had put there; back again."
-
-
-def _classes() -> list[type]:
-    """Those of torch.nn, nn.Module first."""
-    return list(dict.fromkeys([nn.Module, *(thing for thing in vars(nn).values() if isinstance(thing, type))]))
-
-
-class _Namespace:
-    """A class or a module of torch, whose names a learner's code may have set to something else."""
-
-    def __init__(self, thing: Any) -> None:
-        self._thing, self._before = thing, dict(vars(thing))
-
-    def restore(self) -> Iterator[str]:
-        before = self._before  # what was imported meanwhile (torch.nn.attention) is nobody's change
-        now = {name: value for name, value in vars(self._thing).items() if name in before or not isinstance(value, ModuleType)}
-        for name in [name for name in (*before, *(name for name in now if name not in before)) if before.get(name) is not now.get(name)]:
-            if name in before:
-                setattr(self._thing, name, before[name])
-            else:
-                delattr(self._thing, name)
-            yield f"It changed {self._thing.__name__}.{name} for everybody; it is as it was."
+            yield f"It left {plural(len(left), kind)} {rest} on ({self._name}); {'it is' if len(left) == 1 else 'they are'} removed."
+        else:
+            yield f"It removed {len(lost)} {self._what} ({self._name}) that somebody else had put there; back again."

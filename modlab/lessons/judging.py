@@ -7,7 +7,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal, NoReturn
 
 import torch
@@ -72,6 +72,13 @@ class Verdict:
 
 def judge(task: Task, answer: Any) -> Verdict:
     """Run all probes of a task on an answer; nothing that the answer does makes this fail, and ■ ends it."""
+    try:
+        return _judged(task, answer)
+    except Exception as error:  # noqa: BLE001 - of an answer that nothing can be asked of
+        return Verdict(task.name, "not yet", says=(f"It could not be checked: {type(error).__name__}.",))
+
+
+def _judged(task: Task, answer: Any) -> Verdict:
     if task.needs and not available(task.needs):
         return Verdict(task.name, "not possible", says=(f"This torch has no {task.needs}.",))
     if answer is ... or answer is None or untouched(answer, task):
@@ -103,7 +110,7 @@ def judge(task: Task, answer: Any) -> Verdict:
 
 def _is_stub(failure: BaseException | None) -> bool:
     """Whether the code says itself that it is not written yet, as the stubs of graders do; torch says so where forward is missing."""
-    return isinstance(failure, NotImplementedError) and 'required "forward"' not in str(failure)
+    return isinstance(failure, NotImplementedError) and 'required "forward"' not in _message(failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,8 @@ class _Told:
 
 def _told(task: Task, error: BaseException) -> _Told:
     """A failure in words."""
-    if isinstance(error, NotYet):
+    if issubclass(type(error), NotYet):
+        assert isinstance(error, NotYet)
         mistake = next((one for one in task.mistakes if one.name == error.mistake), None)
         says = tuple(part for part in (mistake.says if mistake else "", error.says) if part)
         told = error.expected is not None or error.got is not None
@@ -137,14 +145,23 @@ def _told(task: Task, error: BaseException) -> _Told:
 
 
 def _known(task: Task, error: BaseException) -> Mistake | None:
-    return next((one for one in task.mistakes if one.error and re.search(one.error, f"{type(error).__name__}: {error}")), None)
+    told = f"{type(error).__name__}: {_message(error)}"
+    return next((one for one in task.mistakes if one.error and re.search(one.error, told)), None)
+
+
+def _message(error: BaseException) -> str:
+    """What an error says, where it can be asked."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a learner's own class of errors
+        return ""
 
 
 def _raised(error: BaseException) -> str:
     """The error, and the line of the learner's own code where it came up."""
     place = next((frame for frame in reversed(traceback.extract_tb(error.__traceback__)) if _is_own(frame.filename)), None)
     where = f" in `{place.line}` (line {place.lineno} of {place.name})" if place is not None and place.line else ""
-    return f"Your code raised {type(error).__name__}{where}: {format.cut(' '.join(str(error).split()), LONG)}"
+    return f"Your code raised {type(error).__name__}{where}: {format.cut(' '.join(_message(error).split()), LONG)}"
 
 
 def _is_own(file: str) -> bool:
@@ -174,15 +191,15 @@ def _faces(evidence: Any) -> tuple[str, str]:
 
 def _value(value: Any) -> str:
     """A value as it is written in a lesson: tensors with four digits, long ones cut."""
-    if isinstance(value, Tensor):
-        with torch.no_grad():
-            numbers = value.detach().cpu()
-            body = str(numbers.tolist()) if not numbers.is_floating_point() else _rounded(numbers)
-        return format.cut(body, LONG)
-    if isinstance(value, torch.Size):
-        value = tuple(value)
     try:
-        return format.cut(value if isinstance(value, str) else repr(value), LONG)
+        if issubclass(type(value), Tensor):
+            with torch.no_grad():
+                numbers = value.detach().cpu()
+                body = str(numbers.tolist()) if not numbers.is_floating_point() else _rounded(numbers)
+            return format.cut(body, LONG)
+        if type(value) is torch.Size:
+            value = tuple(value)
+        return format.cut(value if type(value) is str else repr(value), LONG)
     except Exception:  # noqa: BLE001 - of a learner's own class
         return f"a {type(value).__name__}"
 
@@ -197,7 +214,7 @@ def _words(probe: Callable[[Any], None]) -> str:
 
 def untouched(answer: Any, task: Task) -> bool:
     """Whether a class or a function is still the starter's: the same code, object by object."""
-    if isinstance(answer, type) or (callable(answer) and hasattr(answer, "__code__")):
+    if issubclass(type(answer), type) or type(answer) in (FunctionType, MethodType) or hasattr(type(answer), "__code__"):
         try:
             return _codes(answer) == _codes(evaluate(task.given + "\n" + task.starter, task.expression))
         except Exception:  # noqa: BLE001 - a starter that gives no such object cannot be it

@@ -1,0 +1,294 @@
+"""What is global in Python and torch and can be left changed: how each is read, and put back."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import logging
+import math
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import modlab
+from modlab import compat
+
+_AUTOCAST = ("cpu", "cuda", "mps", "xpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that is global.
+
+    Attributes:
+        name: what it is called in a sentence.
+        get, put: read it, and put it back.
+        told: whether a learner hears of it; else it is put back in silence, since libraries change it too.
+    """
+
+    name: str
+    get: Callable[[], Any]
+    put: Callable[[Any], Any]
+    told: bool = True
+
+
+# ---- torch ---------------------------------------------------------------------------------------
+
+
+def _default_device() -> torch.device:
+    try:
+        return torch.get_default_device()
+    except AttributeError:  # torch 2.6, once it was set to None
+        return torch.device("cpu")
+
+
+def _autocast() -> tuple[Any, ...]:
+    depth = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    devices = tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _AUTOCAST)
+    return devices, torch.is_autocast_cache_enabled(), depth
+
+
+def _put_autocast(before: tuple[Any, ...]) -> None:
+    devices, cache, depth = before
+    for kind, enabled, dtype in devices:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)
+    torch.set_autocast_cache_enabled(cache)
+    while _autocast()[2] > depth:
+        torch.autocast_decrement_nesting()
+    while _autocast()[2] < depth:
+        torch.autocast_increment_nesting()
+    if not depth:
+        torch.clear_autocast_cache()
+
+
+def _without_default(modes: list[Any]) -> list[Any]:
+    """The modes of torch functions but the one that the default device is."""
+    return [mode for mode in modes if type(mode).__name__ != "DeviceContext"]
+
+
+def modes_as_they_were() -> Callable[[], None]:
+    """What puts the stacks of modes back, of torch functions and of dispatch; and the default device."""
+    functions, dispatched, device = compat.function_modes(), compat.dispatched_modes(), compat.default_device_mode()
+
+    def put_back() -> None:
+        now = compat.dispatched_modes()
+        same = 0
+        while same < min(len(now), len(dispatched)) and now[same] is dispatched[same]:
+            same += 1
+        for mode in reversed(now[same:]):
+            compat.pop_dispatched_mode(mode)
+        for mode in dispatched[same:]:
+            compat.push_dispatched_mode(mode)
+        for _ in compat.function_modes():
+            compat.pop_function_mode()
+        for mode in functions:
+            compat.push_function_mode(mode)
+        compat.set_default_device_mode(device)
+
+    return put_back
+
+
+def _flag(room: Any, name: str) -> Setting:
+    return Setting(f"{room.__name__}.{name}", lambda: getattr(room, name), lambda value: setattr(room, name, value))
+
+
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _print_options() -> dict[str, Any]:
+    return dict(vars(torch._tensor_str.PRINT_OPTS))
+
+
+# ---- Python --------------------------------------------------------------------------------------
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it is gone
+        return None
+
+
+def _put_folder(before: str | None) -> None:
+    if before is not None:
+        os.chdir(before)
+
+
+def _collecting(on: bool) -> None:
+    (gc.enable if on else gc.disable)()
+
+
+def _handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _put_handlers(before: dict[int, Any]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return  # nowhere else can they be set, nor could they have been
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) is not handler and signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _alarm() -> bool:
+    return hasattr(signal, "getitimer") and signal.getitimer(signal.ITIMER_REAL)[0] > 0
+
+
+def _put_alarm(before: bool) -> None:
+    if not before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _put_environment(before: dict[str, str]) -> None:
+    for name in [name for name in os.environ if name not in before]:
+        del os.environ[name]
+    for name, value in before.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _hooks() -> tuple[Any, ...]:
+    return sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook, warnings.showwarning
+
+
+def _put_hooks(before: tuple[Any, ...]) -> None:
+    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook, warnings.showwarning = before
+
+
+def _logging() -> tuple[Any, ...]:
+    return logging.root.level, logging.root.manager.disable, (*logging.root.handlers,)
+
+
+def _put_logging(before: tuple[Any, ...]) -> None:
+    logging.root.setLevel(before[0])
+    logging.disable(before[1])
+    logging.root.handlers[:] = before[2]
+
+
+def _replace(held: list[Any], before: tuple[Any, ...]) -> None:
+    held[:] = before
+
+
+def _put_streams(before: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr = before
+
+
+FIRST: tuple[Setting, ...] = (
+    Setting("sys.settrace", sys.gettrace, sys.settrace),
+    Setting("sys.setprofile", sys.getprofile, sys.setprofile),
+    Setting("threading.settrace", threading.gettrace, lambda function: threading.settrace(function)),
+    Setting("threading.setprofile", threading.getprofile, lambda function: threading.setprofile(function)),
+)
+"""What would see everything else being put back."""
+SETTINGS: tuple[Setting, ...] = (
+    Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    Setting("inference mode", torch.is_inference_mode_enabled, lambda _: None),  # the guard around everything puts it back
+    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Setting("the default device", _default_device, lambda _: None),  # it goes with the modes of functions
+    Setting("function modes", lambda: _without_default(compat.function_modes()), lambda _: None),
+    Setting("dispatch modes", compat.dispatched_modes, lambda _: None),
+    Setting("autocast", _autocast, _put_autocast),
+    Setting("saved-tensor hooks", compat.saved_tensor_hooks, compat.set_saved_tensor_hooks),
+    Setting(
+        "deterministic algorithms", _deterministic, lambda both: torch.use_deterministic_algorithms(both[0], warn_only=both[1]),
+    ),
+    Setting(
+        "anomaly detection", lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        lambda both: torch.autograd.set_detect_anomaly(*both),
+    ),
+    Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    Setting("the number of interop threads", torch.get_num_interop_threads, torch.set_num_interop_threads),
+    Setting("torch's warnings", torch.is_warn_always_enabled, torch.set_warn_always),
+    Setting("torch's way to print", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
+    Setting(
+        "torch.__future__.overwrite_module_params_on_conversion", torch.__future__.get_overwrite_module_params_on_conversion,
+        torch.__future__.set_overwrite_module_params_on_conversion,
+    ),
+    Setting(
+        "torch.__future__.swap_module_params_on_conversion", torch.__future__.get_swap_module_params_on_conversion,
+        torch.__future__.set_swap_module_params_on_conversion,
+    ),
+    *(_flag(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
+    _flag(torch.utils.deterministic, "fill_uninitialized_memory"),
+    Setting("the working folder", _folder, _put_folder),
+    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Setting("garbage collection", gc.isenabled, _collecting),
+    Setting("when garbage is collected", gc.get_threshold, lambda before: gc.set_threshold(*before)),
+    Setting("gc.callbacks", lambda: (*gc.callbacks,), lambda before: _replace(gc.callbacks, before), told=False),
+    Setting("a signal's handler", _handlers, _put_handlers),
+    Setting("an alarm", _alarm, _put_alarm),
+    Setting("Python's hooks for errors", _hooks, _put_hooks),
+    Setting("how NumPy treats errors", np.geterr, lambda before: np.seterr(**before)),
+    Setting("logging", _logging, _put_logging, told=False),
+    Setting("the environment", lambda: dict(os.environ), _put_environment, told=False),
+    Setting("sys.path", lambda: (*sys.path,), lambda before: _replace(sys.path, before), told=False),
+    Setting("warnings", lambda: (*warnings.filters,), lambda before: _replace(warnings.filters, before), told=False),  # type: ignore[arg-type]
+    Setting("streams", lambda: (sys.stdin, sys.stdout, sys.stderr), _put_streams, told=False),
+)
+
+
+# ---- names that may be set to something else -------------------------------------------------------
+
+
+def _counts(name: str, value: Any) -> bool:
+    """Whether a name of torch's is a function or class of its own; torch.Storage goes with the default dtype."""
+    return callable(value) and name[:1] != "_" and name != "Storage"
+
+
+class Namespace:
+    """A class or a module, whose names a learner's code may have set to something else.
+
+    Args:
+        thing: the class or module.
+        only: put back functions and classes that were there, and nothing else: torch's own modules keep notes in theirs.
+    """
+
+    def __init__(self, thing: Any, *, only: bool = False) -> None:
+        self._thing, self._only = thing, only
+        self._before = {name: value for name, value in vars(thing).items() if not only or _counts(name, value)}
+
+    def restore(self) -> Iterator[str]:
+        """Put all names back; each that was another is told."""
+        before, now = self._before, vars(self._thing)
+        changed = [name for name, value in before.items() if now.get(name) is not value and not _is_torchs(now.get(name))]
+        if not self._only:  # what was imported meanwhile (torch.nn.attention) is nobody's change
+            changed += [name for name, value in now.items() if name not in before and not isinstance(value, ModuleType)]
+        for name in changed:
+            if name in before:
+                setattr(self._thing, name, before[name])
+            else:
+                delattr(self._thing, name)
+            yield f"It changed {self._thing.__name__}.{name} for everybody; it is as it was."
+
+
+def _is_torchs(now: Any) -> bool:
+    """Whether it is the wrapper that torch puts around an optimizer's step when the first one is made."""
+    return bool(getattr(now, "hooked", False))
+
+
+def namespaces() -> list[Namespace]:
+    """Those that a check takes down: torch.nn as a whole, and the functions and classes of everything else that it or torch would call."""
+    classes = dict.fromkeys([nn.Module, *(thing for thing in vars(nn).values() if isinstance(thing, type))])
+    optimizers = dict.fromkeys(thing for thing in vars(torch.optim).values() if isinstance(thing, type))
+    rooms = [
+        torch, torch.autograd, torch.linalg, torch.fft, torch.special, torch.random, torch.optim, torch.optim.lr_scheduler,
+        torch.utils.data, torch.nn.utils, torch.testing, builtins, math, random, modlab,
+    ]  # fmt: skip
+    whole = [F, nn, nn.init, *classes, torch.Tensor, torch.autograd.Function]
+    return [*(Namespace(thing) for thing in whole), *(Namespace(room, only=True) for room in (*rooms, *optimizers))]
