@@ -164,12 +164,12 @@ def dispatched_modes() -> list[Any]:
 
 def pop_dispatched_mode(mode: Any) -> None:
     """Leave the innermost ``TorchDispatchMode``, as torch leaves it: what its class makes of that is not asked."""
-    _python_dispatch.TorchDispatchMode.__exit__(mode, None, None, None)
+    _python_dispatch.TorchDispatchMode.__exit__(mode, None, None, None)  # type: ignore[no-untyped-call]
 
 
 def push_dispatched_mode(mode: Any) -> None:
     """Enter one again."""
-    _python_dispatch.TorchDispatchMode.__enter__(mode)
+    _python_dispatch.TorchDispatchMode.__enter__(mode)  # type: ignore[no-untyped-call]
 
 
 def default_device_mode() -> Any:

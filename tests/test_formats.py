@@ -24,6 +24,7 @@ from torch import nn
 import modlab
 from modlab.errors import CheckpointError, ModlabError
 from modlab.inspection.formats import nesting, pickled
+from tests.ranks import run_ranks
 
 ONE = torch.arange(12.0).reshape(3, 4)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -597,3 +598,39 @@ def test_what_is_damaged_anywhere_ends_in_a_sentence(kind, tmp_path):
         assert time.process_time() - before < 20
         file.write_bytes(good)
     assert not {name for name in set(sys.modules) - known if not name.startswith(("torch", "modlab", "numpy"))}
+
+
+# ---- written by several ranks ----------------------------------------------------------------------------------------------
+
+
+def _saved_by_ranks(rank, folder, how):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (2,))
+    model = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3))
+    whole = {name: value.clone() for name, value in model.state_dict().items()}
+    if how == "fsdp2":
+        fully_shard(model, mesh=mesh)
+    else:
+        parallelize_module(model, mesh, {"0": ColwiseParallel()})
+    dcp.save({"model": model.state_dict()}, checkpoint_id=folder)
+    torch.save(model.state_dict(), f"{folder}-{rank}.pt")
+    return {name: value.tolist() for name, value in whole.items()}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["fsdp2", "tensor_parallel"])
+def test_what_two_ranks_wrote_is_one_checkpoint(how, tmp_path):
+    whole, _ = run_ranks(_saved_by_ranks, 2, str(tmp_path / "c"), how)
+    shown = modlab.state(tmp_path / "c")
+    assert {row.path.removeprefix("model."): row.shape for row in shown.records} == {n: torch.tensor(v).shape for n, v in whole.items()}
+    assert "in 2 files" in str(shown) and "2 parts" in shown.records[0].note
+    model = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3))
+    model.load_state_dict({name: torch.tensor(value) for name, value in whole.items()})
+    assert modlab.diff(tmp_path / "c", model).changed == []
+    mine = modlab.state(tmp_path / "c-0.pt")
+    assert mine.records[0].shape == (5, 4) and "DTensor" in mine.records[0].note
+    with pytest.raises(CheckpointError, match="DTensor"):
+        mine["0.weight"]

@@ -1,6 +1,7 @@
 """The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, knobs."""
 
 import builtins
+import functools
 import gc
 import json
 import linecache
@@ -581,6 +582,7 @@ LEFT_ON = {
     "gc_threshold": (lambda: gc.set_threshold(5), "when garbage is collected"),
     "threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), "number of threads"),
     "allclose": (lambda: setattr(torch, "allclose", lambda *_, **__: True), "torch.allclose"),
+    "wrapped": (lambda: setattr(torch, "manual_seed", functools.wraps(torch.manual_seed)(lambda seed: None)), "torch.manual_seed"),
     "tensor": (lambda: setattr(torch.Tensor, "__eq__", lambda *_: True), "Tensor.__eq__"),
     "optimizer": (lambda: setattr(torch.optim.SGD, "step", lambda *_: None), "SGD.step"),
     "builtin": (lambda: setattr(builtins, "print", None), "builtins.print"),

@@ -266,9 +266,9 @@ class Namespace:
     def restore(self) -> Iterator[str]:
         """Put all names back; each that was another is told."""
         before, now = self._before, vars(self._thing)
-        changed = [name for name, value in before.items() if now.get(name) is not value and not _is_torchs(now.get(name))]
-        if not self._only:  # what was imported meanwhile (torch.nn.attention) is nobody's change
-            changed += [name for name, value in now.items() if name not in before and not isinstance(value, ModuleType)]
+        changed = [name for name, value in before.items() if now.get(name) is not value and not _is_torchs(name, now.get(name))]
+        if not self._only:
+            changed += [name for name, value in now.items() if name not in before and not _is_note(name, value)]
         for name in changed:
             if name in before:
                 setattr(self._thing, name, before[name])
@@ -277,9 +277,15 @@ class Namespace:
             yield f"It changed {self._thing.__name__}.{name} for everybody; it is as it was."
 
 
-def _is_torchs(now: Any) -> bool:
-    """Whether it is the wrapper that torch puts around an optimizer's step when the first one is made."""
-    return bool(getattr(now, "hooked", False))
+def _is_note(name: str, value: Any) -> bool:
+    """Whether Python has put it there: a module that was imported meanwhile (torch.nn.attention), ``__slotnames__`` when one was copied."""
+    return isinstance(value, ModuleType) or (name[:2] == "__" and not callable(value))
+
+
+def _is_torchs(name: str, now: Any) -> bool:
+    """Whether torch has put it there: its wrapper around an optimizer's step, or around a function when the compiler is imported."""
+    written = (getattr(now, "__globals__", None) or {}).get("__name__", "")  # functools.wraps copies all else
+    return getattr(now, "__name__", "") == name and str(written).partition(".")[0] == "torch"
 
 
 def namespaces() -> list[Namespace]:

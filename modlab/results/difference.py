@@ -32,8 +32,8 @@ def diff(before: Any, after: Any) -> Diff:
     """Compare two states: what changed and by how much, what came, went, moved, or is called something else.
 
     Each side is a `modlab.snapshot`, a module, an optimizer (or several), a ``state_dict()`` or another mapping of tensors
-    (also nested, as training checkpoints are), or a checkpoint file (``.pt``, ``.pth``, ``.bin``, ``.safetensors``, the
-    index of a sharded one), in any mix. Nothing is changed; of files, one tensor of each is read at a time.
+    (also nested, as training checkpoints are), or a checkpoint file or folder of any format that `modlab.state` reads, in any
+    mix. Nothing is changed; of files, one tensor of each is read at a time.
 
     Between a model and weights it also tells what ``load_state_dict`` would do. Values are compared as values: NaN equals
     NaN, and 0.0 equals -0.0 (a fingerprint sees their bits). Distances leave out what is not finite.

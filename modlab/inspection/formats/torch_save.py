@@ -146,8 +146,8 @@ class Tensors:
         made = maker(*arguments)
         if cls.name in _PLAIN_CLASSES:
             return made
-        if cls.name in _SHARDED and isinstance(state, dict) and isinstance(state.get("_local_tensor"), Stored):
-            local = state["_local_tensor"]
+        local = next((part["_local_tensor"] for part in _dicts(state) if isinstance(part.get("_local_tensor"), Stored)), None)
+        if cls.name in _SHARDED and local is not None:
             part = "×".join(map(str, local.shape)) or "scalar"
             return Stored(made.shape, made.dtype, local.bytes, f"DTensor: this file holds the {part} of one rank")
         self.unknown[cls.name] = None
@@ -194,6 +194,11 @@ class Tensors:
             return torch.sparse_compressed_tensor(values[0], values[1], values[2], shape, layout=layout, check_invariants=True)
 
         return Stored(shape, held[-1].dtype, sum(part.bytes for part in held), name, load)
+
+
+def _dicts(state: Any) -> list[dict[Any, Any]]:
+    """The attributes of an object: a dict, or one for its ``__dict__`` and one for its slots."""
+    return [part for part in (state if isinstance(state, tuple) else (state,)) if isinstance(part, dict)]
 
 
 def _vector(given: Any) -> Tensor:
