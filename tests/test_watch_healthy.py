@@ -452,6 +452,7 @@ def adversaries(watched: str, steps: int = 150) -> Run:
         }[watched],
         step,
         steps,
+        careful={"the loss falls"} if watched == "both" else set(),  # one player's loss rises as the other one learns
     )  # fmt: skip
 
 

@@ -279,9 +279,8 @@ def test_a_step_that_is_compiled_whole_is_said_to_be_unseen() -> None:
             self.weight = nn.Parameter(torch.zeros(3))
 
     model = Model()
-    with modlab.watch(model) as w:
-        with torch.no_grad():
-            model.weight += 1
+    with modlab.watch(model) as w, torch.no_grad():
+        model.weight += 1
     assert "no training step of Model was seen" in str(w) and "the weights changed" in str(w)
     with modlab.watch(m) as w:
         pass

@@ -447,6 +447,34 @@ def test_no_fix_is_offered_that_cannot_help(make: Callable[[], Watch]) -> None:
     assert not w.verdict.ok and "keep the weights in float32" not in str(w) and "rounding alone" not in str(w)
 
 
+@pytest.mark.parametrize(
+    ("values", "state", "says"),
+    [
+        ([3.0 * 0.9**i for i in range(10)], "passed", "→"),
+        ([0.5 + 0.01 * (-1) ** i for i in range(60)], "careful", "no trend"),
+        ([0.5 + 0.003 * i + 0.01 * (-1) ** i for i in range(60)], "careful", "it rises"),
+        ([0.5 + 0.1 * i for i in range(60)], "broken", "it rises"),
+        ([0.1 * (-1) ** i for i in range(60)], "not seen", "not judged"),
+        ([-3.0 + 0.02 * i for i in range(60)], "not seen", "not judged"),
+        ([-0.02 * i for i in range(60)], "passed", "→"),
+        ([0.5, 0.6, 0.4], "not seen", "too early"),
+        ([0.5] * 30 + [float("nan")], "broken", "its last value is NaN"),
+    ],
+    ids=["few and monotone", "flat", "rises a little", "doubles", "both signs", "negative, rising", "below 0", "few", "ends in NaN"],
+)  # fmt: skip
+def test_a_curve_is_judged_by_its_numbers(values: list[float], state: str, says: str) -> None:
+    model = nn.Linear(2, 1)
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for value in values:
+            optimizer.zero_grad()
+            (0 * model(torch.randn(4, 2)).sum() + value).backward()
+            optimizer.step()
+    rung = w.verdict.rungs[-1]
+    assert (rung.name, rung.state) == ("the loss falls", state) and says in rung.text
+    agreement.check(w.record)
+
+
 def test_a_rate_of_zero_is_said() -> None:
     w = seen(still)
     assert w.verdict.broken is not None and "the learning rate is 0" in w.verdict.broken.text

@@ -129,13 +129,13 @@ def _arriving(watcher: Watcher, weight: Weight) -> float | None:
     if member is None or member.gradient < 0:
         return None
     history = watcher.cast.history
-    return float(history.greatest(member.gradient) * history.series[member.gradient].count) ** 0.5
+    return math.sqrt(history.greatest(member.gradient) * history.series[member.gradient].count)
 
 
 def size_of(watcher: Watcher, weight: Weight) -> float:
     """The greatest norm that its gradient had in any sample."""
     tensor = weight.tensor()
-    return 0.0 if tensor is None else float(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel()) ** 0.5
+    return 0.0 if tensor is None else math.sqrt(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel())
 
 
 def _without_effect(record: WatchRecord, watcher: Watcher) -> Iterator[Finding]:

@@ -26,8 +26,9 @@ NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
 
-RISES, MUCH = 4, 0.1
-"""A loss has risen when its last values lie so many standard errors above the first, and by that share of the first."""
+RISES, MUCH, TWICE = 4, 0.1, 1.0
+"""A loss rises when its last values lie so many standard errors above the first, and by that share of the first. One that has at
+least doubled is broken; one of two players may rise a little because the other one learns."""
 
 FALLS = 2
 """Standard errors that the last values of a loss that falls lie below the first."""
@@ -314,7 +315,8 @@ def _falls(loss: ScalarRecord | None, several: list[str]) -> Rung:
     if np.nanmin(loss.low) < 0:
         return Rung(name, "not seen", f"{text}: not judged, for it has negative values, as that of a policy gradient has", facts=facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
-        return Rung(name, "broken", f"{text}: it rises", "a smaller learning rate, if it is meant to fall", facts=facts)
+        state = "broken" if last > first + TWICE * abs(first) else "careful"
+        return Rung(name, state, f"{text}: it rises", "a smaller learning rate, if it is meant to fall", facts=facts)
     return Rung(name, "careful", f"{text}: no trend beyond its noise", facts=facts)
 
 

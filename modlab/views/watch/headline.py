@@ -71,7 +71,8 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     careful = next((rung for rung in record.verdict.rungs if rung.state == "careful"), None)
     title = words.said(record.title, words.LONG_NAME)
     if careful and careful.name == FALLS:
-        return "The loss shows no trend:", [words.sentence(careful.text.partition(": ")[0])], True
+        rises = float(careful.facts["last"]) > float(careful.facts["first"]) and bool(careful.fix)  # type: ignore[arg-type]
+        return f"The loss {'rises' if rises else 'shows no trend'}:", [words.sentence(careful.text.partition(": ")[0])], True
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
         learns = any(rung.name == FALLS and rung.state == "passed" for rung in record.verdict.rungs)
