@@ -9,7 +9,7 @@ import { isLazy, tensorsOf } from "./traits";
 /** Signs beside the words, so that a flag is seen before it is read. */
 const SIGNS: Record<string, string> = {
   lazy: "◌", meta: "◌", frozen: "■", "partly frozen": "◧", compiled: "»", scripted: "§", parametrized: "ƒ", "weight-normed": "ƒ",
-  "spectral-normed": "ƒ", pruned: "⊘", quantized: "#", "several devices": "≠", eval: "○", train: "●",
+  "spectral-normed": "ƒ", pruned: "⊘", quantized: "#", "tensor parallel": "∥", "several devices": "≠", eval: "○", train: "●",
 };
 
 export function treeRow(tree: TreePayload, place: Place): HTMLElement {

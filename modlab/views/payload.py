@@ -223,7 +223,7 @@ def _lies(entry: TensorEntry | StateRecord) -> dict[str, Any]:
     if entry.sharding is None:
         return {}
     return {
-        "here": sharding.here(entry.sharding) or "all", "placement": sharding.placement(entry.sharding),
+        "here": "all" if entry.sharding.whole else format.shape(entry.sharding.local_shape), "placement": sharding.placement(entry.sharding),
         "sharding": [list(pair) for pair in sharding.facts(entry.sharding)],
     }  # fmt: skip
 

@@ -30,6 +30,7 @@ class Kind(NamedTuple):
     for_all: str = ""
 
 
+_FOLDED = ("FSDP", "DDP", "torch.distributed")
 _SAVED = "state_dict, prefix, local_metadata"
 KINDS = {
     "forward pre": Kind(
@@ -201,7 +202,21 @@ def _rows(place: Place, above: list[str], around: Around) -> list[Row]:
     head = Row(
         path, name, place.type, note, symbol, at, depth=len(above), cells=blank, details=_summary(place, own),
     )  # fmt: skip
-    return [head, *(_row(record, len(above) + 1, around) for record in own)]
+    depth = len(above) + 1
+    theirs = [(word, [record for record in own if record.machinery == word]) for word in _FOLDED]
+    mine = [record for record in own if record.machinery not in _FOLDED]
+    return [head, *(_row(record, depth, around) for record in mine), *(_folded(word, its, depth) for word, its in theirs if its)]
+
+
+def _folded(word: str, its: list[HookRecord], depth: int) -> Row:
+    """The hooks by which torch.distributed does its work, in one row: nobody has put them there by hand."""
+    kinds = Counter(kind_of(record).label for record in its)
+    said = ", ".join(format.plural(count, label) for label, count in kinds.items())
+    rows = tuple((kind_of(record).label, record.name, record.where) for record in its)
+    text = f"Put there by {word} for its own work; remove() and off() leave them alone unless their functions are named."
+    details = (Block(f"hooks of {word}", text, head=("kind", "function", "defined in"), rows=rows),)
+    place = its[0].path if its[0].path != its[0].owner else None
+    return Row(its[0].owner, word, "its own hooks", said, "hook", place, "", depth, (Cell(),) * len(COLUMNS), details=details)
 
 
 def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:

@@ -1,0 +1,46 @@
+"""``tree`` and ``state`` of a sharded model beside the same model on one process: CPU time, and the ratio (at most 3).
+
+python -m bench.sharded [blocks]: torch's fake process group stands for 64 and for 4,096 ranks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import modlab
+from tests.sharded import WAYS, fake_ranks, plain
+
+RUNS = 9
+
+
+def fastest(action: Callable[[], object]) -> float:
+    """Milliseconds of CPU time, the least of some runs."""
+    times = []
+    for _ in range(RUNS):
+        start = time.process_time()
+        action()
+        times.append(time.process_time() - start)
+    return 1e3 * min(times)
+
+
+def main() -> None:
+    """Print a table."""
+    blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    net = plain(blocks=blocks, width=64)
+    print(f"{'ms, and × of one process':28}{'tree':>8}{'':8}{'state':>8}")
+    for world in (64, 4096):
+        for way in ("fsdp2", "tp", "fsdp2 x tp"):
+            with fake_ranks(world):
+                spread = WAYS[way](blocks=blocks, width=64)
+                cells = []
+                for look in (modlab.tree, modlab.state):
+                    alone, ours = fastest(partial(look, net)), fastest(partial(look, spread))
+                    cells.append(f"{ours:8.2f} ({ours / alone:4.1f})")
+            print(f"{way + f' over {world:,} ranks':28}{' '.join(cells)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
