@@ -11,6 +11,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -20,8 +21,11 @@ import torch.nn.utils.clip_grad
 class Listener(Protocol):
     """Who is told, in the thread that calls and before torch does its work. What it raises comes out of the user's call."""
 
-    def backward_begins(self, tensors: Any) -> None:
-        """Gradients are about to be accumulated, beginning with these tensors; `torch.autograd.grad` does not."""
+    def due(self) -> bool:
+        """Whether it wants to be told now: asked each time, so it must be quick."""
+
+    def backward_begins(self, tensors: Any, frame: FrameType) -> None:
+        """Gradients are about to be accumulated, beginning with these tensors, by a call in this frame of torch's own."""
 
     def clips(self, parameters: Any, bound: Any, norm: Any) -> None:
         """Gradients of this total norm are about to be scaled to at most `bound`."""
@@ -48,7 +52,7 @@ class _Place:
         @functools.wraps(held)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
             if self._ours is stand_in and not compiling():
-                tell(*args, **kwargs)
+                tell(sys._getframe(1), *args, **kwargs)
             return held(*args, **kwargs)
 
         self._original, self._ours = held, stand_in
@@ -60,15 +64,17 @@ class _Place:
         self._original = self._ours = None
 
 
-def _backward(tensors: Any = (), *_: Any, accumulate_grad: bool = False, **__: Any) -> None:
-    if accumulate_grad:
+def _backward(frame: FrameType, tensors: Any = (), *_: Any, accumulate_grad: bool = False, **__: Any) -> None:
+    if accumulate_grad:  # torch.autograd.grad does not
         for one in (*_open,):
-            one.backward_begins(tensors)
+            if one.due():
+                one.backward_begins(tensors, frame)
 
 
-def _clip(parameters: Any = (), max_norm: Any = None, total_norm: Any = None, *_: Any, **__: Any) -> None:
+def _clip(_frame: FrameType, parameters: Any = (), max_norm: Any = None, total_norm: Any = None, *_: Any, **__: Any) -> None:
     for one in (*_open,):
-        one.clips(parameters, max_norm, total_norm)
+        if one.due():
+            one.clips(parameters, max_norm, total_norm)
 
 
 _PLACES = (

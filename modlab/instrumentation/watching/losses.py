@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import math
-import sys
 from dataclasses import replace
 from threading import get_ident
 from types import FrameType
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from modlab.compat import dispatch_modes, graph_task, is_transformed, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
-from modlab.instrumentation.guarded import guarded
+from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.watching import loss_names
 from modlab.instrumentation.watching.cast import Weight
 from modlab.instrumentation.watching.readback import is_far, numbers
@@ -33,15 +32,18 @@ from modlab.records.watch import ScalarRecord
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
 
-EACH, FAR = 4e-6, 12e-6
-"""Seconds, about, that it takes to take in a step's loss; and the same where it lies on an accelerator, and is copied there."""
+EACH = 10e-6
+"""Seconds, about, that it takes to take in a step's loss, until that is known."""
 
-SHARE, RARELY = 0.2, 16
+SHARE, RARELY = 0.3, 16
 """Of the budget, what that may take; where steps are so quick that each would take more, some are left out. And steps from one to the
 next at most."""
 
-PROBES = 4
+PROBES = 2
 """Parameters by which is seen whether a backward pass was one through the model, once they are known to get gradients from there."""
+
+LEARNT = 16
+"""Values after which it is asked anew how long one takes."""
 
 TRIES = 3
 """Backward passes from a place whose like are asked of all parameters, before that is done in steps that are looked at alone."""
@@ -133,14 +135,14 @@ class Losses:
 
     Attributes:
         awaiting: values that are not judged yet.
-        taken: steps taken in, and not paid for yet.
+        seconds: that it took, and that are not paid for yet.
     """
 
     def __init__(self, watcher: Watcher) -> None:
         self.ends = self._watcher = watcher
         self.sites: list[Site] = []
         self.awaiting: list[_Await] = []
-        self.taken = 0
+        self.seconds = 0.0
         self.entropy = ""  # the function of the graph that made it, if it is a cross-entropy
         self._known: dict[tuple[Any, ...], Site] = {}
         self._heights: dict[tuple[int, int], int] = {}
@@ -151,7 +153,7 @@ class Losses:
         self._norm = Scalar(NORM)
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
-        self._every, self._each, self._paid = 1, EACH, -1
+        self._every, self._each, self._taken, self._owed = 1, EACH, 0, 0.0
         self._opener = get_ident()
 
     # ---- when
@@ -160,15 +162,24 @@ class Losses:
         """Whether this step is taken in."""
         return self._every == 1 or self._watcher.steps.made % self._every == 0 or self._watcher.looks
 
-    def settle(self, pace: float, budget: float) -> None:
+    def settle(self) -> None:
         """Decide in which steps, by how long one takes."""
-        room = SHARE * budget * pace
+        schedule = self._watcher.schedule
+        room = SHARE * schedule.budget * schedule.pace
         self._every = min(RARELY, max(1, math.ceil(self._each / room))) if room > 0 else RARELY
 
     def pay(self) -> float:
         """Seconds, about, that it took since it was asked last."""
-        taken, self.taken = self.taken, 0
-        return taken * self._each
+        seconds, self._owed = self._owed + self.seconds, 0.0
+        self.seconds, self._taken = 0.0, 0
+        return seconds
+
+    def _learn(self) -> None:
+        """How long it takes, now and then."""
+        self._each = self.seconds / self._taken
+        self._owed += self.seconds
+        self.seconds, self._taken = 0.0, 0
+        self.settle()
 
     def _is_here(self) -> bool:
         """Whether this is the thread that trains the model: while another one runs a backward pass its gradients must not be touched."""
@@ -177,19 +188,22 @@ class Losses:
 
     # ---- told by torch
 
-    @guarded
-    def backward_begins(self, tensors: Any) -> None:
+    @timed
+    def backward_begins(self, tensors: Any, frame: FrameType) -> None:
         """Gradients are about to be accumulated."""
         watcher = self._watcher
-        if watcher.closed or not self.due() or graph_task() != -1 or not self._is_here() or run_aside() or not watcher.is_home:
+        if watcher.closed or graph_task() != -1 or not self._is_here() or run_aside() or not watcher.is_home:
             return
-        self._aside(self._take, tensors, sys._getframe(1))
+        self._taken += 1
+        if self._taken > LEARNT:
+            self._learn()
+        self._aside(self._take, tensors, frame)
 
-    @guarded
+    @timed
     def clips(self, parameters: Any, bound: Any, norm: Any) -> None:
         """Gradients are about to be clipped."""
         watcher = self._watcher
-        if watcher.closed or not self.due() or run_aside() or not watcher.is_home:
+        if watcher.closed or run_aside() or not watcher.is_home:
             return
         some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
         if any(watcher.cast.knows(one) for one in some):
@@ -210,9 +224,6 @@ class Losses:
         self.judge()
         steps = self._watcher.steps
         epoch = steps.made + steps.others
-        if steps.made != self._paid:
-            self._paid = steps.made
-            self.taken += 1
         for place, tensor in enumerate(tensors if isinstance(tensors, (tuple, list)) else (tensors,)):
             if not isinstance(tensor, Tensor) or tensor.grad_fn is None:
                 continue
@@ -223,8 +234,6 @@ class Losses:
             scale = None if site.scaler is None else _scale_of(site.scaler())
             if scale is not None:
                 value = _value(tensor, scale)
-            if isinstance(value, Tensor):
-                self._each = FAR
             anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
             if states is not None:
@@ -254,6 +263,7 @@ class Losses:
 
     # ---- whether it was one of the model's
 
+    @timed
     def judged_with(self, optimizer: Any) -> None:
         """An optimizer is about to make a step, or has made it."""
         self._aside(self.judge, optimizer)
@@ -307,8 +317,8 @@ class Losses:
     # ---- where it is called from
 
     def _site(self, tensor: Tensor, frame: FrameType | None, place: int) -> Site:
-        method = False
-        while frame is not None and frame.f_back is not None and _is_torchs(frame):  # ours stands between
+        frame, method = frame.f_back if frame is not None else None, False
+        while frame is not None and frame.f_back is not None and _is_torchs(frame):
             method = frame.f_code is _METHOD
             frame = frame.f_back
         if frame is None:
@@ -517,7 +527,7 @@ def _way(frame: FrameType, height: int, place: int) -> tuple[tuple[int, ...], tu
 
 def _is_torchs(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__", "")
-    return isinstance(name, str) and (name == "torch" or name.startswith(("torch.", "modlab.instrumentation.")))
+    return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
 
 
 def _scaler(tensor: Tensor) -> ReferenceType[Any] | None:

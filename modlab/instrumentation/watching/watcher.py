@@ -369,7 +369,7 @@ class Watcher:
             self._settle(wait=len(self._owed) > LATE)
             self._count_sample(sample.step)
             self.guard.settle(self.schedule.pace, self.schedule.budget)
-            self.losses.settle(self.schedule.pace, self.schedule.budget)
+            self.losses.settle()
             self._spend(self.schedule.whole, sample.seconds + self._called() + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
         elif self.glances.on:
