@@ -111,3 +111,34 @@ def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monk
     path.write_text(line)
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "modlab")
     assert list(imported_names(path)) == [name]
+
+
+READERS = frozenset({"clone", "copy_", "item", "tolist", "dequantize", "to_dense", "equal", "isnan", "any", "isfinite"})
+"""Calls that read a tensor's memory, or may."""
+GATES = ("modlab.statistics.memory", "modlab.instrumentation.watching.finiteness", "modlab.instrumentation.watching.elements")
+BLIND = {
+    "instrumentation/comparison/divergence.py": "what a pass gave, as copies that the shelf made",
+    "instrumentation/watching/findings.py": "numbers of a history",
+    "instrumentation/watching/ladder.py": "numbers of a history",
+    "statistics/accelerator.py": "the parts that contents found to be there",
+    "instrumentation/watching/readback.py": "what was computed by a watch, in memory of its own",
+    "instrumentation/watching/stretches.py": "numbers that were joined, in memory of their own",
+}
+"""Files that read no tensor of the user's, though they have such calls, and what they read."""
+
+
+def calls_of(path: Path) -> set[str]:
+    """The names of the methods and functions of a module that a file calls, where it knows torch."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), path.name)
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return {one.attr for one in called if not (isinstance(one.value, ast.Name) and one.value.id in ("math", "np", "copy"))}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if layer_of(path) in ("statistics", "inspection", "instrumentation")], ids=label)
+def test_who_reads_tensors_asks_whether_their_memory_is_there(path):
+    names = set(imported_names(path))
+    if not any(name == "torch" or name.startswith("torch.") for name in names) or str(path.relative_to(PACKAGE)) in BLIND:
+        return
+    read = calls_of(path) & READERS
+    gated = path.name == "memory.py" or any(name.startswith(GATES) for name in names)
+    assert not read or gated, f"{label(path)} calls {sorted(read)}: ask statistics.memory.is_there first, or say in BLIND what it reads"

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -126,6 +126,45 @@ def everywhere(rank, name):
         found[moment] = changed[:5], counted - count, said
         dist.barrier()
     return found
+
+
+def counted(rank, name):
+    """The collectives of plain passes in each mode, of a comparison of the two modes, of one plain pass, and of one of two models."""
+    torch.manual_seed(0)
+    model, x = MODELS[name](), torch.ones(4, 8 if name == "tensor parallel" else 7)
+    model(x).float().sum().backward()  # what is made at the first pass alone
+
+    def of(work):
+        before = collectives()
+        work()
+        return collectives() - before
+
+    def sharded():
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+    def plain():
+        sharded()
+        model(x)
+
+    passes = []
+    for mode in (model.train, model.eval):
+        for autograd in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+            mode()
+            with autograd():
+                passes.append(of(plain))
+    model.train()
+    twice = 2 * of(plain)
+    sharded()  # what is gathered already needs not be gathered again
+    return sum(passes), of(lambda: modlab.compare(model)(x)), twice, of(lambda: modlab.compare(model, model)(x))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "tensor parallel" else pytest.mark.long) for name in MODELS])
+def test_a_comparison_communicates_as_so_many_passes(name):
+    for plain, modes, twice, pair in run_ranks(counted, 2, name):
+        assert (modes, pair) == ((0, 0) if name == "DDP" else (plain, twice))
+        assert plain
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "units" else pytest.mark.long) for name in MODELS])

@@ -15,6 +15,7 @@ from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice, bodies, flow, operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, own, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
+from modlab.statistics.memory import is_there, local
 
 READ = 4_000_000  # elements up to which a tensor is looked through for its ends
 
@@ -30,7 +31,8 @@ def _ends(tensor: Any) -> tuple[float, float] | None:
         return None
     try:
         with without_torch_function(), without_modes(), torch.no_grad():
-            if tensor.is_meta or not 0 < tensor.numel() <= READ:
+            tensor = local(tensor)
+            if not 0 < tensor.numel() <= READ or not is_there(tensor):
                 return None
             low, high = torch.aminmax(tensor)
             return low.item(), high.item()
@@ -403,7 +405,7 @@ def _fractions(tensor: Any) -> bool:
     """Whether a tensor holds a number that is not whole."""
     try:
         with without_torch_function(), without_modes(), torch.no_grad():
-            return bool(tensor.numel() <= READ and (tensor != tensor.trunc()).any())
+            return bool(tensor.numel() <= READ and is_there(tensor) and (tensor != tensor.trunc()).any())
     except Exception:  # noqa: BLE001 - as above
         return False
 

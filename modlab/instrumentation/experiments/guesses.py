@@ -13,6 +13,7 @@ from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
+from modlab.statistics.memory import is_gone
 
 HIGH, LOW = 1.5, 0.5
 """A first loss above `HIGH` times the guess is too high; one below `LOW` times it shows that the model knows something already."""
@@ -24,7 +25,7 @@ def first_loss(bench: Bench) -> ExperimentRecord:
         raise NotRunError("known only for cross entropy: nn.CrossEntropyLoss, nn.NLLLoss")
     with torch.no_grad():
         output = bench.output()
-        if not issubclass(type(output), Tensor) or not output.is_floating_point() or output.dim() == 0:
+        if not issubclass(type(output), Tensor) or is_gone(output) or not output.is_floating_point() or output.dim() == 0:
             raise NotRunError("the output is not one tensor of scores")
         classes = int(output.shape[1 if output.dim() > 1 else 0])
         even = torch.full_like(output, -math.log(classes))

@@ -16,6 +16,7 @@ from modlab.instrumentation.experiments.duplicates import copied
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
+from modlab.statistics.memory import is_gone
 
 STEPS = 60
 LIMIT_S = 20.0
@@ -82,6 +83,7 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
         output = bench.output(learnt)
         if (
             not issubclass(type(output), Tensor)
+            or is_gone(output)
             or not output.is_floating_point()
             or not output.dim()
             or output.shape[0] != samples

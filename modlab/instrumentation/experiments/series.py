@@ -24,6 +24,7 @@ from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not
 from modlab.instrumentation.experiments.trials import Bench, line_of, without_addresses
 from modlab.instrumentation.postmortem import explain
 from modlab.records.finding import ExperimentRecord, FindingRecord
+from modlab.statistics.memory import is_there
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "gradients": arrivals.gradients,
@@ -182,7 +183,7 @@ def _warnings(said: list[tuple[str, str]], found: tuple[FindingRecord, ...] | li
 def _not_a_number(bench: Bench, output: Any, value: Any) -> FindingRecord | None:
     """An output with NaN, or a loss that is NaN or infinite; and what makes it."""
     of_output = any(bool(tensor.isnan().any()) for tensor in batches.tensors(output) if _has_nan(tensor))
-    lost = issubclass(type(value), Tensor) and value.numel() == 1 and not math.isfinite(float(value.detach()))
+    lost = issubclass(type(value), Tensor) and value.numel() == 1 and is_there(value) and not math.isfinite(float(value.detach()))
     if not of_output and not lost:
         return None
     word = "NaN" if of_output or math.isnan(float(value.detach())) else "infinite"

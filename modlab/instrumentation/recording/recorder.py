@@ -106,8 +106,11 @@ class Recorder:
             warnings.filterwarnings("ignore", _TORCHS, UserWarning)
             self._filter = warnings.filters[0]
         distribution = distribution_of(self.roster.model)
-        if distribution.communicates and distribution.world > 1:
-            self.tape.remark(f"this is rank {distribution.rank} of {distribution.world}: what the others do is not seen")
+        if distribution.communicates:
+            self.tape.remark(
+                f"this is rank {distribution.rank} of {distribution.world}: what the others do is not seen; the model must be called on "
+                "all of them, traced or not"
+            )
         self.tape.remarks += remarks_of(distribution)
         self._stages.open(module for path, module in self.roster.hooked if not _inside(path, compiled))
         if self._steps is not None:

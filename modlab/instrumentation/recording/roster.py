@@ -14,7 +14,6 @@ from modlab.inspection.index import ModuleIndex, Node, Swap, joined
 from modlab.records.sharding import Ranks
 
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
-_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
 
 STAGES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
@@ -163,10 +162,6 @@ class Roster:
     def classes(self) -> set[type]:
         """The classes of its modules."""
         return {type(node.module) for node in self.nodes}
-
-    def distributed(self) -> bool:
-        """Whether parts of it run in other processes too."""
-        return any(base.__name__ in _DISTRIBUTED for cls in self.classes() for base in cls.__mro__)
 
 
 def is_compiled(module: Module) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, graph_task, is_transformed, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
 from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.watching import loss_names
@@ -28,6 +28,7 @@ from modlab.instrumentation.watching.readback import is_far, numbers
 from modlab.instrumentation.watching.sample import run_aside
 from modlab.instrumentation.watching.scalars import Scalar, Scalars, entropy_of
 from modlab.records.watch import ScalarRecord
+from modlab.statistics.memory import copied, is_there, local, number_of
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -361,7 +362,7 @@ class Losses:
                 if (place or number) and (rate is first or isinstance(rate, Tensor) or rate == first or len(self._rates) >= MOST):
                     continue  # all as the first one, so far
                 curve = self._rates[place, number] = Scalar(RATE)
-            curve.add(max(steps.made - 1, 0), rate.detach().clone() if isinstance(rate, Tensor) else float(rate))
+            curve.add(max(steps.made - 1, 0), copied(local(rate)) if isinstance(rate, Tensor) and is_there(rate) else number_of(rate))
 
     # ---- what the user logs of it
 
@@ -378,7 +379,7 @@ class Losses:
                     continue
                 pairs = self._pairs.setdefault(key, [])
                 if len(pairs) < ALIKE:
-                    logged = value.detach().clone() if isinstance(value, Tensor) else value
+                    logged = copied(local(value)) if isinstance(value, Tensor) and is_there(value) else value
                     pairs.append((logged, site.latest, site.total if site.total is not None else site.latest))
                     if len(pairs) == ALIKE and not any(isinstance(one, Tensor) and is_far(one) for pair in pairs for one in pair):
                         self._decide(key)
@@ -481,7 +482,7 @@ def _value(tensor: Any, scale: Tensor | None) -> Any:
     """The number, or what will give it; None if it is no number, or nothing that is there."""
     if not isinstance(tensor, Tensor):
         return float(tensor) if isinstance(tensor, (int, float)) else None
-    if type(tensor) not in PLAIN or tensor.numel() != 1 or is_transformed(tensor) or tensor.is_meta or not tensor.is_floating_point():
+    if type(tensor) not in PLAIN or tensor.numel() != 1 or not is_there(tensor) or not tensor.is_floating_point():
         return None
     if not is_far(tensor):
         return tensor.item() if scale is None else tensor.item() / scale.item()
