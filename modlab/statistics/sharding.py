@@ -17,7 +17,7 @@ from modlab.statistics.memory import PLAIN, is_sharded, local
 
 REMEMBERED = 4096
 
-_Lie = tuple[tuple[int, ...], tuple[str, ...], Sequence[int | None], int]
+_Lie = tuple[tuple[int, ...], tuple[str, ...], tuple[int | None, ...], int]
 """What modlab knows of a mesh: sizes and names of its axes, this rank's place, and the rank."""
 
 _meshes: dict[int, tuple[_Lie, ref[Any]]] = {}

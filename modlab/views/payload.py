@@ -222,9 +222,10 @@ def _lies(entry: TensorEntry | StateRecord) -> dict[str, Any]:
     """How a tensor lies over the ranks, of one that does."""
     if entry.sharding is None:
         return {}
+    lies = entry.sharding
     return {
-        "here": "all" if entry.sharding.whole else format.shape(entry.sharding.local_shape), "placement": sharding.placement(entry.sharding),
-        "sharding": [list(pair) for pair in sharding.facts(entry.sharding)],
+        "here": "all" if lies.whole else format.shape(lies.local_shape), "placement": sharding.placement(lies),
+        "sharding": [list(pair) for pair in sharding.facts(lies)],
     }  # fmt: skip
 
 
