@@ -10,6 +10,7 @@ from modlab.records.state import Matrix, ValuesRecord
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord
+from modlab.views import sharding
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
 COLUMNS = (
@@ -49,11 +50,13 @@ def sentence(table: GradientTable) -> tuple[str, str]:
     missing = [row.path for row in asked if row.stats is None]
     facts = [f"not finite: {_few(bad)}"] if bad else []
     facts += [f"none: {_few(missing)}"] if missing else []
-    facts += [f"zero everywhere: {_few(zero)}"] if zero else []
+    parts = any(stats.of_part for _, stats in have)
+    facts += [f"zero {f'in {sharding.PART}' if parts else 'everywhere'}: {_few(zero)}"] if zero else []
     sized = sorted((stats.l2, row.path) for row, stats in have if stats.finite and stats.zeros < stats.count)
     if len(sized) > 1:
         (low, flat), (high, steep) = sized[0], sized[-1]
-        facts.append(f"L2 from {format.number(low)} ({format.clean(flat)}) to {format.number(high)} ({format.clean(steep)})")
+        here = f" of {sharding.PART}" if parts else ""
+        facts.append(f"L2{here} from {format.number(low)} ({format.clean(flat)}) to {format.number(high)} ({format.clean(steep)})")
     many = format.plural(len(asked), "parameter")
     strong = f"{len(have):,} of {many} have a gradient" if missing else f"Every trained parameter has a gradient ({len(have):,})"
     if bad:
@@ -110,15 +113,17 @@ def _judged(stats: TensorStats | None) -> tuple[Mark, str]:
         return "", stats.note
     if stats.nan or stats.posinf + stats.neginf:
         return "broken", "NaN" if stats.nan else "Inf"
-    return ("careful", "zero everywhere") if stats.count and stats.zeros == stats.count else ("", "")
+    everywhere = f"zero in {sharding.PART}" if stats.of_part else "zero everywhere"
+    return ("careful", everywhere) if stats.count and stats.zeros == stats.count else ("", "")
 
 
 def _cells(stats: TensorStats | None, relative: float | None) -> tuple[Cell, ...]:
     if stats is None or not stats.measured or not stats.count:
         return _EMPTY if stats is None else (Cell(format.shape(stats.shape)), *_EMPTY[1:])
-    numbers = [Cell(_short(number)) for number in (stats.mean, stats.std)] if stats.finite else [Cell(), Cell()]
-    size = Cell(_short(stats.l2)) if stats.finite else Cell()
-    ratio = Cell("" if relative is None else _short(relative))
+    here = f" {sharding.HERE}" if stats.of_part else ""
+    numbers = [Cell(f"{_short(number)}{here}") for number in (stats.mean, stats.std)] if stats.finite else [Cell(), Cell()]
+    size = Cell(f"{_short(stats.l2)}{here}") if stats.finite else Cell()
+    ratio = Cell("" if relative is None else f"{_short(relative)}{here}")
     return (Cell(format.shape(stats.shape)), *numbers, size, ratio, Cell(f"{100 * stats.zeros / stats.count:.0f} %"))
 
 
