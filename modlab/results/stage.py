@@ -135,7 +135,7 @@ class Lines:
         record = self._watch.record
         if self._rank:
             if record.steps and record.state != "failed" and record.verdict.broken is not None:
-                self._say(f"modlab (rank {self._rank}): {headline.of_watch(record)[0]}")
+                self._say(f"modlab (rank {self._rank}): {' '.join(headline.of_watch(record)).strip()}")
             return
         if record.steps and record.state != "failed":  # of which there is a line
             self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{Verdict.of(record.verdict)}")

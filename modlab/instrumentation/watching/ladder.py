@@ -47,6 +47,8 @@ FEW = 3
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
+_WHEN = ", after fully_shard: that puts other parameters into the place of those that were there"
+
 
 def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     """The record with its verdict."""
@@ -218,9 +220,8 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
         text = f"{record.optimizer} holds other parameters than the model's, and those get the gradients: functional_call may use them"
         return Rung(name, "not seen", text)
     if trained and len(lost) == len(trained) and not watcher.cast.left[1]:
-        return Rung(
-            name, "broken", f"{record.optimizer} holds none of the model's parameters", f"{record.optimizer}(model.parameters())", lost[0]
-        )
+        fix = f"{record.optimizer}(model.parameters()){_WHEN * any(weight.swap is not None for weight in trained)}"
+        return Rung(name, "broken", f"{record.optimizer} holds none of the model's parameters", fix, lost[0])
     felt = [weight.path for weight in trained if weight.felt and weight.path in set(lost)]
     if felt and record.samples < SOON:
         return Rung(name, "not seen", f"{_names(felt)} not in {record.optimizer}: too early to tell whether something else moves them")

@@ -58,8 +58,6 @@ LATE = 4
 PARTS = "parameters, their gradients and updates are this rank's part, and the loss is this rank's own: no other rank is asked"
 OWN = "activations and the loss are this rank's own: no other rank is asked"
 
-STOPS = "on_nan='stop' is off: the model runs on several ranks, and the others would wait for the one that stops; a NaN is reported"
-
 _TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 watchers: WeakSet[Watcher] = WeakSet()
@@ -120,8 +118,7 @@ class Watcher:
         self.hideouts = Hideouts(self)
         self.pictures = Pictures(self)
         self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
-        self.stops_alone = on_nan == "stop" and self.cast.distribution.communicates  # and the other ranks would wait
-        self.guard = Guard(self, model, "report" if self.stops_alone else on_nan)
+        self.guard = Guard(self, model, on_nan)
         self.shadows = shadows and bool(self.cast.opaque)
         self.lock = threading.RLock()
         self.ended: Callable[[], None] | None = None
@@ -154,8 +151,6 @@ class Watcher:
 
     def open(self) -> None:
         """Begin to watch, with the next step."""
-        if self.stops_alone:
-            self.say(STOPS)
         self.closed = False
         model = self._model()
         if model is not None:
