@@ -61,7 +61,7 @@ def _lie(mesh: Any) -> _Lie:
         place, rank = tuple(_place(mesh, sizes)), this_rank()
         if rank < 0 and None not in place:  # the process group is gone, and the model still there
             rank = int(mesh.mesh[place])
-    found = (sizes, names, place, rank)
+    found: _Lie = (sizes, names, place, rank)
     found = _lies.setdefault(found, found)
     if len(_meshes) >= REMEMBERED:
         _meshes.clear()
