@@ -310,6 +310,8 @@ def told(ranks: list[dict[str, Any]]) -> str:
     lines = []
     for rank, cells in enumerate(ranks):
         for verb, cell in cells.items():
+            if verb == "watch, 2 %":  # how many steps it looks at is a matter of time
+                continue
             lines.append(f"rank {rank}, {verb}:")
             lines += [f"    {line}" for text in [*cell["said"], *cell["refused"]] for line in NUMBER.sub("#", text).splitlines()]
     return "\n".join([*lines, ""])
