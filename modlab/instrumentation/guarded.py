@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from modlab import format
+from modlab.compat import dispatch_modes, is_simulated, without_modes, without_torch_function
 from modlab.errors import NotFiniteError
 from modlab.instrumentation.watching import clock
 
@@ -53,6 +54,32 @@ def guarded(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P],
         except Exception as error:  # noqa: BLE001 - the one place
             failed(self.ends, error)  # type: ignore[attr-defined]
             return None
+        except BaseException:
+            interrupted(self.ends)  # type: ignore[attr-defined]
+            raise
+
+    setattr(hook, OURS, True)
+    return hook
+
+
+def apart(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
+    """The same, and no mode of the user's sees what it computes; not called where a mode computes with stand-ins."""
+
+    @wraps(work)
+    def hook(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            if dispatch_modes():
+                if is_simulated():
+                    return None
+                with without_modes(), without_torch_function():
+                    return work(self, *args, **kwargs)
+            with without_torch_function():
+                return work(self, *args, **kwargs)
+        except NotFiniteError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            failed(self.ends, error)  # type: ignore[attr-defined]
+            return None
 
     setattr(hook, OURS, True)
     return hook
@@ -65,7 +92,13 @@ def timed(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R
     def hook(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
         start = clock.now()
         try:
-            return work(self, *args, **kwargs)
+            if dispatch_modes():
+                if is_simulated():
+                    return None
+                with without_modes(), without_torch_function():
+                    return work(self, *args, **kwargs)
+            with without_torch_function():
+                return work(self, *args, **kwargs)
         except NotFiniteError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -76,6 +109,13 @@ def timed(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R
 
     setattr(hook, OURS, True)
     return hook
+
+
+def interrupted(look: Look) -> None:
+    """An interrupt leaves a hook of ours: what was switched off for a moment is on again."""
+    restore = getattr(look, "restore", None)
+    if restore is not None:
+        restore()
 
 
 def failed(look: Look, error: Exception) -> None:

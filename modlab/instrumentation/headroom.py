@@ -21,8 +21,9 @@ def make(owner: object) -> None:
         if not _open:
             before = sys.getrecursionlimit()
             _limits = before, before + before // SHARE + MORE
+        _open.append(owner)  # first: an interrupt may come after either
+        if sys.getrecursionlimit() == _limits[0]:
             sys.setrecursionlimit(_limits[1])
-        _open.append(owner)
 
 
 def give_back(owner: object) -> None:

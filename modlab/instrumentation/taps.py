@@ -44,8 +44,8 @@ class Taps:
         """Attach, in front of other global hooks, so that these can be seen at work."""
         self._thread = get_ident()
         headroom.make(self)
-        before = register_module_forward_pre_hook(self._before)
-        self._handles = [before, register_module_forward_hook(self._after, with_kwargs=True, always_call=True)]
+        self._handles.append(register_module_forward_pre_hook(self._before))  # each is known as soon as it is there
+        self._handles.append(register_module_forward_hook(self._after, with_kwargs=True, always_call=True))
         for handle in self._handles:
             hooks = handle.hooks_dict_ref()
             if hooks is not None:

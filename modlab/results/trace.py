@@ -99,27 +99,41 @@ class Tracer:
                 (``t = modlab.trace(net)``, ``t(x)``, ``print(t)``), and in a notebook it is shown at once.
         """
         found = Trace(self._model, {**self._options, "follow": False})
-        found._open()
         try:
-            self._model(*args, **kwargs)
-        except BaseException as error:
-            found._close(error)
-            self._last = found
-            _show(found)
-            raise
-        found._close(None)
+            try:
+                found._open()
+                self._model(*args, **kwargs)
+            except BaseException as error:
+                found._close(error)
+                self._last = found
+                _show(found)
+                raise
+            found._close(None)
+        finally:
+            found._release()
         return found
 
     def __enter__(self) -> Trace:
         """Begin to record what the model does in this thread."""
         found = Trace(self._model, self._options)
-        found._open()
-        self._running.stack = [*getattr(self._running, "stack", ()), found]
+        block = _Block(found)
+        self._running.stack = [*getattr(self._running, "stack", ()), block]
+        try:
+            found._open()
+        except BaseException:
+            found._release()
+            block.ended()
+            raise
         return found
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Stop; an exception goes on its way."""
-        self._running.stack.pop()._close(error)
+        block: _Block = self._running.stack.pop()
+        try:
+            block.trace._close(error)
+        finally:
+            block.trace._release()
+            block.ended()
 
     def __repr__(self) -> str:
         return "nothing has run yet: modlab.trace(net)(x)" if self._last is None else repr(self._last)
@@ -127,6 +141,24 @@ class Tracer:
     def _repr_html_(self) -> str | None:
         """After a call that raised, what had happened before."""
         return None if self._last is None else self._last.html()
+
+
+class _Ended:
+    """A ``with`` block that has ended: it has no finalizer any more, in which Python would drop an interrupt."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def ended(self) -> None:
+        """There is nothing left to be done."""
+        self.__class__ = _Ended
+
+
+class _Block(_Ended):
+    """One that was entered. An interrupt may come before it begins: then nobody ends the trace but this, when it is let go of."""
+
+    def __del__(self) -> None:
+        self.trace._release()
 
 
 class Calls:
@@ -208,8 +240,13 @@ class Trace(RowsResult):
         except Exception as error:  # noqa: BLE001 - as above
             failed(recorder.tape, error)
         except BaseException:
-            self._close(None)
+            self._release()
             raise
+
+    def _release(self) -> None:
+        """End it, if an interrupt kept it from ending."""
+        if self._recorder is not None:
+            self._close(None)
 
     def _close(self, error: BaseException | None) -> None:
         recorder = self._recorder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakSet
@@ -19,7 +20,7 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
-from modlab.instrumentation.guarded import failed, tried
+from modlab.instrumentation.guarded import failed, line_of, tried
 from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
@@ -47,6 +48,9 @@ CODE = "modlab.watch(model, optimizer)"
 
 ALONE = 2
 """References to a model of which `watch` has the only ones: its own, and that of who counts them."""
+
+LEAST = 1e-6
+"""The smallest budget."""
 
 
 class Follower(Protocol):
@@ -111,7 +115,7 @@ def watch(
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
     optimizers = steppers(as_tuple(optimizer, "watch"))
-    if not (isinstance(budget, (int, float)) and 0 < budget <= 1):
+    if not _is_share(budget):
         raise QuestionError(f"watch(budget=…) got {budget!r}, and takes a share of the loop's time: 0.02 is 2 %, 1 looks at every step.")
     if on_nan not in ("report", "hold", "stop"):
         raise QuestionError(f"watch(on_nan=…) got {on_nan!r}, and takes 'report', 'hold' or 'stop'.")
@@ -123,13 +127,17 @@ def watch(
     before = _end_others(model)
     try:
         watcher = Watcher(model, [*optimizers], float(budget), on_nan, inside == "shadow", patterns)
+        watcher.held = held
+        made = Watch(watcher, before)
     except Exception as error:  # noqa: BLE001 - the training begins all the same
         unseen = Unseen(model, float(budget))
         failed(unseen, error)
         return Watch._of(unseen.record)
-    watcher.held = held
-    made = Watch(watcher, before)
-    made.open()
+    try:
+        made.open()
+    except BaseException:
+        made._close("interrupted")
+        raise
     return made
 
 
@@ -164,6 +172,11 @@ def _patterns(model: Module, only: Any) -> tuple[str, ...]:
     return given
 
 
+def _is_share(budget: object) -> bool:
+    """Whether it is a number that a watch can keep to: with less than a millionth it would never look."""
+    return type(budget) is not bool and isinstance(budget, Real) and LEAST <= float(budget) <= 1
+
+
 def _end_others(model: Module) -> int:
     """Close the watches of the same model; how many there were."""
     others = [other for other in watchers if other.model is model]
@@ -183,7 +196,6 @@ class Watch(Result):
         self._stage: Stage | None = None
         self._grad = True  # as it was when the block began
         self._final: WatchRecord | None = None
-        self._ended: Watcher | None = None  # until the block ends: it may have been closed inside of a step
         if before:
             watcher.remarks.append("an earlier watch of this model was closed when this one began")
 
@@ -191,17 +203,16 @@ class Watch(Result):
 
     def open(self) -> None:
         """Begin to watch, and show it."""
-        watcher = self._running
+        watcher = self._watcher
+        assert watcher is not None
         watcher.pictures.publish, watcher.ended = self._publish, self._settle
-        try:
-            watcher.open()
-        except Exception as error:  # noqa: BLE001 - as above
-            failed(watcher, error)
+        watcher.begin()
+        if watcher.closed:
             return
         trouble = tried(self._begin)
         if trouble:  # what cannot be shown is watched all the same
             self._stage = None
-            watcher.remarks.append(f"nothing could be shown while it ran: {trouble.partition(':')[0]}")
+            watcher.say(f"nothing can be shown while it runs: {trouble}")
         watches.add(self)
         watcher.pictures.tell(self._tell_followers)
 
@@ -225,34 +236,36 @@ class Watch(Result):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         """End it; a stop that the view asked for is no error."""
-        if isinstance(error, Stopped):
-            self._close("stopped")
-        elif isinstance(error, KeyboardInterrupt):
-            torch.set_grad_enabled(self._grad)  # it may have come while ours were switched off
+        try:
+            if isinstance(error, Stopped):
+                self._close("stopped")
+            elif isinstance(error, KeyboardInterrupt):
+                torch.set_grad_enabled(self._grad)  # it may have come while ours were switched off
+                self._close("interrupted")
+            else:
+                self._close("ended", "" if error is None else line_of(error))
+        except BaseException:  # one more interrupt
             self._close("interrupted")
-        else:
-            self._close("ended", "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0])
+            raise
         return isinstance(error, Stopped)
 
     def close(self) -> None:
         """End the watch: every hook is taken off, and the view becomes that of the whole run. Closing twice does nothing."""
-        self._close("ended")
+        try:
+            self._close("ended")
+        except BaseException:  # an interrupt
+            self._close("ended")
+            raise
 
     def _close(self, state: str, error: str = "") -> None:
-        watcher = self._watcher or self._ended
-        if watcher is not None:
-            watcher.close(state, error)
-            sweep()
-        self._ended = None
+        if self._watcher is not None:
+            self._watcher.end(state, error)
+        sweep()  # it may have been closed inside of a step
 
     def _settle(self) -> None:
         """Keep the record, let the rest go, and show the final view."""
-        watcher, self._watcher = self._watcher, None
-        if watcher is None:
-            return
-        self._ended = watcher
-        self._final = watcher.record()
         watches.discard(self)
+        _ = self.record
         shown, self._stage = self._stage, None
         if shown is not None:
             shown.end()
@@ -263,7 +276,7 @@ class Watch(Result):
     @property
     def running(self) -> bool:
         """Whether it still watches."""
-        return self._watcher is not None
+        return self._watcher is not None and not self._watcher.closed
 
     def log(self, **scalars: Any) -> None:
         """Add a point to a curve for each name, at the step that has just been made.
@@ -277,12 +290,15 @@ class Watch(Result):
     @property
     def record(self) -> WatchRecord:
         """All that was seen so far."""
-        return self._final if self._final is not None else self._running.record()
-
-    @property
-    def _running(self) -> Watcher:
-        assert self._watcher is not None
-        return self._watcher
+        watcher = self._watcher
+        if self._final is not None or watcher is None:
+            assert self._final is not None
+            return self._final
+        closed, record = watcher.closed, watcher.record()
+        if closed:  # first kept, then the rest is let go
+            self._final = record
+            self._watcher = None
+        return record
 
     @property
     def verdict(self) -> Verdict:
@@ -374,7 +390,7 @@ class Watch(Result):
     def _of(cls, record: WatchRecord) -> Watch:
         made = cls.__new__(cls)
         super(Watch, made).__init__()
-        made._watcher, made._stage, made._ended, made._final = None, None, None, record
+        made._watcher, made._stage, made._final = None, None, record
         return made
 
     # ---- faces
@@ -392,7 +408,7 @@ class Watch(Result):
         return payload.fitting(self.record, CODE, __version__)
 
     def _payload(self, *, live: bool = False, limit: int | None = None) -> bytes:
-        return payload.of_watch(self.record, CODE, __version__, live=live and self._watcher is not None, limit=limit)
+        return payload.of_watch(self.record, CODE, __version__, live=live and self.running, limit=limit)
 
     def figure(self, which: str = "gradients", *, ax: Axes | None = None) -> Figure:
         """A figure for papers; needs matplotlib.
@@ -407,7 +423,7 @@ class Watch(Result):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled watch is what it has seen."""
-        return {**super().__getstate__(), "_watcher": None, "_ended": None, "_stage": None, "_final": self.record}
+        return {**super().__getstate__(), "_watcher": None, "_stage": None, "_final": self.record}
 
     # ---- what its live views need
 
@@ -415,17 +431,18 @@ class Watch(Result):
 
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end."""
-        return self._running.shape_of_slots() if self._watcher is not None else ()
+        watcher = self._watcher
+        return watcher.shape_of_slots() if watcher is not None and not watcher.closed else ()
 
     def ask(self, action: str, budget: Any = None) -> None:
         """What a button asks for: "pause", "resume", "step", "stop", or another budget."""
-        if self._watcher is None:
+        if self._watcher is None or self._watcher.closed:
             raise QuestionError("the watch has ended: there is no loop to steer")
         controls, model = self._watcher.controls, self._watcher.model
         if action in ("pause", "step", "stop") and model is not None and distribution_of(model).communicates:
             raise QuestionError(f"{action!r} would hold this rank alone, and the others would wait for it in their next step")
         if action == "budget":
-            if not (isinstance(budget, (int, float)) and 0 < budget <= 1):
+            if not _is_share(budget):
                 raise QuestionError(f"budget {budget!r} is no share: 0.02 is 2 %")
             controls.allow(float(budget))
         else:
@@ -433,7 +450,7 @@ class Watch(Result):
 
     def widget(self) -> View:
         """The view with the kernel behind it: while the watch runs it moves, and its buttons steer the loop. Needs anywidget."""
-        if self._watcher is None or not isinstance(self._stage, Output):
+        if not self.running or not isinstance(self._stage, Output):
             return super().widget()
         return self._stage.another()
 

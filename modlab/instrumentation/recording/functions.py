@@ -99,8 +99,8 @@ class Functions(TorchFunctionMode):
     def resume(self) -> None:
         """Begin to see."""
         if not self.open:
+            self.open = True  # first: an interrupt may come after either
             push_function_mode(self)
-            self.open = True
 
     def pause(self) -> bool:
         """Stop, if that is possible: a mode of the user's that was opened since has to be closed first."""
@@ -127,14 +127,16 @@ class Functions(TorchFunctionMode):
         if self._silence is not None:
             self._until = self
             self.wake(self)
-        above = []
-        while self.open and (top := top_function_mode()) is not None:
-            pop_function_mode()
-            if top is self:
-                self.open = False
-            else:
-                above.append(top)
-        for mode in reversed(above):
-            push_function_mode(mode)
+        above: list[Any] = []
+        try:
+            while self.open and (top := top_function_mode()) is not None:
+                pop_function_mode()
+                if top is self:
+                    self.open = False
+                else:
+                    above.append(top)
+        finally:
+            while above:
+                push_function_mode(above.pop())
         self.open = False
         self._seen = _run  # and hold nothing any more

@@ -6,14 +6,13 @@ hook; no tensor is kept; what fails in modlab ends the recording and not the run
 
 from __future__ import annotations
 
-import warnings
 from fnmatch import fnmatchcase
-from typing import Any, cast
 
 from torch.nn import Module
 
 from modlab.compat import own_class, without_torch_function
 from modlab.inspection.distributed import distribution_of, remarks_of
+from modlab.instrumentation import compile_warning
 from modlab.instrumentation.guarded import surely
 from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.recording import evidence, reasons
@@ -39,7 +38,6 @@ from modlab.instrumentation.taps import Taps
 from modlab.records.trace import TraceRecord, Uncalled
 
 _LISTED = 3
-_TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"  # which are ours, and nothing to worry about
 
 
 class Recorder:
@@ -87,7 +85,6 @@ class Recorder:
         self._taps = Taps(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
         self.modules.alone = self._taps.alone
         self.blind = False  # to functions
-        self._filter: Any = None
         self._finished = False
 
     def unknown(self, patterns: tuple[str, ...]) -> list[str]:
@@ -103,8 +100,7 @@ class Recorder:
                 f"{_listed(compiled)} compiled: what runs inside cannot be seen, and functions between modules are not shown, "
                 "since to look at them would make torch compile anew"
             )
-            warnings.filterwarnings("ignore", _TORCHS, UserWarning)
-            self._filter = warnings.filters[0]
+            compile_warning.silence(self)
         distribution = distribution_of(self.roster.model)
         if distribution.communicates:
             self.tape.remark(
@@ -132,8 +128,8 @@ class Recorder:
         """The same, with the record still to be made; may be called again, where the first time was interrupted."""
         steps = [] if self._steps is None else [self._steps.close]
         surely(
-            self.tape, self.operations.mode.close, self._filter_off, self._taps.close, *steps, self._stages_off, self._tensors.close,
-            self._gradients.close, self._free,
+            self.tape, self.operations.mode.close, self.tape.restore, self._speak, self._taps.close, *steps, self._stages_off,
+            self._tensors.close, self._gradients.close, self._free,
         )  # fmt: skip
         if self.tape.stack:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
@@ -148,9 +144,8 @@ class Recorder:
                 draft.facts.update(explained | evidence.explanation(self, error, bool(explained)))
         return draft
 
-    def _filter_off(self) -> None:
-        if self._filter in warnings.filters:
-            cast(list[Any], warnings.filters).remove(self._filter)
+    def _speak(self) -> None:
+        compile_warning.speak(self)
 
     def _stages_off(self) -> None:
         with without_torch_function():

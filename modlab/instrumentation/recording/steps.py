@@ -38,7 +38,8 @@ class Steps:
 
     def open(self) -> None:
         """Begin to see."""
-        self._handles = [register_optimizer_step_pre_hook(self._begins), register_optimizer_step_post_hook(self._ends)]
+        self._handles.append(register_optimizer_step_pre_hook(self._begins))  # each is known as soon as it is there
+        self._handles.append(register_optimizer_step_post_hook(self._ends))
 
     def close(self) -> None:
         """Stop."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from threading import get_ident
 from time import perf_counter
 from typing import Any
@@ -43,6 +44,18 @@ class Tape:
         self.lost = 0.0
         self.origin = perf_counter()
         self._thread = get_ident()
+        self.off: list[Any] = []  # what is switched off for a moment
+        self._functions = without_torch_function()
+        with self._functions:  # which notes what was on before
+            pass
+
+    def restore(self) -> None:
+        """After an interrupt, have everything on that was on when the trace began."""
+        while self.off:
+            with suppress(Exception):
+                self.off[-1].__exit__(None, None, None)
+            self.off.pop()
+        self._functions.__exit__(None, None, None)
 
     def here(self) -> bool:
         """Whether this is the thread that is traced, or one in which autograd works for it (it has one for each accelerator)."""
@@ -122,25 +135,27 @@ class Tape:
 class Aside:
     """See `Tape.aside`; gives the time at which the model was interrupted. No mode of the user's sees what is done inside."""
 
-    __slots__ = ("_begun", "_modes", "_off", "_tape")
+    __slots__ = ("_begun", "_depth", "_tape")
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
     def __enter__(self) -> float:
         begun = self._begun = perf_counter()
-        off = self._off = without_torch_function()
-        off.__enter__()
-        self._modes = None
+        held = self._tape.off
+        self._depth = len(held)
+        held.append(without_torch_function())
+        held[-1].__enter__()
         if dispatch_modes():
-            self._modes = without_modes()
-            self._modes.__enter__()
+            held.append(without_modes())
+            held[-1].__enter__()
         return begun - self._tape.lost
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-        if self._modes is not None:
-            self._modes.__exit__(None, None, None)
-        self._off.__exit__(None, None, None)
+        held = self._tape.off
+        while len(held) > self._depth:
+            held[-1].__exit__(None, None, None)
+            held.pop()
         if error is not None and isinstance(error, Exception):
             guarded.failed(self._tape, error)
         self._tape.lost += perf_counter() - self._begun

@@ -34,10 +34,10 @@ class Member(Node):
         activation, gradient: the numbers of its series, -1 until they are needed.
         called: how often it was called in samples; `order`: the how-manieth module it was.
         sizes: the last dimensions of its input and output, at its last call.
-        taken: whether it is measured; of the root alone its calls may be counted, and no more.
+        place: its number; `taken`: whether it is measured; of the root alone its calls may be counted, and no more.
     """
 
-    __slots__ = ("activation", "called", "category", "gradient", "module", "order", "sizes", "taken")
+    __slots__ = ("activation", "called", "category", "gradient", "module", "order", "place", "sizes", "taken")
 
     def __init__(self, module: Module, parent: Member | None, name: str) -> None:
         super().__init__(module, parent, name)
@@ -45,7 +45,7 @@ class Member(Node):
         self.activation = self.gradient = -1
         self.called = self.order = 0
         self.sizes = 0, 0
-        self.taken = True
+        self.taken, self.place = True, 0
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +59,7 @@ class Weight:
         always_stuck: whether nearly all of them never did.
         rows: of the parameter, its gradient and its updates.
         stacked: whether it is several weights in one, as of experts, and not of a module of torch's own, as a convolution's.
+        met: whether any sample has looked at it.
         slices: of stacked weights, which slices ever had a gradient other than zero, in so many `looks`; None of others.
         trainable: whether it is to be trained, and has numbers on this rank.
         part: what this rank has of it, in words; `empty`: it has nothing of it.
@@ -78,6 +79,7 @@ class Weight:
     dtype: str = ""
     slices: npt.NDArray[np.bool_] | None = None
     looks: int = 0
+    met: bool = False
     stacked: bool = False
     swap: Swap | None = None
     part: str = ""
@@ -108,6 +110,11 @@ class Weight:
         return any(one is tensor for one in self.swap.forms()) if self.swap is not None else self.tensor() is tensor
 
 
+WHOLE, PART, RUN = 4_000, 1_000, 25
+"""Modules and parameters together up to which each sample looks at all of them, and how many it looks at where there are more,
+in runs of neighbours."""
+
+
 class Cast:
     """The modules and parameters of a model, all or some.
 
@@ -128,6 +135,8 @@ class Cast:
         for member, _ in found:
             member.taken = self.selection.takes(member.path)
         self.members = {id(module): member for member, module in found if _is_looked_at(member, module)}
+        for place, member in enumerate(self.members.values()):
+            member.place = place
         self._orders = 0
         self._deep: tuple[int, list[str]] = 0, []  # and how many modules were called then
         self.modules = sum(not member.inner for member, _ in found)
@@ -152,6 +161,12 @@ class Cast:
     def left(self) -> tuple[int, int]:
         """How many modules and parameters are left out."""
         return self._left, len(self._known) - len(self.weights)
+
+    @property
+    def parts(self) -> int:
+        """Of a very large model each sample looks at one of so many parts, in turn."""
+        things = len(self.members) + len(self.weights)
+        return 1 if things <= WHOLE else -(-things // PART)
 
     def present(self) -> list[tuple[int, Weight, Tensor]]:
         """The parameters that are there now, each with its place among `weights`."""

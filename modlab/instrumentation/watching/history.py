@@ -199,7 +199,8 @@ class History:
 
     def record(self) -> HistoryRecord:
         """What there is now; the arrays are copies, and nothing is merged for it."""
-        rows, used, bins = len(self.series), len(self.slots), len(self.bin_slots)
+        used, bins = len(self.slots), len(self.bin_slots)
+        rows = min(len(self.series), self._data.shape[2], self._bins.shape[1], len(self._top))  # another thread may be adding one
         data = self._data[:used].copy()
         if self._waiting:
             data[-1] = self._last()
@@ -207,20 +208,20 @@ class History:
         first, last = self.slots.bounds()
         bins_first, bins_last = self.bin_slots.bounds()
         return HistoryRecord(
-            tuple(self.series), first, last, columns, bins_first, bins_last, _bytes(self._bins[:bins, :rows]), self._top[:rows].copy(),
-            self._bad_step[:rows].copy(),
+            tuple(self.series[:rows]), first, last, columns, bins_first, bins_last, _bytes(self._bins[:bins, :rows]),
+            self._top[:rows].copy(), self._bad_step[:rows].copy(),
         )  # fmt: skip
 
     def _make_room(self) -> None:
         """Grow the arrays to the series and slots in use."""
-        more = max(_SERIES, len(self.series) // 8)  # at a time
-        series = -(-len(self.series) // more) * more
+        series = self._data.shape[2]
+        if len(self.series) > series:  # by a part of what there is: else very many series were copied at each new one
+            series = -(-max(len(self.series), series + series // 8) // _SERIES) * _SERIES
         slots, bins = self.slots.most, self.bin_slots.most
         if not self._whole:
             slots = min(slots, 1 << max(4, len(self.slots) - 1).bit_length())
             bins = min(bins, 1 << max(4, len(self.bin_slots) - 1).bit_length())
         if self._data.shape[0] < slots or self._data.shape[2] < series:
-            series = max(series, self._data.shape[2])
             grown = np.full((max(slots, self._data.shape[0]), len(COLUMNS), series), _UNSEEN, np.float32)
             grown[:, 0] = 0
             grown[: self._data.shape[0], :, : self._data.shape[2]] = self._data

@@ -239,7 +239,7 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
 
 def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
     name = "it moves"
-    owned = [weight for weight in watcher.cast.weights if weight.trainable and weight.owned and weight.felt]
+    owned = [weight for weight in watcher.cast.weights if weight.trainable and weight.owned and weight.felt and weight.met]
     if not owned or not watcher.stepped:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else NO_GRADIENT)
     rate = watcher.steps.learning_rate()

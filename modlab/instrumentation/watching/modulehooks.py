@@ -49,7 +49,8 @@ class ModuleHooks:
     def open(self) -> None:
         """Register them, switched off unless they are to stay on."""
         before, after = self._hooks
-        self._handles = [register_module_forward_pre_hook(before), register_module_forward_hook(after)]
+        self._handles.append(register_module_forward_pre_hook(before))  # each is known as soon as it is there
+        self._handles.append(register_module_forward_hook(after))
         for handle in self._handles:
             held = handle.hooks_dict_ref()
             if held is not None:
@@ -71,7 +72,7 @@ class ModuleHooks:
     def off(self) -> None:
         """Switch off."""
         if not self._steady:
-            for held, handle in zip(self._stores, self._handles, strict=True):
+            for held, handle in zip(self._stores, self._handles, strict=False):  # interrupted, there may be fewer
                 held.pop(handle.id, None)
 
     def close(self) -> None:

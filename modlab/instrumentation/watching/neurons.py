@@ -78,11 +78,13 @@ class Neurons:
     def settle(self, cast: Cast) -> None:
         """Find the layers, once the sizes of what goes in and out are known."""
         self.settled = True
-        found = []
+        found: list[_Held] = []
         for member in cast.members.values():
             module = member.module()
             if module is None or not member.called or isinstance(module, nn.Embedding):
                 continue
+            if len(found) > LAYERS:  # too many
+                return
             held = stores.contents(module).get("_parameters") or {}
             matrices = [name for name, tensor in held.items() if isinstance(tensor, Tensor) and _is_matrix(tensor)]
             if len(matrices) == 1 and not stores.contents(module).get("_modules"):

@@ -19,6 +19,10 @@ OFTEN = 0.1
 """Seconds between two pictures, at least."""
 
 
+DEAR = 20
+"""So many times what the last one took, at least: of a very large model it takes long."""
+
+
 class Pictures:
     """Tells who shows a watch that there is something new.
 
@@ -33,6 +37,7 @@ class Pictures:
         self._watcher = watcher
         self.publish: Callable[[], None] | None = None
         self._shown = 0.0
+        self._lost, self._took = False, 0.0
 
     def next_step(self) -> int:
         """The step at which the next one is due."""
@@ -46,10 +51,11 @@ class Pictures:
         watcher = self._watcher
         if self.publish is None or (now - self._shown < OFTEN and watcher.step != EARLY):
             return
-        if not watcher.schedule.shows(now, now - self._shown):
+        if not watcher.schedule.shows(now, now - self._shown) or now - self._shown < DEAR * self._took:
             return
         self._shown = now
         self.tell(self.publish)
+        self._took = clock.now() - now
         if watcher.schedule.began:
             watcher.schedule.page.spend(clock.now() - now)
 
@@ -57,5 +63,6 @@ class Pictures:
         """Call what shows things; if that fails, nobody is told any more, and the training goes on."""
         trouble = "" if who is None else tried(who)
         if trouble:  # a comm may be closed, a queue full
-            self.publish = None
-            self._watcher.remarks.append(f"the live view was lost at step {self._watcher.step:,}: {trouble.partition(':')[0]}")
+            if not self._lost:
+                self._watcher.say(f"the live view was lost at step {self._watcher.step:,}: {trouble}")
+            self.publish, self._lost = None, True

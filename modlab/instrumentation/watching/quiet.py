@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from modlab.compat import set_grad, without_torch_function
+from modlab.compat import dispatch_modes, set_grad, without_modes, without_torch_function
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,6 +22,9 @@ def quietly(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     was = torch.is_grad_enabled()
     try:
         set_grad(False)
+        if dispatch_modes():
+            with without_modes(), without_torch_function():
+                return work(*args, **kwargs)
         with without_torch_function():
             return work(*args, **kwargs)
     finally:

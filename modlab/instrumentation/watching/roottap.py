@@ -13,7 +13,6 @@ copy; the running statistics of batch norms, which a training pass does not read
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +32,8 @@ from modlab import compat
 from modlab.compat import being_traced, dispatch_modes, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.instrumentation.guarded import Look, guarded, line_of
+from modlab.instrumentation import compile_warning
+from modlab.instrumentation.guarded import Look, apart, guarded, line_of
 from modlab.instrumentation.randomness import Meter, Private, Undo, generators, is_private, states
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.roster import is_compiled
@@ -62,8 +62,6 @@ SAMPLED = 64
 
 WHOLE = 1 << 10
 """Numbers of an output up to which all of them are copied."""
-
-_TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"  # which are ours, and nothing to worry about
 
 P = ParamSpec("P")
 
@@ -206,7 +204,6 @@ class RootTap:
         self._private: list[Any] = _private(root)
         self._slots: list[tuple[OrderedDict[int, Any], int, Any]] = []
         self._handles: list[RemovableHandle] = []
-        self._filter: Any = None
 
     def open(self) -> None:
         """Begin to see."""
@@ -214,8 +211,7 @@ class RootTap:
             return
         root = self.root()
         if root is not None and any(is_compiled(one) for one in stores.modules(root)):
-            warnings.filterwarnings("ignore", _TORCHS, UserWarning)
-            self._filter = warnings.filters[0]
+            compile_warning.silence(self)
         key, compiling, enter, leave, wraps = self._key, torch.compiler.is_compiling, self._enter, self._leave, self._wraps
 
         def before(module: Module, args: tuple[Any, ...]) -> None:
@@ -230,7 +226,8 @@ class RootTap:
             if id(module) == key or (type(module).__name__ == WRAPPER and wraps(module)):
                 leave(module, args, *rest)
 
-        self._handles = [register_module_forward_pre_hook(before), register_module_forward_hook(after, with_kwargs=True)]
+        self._handles.append(register_module_forward_pre_hook(before))  # each is known as soon as it is there
+        self._handles.append(register_module_forward_hook(after, with_kwargs=True))
         for handle, hook in zip(self._handles, (before, after), strict=True):
             hooks = handle.hooks_dict_ref()
             if hooks is not None:
@@ -243,16 +240,19 @@ class RootTap:
 
     def close(self) -> None:
         """Stop, let go of everything, and leave what was there."""
+        self.leave()
+        self.forget()
+        self._changing, self._tallies, self._generators, self._running = {}, {}, [], []
+        self._learnt = 0
+
+    def leave(self) -> None:
+        """Take the hooks off, and let go of nothing."""
         self.off()
         for handle in self._handles:
             handle.remove()
             compat.global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
         self._handles, self._slots = [], []
-        if self._filter in warnings.filters:
-            cast(list[Any], warnings.filters).remove(self._filter)
-        self.forget()
-        self._changing, self._tallies, self._generators, self._running, self._filter = {}, {}, [], [], None
-        self._learnt = 0
+        compile_warning.speak(self)
 
     @property
     def ends(self) -> Look:
@@ -292,7 +292,7 @@ class RootTap:
         """Keep the passes as they are, and note no more, until `forget`: one of them is wanted."""
         self._frozen = True
 
-    @guarded
+    @apart
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if not torch.is_grad_enabled() or being_traced() or get_ident() in _busy or compat.graph_task() != -1:
             return
@@ -410,7 +410,7 @@ class RootTap:
                 room -= size
                 found.buffers.append(Buffer(held, name, tensor, tensor.detach().clone()))
 
-    @guarded
+    @apart
     def _leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if not self._running or get_ident() in _busy:
             return
@@ -440,19 +440,20 @@ class RootTap:
 
     def _follow(self, found: Pass, place: int, tensor: Tensor) -> None:
         """Wait for the gradient of an output: on the node that made it, which leaves no trace on the tensor."""
-        node = tensor.grad_fn
-        if node is not None:
-            found.handles.append(node.register_prehook(partial(self._at_node, found, place, tensor.output_nr)))
-        else:
-            found.handles.append(tensor.register_hook(partial(self._arrived, found, place)))  # type: ignore[no-untyped-call]
+        node, number = tensor.grad_fn, tensor.output_nr
+        if node is None:  # a leaf of the user's, on which nothing is hung: the node that accumulates its gradient
+            with torch.enable_grad():
+                made: Any = tensor.view_as(tensor).grad_fn
+            node, number = made.next_functions[0][0], 0
+        found.handles.append(node.register_prehook(partial(self._at_node, found, place, number)))
 
-    @guarded
+    @apart
     def _at_node(self, found: Pass, place: int, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         gradient = gradients[number]
         if gradient is not None:
             self._arrived(found, place, gradient)
 
-    @guarded
+    @apart
     def _arrived(self, found: Pass, place: int, gradient: Tensor) -> None:
         self._aside(self._keep, found, place, gradient)
 
@@ -479,7 +480,7 @@ class RootTap:
                 gradient = earlier + gradient
             found.gradients[place], found.written[place] = gradient, version_of(gradient)
 
-    @guarded
+    @guarded  # a replay runs the model as it is
     def _ended(self, found: Pass) -> None:
         self._queued = False
         if self._on_backward is not None:

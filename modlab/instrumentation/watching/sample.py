@@ -20,7 +20,7 @@ from modlab.instrumentation.guarded import timed
 from modlab.instrumentation.tensor_hooks import TensorHooks
 from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching import axes, clock
-from modlab.instrumentation.watching.cast import STACKED, Member, Weight
+from modlab.instrumentation.watching.cast import RUN, STACKED, Member, Weight
 from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, evenly, has_numbers
 from modlab.instrumentation.watching.moves import Group, Moves
 from modlab.instrumentation.watching.neurons import by_unit
@@ -77,6 +77,8 @@ class Sample:
         self.tasks: set[int] = set()  # backward passes
         self.carried = True  # whether at the start of each of them there were gradients already
         self.saturated: dict[str, tuple[float, float, bool]] = {}  # shares at both ends, and whether it may be a gate
+        self._parts = self.cast.parts
+        self._part = watcher.samples % self._parts
         self.binned = self.cast.history.wants_bins()
         self.back = ReadBack()
         self.gauge = Gauge(self.binned, self.back, watcher.tray)
@@ -97,7 +99,7 @@ class Sample:
         self._by_identity: dict[int, tuple[int, Weight, Tensor]] = {}
         self._theirs: set[int] = set()  # the parameters that only these hold
         self._read_parameters = self._read_gradients = self._by_hand = False
-        self._also = watcher.samples % RARELY == 0 or watcher.last_sample < self.step - 1
+        self._also = watcher.samples % RARELY == 0 or watcher.last_sample < self.step - 1 or self.cast.parts > 1
         watcher.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
@@ -209,6 +211,8 @@ class Sample:
     def _take(self, member: Member, module: Module, args: tuple[Any, ...], output: Any, *, again: bool) -> None:
         if not again:
             self.cast.calls(member)
+        if self._parts > 1 and not self._takes(member.place) and member.path:
+            return
         tensor = _first(output)
         if tensor is None or not member.taken:
             return
@@ -218,13 +222,17 @@ class Sample:
         if not again:
             self._measure(member, tensor, known[2])
             self._remember(member, module, args, tensor)
-        if tensor.requires_grad and len(self.hooks) < GRADIENTS and not is_transformed(tensor):
+        if tensor.requires_grad and not tensor.is_leaf and len(self.hooks) < GRADIENTS and not is_transformed(tensor):
             self._await(member, tensor, known[3])
+
+    def _takes(self, place: int) -> bool:
+        """Whether a module or parameter of a very large model is in the part that this sample looks at: neighbours are together."""
+        return place // RUN % self._parts == self._part
 
     def _measure(self, member: Member, tensor: Tensor, rows: list[int]) -> None:
         """The activation, once for all modules that hand on the same tensor."""
         row = self.cast.activation(member)
-        if row in rows:  # a wrapper's, and what it wraps
+        if row < 0 or row in rows:  # too many; or a wrapper's, and what it wraps
             return
         rows.append(row)
         if len(rows) == 1:
@@ -233,7 +241,10 @@ class Sample:
 
     def _await(self, member: Member, tensor: Tensor, members: list[Member]) -> None:
         """Its gradient, by one hook for all of them."""
-        self.cast.history.describe(self.cast.gradient(member), tensor)
+        row = self.cast.gradient(member)
+        if row < 0:
+            return
+        self.cast.history.describe(row, tensor)
         members.append(member)
         if len(members) == 1:
             self.hooks.add(tensor, partial(self._graded, members))
@@ -358,7 +369,7 @@ class Sample:
         """Before the step: parameters and gradients, and what is needed to see what moves."""
         self._read_parameters, self._read_gradients = True, gradients
         also = self._also
-        self._present = self.cast.present()
+        self._present = self._of_part(gradients=gradients)
         mine, self._theirs = self.watcher.steps.shares()
         moved = [(place, tensor) for place, _, tensor in self._present if mine is None or id(tensor) in mine]
         joined = self._read_joined(also=also, gradients=gradients, groups=self.moves.before(moved))
@@ -382,6 +393,18 @@ class Sample:
         for place, weight, tensor in some:
             self._read_gradient(weight, tensor, measured=place in joined)
         self.gauge.settle()
+
+    def _of_part(self, *, gradients: bool) -> list[tuple[int, Weight, Tensor]]:
+        """The parameters that this sample looks at; of the others it is noted that they have a gradient."""
+        present, parts = self.cast.present(), self._parts
+        mine = [one for one in present if self._takes(one[0]) and one[1].rows[0] >= 0] if parts > 1 else present
+        for _, weight, _ in mine:
+            weight.met = True
+        if parts > 1 and gradients:
+            for place, weight, tensor in present:
+                if tensor.grad is not None and (not self._takes(place) or weight.rows[0] < 0):
+                    weight.felt += 1
+        return mine
 
     def _read_joined(self, *, also: bool, gradients: bool, groups: list[Group]) -> set[int]:
         """Measure parameters and gradients where they stand in one array already; which these are."""

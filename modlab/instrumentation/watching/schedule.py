@@ -7,6 +7,9 @@ import math
 DENSE = 10
 """Samples in a row at the beginning, which the budget does not count."""
 
+FIRST = 0.5
+"""Seconds that these may take together; once they have, the budget counts."""
+
 ANYWAY = 1.0
 """Seconds without a picture, after which there is one whatever it costs (about a millisecond)."""
 

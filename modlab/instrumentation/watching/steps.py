@@ -13,7 +13,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 from torch import Tensor
 
 from modlab.compat import graph_task
-from modlab.instrumentation.guarded import guarded
+from modlab.instrumentation.guarded import apart, guarded
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
 from modlab.instrumentation.watching.stephooks import StepHooks
@@ -145,7 +145,7 @@ class Steps:
 
     # ---- told by an optimizer
 
-    @guarded
+    @guarded  # a replay runs the model as it is
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The weights are still good."""
         watcher = self._watcher
@@ -164,7 +164,7 @@ class Steps:
         self.under_way = True
         watcher.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
 
-    @guarded
+    @apart
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.call = 0
         guard, losses = self._watcher.guard, self._watcher.losses

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from weakref import WeakSet, ref
 
 import numpy as np
@@ -20,9 +19,9 @@ from modlab import format
 from modlab.compat import own_class
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
-from modlab.instrumentation import headroom
-from modlab.instrumentation.guarded import guarded, line_of, surely, tell, tried
-from modlab.instrumentation.watching import clock, enginecalls
+from modlab.instrumentation import compile_warning, headroom
+from modlab.instrumentation.guarded import apart, guarded, line_of, surely, tell, tried
+from modlab.instrumentation.watching import clock, enginecalls, stephooks
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
@@ -40,7 +39,7 @@ from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.roottap import Pass
 from modlab.instrumentation.watching.sample import Sample
 from modlab.instrumentation.watching.scalars import PLANES, Scalars
-from modlab.instrumentation.watching.schedule import DENSE, Purse, Schedule
+from modlab.instrumentation.watching.schedule import DENSE, FIRST, Purse, Schedule
 from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.steps import Steps
 from modlab.instrumentation.watching.units import Units
@@ -58,7 +57,6 @@ LATE = 4
 PARTS = "parameters, their gradients and updates are this rank's part, and the loss is this rank's own: no other rank is asked"
 OWN = "activations and the loss are this rank's own: no other rank is asked"
 
-_TORCHS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 watchers: WeakSet[Watcher] = WeakSet()
 """All that are open."""
@@ -138,8 +136,8 @@ class Watcher:
         self._next_whole = self._next_light = 0
         self._loop_at_end = 0.0
         self._rested = 0.0  # when the last look ended
-        self._pid = os.getpid()
-        self._filter: Any = None
+        self._first = 0.0  # seconds that the first samples took
+        self._away = False  # in a fork of the process in which it began
         self._ending: tuple[str, str] | None = None  # the state, and the error, that it comes to
 
     # ---- open and closed
@@ -155,8 +153,7 @@ class Watcher:
         model = self._model()
         if model is not None:
             self._model = ref(model, self._gone)
-        warnings.filterwarnings("ignore", _TORCHS, UserWarning)  # whoever compiles is told that these hooks see the wrapper as well
-        self._filter = warnings.filters[0]
+        compile_warning.silence(self)  # whoever compiles is told that these hooks see the wrapper as well
         headroom.make(self)
         self.steps.open()
         self.guard.open()
@@ -164,6 +161,24 @@ class Watcher:
         enginecalls.listen(self.losses)
         self._sample = Sample(self)
         watchers.add(self)
+
+    def forked(self) -> None:
+        """This is a copy in another process: it takes its hooks off, and tells nobody; what it holds stays as it is."""
+        self.lock, self._away = threading.RLock(), True
+        self.ended = self.pictures.publish = None
+        for part in (self.steps.hooks.close, self.modules.close, self.guard.tap.leave, self._stop_listening, self._give_back):
+            tried(part)
+        self._end_all()
+
+    @guarded
+    def begin(self) -> None:
+        """`open`, for who is not to meet an error of ours."""
+        self.open()
+
+    @guarded
+    def end(self, state: str, error: str = "") -> None:
+        """`close`, in the same way."""
+        self.close(state, error)
 
     def close(self, state: str, error: str = "") -> None:
         """End it: every hook is taken off. Closing twice does nothing, unless the first time was interrupted."""
@@ -179,7 +194,7 @@ class Watcher:
         if self.state != "failed":  # else who knows what that would meet
             trouble = tried(self._look_last)
             if trouble:  # a device that is gone
-                self.remarks.append(f"the last look failed: {trouble.partition(':')[0]}")
+                self.say(f"the last look at the weights failed: {trouble}")
         self.pictures.tell(self.ended)
         self.held = None
 
@@ -201,8 +216,7 @@ class Watcher:
 
     def _give_back(self) -> None:
         headroom.give_back(self)
-        if self._filter in warnings.filters:
-            cast(list[Any], warnings.filters).remove(self._filter)
+        compile_warning.speak(self)
 
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
@@ -290,7 +304,7 @@ class Watcher:
     @property
     def is_home(self) -> bool:
         """Whether this is the process in which the watch began, and not a fork of it."""
-        return os.getpid() == self._pid
+        return not self._away
 
     def step_begins(self, closure: bool, *, scaled: bool = False) -> None:
         """The optimizer is about to make its step; with a closure the gradients are computed in it. `scaled`: a scaler has judged them."""
@@ -316,8 +330,6 @@ class Watcher:
 
     def step_ended(self, *, stepped: bool) -> None:
         """The optimizer has made a step that is looked at, or skipped it."""
-        if os.getpid() != self._pid:  # a forked process
-            return
         quietly(self._awake, stepped=stepped)
         if self.controls.attention:
             self._obey()
@@ -355,6 +367,10 @@ class Watcher:
     # ---- what happens in the steps that are looked at
 
     def _awake(self, *, stepped: bool) -> None:
+        with self.lock:  # a page may ask in another thread
+            self._look(stepped=stepped)
+
+    def _look(self, *, stepped: bool) -> None:
         start = clock.now()
         self.guard.pay()
         self.state = "running"
@@ -414,7 +430,8 @@ class Watcher:
             return
         if self._rested:
             schedule.learn(start - self._rested - sample.hooked)
-        if self.samples >= DENSE:
+        self._first += seconds
+        if self.samples >= DENSE or self._first > FIRST:
             schedule.counting = bool(self.units)
             schedule.share_out()
             schedule.begin(self.step, now, whole=seconds, light=self.glances.steps(schedule.pace) * sample.counted)
@@ -458,7 +475,7 @@ class Watcher:
     def _end_glances(self) -> None:
         self.glances.end()
         self.alarms.counts(self.step - 1)
-        counted = min((units.seen for units in self.units.values()), default=0)
+        counted = min((units.seen for units in [*self.units.values()]), default=0)
         if self.schedule.counting and counted >= ENOUGH:
             self.schedule.counting = False
             self.schedule.share_out(clock.now())
@@ -488,7 +505,7 @@ class Watcher:
 
     def has_room(self, count: int) -> bool:
         """Whether so many more units can be counted one by one."""
-        return sum(units.count for units in self.units.values()) + count <= ALL_UNITS
+        return sum(units.count for units in [*self.units.values()]) + count <= ALL_UNITS
 
     def classes(self) -> int:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
@@ -499,7 +516,7 @@ class Watcher:
             return 0
         return shape[1] if entropy == PLANES else shape[-1]
 
-    @guarded
+    @apart
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
         self.scalars.log(max(self.steps.made - 1, 0), values)
@@ -516,6 +533,8 @@ class Watcher:
             found.append(OWN)
         if self.hidden:
             found.append("the weights changed, by steps of which torch tells nobody: as where one compiled function makes the whole step")
+        if self.cast.parts > 1:
+            found.append(f"the model is very large: each look takes in one of its {self.cast.parts} parts, in turn")
         if self.steps.skipped:
             found.append(f"{self.steps.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
         return tuple(found)
@@ -523,8 +542,8 @@ class Watcher:
     def shape_of_slots(self) -> tuple[Any, ...]:
         """Equal as long as slots were only added at the end: how often each part's were halved, and how many series there are."""
         parts = [self.cast.history.slots, self.cast.history.bin_slots, self.neurons.slots]
-        parts += [curve.slots for curve in self.scalars.curves.values()]
-        parts += [units.slots for units in self.units.values()]
+        parts += [curve.slots for curve in [*self.scalars.curves.values()]]
+        parts += [units.slots for units in [*self.units.values()]]
         return (len(self.cast.history.series), *self.losses.shape(), *(part.halvings for part in parts))
 
     def record(self) -> WatchRecord:
@@ -533,8 +552,8 @@ class Watcher:
             schedule = self.schedule
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
             curves = self.losses.records(self.scalars)
-            units = tuple(one.record() for one in self.units.values())
-            counted = max((one.seen for one in self.units.values()), default=0)
+            units = tuple(one.record() for one in [*self.units.values()])
+            counted = max((one.seen for one in [*self.units.values()]), default=0)
             record = WatchRecord(
                 self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
                 np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
@@ -542,3 +561,15 @@ class Watcher:
                 modules=self.cast.modules, paused=self.controls.paused and not self.closed, ranks=self.cast.ranks,
             )  # fmt: skip
         return climb(record, self)
+
+
+def _in_a_child() -> None:
+    """After a fork: what holds a lock is a thread that does not exist here."""
+    for room in (headroom, compile_warning, stephooks, enginecalls):
+        vars(room)["_lock"] = threading.RLock()
+    for one in [*watchers]:
+        one.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_child)

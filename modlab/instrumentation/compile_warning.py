@@ -1,0 +1,31 @@
+"""What torch says of global hooks where a part of a model is compiled: they are ours, and nothing to worry about."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from threading import RLock
+from typing import Any, cast
+
+_TEXT = r"Using `torch\.compile\(module\)` when there are global hooks"
+_FILTER = ("ignore", re.compile(_TEXT, re.IGNORECASE), UserWarning, None, 0)  # as `warnings` writes it
+
+_lock = RLock()
+_open: list[object] = []
+
+
+def silence(owner: object) -> None:
+    """Leave it unsaid for as long as `owner` has hooks."""
+    with _lock:
+        _open.append(owner)
+        if _FILTER not in warnings.filters:
+            warnings.filterwarnings("ignore", _TEXT, UserWarning)
+
+
+def speak(owner: object) -> None:
+    """Have it said again, if nobody else has hooks."""
+    with _lock:
+        left = [one for one in _open if one is not owner]
+        if len(left) < len(_open) and not left and _FILTER in warnings.filters:
+            cast(list[Any], warnings.filters).remove(_FILTER)
+        _open[:] = left
