@@ -256,12 +256,14 @@ class Watcher:
 
     def fail(self, error: Exception) -> None:
         """Modlab itself failed: say so once, and let the training go on."""
-        if self.closed:
+        if self.closed and self._ending is not None:
             return
         if self._ending is None or self._ending[0] != "failed":  # once, whatever fails after it
             self._ending = "failed", line_of(error)
             tell(f"modlab{on_rank()}: the watch ended at step {self.step:,}, the training goes on. {self._ending[1]}")
-        if not self._closing:
+        if self.closed:  # it has not even begun
+            self._end_all()
+        elif not self._closing:
             self.close("failed")
 
     def say(self, text: str) -> None:
