@@ -213,12 +213,14 @@ def _try_interrupts(look: Any, count: int) -> None:
             assert str(found) and found.html() and found.to_dict(), (at, trace.where)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a generator that ends: Python drops what meets it
 @pytest.mark.parametrize("look", [watched, traced], ids=["watch", "trace"])
 def test_an_interrupt_at_a_call_or_return(look: Any) -> None:
     _try_interrupts(look, 20)
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a generator that ends: Python drops what meets it
 @pytest.mark.parametrize("look", [watched, traced], ids=["watch", "trace"])
 def test_an_interrupt_at_any_call_or_return(look: Any) -> None:
     _try_interrupts(look, 1_000)
