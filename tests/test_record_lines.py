@@ -12,7 +12,8 @@ from torch import nn
 import modlab
 from modlab.records import lines
 from modlab.records.trace import Reason
-from modlab.records.watch import Rung, Verdict
+from modlab.records.watch import Rung
+from modlab.results.verdict import Verdict
 
 
 def read(html: str) -> str:
