@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -287,9 +288,22 @@ def test_a_step_that_is_compiled_whole_is_said_to_be_unseen() -> None:
     assert "the weights changed" not in str(w)
 
 
-def test_a_container_made_in_the_call_is_held() -> None:
+@pytest.mark.parametrize("compiler", [None, False], ids=["no_compiler", "a_compiler_listens"])
+def test_a_container_made_in_the_call_is_held(compiler: bool | None) -> None:
+    """Where a compiler listens to calls, each holds one reference more."""
+    from torch._dynamo.eval_frame import set_eval_frame
+
     a, b = net(), net()
-    w = modlab.watch(nn.ModuleList([a, b]), budget=1.0)
-    assert w.running
+    kept = nn.ModuleList([net()])
+    set_eval_frame(compiler)
+    try:
+        w = modlab.watch(nn.ModuleList([a, b]), budget=1.0)
+        other = modlab.watch(kept, budget=1.0)
+    finally:
+        set_eval_frame(None)
+    assert w.running and other.running
+    del kept
+    gc.collect()
+    assert not other.running  # that one was somebody else's
     w.close()
     assert w.record.modules == 9

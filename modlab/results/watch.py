@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 OnNaN = Literal["report", "hold", "stop"]
 CODE = "modlab.watch(model, optimizer)"
 
-ALONE = 2
-"""References to a model of which `watch` has the only ones: its own, and that of who counts them."""
-
 LEAST = 1e-6
 """The smallest budget."""
 
@@ -122,7 +119,7 @@ def watch(
     if inside not in (None, "shadow"):
         raise QuestionError(f"watch(inside=…) got {inside!r}, and takes 'shadow' or nothing.")
     _require_alone(model, on_nan, inside)
-    held = model if sys.getrefcount(model) <= ALONE else None
+    held = model if sys.getrefcount(model) <= _references(object()) else None
     patterns = _patterns(model, only)
     before = _end_others(model)
     try:
@@ -139,6 +136,11 @@ def watch(
         made._close("interrupted")
         raise
     return made
+
+
+def _references(thing: object) -> int:
+    """References to what is made in a call and handed to a function: one more where calls go by way of C, as once a compiler listens."""
+    return sys.getrefcount(thing)
 
 
 def _require_alone(model: Module, on_nan: str, inside: str | None) -> None:
