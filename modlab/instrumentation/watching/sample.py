@@ -155,7 +155,6 @@ class Sample:
             quietly(self.read_gradients)
 
     @timed
-    @timed
     def other_begins(self, optimizer: Any) -> None:
         """Another optimizer is about to make a step: its own parameters are measured now. The first of its steps in a sample is enough."""
         if id(optimizer) not in self._others:

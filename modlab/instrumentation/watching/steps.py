@@ -50,7 +50,7 @@ class Steps:
         self.made = self.others = self.passes = self.wake = self.skipped = 0
         self.under_way = False
         self.call = self._calls = self.thread = 0
-        self._idle = self._uncounted = 0  # steps of others since its last one, and those of them that no pass has counted
+        self._idle = self._uncounted = 0  # steps of others with parameters since its last one, and those of them that no pass has counted
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
@@ -172,8 +172,9 @@ class Steps:
             losses.judged_with(optimizer)
         if id(optimizer) != self._main and not self._adopts(optimizer):
             self.others += 1
-            self._idle += 1
-            self._uncounted += 1
+            if self.holds(optimizer):
+                self._idle += 1
+                self._uncounted += 1
             if not self.under_way:
                 if losses.due():
                     losses.step_ended(optimizer)
