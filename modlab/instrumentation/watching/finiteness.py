@@ -207,12 +207,13 @@ def kind_of(tensor: Tensor) -> str:
     """
     half = tensor.dtype is torch.float16
     total = (tensor.sum(dtype=torch.float32) if half else tensor.sum()).item()
-    if _finite(total) or bool(torch.isfinite(tensor).all()):
+    if is_finite(total) or bool(torch.isfinite(tensor).all()):
         return ""
     return "nan" if bool(torch.isnan(tensor).any()) else "inf"
 
 
-def _finite(number: complex) -> bool:
+def is_finite(number: complex) -> bool:
+    """The same of one number, which is complex where a model's weights are."""
     return math.isfinite(number.real) and math.isfinite(number.imag)
 
 

@@ -13,7 +13,7 @@ from modlab.errors import NotFiniteError
 from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import HOLD
-from modlab.instrumentation.watching.finiteness import Check, Finding
+from modlab.instrumentation.watching.finiteness import Check, Finding, is_finite
 from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
 from modlab.instrumentation.watching.schedule import GUARDED
@@ -170,7 +170,7 @@ class Guard:
             return False
         self._glances += 1
         with without_torch_function():
-            if math.isfinite(gradient.sum().item()):
+            if is_finite(gradient.sum().item()):
                 self._looked = step
                 return False
         return True
