@@ -648,7 +648,7 @@ def test_a_compiled_model_is_run_as_it_is_written():
     tap = backward(compiled, data())
     before = facts(net)
     found = birthplace(compiled, tap)
-    assert (found.where, found.path, found.exact) == ("forward", "_orig_mod.1", False)
+    assert (found.where, found.path, found.exact) == ("forward", "1", False)
     assert "compiled" in found.remark and facts(net) == before
     tap.close()
 
@@ -675,7 +675,7 @@ def test_toggling_the_tap_compiles_nothing_anew():
 def test_what_runs_in_parallel_is_unwrapped():
     net = nn.DataParallel(sandwich(Log()))
     found = born(net, data())
-    assert (found.where, found.path) == ("forward", "module.1")
+    assert (found.where, found.path) == ("forward", "1")
 
 
 @pytest.fixture
@@ -690,14 +690,22 @@ def alone(tmp_path: Any) -> Any:
 def test_distributed_data_parallel(alone, middle, where):
     net = nn.parallel.DistributedDataParallel(sandwich(middle()))
     found = born(net, data())
-    assert (found.where, found.path, found.exact) == (where, "module.1", True)
+    assert (found.where, found.path, found.exact) == (where, "1", True)
     squares(net(data())).backward()  # the next pass of the wrapper is not disturbed
 
 
-def test_parts_that_other_processes_hold_are_not_run_again(alone):
+def test_a_part_that_trains_in_parallel_is_run_again_where_no_other_rank_takes_part(alone):
     net = nn.Sequential(nn.parallel.DistributedDataParallel(sandwich(Log())))
     found = born(net, data())
-    assert (found.where, found.trace, found.exact) == ("", None, False) and "other processes" in found.text
+    assert (found.where, found.path, found.exact) == ("forward", "0.1", True)
+    squares(net(data())).backward()  # nor is its own reducer disturbed
+
+
+def test_a_pass_that_other_ranks_take_part_in_is_not_run_again(alone, monkeypatch):
+    net = nn.Sequential(nn.parallel.DistributedDataParallel(sandwich(Log())))
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    found = born(net, data())
+    assert (found.where, found.trace, found.exact) == ("", None, False) and "talks to the other ranks (DDP over 2)" in found.text
 
 
 def test_a_graph_that_is_too_large_is_followed_by_modules(monkeypatch):
