@@ -24,6 +24,7 @@ from modlab.instrumentation.watching import roottap
 from modlab.instrumentation.watching.finiteness import Check, Finding, kind_of
 from modlab.instrumentation.watching.replay import Birth, birthplace
 from modlab.instrumentation.watching.roottap import KEPT, RootTap
+from modlab.statistics.memory import local
 from tests.calls import CALLS
 from tests.test_trace_identity import bits as trace_bits
 from tests.test_trace_identity import facts_of
@@ -143,7 +144,9 @@ def surroundings() -> tuple[Any, ...]:
 
 def bits(tensor: Tensor | None) -> Any:
     return (
-        None if tensor is None else (tensor.dtype, tuple(tensor.shape), tensor.detach().flatten().contiguous().view(torch.uint8).tolist())
+        None
+        if tensor is None
+        else (tensor.dtype, tuple(tensor.shape), local(tensor).detach().flatten().contiguous().view(torch.uint8).tolist())
     )
 
 
@@ -706,6 +709,27 @@ def test_a_pass_that_other_ranks_take_part_in_is_not_run_again(alone, monkeypatc
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     found = born(net, data())
     assert (found.where, found.trace, found.exact) == ("", None, False) and "talks to the other ranks (DDP over 2)" in found.text
+
+
+@pytest.mark.parametrize("way", ["TP", "FSDP2"])
+def test_gradients_and_weights_that_are_parts(alone, way):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    mesh, net = init_device_mesh("cpu", (1,)), sandwich(Root())
+    if way == "TP":
+        parallelize_module(net, mesh, {"0": ColwiseParallel()})
+        assert born(net, data()).text.startswith("backward: torch.sqrt in 1")
+    else:
+        fully_shard(net, mesh=mesh)
+        assert "hooks of its own, which were not run" in born(net, data()).remark
+    tap = backward(net, data())
+    with torch.no_grad():
+        net.get_parameter("0.weight").to_local()[0, 0] = NAN  # type: ignore[operator]
+    found = birthplace(net, tap)
+    assert (found.where, found.path, found.exact) == ("the weights", "0.weight", True) and "holds 1 NaN of 32 numbers before" in found.text
+    tap.close()
 
 
 def test_a_graph_that_is_too_large_is_followed_by_modules(monkeypatch):

@@ -19,7 +19,7 @@ from modlab import format
 from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.contrast import equal_bits
-from modlab.inspection.distributed import distribution_of
+from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
 from modlab.instrumentation.randomness import states
@@ -35,6 +35,7 @@ from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, un
 from modlab.instrumentation.watching.slopes import Slopes, Turn
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
+from modlab.statistics.memory import local
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 _SCALED = "a GradScaler skips such a step and lowers its scale: look at it only if it goes on"
@@ -124,8 +125,9 @@ class _Search:
         """A parameter that was not finite before."""
         with _aside():
             for one in self._roster.parameters:
-                if is_plain(one.tensor) and (kind := kind_of(one.tensor.detach())):
-                    bad = _amount(one.tensor.detach(), kind)
+                part = local(one.tensor).detach()
+                if is_plain(part) and (kind := kind_of(part)):
+                    bad = _amount(part, kind) + (" of this rank's part" if part.shape != one.tensor.shape else "")
                     text = f"the weights: {one.path} holds {bad} before the step, so an earlier step spoilt it"
                     return Birth(one.path, "the weights", text, kind=kind, name=one.path)
         return None
@@ -311,7 +313,8 @@ class _Search:
             came = [(path, gradient) for (path, _), gradient in zip(wanted, answer, strict=False)]
             given_back = zip((tensor for _, tensor in targets), answer, strict=True)
         with _aside():
-            bad = [tensor for tensor, gradient in given_back if gradient is not None and is_plain(gradient) and kind_of(gradient)]
+            parts = [(tensor, local(gradient)) for tensor, gradient in given_back if gradient is not None]
+            bad = [tensor for tensor, gradient in parts if is_plain(gradient) and kind_of(gradient)]
         turn = slopes.turn(bad)
         if turn is not None:
             return _of_turn(turn, recorder.record().events)
@@ -323,6 +326,8 @@ class _Search:
                 if gradient is not None and is_plain(gradient) and (kind := kind_of(gradient)):
                     text = f"the gradients that meet at {path} are finite, and add up to {_amount(gradient, kind)}"
                     return Birth(path, "backward", text, kind=kind, name=path, fix=_fix(kind, gradient.dtype))
+        if FSDP2 in distribution_of(self._model).kinds:  # the pass is made with other tensors than the parameters
+            self._doubts.append("FSDP2 gives parameters their gradients by hooks of its own, which were not run")
         return None
 
 
