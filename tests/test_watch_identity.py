@@ -338,7 +338,8 @@ def film(make: Callable[[], Run], options: dict[str, Any] | None) -> list[Any]:
             frames.append((None if loss is None else bits(loss), photograph(model)))
     if w is not None:
         assert w.record.state == "ended" and not w.record.error
-        assert w.record.samples >= 8
+        # the first looks of a large model take half a second together: how many those are is a matter of time
+        assert w.record.samples >= (8 if options == WAYS["every step"] else 1)
     return frames
 
 
