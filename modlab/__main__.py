@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
     copy = commands.add_parser("copy", help="make or renew a copy of the notebooks, without outputs; work that is there stays untouched")
     copy.add_argument("folder", type=Path)
-    copy.add_argument("--from", dest="source", type=Path, help="the notebooks to copy (default: the course of this checkout)")
+    copy.add_argument("--from", dest="source", type=Path, help="the notebooks to copy (default: the course)")
     copy.set_defaults(run=_copy)
 
     check = commands.add_parser("check", help="validate notebooks: they run, compare equal, and everyone can read them")
@@ -77,9 +77,9 @@ def _list(given: argparse.Namespace) -> int:
 
 
 def _copy(given: argparse.Namespace) -> int:
-    from modlab.lessons import copies
+    from modlab.lessons import copies, shelf
 
-    copied = copies.copy(given.folder, given.source or copies.course())
+    copied = copies.copy(given.folder, given.source or shelf.course())
     renewed = f", {len(copied.renewed)} brought up to date (nobody had worked in them)" if copied.renewed else ""
     _say(f"{given.folder}: {len(copied.made)} new{renewed}, {len(copied.kept)} kept as they were")
     for file in copied.mended:

@@ -1,8 +1,9 @@
-"""The built wheel works with torch and numpy alone, as on a cluster node: all but widgets and figures, which say what to install."""
+"""The built wheel works with torch and numpy alone, as on a cluster node; with the extra ``lab`` it has the course in it."""
 
 import os
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from importlib import metadata
@@ -12,6 +13,10 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REQUIRED = [Requirement(text).name for text in PROJECT["dependencies"]]
+EXTRA = {extra: [Requirement(text).name for text in texts] for extra, texts in PROJECT["optional-dependencies"].items()}
 
 SCRIPT = """
 import sys, torch, modlab
@@ -48,11 +53,15 @@ def wheel(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def bare_python(wheel, tmp_path_factory) -> Path:
     """An interpreter that sees modlab's wheel, torch, numpy and what torch requires."""
-    folder = tmp_path_factory.mktemp("bare")
+    return installed(wheel, tmp_path_factory.mktemp("bare"), "torch", "numpy")
+
+
+def installed(wheel: Path, folder: Path, *names: str) -> Path:
+    """The interpreter of a new environment with modlab's wheel, these distributions and what they require."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])").strip())
-    for distribution in needed_by("torch", "numpy"):
+    for distribution in needed_by(*names):
         link(distribution, site)
     run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
     return python
@@ -103,3 +112,13 @@ def test_the_bare_environment_is_bare(bare_python, name):
 
 def test_text_and_html_work_and_the_rest_says_what_to_install(bare_python):
     assert str(bare_python.parent.parent) in run(bare_python, "-I", "-W", "error", "-c", SCRIPT).splitlines()[-1]
+
+
+def test_the_course_comes_with_the_wheel_and_passes_nbval(wheel, tmp_path):
+    python = installed(wheel, tmp_path / "lab", *REQUIRED, *EXTRA["lab"])
+    said = run(python, "-I", "-m", "modlab", "lessons", "copy", tmp_path / "mine")
+    assert f"{len(list(NOTEBOOKS.glob('*.ipynb')))} new" in said, said
+    assert {file.name for file in (tmp_path / "mine").iterdir()} == {file.name for file in NOTEBOOKS.glob("*.ipynb")}    # and no answers
+    assert "01_a_module" in run(python, "-I", "-m", "modlab", "lessons", "list")
+    options = ("--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", "-c", os.devnull)
+    assert " passed" in run(python, "-I", "-m", "pytest", "-q", *options, tmp_path / "mine" / "01_a_module.ipynb")

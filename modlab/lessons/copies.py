@@ -17,17 +17,6 @@ MARK = "modlab"
 """In a copy's metadata: the fingerprint of what was handed out, by which untouched work is known."""
 
 
-def course() -> Path:
-    """The folder of the course in this checkout."""
-    folder = Path(__file__).parents[2] / "notebooks"
-    if not folder.is_dir():
-        raise ModlabError(
-            "The course is not beside this modlab: it was installed without its repository.\n"
-            "  Clone the repository and run `make lab` there, or name the folder: python -m modlab lessons copy DIR --from NOTEBOOKS"
-        )
-    return folder
-
-
 @dataclass(slots=True)
 class Copied:
     """What became of each notebook.
@@ -67,7 +56,7 @@ def copy(target: Path, source: Path) -> Copied:
     for file, edition in editions.items():
         _copy(edition, file, copied)
     for file in sorted(source.glob("*.py")):
-        if (source / f"{file.stem}.ipynb").exists():  # the content of a teacher's own lesson
+        if file.stem.isidentifier() and (source / f"{file.stem}.ipynb").exists():  # a teacher's own lesson; the course's hold the answers
             _copy_content(files.content(file, notebooks.LARGEST), target / file.name, copied)
     return copied
 

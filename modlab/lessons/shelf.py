@@ -1,18 +1,15 @@
-"""Where the contents of lessons are found: the course's in `course/`, a teacher's own in a file beside the notebook."""
+"""Where the contents of lessons are found: each in a file beside its notebook, the course's in its folder, a teacher's own in hers."""
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import lru_cache
-from importlib import import_module, util
+from importlib import util
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import TypeVar
 
 from modlab.errors import ModlabError, nearest
 from modlab.format import clean, cut
-from modlab.lessons import course
 from modlab.lessons.content import Content, Question, Task
 
 Named = TypeVar("Named", Question, Task)
@@ -22,11 +19,29 @@ class LessonError(ModlabError, LookupError):
     """A lesson, a question or a task that does not exist."""
 
 
+PLACES = (Path(__file__).parents[1] / "course", Path(__file__).parents[2] / "notebooks")
+"""The folder of the course, where modlab was installed, and in its repository."""
+
+
+def course() -> Path:
+    """The folder of the course: its notebooks, and beside each its content.
+
+    Raises:
+        LessonError: it is not there.
+    """
+    for place in PLACES:
+        if (place / "00_tour.ipynb").is_file():
+            return place
+    raise LessonError(
+        "The course is not part of this modlab: its files were left out or taken away.\n"
+        "  Install modlab again, or name the folder of the notebooks: python -m modlab lessons copy DIR --from NOTEBOOKS"
+    )
+
+
 @lru_cache(maxsize=1)
 def lessons() -> tuple[Content, ...]:
     """The lessons of the course, in reading order."""
-    rooms = (import_module(f"{course.__name__}.{room.name}") for room in iter_modules(course.__path__))
-    return tuple(sorted((room.LESSON for room in rooms), key=lambda content: content.name))
+    return tuple(_content(file) for file in sorted(course().glob("[0-9]*.py")))
 
 
 def find(name: str, folder: Path | None = None) -> Content:
@@ -43,12 +58,10 @@ def find(name: str, folder: Path | None = None) -> Content:
     if not isinstance(name, str):
         raise LessonError(f'A lesson is asked for by the name of its notebook, as Lesson("01_a_module"), and not by {cut(repr(name), 60)}.')
     if name.isidentifier() and folder is not None and (folder / f"{name}.py").is_file():
-        return _own(folder / f"{name}.py")
-    room = re.sub(r"^\d+_", "", name)
-    if room.isidentifier() and util.find_spec(f"{course.__name__}.{room}") is not None:
-        content = getattr(import_module(f"{course.__name__}.{room}"), "LESSON", None)
-        if isinstance(content, Content) and content.name == name:
-            return content
+        return _run(folder / f"{name}.py")
+    ours = next((file for file in course().glob("[0-9]*.py") if file.stem == name), None)
+    if ours is not None:
+        return _content(ours)
     known = getattr(sys.modules.get(f"modlab_lesson_{name}"), "LESSON", None)
     if folder is None and isinstance(known, Content):
         return known
@@ -60,7 +73,13 @@ def find(name: str, folder: Path | None = None) -> Content:
     )
 
 
-def _own(file: Path) -> Content:
+def _content(file: Path) -> Content:
+    """That of a lesson of the course, which is run once."""
+    known = getattr(sys.modules.get(f"modlab_lesson_{file.stem}"), "LESSON", None)
+    return known if isinstance(known, Content) else _run(file)
+
+
+def _run(file: Path) -> Content:
     spec = util.spec_from_file_location(f"modlab_lesson_{file.stem}", file)
     assert spec is not None and spec.loader is not None
     room = util.module_from_spec(spec)
