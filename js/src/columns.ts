@@ -19,7 +19,7 @@ const ALWAYS: readonly Column[] = [
   { key: "shape", title: "shape", width: 76, yields: 1 },
   { key: "dtype", title: "dtype", width: 52, yields: 5 },
   { key: "device", title: "device", width: 58, yields: 10 },
-  { key: "bytes", title: "bytes", width: 70, right: true, yields: 7 },
+  { key: "bytes", title: "bytes", width: 70, right: true, yields: 2.3 },
   { key: "saved", title: "in state_dict", width: 92, yields: 8 },
   { key: "trained", title: "trained", width: 58, yields: 4 },
   { key: "gradient", title: "gradient", width: 66, yields: 3.5 },
@@ -35,7 +35,7 @@ const OPTIMIZER: readonly Column[] = [
 /** Of tensors that lie over several ranks: what this rank holds, and how they lie. */
 const SHARDED: readonly Column[] = [
   { key: "here", title: "here", width: 70, yields: 1.2 },
-  { key: "placement", title: "placement", width: 110, grows: 1, yields: 2.4 },
+  { key: "placement", title: "placement", width: 110, yields: 2.4 },
 ];
 
 const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 1, yields: 2 };
@@ -44,13 +44,21 @@ const NOTE: Column = { key: "note", title: "tied to, notes", width: 100, grows: 
 const NEWS: Readonly<Record<string, number>> = { device: 2.1, dtype: 2.2 };
 const UNIFORM = 20;
 
-/** `differs`: whether rows say different things in a column; one where all say the same gives way before any other. */
-export function columnsOf(optimizer: boolean, notes: boolean, differs: (key: string) => boolean, sharded = false): Column[] {
+/** Pixels of a character in a cell; and what a cell may ask for that is shown whole. */
+const CODE = 7.3;
+const WIDEST = 190;
+
+/**
+ * `differs`: whether rows say different things in a column; one where all say the same gives way before any other.
+ * `longest`: characters of the longest thing that is said in one; what does not grow is wide enough for it.
+ */
+export function columnsOf(optimizer: boolean, notes: boolean, differs: (key: string) => boolean, sharded = false, longest: (key: string) => number = () => 0): Column[] {
   const [tensor, kind, shape, ...rest] = ALWAYS as readonly [Column, Column, Column, ...Column[]];
   const columns = [tensor, kind, shape, ...(sharded ? SHARDED : []), ...rest, ...(optimizer ? OPTIMIZER : []), ...(notes ? [NOTE] : [])];
   return columns.map((column) => {
-    const { key, yields } = column;
-    return { ...column, yields: yields && (differs(key) ? (NEWS[key] ?? yields) : yields + UNIFORM) };
+    const { key, grows, yields } = column;
+    const width = grows ? column.width : Math.max(column.width, Math.min(WIDEST, CODE * longest(key)));
+    return { ...column, width, yields: yields && (differs(key) ? (NEWS[key] ?? yields) : yields + UNIFORM) };
   });
 }
 
@@ -66,17 +74,23 @@ const LEAST = 64;
 
 /**
  * The columns that have room in `width` pixels; what gives way, of equals the last first, is told in the panel beside the table.
+ * A narrow one that tells news comes back where a wide one that yields later had to go as well.
  * The last one beside the names is cut rather than dropped: names alone tell nothing.
  */
 export function fitting<C extends Column>(columns: readonly C[], width: number): C[] {
-  const left = [...columns];
-  const need = (): number => left.reduce((sum, column) => sum + (column.grows ? Math.min(column.width, MOST * width) : column.width) + GAP, GAP);
+  let left = [...columns];
+  const gone: C[] = [];
+  const need = (some: readonly C[]): number => some.reduce((sum, column) => sum + (column.grows ? Math.min(column.width, MOST * width) : column.width) + GAP, GAP);
   const kept = (1 - MOST) * width < LEAST + 2 * GAP ? 1 : 2;
-  while (need() > width && left.length > kept) {
+  while (need(left) > width && left.length > kept) {
     const yields = left.map((column) => column.yields);
     const most = Math.max(...yields);
     if (most <= 0) break;
-    left.splice(yields.lastIndexOf(most), 1);
+    gone.unshift(...left.splice(yields.lastIndexOf(most), 1));
+  }
+  for (const column of gone) {
+    const more = columns.filter((some) => some === column || left.includes(some));
+    if (column.yields < UNIFORM && need(more) <= width) left = more;
   }
   return left;
 }

@@ -54,7 +54,7 @@ export class StatePanel implements Panel {
     this.#context = context;
     this.#table = new StateTable(payload);
     const notes = payload.signatures.some((some) => some.note || some.tied);
-    this.#all = columnsOf(payload.optimizer, notes, (key) => this.#table.differs(key), payload.signatures.some(({ placement }) => placement));
+    this.#all = columnsOf(payload.optimizer, notes, (key) => this.#table.differs(key), payload.signatures.some(({ placement }) => placement), (key) => this.#table.longest(key));
     this.#columns = fitting(this.#all, UNMEASURED);
     this.#grouping = chip("group by module", () => this.#refresh());
     this.#box = searchBox({

@@ -45,9 +45,18 @@ export class StateTable {
 
   /** Whether its tensors say different things in a column; what has nothing to say does not count, except for a note. */
   differs(column: string): boolean {
-    const said = new Set(this.payload.signatures.map((signature) => textOf(this, { owner: 0, name: "", signature, order: 0 }, column)));
+    const said = this.#said(column);
     said.delete(column === "note" ? "" : "–");
     return said.size > Number(column !== "note");
+  }
+
+  /** Characters of the longest thing that it says in a column. */
+  longest(column: string): number {
+    return [...this.#said(column)].reduce((most, { length }) => Math.max(most, length), 0);
+  }
+
+  #said(column: string): Set<string> {
+    return new Set(this.payload.signatures.map((signature) => textOf(this, { owner: 0, name: "", signature, order: 0 }, column)));
   }
 
   ownerPath(owner: number): string {

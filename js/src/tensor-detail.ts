@@ -19,7 +19,7 @@ export function tensorDetail(table: StateTable, row: StateRow, columns: readonly
 /** All columns, those too that have no room in the table. */
 function facts(table: StateTable, row: StateRow, columns: readonly Column[]): HTMLElement {
   const told = columns.filter(({ key }) => key !== "tensor" && key !== "note").map(({ key, title }) => [title, textOf(table, row, key)] as const);
-  return pairs([...told, ...row.signature.sharding.filter(([name]) => name !== "shape" && name !== "placement"), ["note", noteOf(table, row)] as const].filter(([, text]) => text && text !== "–"));
+  return pairs([...told, ...row.signature.sharding.filter(([name]) => !["shape", "placement", "this rank's part"].includes(name)), ["note", noteOf(table, row)] as const].filter(([, text]) => text && text !== "–"));
 }
 
 function fill(payload: StatePayload, path: string, row: StateRow, box: HTMLElement, numbers: Numbers, context: Context): void {

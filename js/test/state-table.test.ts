@@ -74,6 +74,8 @@ describe("columns", () => {
     const keys = (width: number): string => fitting(all, width).map(({ key }) => key).join(" ");
     expect(keys(2000)).toBe("tensor kind shape dtype device bytes saved trained gradient group lr decay state note");
     expect(keys(376)).toBe("tensor shape note");
+    const here = columnsOf(true, true, (key) => key !== "device" && key !== "dtype");
+    expect([376, 375].map((width) => fitting(here, width).map(({ key }) => key).join(" "))).toEqual(["tensor shape note", "tensor shape bytes"]);
     expect(keys(50)).toBe("tensor");
   });
 
@@ -85,8 +87,15 @@ describe("columns", () => {
     const keys = (table: StateTable, width: number): string => fitting(columnsOf(false, false, (key) => table.differs(key)), width).map(({ key }) => key).join(" ");
     const [alike, mixed, scattered] = [given({}, {}), given({}, { dtype: "f64" }), given({}, { device: "meta" }, { kind: "reserved", dtype: "", device: "" })];
     expect([alike, mixed, scattered].map((table) => ["dtype", "device", "kind", "saved"].filter((key) => table.differs(key)).join())).toEqual(["", "dtype", "device,kind"]);
-    expect([alike, mixed, scattered].map((table) => keys(table, 450))).toEqual(["tensor kind shape bytes", "tensor shape dtype bytes", "tensor kind shape device"]);
+    expect([alike, mixed, scattered].map((table) => keys(table, 450))).toEqual(["tensor kind shape bytes", "tensor shape dtype bytes", "tensor shape device bytes"]);
     expect([alike, mixed, scattered].map((table) => keys(table, 400))).toEqual(["tensor shape bytes", "tensor shape dtype", "tensor shape device"]);
+  });
+
+  it("are as wide as the longest thing in them where they do not grow, up to a limit", () => {
+    const signatures = [signature("parameter", [1], { bytesText: "256 B here of 512 B", here: "8×8", placement: "rows over dp" }), signature("parameter", [2], { bytesText: "8 B", placement: "x".repeat(99) })];
+    const given = new StateTable(complete({ ...common("state", ["", ""]), signatures, nodes: [{ type: "A", slots: [["a", 0], ["b", 1]], runs: [] }] }) as StatePayload);
+    const widths = Object.fromEntries(columnsOf(false, false, () => true, true, (key) => given.longest(key)).map(({ key, width }) => [key, width]));
+    expect([widths.bytes, widths.here, widths.placement, widths.tensor]).toEqual([19 * 7.3, 70, 190, 160]);
   });
 
   it("leave the one that yields last beside the names, cut, as long as there are 64 pixels for it", () => {

@@ -61,11 +61,6 @@ def _tensor(entry: TensorEntry, path: str) -> str:
     return f"{text} {sharding.of_entry(entry)}" if entry.sharding is not None else text
 
 
-def placed(row: StateRecord) -> tuple[str, str]:
-    """The shape of this rank's part, and how the tensor lies; nothing of one that lies on one process alone."""
-    return ("", "") if row.sharding is None else (sharding.here(row.sharding) or "all", sharding.placement(row.sharding))
-
-
 def dtype(entry: TensorEntry | StateRecord) -> str:
     """In which it lies in memory, and in which it computes: "float32"; "int8, computes in float32"."""
     name = format.clean(entry.dtype)

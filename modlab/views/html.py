@@ -154,7 +154,7 @@ def of_table(table: TableRecord) -> str:
 
 def _row(path: str, row: StateRecord, optimizer: bool) -> list[str]:
     yes_no = {True: "yes", False: "no"}
-    here, placed = facts.placed(row)
+    here, placed = sharding.placed(row.sharding, format.shape)
     cells = [f"<b>{text(path)}</b>", text(row.kind), format.shape(row.shape), text(here), escape(placed), escape(facts.dtype(row))]
     cells += [text(row.device), sharding.size(row.bytes, row.bytes_here) if row.bytes else "", yes_no[row.in_state_dict]]
     cells += [row.trained, row.grad]

@@ -222,11 +222,8 @@ def _lies(entry: TensorEntry | StateRecord) -> dict[str, Any]:
     """How a tensor lies over the ranks, of one that does."""
     if entry.sharding is None:
         return {}
-    lies = entry.sharding
-    return {
-        "here": "all" if lies.whole else format.shape(lies.local_shape), "placement": sharding.placement(lies),
-        "sharding": [list(pair) for pair in sharding.facts(lies)],
-    }  # fmt: skip
+    here, placement = sharding.placed(entry.sharding, format.shape)
+    return {"here": here, "placement": placement, "sharding": [list(pair) for pair in sharding.facts(entry.sharding)]}
 
 
 def _entry(entry: TensorEntry) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from modlab import format
 from modlab.records.sharding import PARTIAL, REPLICATED, SHARDED, Axis, Placement, Ranks, Sharding, Unit
@@ -63,6 +63,13 @@ def dimension(dim: int, dims: int) -> str:
 def here(sharding: Sharding) -> str:
     """The shape of what this rank holds; nothing where that is the whole."""
     return "" if sharding.whole else str(sharding.local_shape)
+
+
+def placed(sharding: Sharding | None, spelled: Callable[[tuple[int, ...]], str] = str) -> tuple[str, str]:
+    """The shape of this rank's part, and how the tensor lies; nothing of one that lies on one process alone."""
+    if sharding is None:
+        return "", ""
+    return "all" if sharding.whole else spelled(sharding.local_shape), placement(sharding)
 
 
 def of_entry(entry: TensorEntry) -> str:

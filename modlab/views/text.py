@@ -9,7 +9,7 @@ from itertools import islice
 from modlab import format
 from modlab.records.state import MODEL, StateRecord, TableRecord, ValuesRecord
 from modlab.records.structure import ROOT, ModuleRecord, TreeRecord
-from modlab.views import facts, headline, numbers
+from modlab.views import facts, headline, numbers, sharding
 from modlab.views.folding import unfold
 
 ROWS = 200
@@ -84,7 +84,7 @@ def _row(path: str, times: int, row: StateRecord) -> tuple[str, ...]:
     saved = "yes" if row.in_state_dict else "no"
     owners = ", ".join(map(facts.owner, row.optimizers))
     notes = "; ".join(facts.of_row(row))
-    here, placed = facts.placed(row)
+    here, placed = sharding.placed(row.sharding)
     return format.clean(path), kind, shape, here, placed, facts.dtype(row), row.device, saved, row.trained, row.grad, owners, notes
 
 
