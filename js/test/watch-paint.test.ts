@@ -223,6 +223,12 @@ describe("a curve", () => {
     expect(draw([Number.NaN, Number.NaN]).filter(([name]) => name === "lineTo")).toEqual([]);
   });
 
+  it("has a dot where a number stands alone, however many there are", () => {
+    const made = draw(Array.from({ length: 400 }, (_, i) => (i % 3 && i < 390 ? Number.NaN : i)));
+    expect(made.filter(([name]) => name === "arc").length).toBe(130);
+    expect(draw(Array.from({ length: 400 }, (_, i) => i)).filter(([name]) => name === "arc")).toEqual([]);
+  });
+
   it("has no more points than pixels, and keeps the extremes", () => {
     const values = Array.from({ length: 50_000 }, (_, i) => Math.sin(i / 900));
     values[31_234] = 77;

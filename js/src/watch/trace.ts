@@ -100,22 +100,20 @@ export class Trace {
       }
       const [x, at] = [this.#x[i] as number, y(value)];
       if (open) pen.lineTo(x, at);
-      else {
-        pen.moveTo(x, at);
-        if (i + 1 >= this.count || Number.isNaN(mid[i + 1] as number)) pen.lineTo(x + 0.01, at);
-      }
+      else pen.moveTo(x, at);
       open = true;
     }
     pen.stroke();
-    if (this.#sparse) this.#dots(pen, y);
+    this.#dots(pen, y);
   }
 
-  /** Few points are seen as what they are: what lies between them was not measured. */
+  /** Few points are seen as what they are, and one alone at all: what lies between them was not measured. */
   #dots(pen: CanvasRenderingContext2D, y: (value: number) => number): void {
     const { mid } = this.#values;
+    const none = (i: number): boolean => i < 0 || i >= this.count || Number.isNaN(mid[i] as number);
     pen.fillStyle = pen.strokeStyle;
     for (let i = 0; i < this.count; i += 1) {
-      if (Number.isNaN(mid[i] as number)) continue;
+      if (none(i) || !(this.#sparse || (none(i - 1) && none(i + 1)))) continue;
       pen.beginPath();
       pen.arc(this.#x[i] as number, y(mid[i] as number), 1.8, 0, 7);
       pen.fill();
