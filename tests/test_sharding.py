@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -14,7 +15,10 @@ from torch.distributed.tensor.placement_types import _StridedShard
 import modlab
 from modlab.statistics import sharding
 from modlab.views import sharding as words
+from modlab.views.sheets import payload, trace
+from modlab.views.sheets.layout import Box
 from tests.sharded import WAYS, fake_ranks, fsdp1, fsdp2, train
+from tests.test_faces import unpack
 
 MESH = (2, 2)
 PLACED = [
@@ -203,6 +207,19 @@ def test_a_part_is_measured_and_called_so(four_ranks):
     assert "l2 here" in str(found) and "l2 here" in found._repr_html_()
     row = found.to_dict()["records"][0]
     assert row["of"] == "this rank's part" and row["sharding"]["placement"] == "rows over dp, replicated over tp"
+
+
+def test_a_trace_draws_what_is_here_and_says_how_it_lies(four_ranks):
+    found = modlab.trace(nn.Identity())(placed(four_ranks, (Shard(0), Replicate())))
+    row = trace.sheet(found.record).rows[0]
+    box, how = row.cells[0].flow[0], "rows over dp, replicated over tp"
+    assert box == Box((6, 4), True, (3, 4), how)
+    assert f"(6, 4) [(3, 4) here: {how}]" in str(found)
+    table = next(block for block in row.blocks() if block.caption == "inputs")
+    assert table.head[:5] == ("name", "shape", "here", "placement", "mean ± std here")
+    assert table.rows[0][1:4] == ("6×4", "3×4", how)
+    content, _ = unpack(payload.of_sheet(trace.sheet(found.record), "", "", "0"))
+    assert content["rows"][0]["cells"][0]["flow"] == [[6, 4, [3, 4], how], "→", [6, 4, [3, 4], how]]
 
 
 def test_a_replica_is_the_whole_tensor(four_ranks):

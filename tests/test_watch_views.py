@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from modlab.errors import UnknownFigureError
+from modlab.records.sharding import Axis, Ranks
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Layer, NeuronsRecord, Rung
 from modlab.views import html as frame
@@ -203,6 +204,12 @@ def test_of_many_layers_some_are_left_out_and_that_is_said():
 
 
 # The payload
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_page_knows_whether_it_is_about_this_ranks_part(cut):
+    record = replace(MADE["well"], ranks=Ranks((Axis("dp", 2, 0, cut),), 0))
+    assert unpack(packed(record))[0].get("part", False) is cut
 
 
 @every

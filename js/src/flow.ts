@@ -38,7 +38,7 @@ export function flowLength({ flow, mark }: Cell, below: boolean, code: number, w
 
 /** The same in words. */
 export function flowText(flow: readonly Part[]): string {
-  return flow.map((part) => (typeof part === "string" ? part : sizesText(sizesOf(part)))).join(" ");
+  return flow.map((part) => (typeof part === "string" ? part : [sizesText(sizesOf(part)), lies(part)].filter(Boolean).join(" "))).join(" ");
 }
 
 export function sizesOf(part: Exclude<Part, string>): number[] {
@@ -49,10 +49,22 @@ function sizesText(sizes: readonly number[]): string {
   return sizes.join("×") || "scalar";
 }
 
+/** What this rank holds of a tensor that lies over several; nothing where it lies on one. */
+function hereOf(part: Exclude<Part, string>): readonly number[] | undefined {
+  return part.find((one) => typeof one === "object" && one !== null) as readonly number[] | undefined;
+}
+
+/** How it lies, and what of it is here: "[16×32 here, columns over tp]". */
+function lies(part: Exclude<Part, string>): string {
+  const here = hereOf(part);
+  return here ? `[${sizesText(here)} here, ${part.find((one) => typeof one === "string") ?? ""}]` : "";
+}
+
 function box(part: Exclude<Part, string>): HTMLElement {
   const sizes = sizesOf(part);
-  const fits = sizes.length === part.length;
-  return element("span", { class: fits ? "sized" : "sized broken", title: fits ? null : "does not fit" }, drawing(sizes), sizesText(sizes));
+  const fits = !part.includes(null);
+  const told = [fits ? "" : "does not fit", lies(part)].filter(Boolean).join(" ");
+  return element("span", { class: fits ? "sized" : "sized broken", title: told || null }, drawing(sizes, hereOf(part) ?? sizes), sizesText(sizes));
 }
 
 export function side(size: number): number {
@@ -69,14 +81,18 @@ export function measures(sizes: readonly number[]): [width: number, height: numb
   return [scale * wide, scale * high, depth];
 }
 
-function drawing(sizes: readonly number[]): SVGElement {
+/** The whole as an outline; filled is what is here: a part of its width, or of its height. */
+function drawing(sizes: readonly number[], here: readonly number[]): SVGElement {
   const [width, height, depth] = measures(sizes).map((length) => Math.round(2 * length) / 2) as [number, number, number];
   const edges = depth ? `M1 ${1 + depth}l${depth}-${depth}h${width}l-${depth} ${depth}M${1 + width + depth} 1v${height}l-${depth} ${depth}` : "";
   const [wide, high] = [width + depth + 2, height + depth + 2];
+  const [right, down] = [-1, -2].map((at) => (here.at(at) ?? 1) / (sizes.at(at) || 1)) as [number, number];
+  const box = (class_: string | null, share = 1, of = 1): SVGElement => svg("path", { class: class_, d: `M1 ${1 + depth}h${width * share}v${height * of}h-${width * share}z` });
   return svg(
     "svg",
     { class: "box", width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, "aria-hidden": "true" },
-    svg("path", { class: sizes.includes(0) ? "none" : null, d: `M1 ${1 + depth}h${width}v${height}h-${width}z` }),
+    box(sizes.includes(0) ? "none" : null),
+    right < 1 || down < 1 ? box("here", right, down) : null,
     depth ? svg("path", { class: "edges", d: edges }) : null,
   );
 }

@@ -8,7 +8,7 @@ export const SIGNS: Readonly<Record<Mark, string>> = { "": "", fine: "✓", care
 export type Mark = "" | "fine" | "careful" | "broken" | "absent";
 
 /** A word, or the sizes of a tensor; of one that does not fit, null stands behind them. */
-export type Part = string | readonly (number | null)[];
+export type Part = string | readonly (number | null | string | readonly number[])[];
 
 export interface SheetColumn extends Column {
   kind: string;

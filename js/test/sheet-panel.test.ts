@@ -238,6 +238,19 @@ describe("cells", () => {
     expect(rows(view).map((row) => row.classList.contains("is-broken"))).toEqual([true, false, true, false, false, true]);
   });
 
+  it("fills of a tensor that lies over several ranks what is here, and says how it lies", () => {
+    const flows = [[[16, 64, [16, 32], "columns over tp"], "→", [6, 4, [0, 4], "rows over dp"]], [[16, 64, [16, 64], "replicated over tp"], [2, null, [1], "elements over dp"]]];
+    const view = page(sheet({ columns: [{ kind: "flow" }], rows: flows.map((flow) => ({ name: "a", cells: [{ text: "", flow }] })) }));
+    const boxes = [...cell(view, 0, 1).querySelectorAll(".sized"), ...cell(view, 1, 1).querySelectorAll(".sized")];
+    expect(boxes.map((box) => [box.textContent, box.getAttribute("title")])).toEqual([
+      ["16×64", "[16×32 here, columns over tp]"], ["6×4", "[0×4 here, rows over dp]"], ["16×64", "[16×64 here, replicated over tp]"], ["2", "does not fit [1 here, elements over dp]"],
+    ]);
+    const sides = boxes.map((box) => [...box.querySelectorAll("path")].map((path) => path.getAttribute("d")?.match(/h([\d.]+)v([\d.]+)/)?.slice(1).map(Number) as [number, number]));
+    expect(sides.map((paths) => paths.length)).toEqual([2, 2, 1, 2]);
+    expect(sides.map(([whole, here]) => whole && here && [here[0] / whole[0], here[1] / whole[1]])).toEqual([[0.5, 1], [1, 0], undefined, [0.5, 1]]);
+    expect(cell(view, 0, 1).title).toBe("16×64 [16×32 here, columns over tp] → 6×4 [0×4 here, rows over dp]");
+  });
+
   it("sets what goes in apart from what comes out behind the last arrow, so that the first gives way", () => {
     const flows = [[[2], [3], "→", [4, 1]], ["x", "→", "y", "→", "✕ stopped"], ["→", [4]], ["no arrow", [2]]];
     const view = page(sheet({ columns: [{ kind: "flow" }], rows: flows.map((flow) => ({ name: "a", cells: [{ text: "", flow }] })) }));

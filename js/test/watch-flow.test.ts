@@ -94,6 +94,12 @@ describe("the picture of it", () => {
     expect(said.at(-1)).toBe("h.2: activation 4, gradient 4 (L2)");
   });
 
+  it("says where it is of this rank's part alone", () => {
+    const series: MadeSeries[] = [{ path: "a", means: [1] }];
+    const caption = (part: boolean): string | undefined => shown(made({ series, more: { part } })).part.element.querySelector(".caption")?.textContent ?? undefined;
+    expect([caption(false), caption(true)]).toEqual(["flow along depth", "flow along depth, of this rank's part"]);
+  });
+
   it("selects what is there where a module has no gradient", () => {
     const { canvas, rows } = shown(made({ series: [{ path: "a", means: [1] }] }));
     pressed(canvas, "Home");

@@ -56,7 +56,7 @@ export class BinsMap implements Part {
     this.#measure(data, row);
     const slot = seenIn(data, row, data.binSlotOf(seen));
     const series = data.payload.series[row];
-    this.#strip.title("histogram", series?.path || ROOT, [series?.role, series?.shape, series?.note].filter(Boolean).join(", "));
+    this.#strip.title(`histogram${data.ofPart}`, series?.path || ROOT, [series?.role, series?.shape, series?.note].filter(Boolean).join(", "));
     this.#say(slot);
     const drawing = this.#strip.begin(moment);
     if (drawing) {

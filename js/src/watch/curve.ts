@@ -113,8 +113,8 @@ export class SeriesCurve implements Part {
     const series = data.payload.series[row];
     this.element.hidden = !series || !data.slots;
     if (!series || !data.slots) return;
-    this.#curve.strip.title(series.role, series.path || "(root)", [series.shape, series.note].filter(Boolean).join(", "));
-    this.#curve.strip.figures(figuresOf(data, seen, row), `${series.role} of ${series.path || "(root)"} at step ${seen}: mean ± std within min – max`);
+    this.#curve.strip.title(`${series.role}${data.ofPart}`, series.path || "(root)", [series.shape, series.note].filter(Boolean).join(", "));
+    this.#curve.strip.figures(figuresOf(data, seen, row), `${series.role} of ${series.path || "(root)"}${data.ofPart} at step ${seen}: mean ± std within min – max`);
     const [mean, std, bad] = [reader(data, "mean", row), reader(data, "std", row), reader(data, "bad", row)];
     const reading: Reading = {
       first: data.first, last: data.last, mid: mean, low: reader(data, "low", row), high: reader(data, "high", row),

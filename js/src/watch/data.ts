@@ -62,6 +62,8 @@ export interface WatchPayload extends Headed {
   cost: number;
   budget: number;
   optimizer: string;
+  /** What was measured is this rank's part of a sharded model. */
+  part: boolean;
   series: readonly Series[];
   verdict: readonly Rung[];
   alerts: readonly Alert[];
@@ -217,6 +219,11 @@ export class WatchData {
     for (const alert of payload.alerts) (alert as { step: number }).step = Math.max(0, Math.min(alert.step, this.end - 1));
     this.revision = revisions += 1;
     return true;
+  }
+
+  /** What stands behind the name of numbers that are about this rank's part alone: a norm of it is none of the whole. */
+  get ofPart(): string {
+    return this.payload.part ? ", of this rank's part" : "";
   }
 
   get slots(): number {
@@ -413,6 +420,6 @@ const LISTS = {
   units: { path: "", read: "", units: 0 },
 };
 const WATCH = {
-  ...COMMON, view: "watch", variable: "w", state: "ended", error: "", steps: 0, samples: 0, inputs: 0, cost: 0, budget: 0, optimizer: "",
+  ...COMMON, view: "watch", variable: "w", state: "ended", error: "", steps: 0, samples: 0, inputs: 0, cost: 0, budget: 0, optimizer: "", part: false,
   neurons: null, remarks: [], ...Object.fromEntries(Object.keys(LISTS).map((name) => [name, []])),
 };

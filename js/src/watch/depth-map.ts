@@ -117,6 +117,7 @@ export class DepthMap implements Part {
   readonly #roleChoice: HTMLSelectElement;
   readonly #choice: HTMLSelectElement;
   readonly #bar: HTMLElement;
+  readonly #caption = element("span", { class: "caption" });
   readonly #legend = element("span", { class: "legend", role: "img" });
   /** The number under the pointer, or of the selected series at the cursor; it stands below the axis. */
   readonly reading = element("div", { class: "reading" });
@@ -140,7 +141,7 @@ export class DepthMap implements Part {
     this.#canvas = element("canvas", { class: "over-time", role: "img" });
     this.#roleChoice = choice("what is measured", (role) => this.#pickRole(role as Role));
     this.#choice = choice("statistic", (name) => this.#pick(name));
-    this.#bar = element("div", { class: "bar" }, element("span", { class: "choices" }, picked(this.#roleChoice), picked(this.#choice), element("span", { class: "caption" }, "depth × time")), this.#legend);
+    this.#bar = element("div", { class: "bar" }, element("span", { class: "choices" }, picked(this.#roleChoice), picked(this.#choice), this.#caption), this.#legend);
     this.element = element(
       "div",
       { class: "depth" },
@@ -327,7 +328,7 @@ export class DepthMap implements Part {
     const said = `${placeName(series.path)}  ${bad > 0 ? "" : `${this.#statistic.name} `}${text}  ${when}${series.shape ? `  shape ${cut(series.shape, 60)}` : ""}${series.note ? `  ${cut(series.note)}` : ""}`;
     if (this.reading.textContent === said) return;
     this.reading.textContent = said;
-    this.#canvas.setAttribute("aria-label", `${ROLE_NAMES[series.role]}, depth by time, ${this.#rows.length} rows; ${said}`);
+    this.#canvas.setAttribute("aria-label", `${ROLE_NAMES[series.role]}${data.ofPart}, depth by time, ${this.#rows.length} rows; ${said}`);
   }
 
   #followRows(): void {
@@ -348,6 +349,7 @@ export class DepthMap implements Part {
   /** The roles that were measured, and the statistics that there are of this one. */
   #offer(data: WatchData, role: Role): void {
     const there = ROLES.filter((one) => data.payload.series.some((series) => series.role === one));
+    this.#caption.textContent = `depth × time${data.ofPart}`;
     options(this.#roleChoice, there.map((one) => [one, ROLE_NAMES[one]]), role);
     const fitting = STATISTICS.filter((one) => !one.roles || one.roles.includes(role));
     // A single number does not spread.

@@ -27,6 +27,7 @@ export class GradientFlow implements Part {
   readonly #room = element("div", { class: "flow-room" });
   readonly #words = element("div", { class: "flow-words" });
   readonly #chips: readonly HTMLButtonElement[];
+  readonly #caption = element("h3", { class: "caption" });
   readonly #spans = new Spans();
   #measure: Measure = "rms";
   #moment: Moment | null = null;
@@ -43,7 +44,7 @@ export class GradientFlow implements Part {
     this.#canvas = element("canvas", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "dots along depth", ...OURS });
     this.#scroller = element("div", { class: "flow-scroller" }, this.#room, this.#canvas);
     this.#chips = MEASURES.map(([measure, about]) => button(measure, { class: "chip", title: about, "aria-pressed": String(measure === this.#measure) }, () => this.#choose(measure)));
-    const head = element("div", { class: "flow-head" }, element("h3", { class: "caption" }, "flow along depth"), element("span", { role: "group", "aria-label": "measured as" }, ...this.#chips));
+    const head = element("div", { class: "flow-head" }, this.#caption, element("span", { role: "group", "aria-label": "measured as" }, ...this.#chips));
     this.element = element("section", { class: "gradflow", "aria-label": "flow along depth"}, head, this.#scroller, this.#words);
     this.#scroller.addEventListener("scroll", () => this.#again(), { passive: true });
     this.#listen();
@@ -154,7 +155,8 @@ export class GradientFlow implements Part {
     const at = this.#hovered >= 0 ? this.#hovered : this.#rows.findIndex(({ series }) => series.includes(row));
     const lines = [...(at >= 0 ? [this.#rowWords(step, at)] : []), ...sentences];
     if (this.#words.textContent !== lines.join("")) this.#words.replaceChildren(...lines.map((line) => element("div", {}, words(line, "", 400))));
-    this.#canvas.setAttribute("aria-label", `${this.#measure} of ${this.#rows.length} modules along depth; ${sentences.join("; ")}; up and down go from module to module, Enter selects`);
+    this.#caption.textContent = `flow along depth${data.ofPart}`;
+    this.#canvas.setAttribute("aria-label", `${this.#measure} of ${this.#rows.length} modules${data.ofPart}, along depth; ${sentences.join("; ")}; up and down go from module to module, Enter selects`);
   }
 
   #rowWords(step: number, at: number): string {

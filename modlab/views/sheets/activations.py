@@ -9,8 +9,8 @@ from modlab.records.state import ValuesRecord
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.records.trace import Event, TraceRecord, Value
-from modlab.views.sheets.layout import Block, Box, Cell, Column, Mark, Row, Sheet
-from modlab.views.sheets.trace import first_not_finite
+from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+from modlab.views.sheets.trace import boxed, first_not_finite
 
 COLUMNS = (
     Column("output", "flow", 96, 1, 3),
@@ -109,7 +109,7 @@ def _judged(stats: TensorStats | None) -> tuple[Mark, str]:
 def _cells(value: Value) -> tuple[Cell, ...]:
     if value.shape is None:
         return (Cell(value.text or value.kind, flow=(value.text or value.kind,), mark="absent"), *_EMPTY)
-    box = Cell(str(value.shape), flow=(Box(value.shape),))
+    box = Cell(str(value.shape), flow=(boxed(value),))
     stats = value.stats
     if stats is None or not stats.measured or not stats.count:
         return (box, *_EMPTY)

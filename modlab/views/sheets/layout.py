@@ -14,10 +14,17 @@ Mark = Literal["", "fine", "careful", "broken", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A tensor, drawn as a box whose sides grow with the logarithm of its sizes."""
+    """A tensor, drawn as a box whose sides grow with the logarithm of its sizes.
+
+    Attributes:
+        fits: False: drawn broken, because it does not fit where it goes.
+        here, placement: of one that lies over several ranks, the shape of what this rank holds (drawn filled) and how it lies, in words.
+    """
 
     shape: tuple[int, ...]
-    fits: bool = True  # False: drawn broken, because it does not fit where it goes
+    fits: bool = True
+    here: tuple[int, ...] = ()
+    placement: str = ""
 
 
 Flow = tuple[Box | str, ...]

@@ -399,8 +399,14 @@ def _flow(event: Event, innermost: bool) -> Flow:
 
 def _boxes(values: Iterable[Value], fits: bool = True) -> Flow:
     tensors = _tensors(values)
-    boxes: list[Box | str] = [Box(value.shape or (), fits) for value in tensors[:BOXES]]
+    boxes: list[Box | str] = [boxed(value, fits) for value in tensors[:BOXES]]
     return (*boxes, f"+{len(tensors) - BOXES}") if len(tensors) > BOXES else tuple(boxes)
+
+
+def boxed(value: Value, fits: bool = True) -> Box:
+    """A tensor; of one that lies over several ranks, what of it is here and how it lies."""
+    lies = value.sharding
+    return Box(value.shape or (), fits) if lies is None else Box(value.shape or (), fits, lies.local_shape, sharding.placement(lies))
 
 
 def _details(trace: TraceRecord, event: Event) -> Iterator[Block]:
@@ -430,7 +436,8 @@ def _path(event: Event) -> str:
     return "" if event.path is None else event.path or ROOT
 
 
-_HEAD = ("name", "shape", "mean ± std", "range", "note")
+_HEAD = ("name", "shape", "here", "placement", "mean ± std", "range", "note")
+_MEASURED = ("mean ± std", "range")
 
 
 def _values(caption: str, values: Sequence[Value], measured: bool) -> Iterator[Block]:
@@ -438,7 +445,9 @@ def _values(caption: str, values: Sequence[Value], measured: bool) -> Iterator[B
         return
     rows = [_value(value) for value in values]
     kept = [i for i in range(len(_HEAD)) if i == 0 or any(row[i] for row in rows)]
-    yield Block(caption, head=tuple(_HEAD[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in rows))
+    here = f" {sharding.HERE}" if any(value.stats is not None and value.stats.of_part for value in values) else ""
+    head = tuple(f"{_HEAD[i]}{here}" if _HEAD[i] in _MEASURED else _HEAD[i] for i in kept)
+    yield Block(caption, head=head, rows=tuple(tuple(row[i] for i in kept) for row in rows))
     for value in values:
         matrix = value.numbers
         if matrix is not None and not matrix.slice and len(matrix.numbers) <= _NUMBERS and len(matrix.numbers[0]) <= _NUMBERS:
@@ -456,7 +465,7 @@ def _number(number: float, dtype: str) -> str:
 def _value(value: Value) -> tuple[str, ...]:
     name = value.name or "output"
     if value.shape is None:
-        return name, value.text, "", "", value.note
+        return name, value.text, "", "", "", "", value.note
     stats, spread, ends, odd = value.stats, "", "", []
     if stats is not None and stats.measured:
         if stats.finite:
@@ -468,7 +477,7 @@ def _value(value: Value) -> tuple[str, ...]:
         odd.append(value.kind)
     odd += [format.dtype(value.dtype)] * (value.dtype != "float32") + [f"on {value.device}"] * (value.device != "cpu")
     odd += ["requires grad"] * value.requires_grad + [value.note] * bool(value.note)
-    return name, format.shape(value.shape), spread, ends, ", ".join(odd)
+    return name, format.shape(value.shape), *sharding.placed(value.sharding, format.shape), spread, ends, ", ".join(odd)
 
 
 def _fixes(trace: TraceRecord) -> Iterator[Block]:

@@ -143,6 +143,7 @@ def _state(record: WatchRecord) -> dict[str, Any]:
     return {
         "state": record.state, "error": record.error, "steps": record.steps, "samples": record.samples, "inputs": record.inputs,
         "cost": _finite(record.cost), "budget": _finite(record.budget), "optimizer": record.optimizer, "paused": record.paused,
+        **({"part": True} if words.is_part(record) else {}),
     }  # fmt: skip
 
 

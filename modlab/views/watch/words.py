@@ -136,4 +136,9 @@ def replay(alert: Alert) -> str:
 
 def of_part(record: WatchRecord) -> str:
     """What stands behind the name of numbers that are about this rank's part alone: a norm of it is none of the whole."""
-    return ", of this rank's part" if record.ranks is not None and record.ranks.parts > 1 else ""
+    return ", of this rank's part" if is_part(record) else ""
+
+
+def is_part(record: WatchRecord) -> bool:
+    """Whether this rank holds a part of the model alone."""
+    return record.ranks is not None and record.ranks.parts > 1
