@@ -42,7 +42,19 @@ set_grad: Callable[[bool], None] = getattr(torch._C, "_set_grad_enabled", _set_g
 """``torch.set_grad_enabled`` as a function of C, at whose beginning no interrupt arrives."""
 
 inference: Callable[[bool], AbstractContextManager[Any]] = getattr(torch._C, "_InferenceMode", torch.inference_mode)
-"""``torch.inference_mode`` as a context of C, at whose beginning and end no interrupt arrives."""
+"""``torch.inference_mode`` as a context of C, at whose beginning and end no interrupt arrives.
+
+What `set_grad` sets inside of it ends with it, as at the end of ``torch.no_grad()``, whose own lines an interrupt may hit: then autograd
+stays off.
+"""
+
+
+def torch_function_as_now() -> AbstractContextManager[Any]:
+    """A context whose end, which is a function of C and may come more than once, has ``__torch_function__`` asked as it is now."""
+    found = without_torch_function()
+    with found:  # which notes what was on before
+        return found
+
 
 dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)
 """How many ``TorchDispatchMode``\\ s are active."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import pickle
 import signal
 import sys
+import threading
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -16,38 +21,156 @@ from torch.nn.modules import module as modules
 
 import modlab
 from modlab import compat
+from modlab.instrumentation import compile_warning, headroom
+from modlab.instrumentation.watching import enginecalls, stephooks, watcher
 
 INSIDE = str(Path(modlab.__file__).parent)
+ENDS = tuple(str(sys.modules[name].__file__) for name in ("torch.autograd.grad_mode", "contextlib"))
+"""Files of contexts that are functions of Python, in which an interrupt may arrive as well: entered by us, they are places, too."""
 
 Run = Callable[[], Any]
-
-
-def events(run: Run) -> list[tuple[str, int, str]]:
-    """Each call and return inside of modlab, in order: file, first line of the function, and "call" or "return"."""
-    found: list[tuple[str, int, str]] = []
-    _traced(run, lambda place: found.append(place))
-    return found
+See = Callable[[FrameType, str], None]
+After = Callable[["BaseException | None", bool], list[str]]
+THOROUGH = 4  # of so many copies one is asked all
 
 
 def places(run: Run) -> list[int]:
-    """Of each call and return the first, a middle and the last time, by their turns."""
-    turns: dict[tuple[str, int, str], list[int]] = {}
-    for turn, place in enumerate(events(run)):
-        turns.setdefault(place, []).append(turn)
-    return sorted({some[i] for some in turns.values() for i in (0, len(some) // 2, -1)})
+    """Each call and return inside of modlab, by its turn: of those that came about in the same way the first and the last time.
+
+    The same way is the same chain of functions of modlab's, each at the same spot.
+    """
+    turns: dict[tuple[Any, ...], list[int]] = {}
+    count = 0
+
+    def see(frame: FrameType, event: str) -> None:
+        nonlocal count
+        turns.setdefault((event, *_chain(frame)), []).append(count)
+        count += 1
+
+    error = _traced(run, see)
+    assert error is None, error
+    return sorted({some[i] for some in turns.values() for i in (0, -1)})
 
 
-def interrupted(run: Run, at: int) -> BaseException | None:
-    """Run with an interrupt at one turn; gives what came out."""
+def _chain(frame: FrameType) -> list[tuple[CodeType, int]]:
+    found = [(frame.f_code, 0)]
+    outer = frame.f_back
+    while outer is not None:
+        if outer.f_code.co_filename.startswith(INSIDE):
+            found.append((outer.f_code, outer.f_lasti))
+        outer = outer.f_back
+    return found
+
+
+def names(run: Run) -> list[str]:
+    """Each call and return, by its name."""
+    found: list[str] = []
+    error = _traced(run, lambda frame, event: found.append(name(frame, event)))
+    assert error is None, error
+    return found
+
+
+def interrupted(run: Run, turn: int) -> BaseException | None:
+    """Run with an interrupt at one call or return; gives what came out."""
     count = -1
 
-    def see(place: tuple[str, int, str]) -> None:
+    def see(frame: FrameType, event: str) -> None:
         nonlocal count
         count += 1
-        if count == at:
-            raise KeyboardInterrupt(f"at {place}")
+        if count == turn:
+            raise KeyboardInterrupt(name(frame, event))
 
     return _traced(run, see)
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether it is a function of modlab's, or the beginning or end of a context that one of them enters."""
+    file, outer = frame.f_code.co_filename, frame.f_back
+    return file.startswith(INSIDE) or (file in ENDS and outer is not None and outer.f_code.co_filename.startswith(INSIDE))
+
+
+def name(frame: FrameType, event: str) -> str:
+    """How a place is told."""
+    code = frame.f_code
+    return f"{event} of {code.co_filename.removeprefix(INSIDE)}:{code.co_firstlineno} {code.co_qualname}"
+
+
+def everywhere(run: Run, turns: Collection[int], after: After, again: Callable[[int], bool] | None = None) -> list[str]:
+    """Run once; at each of these turns a copy of this process is interrupted there, and tells what is wrong afterwards.
+
+    Args:
+        run: what is interrupted.
+        turns: calls and returns, see `places`.
+        after: gets what came out, and whether all is asked, as one in `THOROUGH` copies is; gives what is not as it should be.
+        again: whether a second interrupt comes so many calls and returns after the first one; each of them in a copy of its own.
+
+    Returns:
+        What is wrong, each with the place.
+    """
+    wrong: list[str] = []
+    wanted, turn, told, copies = set(turns), -1, -1, 0
+
+    def second(where: str) -> Callable[[FrameType, str, Any], None]:
+        count = -1
+
+        def profile(frame: FrameType, event: str, _: Any) -> None:
+            nonlocal count, copies, told
+            if event in ("call", "return") and is_ours(frame):
+                count += 1
+                if again is not None and again(count):
+                    copies += 1
+                    if (to := _copied(wrong)) is None:
+                        return
+                    told = to
+                    sys.setprofile(None)
+                    raise KeyboardInterrupt(f"{where}, then {name(frame, event)}")
+
+        return profile
+
+    def see(frame: FrameType, event: str) -> None:
+        nonlocal copies, turn, told
+        turn += 1
+        if turn in wanted:
+            copies += 1
+            if (to := _copied(wrong)) is None:
+                return
+            told = to
+            if again is not None:
+                sys.setprofile(second(name(frame, event)))
+            raise KeyboardInterrupt(name(frame, event))
+
+    error = _traced(run, see)
+    sys.setprofile(None)
+    if told < 0:
+        return wrong if error is None else [*wrong, f"without an interrupt: {error!r}"]
+    try:
+        found = after(error, copies % THOROUGH == 0)
+    except BaseException:  # noqa: BLE001 - it is told
+        found = [traceback.format_exc()]
+    wrong[:0] = [f"{error}: {one}" for one in found]
+    with os.fdopen(told, "wb") as out:
+        pickle.dump(wrong, out)
+    os._exit(0)
+
+
+_FORK = ctypes.PyDLL(None).fork if hasattr(os, "fork") else None  # not `os.fork`, after which a watch in the copy knows that it is one
+
+
+def _copied(wrong: list[str]) -> int | None:
+    """In a copy of this process, where it is to tell; in this one nothing, when that one has told."""
+    assert _FORK is not None
+    ours, theirs = os.pipe()
+    child = _FORK()
+    if not child:
+        os.close(ours)
+        wrong.clear()
+        return theirs
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as told:
+        heard = told.read()
+    status = os.waitpid(child, 0)[1]
+    wrong += pickle.loads(heard) if heard else [f"a copy ended with {status}"]
+    return None
 
 
 def interrupted_after(run: Run, seconds: float) -> BaseException | None:
@@ -70,18 +193,17 @@ def interrupted_after(run: Run, seconds: float) -> BaseException | None:
     return raised
 
 
-def _traced(run: Run, see: Callable[[tuple[str, int, str]], None]) -> BaseException | None:
+def _traced(run: Run, see: See) -> BaseException | None:
     def outer(frame: FrameType, event: str, _: Any) -> Any:
-        code = frame.f_code
-        if not code.co_filename.startswith(INSIDE):
+        if not is_ours(frame):
             return None
-        see((code.co_filename[len(INSIDE) + 1 :], code.co_firstlineno, "call"))
+        see(frame, "call")
         frame.f_trace_lines = False
         return inner
 
     def inner(frame: FrameType, event: str, _: Any) -> Any:
         if event == "return":
-            see((frame.f_code.co_filename[len(INSIDE) + 1 :], frame.f_code.co_firstlineno, "return"))
+            see(frame, "return")
         return inner
 
     before = sys.gettrace()
@@ -96,21 +218,58 @@ def _traced(run: Run, see: Callable[[tuple[str, int, str]], None]) -> BaseExcept
 
 
 def state(model: nn.Module) -> dict[str, Any]:
-    """All that a look must leave as it was."""
-    found: dict[str, Any] = {
-        "grad": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled(), "limit": sys.getrecursionlimit(),
-        "random": torch.get_rng_state().numpy().tobytes(), "modes": [len(some) for some in compat.modes()], "stdout": id(sys.stdout),
-        "filters": list(map(str, warnings.filters)), "warn always": torch.is_warn_always_enabled(),
-        "hooks of all": [len(getattr(modules, name)) for name in dir(modules) if name.startswith("_global") and name.endswith("_hooks")],
-    }  # fmt: skip
+    """All of a model that a look which runs it must leave as it was."""
+    found = at_rest(model)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        found[name] = id(tensor), tensor.requires_grad, _bits(tensor), tensor._version, tensor._backward_hooks is None
+        found[f"{name}.grad"] = (id(tensor.grad), _bits(tensor.grad)) if tensor.grad is not None else None
+    found["random"] = torch.get_rng_state().numpy().tobytes()
+    return found
+
+
+def at_rest(model: nn.Module) -> dict[str, Any]:
+    """What a look at a training must leave as it was: modes and hooks of the model, and what is global."""
+    found = surroundings()
     for path, module in model.named_modules():
         found[f"{path} training"] = module.training
         found[f"{path} hooks"] = [[*map(id, held.values())] for name, held in vars(module).items() if name.endswith("_hooks")]
         found[f"{path} names"] = [*vars(module)], [*module._parameters], [*module._buffers]
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        found[name] = id(tensor), tensor.requires_grad, _bits(tensor), tensor._version, tensor._backward_hooks is None
-        found[f"{name}.grad"] = (id(tensor.grad), _bits(tensor.grad)) if tensor.grad is not None else None
+        found[f"{name} hooks"] = [len(held) for _, held in compat.tensor_hooks(tensor)]
     return found
+
+
+_ROOMS = (
+    torch.autograd, torch.autograd.graph, torch.nn.utils.clip_grad, torch.overrides, modules, sys.modules[torch.optim.Optimizer.__module__],
+    nn.Module, torch.optim.Optimizer, Tensor,
+)  # fmt: skip
+
+
+def surroundings() -> dict[str, Any]:
+    """What is global: modes, hooks, names of torch's, filters, the recursion limit, threads, files, locks of ours."""
+    return {
+        "grad": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled(), "limit": sys.getrecursionlimit(),
+        "modes": [len(some) for some in compat.modes()], "functions": torch._C._is_torch_function_enabled(),
+        "stdout": id(sys.stdout), "stderr": id(sys.stderr), "saved": len(compat.saved_tensor_hooks()),
+        "filters": list(map(str, warnings.filters)), "showwarning": id(warnings.showwarning), "warn always": torch.is_warn_always_enabled(),
+        "hooks of all": {name: [*held] for name, held in _names().items() if "._global_" in name and isinstance(held, dict)},
+        "names": {name: id(held) for name, held in _names().items()},
+        "threads": threading.active_count(), "files": _files(),
+        "signal": signal.getsignal(signal.SIGINT), "profile": sys.getprofile(),
+        "open": [len(room._open) for room in (headroom, compile_warning, enginecalls, stephooks)], "watchers": len(watcher.watchers),
+        "locks": [room._lock._is_owned() for room in (headroom, compile_warning, enginecalls, stephooks)],
+    }  # fmt: skip
+
+
+def _names() -> dict[str, Any]:
+    return {f"{room.__name__}.{name}": held for room in _ROOMS for name, held in vars(room).items()}
+
+
+def _files() -> int:
+    """How many are open; pipes are those by which copies tell."""
+    room = "/proc/self/fd"
+    links = (f"{room}/{one}" for one in os.listdir(room)) if os.path.isdir(room) else ()
+    return sum(os.path.exists(one) and not os.readlink(one).startswith("pipe:") for one in links)
 
 
 def _bits(tensor: Tensor) -> bytes:
@@ -119,4 +278,10 @@ def _bits(tensor: Tensor) -> bytes:
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What is not as it was."""
-    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return [f"{name}: {_told(before.get(name), after.get(name))}" for name in {**before, **after} if before.get(name) != after.get(name)]
+
+
+def _told(before: Any, after: Any) -> str:
+    if isinstance(before, dict) and isinstance(after, dict):
+        return str({name: (before.get(name), after.get(name)) for name in {**before, **after} if before.get(name) != after.get(name)})[:300]
+    return f"{before!r:.100} → {after!r:.100}"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.inspection.bits import BLOCK, Raw, parts_of, whole
 from modlab.statistics.contents import COMPUTED, as_array, blocks_of, numbers_of
 from modlab.statistics.memory import NoValuesError, local, require_values
 from modlab.statistics.wrappers import is_quantized, is_wrapper
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PLAIN = (Tensor, torch.nn.Parameter)
 DENSE = 1 << 24
@@ -124,15 +127,14 @@ def _length(values: Raw) -> float:
 
 def contrast(before: Tensor, after: Tensor) -> Contrast:
     """Compare two tensors of the same shape; of any kind, on any device. What cannot be compared says why; nothing is raised."""
-    with quiet():
-        return contrast_of_many(before, after)
+    return quietly(contrast_of_many, before, after)
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No graph, no mode of the user's, no warning of numpy's while tensors are compared."""
-    with torch.no_grad(), without_torch_function(), without_modes(), np.errstate(all="ignore"):
-        yield
+def quietly(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what compares tensors: there is no graph, no mode of the user's and no warning of numpy's meanwhile."""
+    with inference(False), without_torch_function(), without_modes(), np.errstate(all="ignore"):
+        set_grad(False)
+        return work(*args, **kwargs)
 
 
 def contrast_of_many(before: Tensor, after: Tensor) -> Contrast:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from modlab.compat import inference, set_grad
 from modlab.inspection.bits import BLOCK
 from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import is_there, number_of
@@ -69,7 +70,8 @@ def cause(
         trace = None
     scale = 1 - rate * decay * _share(group, momentum is not None)
     changed = decayed = coasted = 0
-    with torch.no_grad():
+    with inference(False):
+        set_grad(False)
         states = (gradient, momentum, *((trace.before, trace.after) if trace is not None else ()))
         if not all(one is None or is_there(one) for one in (before, after, *states)):
             return NOTHING

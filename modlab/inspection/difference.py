@@ -14,7 +14,7 @@ from torch import Tensor
 from modlab.compat import is_leaf
 from modlab.inspection import leftovers, loading, renames, weights
 from modlab.inspection.bits import fingerprint
-from modlab.inspection.contrast import Contrast, contrast_of_many, quiet
+from modlab.inspection.contrast import Contrast, contrast_of_many, quietly
 from modlab.inspection.decay import Cause, Trace, cause, kept
 from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Entry, Inventory, Key
 from modlab.inspection.likeness import likeness
@@ -87,10 +87,8 @@ class Comparison:
     def record(self, same: bool) -> DiffRecord:
         """The whole comparison."""
         pairs, renamings = self._pairs()
-        with quiet():
-            rows = [self._row(left, right) for left, right in pairs]
-        with quiet():
-            rows = list(self._swapped(rows, pairs))
+        rows = quietly(lambda: [self._row(left, right) for left, right in pairs])
+        rows = quietly(lambda: list(self._swapped(rows, pairs)))
         if self._stepped(rows):
             rows = [self._skipped_by_step(row, left) for row, (left, _) in zip(rows, pairs, strict=True)]
         if {self.before.form, self.after.form} <= {"module", "snapshot"}:

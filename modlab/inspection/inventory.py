@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import is_leaf, without_modes, without_torch_function
+from modlab.compat import inference, is_leaf, set_grad, without_modes, without_torch_function
 from modlab.inspection import distributed, entries, slots, stores
 from modlab.inspection.bits import Plain, digest_of, plain
 from modlab.inspection.formats.nesting import items_of
@@ -215,7 +215,8 @@ def _written(path: str, module: Module) -> Iterator[Entry]:
     saved: dict[str, Any] = {}
     prefix = path + "." if path else ""
     try:
-        with torch.no_grad():
+        with inference(False):
+            set_grad(False)
             module._save_to_state_dict(saved, prefix, keep_vars=True)
     except Exception:  # noqa: BLE001 - the rows have said so already
         return

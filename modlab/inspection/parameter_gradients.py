@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -27,7 +26,7 @@ def extract(model: Module) -> GradientTable:
 
 
 def _row(path: str, owner: str, tensor: Tensor) -> GradientRecord:
-    with torch.no_grad(), without_torch_function(), without_modes():
+    with without_torch_function(), without_modes():
         gradient = tensor.grad if is_leaf(tensor) else None
         trainable = tensor.requires_grad
     if gradient is None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import compat
+from modlab.compat import inference, set_grad
 from modlab.errors import NotInitializedError
 from modlab.inspection import distributed, entries, ghosts, gradients, marks, stores, units
 from modlab.inspection.optimizers import Ownership
@@ -130,7 +131,8 @@ class Walk:
         saved: dict[str, Any] = {}
         prefix = path + "." if path else ""
         try:
-            with torch.no_grad():
+            with inference(False):
+                set_grad(False)
                 module._save_to_state_dict(saved, prefix, keep_vars=True)
         except Exception as error:  # noqa: BLE001 - the user's code; what it would have saved is then not known
             note = f"its own _save_to_state_dict raised {type(error).__name__}"

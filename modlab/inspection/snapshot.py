@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.errors import SnapshotError
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.inventory import RNG, STATE, Entry, Inventory, of_module
@@ -23,7 +23,8 @@ def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: 
     found = of_module(model, given)
     found.form, found.source, found.model = "snapshot", None, weakref.ref(model)
     copies: dict[int, Tensor | bytes | str] = {}
-    with torch.no_grad(), without_torch_function(), without_modes():
+    with inference(False), without_torch_function(), without_modes():
+        set_grad(False)
         for entry in found.entries:
             _keep(entry, copies, values, device)
     return found
@@ -109,7 +110,8 @@ def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
         )
     _require_mesh(saved)
     copies: dict[int, Tensor] = {}
-    with torch.no_grad():
+    with inference(False):
+        set_grad(False)
         content = OrderedDict((e.path, copies.setdefault(id(e.tensor), _back(e))) for e in saved)
     content._metadata = OrderedDict(found.versions or {})  # type: ignore[attr-defined]
     return content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.records.state import Matrix, ValuesRecord
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import numbers_of
@@ -29,7 +29,8 @@ def layout(tensor: Tensor, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Ma
     Of more than two dimensions the first slice of each leading one is shown; a vector is one row. Only what is shown
     is read.
     """
-    with torch.no_grad(), without_torch_function(), without_modes():
+    with inference(False), without_torch_function(), without_modes():
+        set_grad(False)
         try:
             return _layout(numbers_of(tensor), rows, columns)
         except NoValuesError as reason:

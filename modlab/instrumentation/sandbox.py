@@ -89,15 +89,18 @@ class Sandbox:
         self.restart = states()
         self._filters, self._showwarning = warnings.filters, warnings.showwarning
         self._always, self._stdout = torch.is_warn_always_enabled(), sys.stdout
-        self._modes = compat.modes()
+        self._modes, self._functions = compat.modes(), compat.torch_function_as_now()
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `work`, and put everything back."""
         was = torch.is_grad_enabled()
         try:
-            return afterwards(self._put_back, work, *args, **kwargs)
+            try:
+                return afterwards(self._put_back, work, *args, **kwargs)
+            finally:
+                set_grad(was)
         finally:
-            set_grad(was)
+            self._functions.__exit__(None, None, None)
 
     def add(self, *roots: Module) -> None:
         """Take down modules; only in what is run here, since gradients are taken away meanwhile."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, inference, set_grad, without_modes, without_torch_function
 from modlab.records.tensor import Histogram, TensorStats, Values
 from modlab.statistics import accelerator, sharding
 from modlab.statistics.contents import COMPUTED, Contents, arrays_of, contents_of, sizes_of
@@ -71,7 +71,8 @@ def _take_blocks(values: Values) -> Moments:
 
 
 def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:
-    with torch.no_grad(), without_modes() if dispatch_modes() else nullcontext():
+    with inference(False), without_modes() if dispatch_modes() else nullcontext():
+        set_grad(False)
         try:
             return _measure_contents(contents_of(tensor), _name(tensor), str(tensor.device), histogram)
         except NoValuesError as reason:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.instrumentation.accidents import advice, bodies, flow, operands
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, own, shape_of, shown, tuple_of
@@ -30,7 +30,8 @@ def _ends(tensor: Any) -> tuple[float, float] | None:
     if not issubclass(type(tensor), Tensor):
         return None
     try:
-        with without_torch_function(), without_modes(), torch.no_grad():
+        with without_torch_function(), without_modes(), inference(False):
+            set_grad(False)
             tensor = local(tensor)
             if not 0 < tensor.numel() <= READ or not is_there(tensor):
                 return None
@@ -404,7 +405,8 @@ def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
 def _fractions(tensor: Any) -> bool:
     """Whether a tensor holds a number that is not whole."""
     try:
-        with without_torch_function(), without_modes(), torch.no_grad():
+        with without_torch_function(), without_modes(), inference(False):
+            set_grad(False)
             return bool(tensor.numel() <= READ and is_there(tensor) and (tensor != tensor.trunc()).any())
     except Exception:  # noqa: BLE001 - as above
         return False

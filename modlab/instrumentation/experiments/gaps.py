@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modlab.inspection.contrast import equal_bits, quiet
+from modlab.inspection.contrast import equal_bits, quietly
 from modlab.statistics.memory import is_there
 
 ROUNDING = 1e-5
@@ -23,9 +23,8 @@ def gap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float | None:
     for a, b in zip(one, other, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return math.inf
-        with quiet():
-            if not (is_there(a) and is_there(b)) or equal_bits(a, b):  # without values nothing differs
-                continue
+        if not (is_there(a) and is_there(b)) or quietly(equal_bits, a, b):  # without values nothing differs
+            continue
         apart = float((a.to(torch.float64) - b.to(torch.float64)).abs().max()) if not a.is_complex() else float((a - b).abs().max())
         worst = max(worst or 0.0, math.inf if math.isnan(apart) else apart)
     return worst

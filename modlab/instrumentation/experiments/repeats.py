@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from modlab import format
-from modlab.inspection.contrast import equal_bits, quiet
+from modlab.inspection.contrast import equal_bits, quietly
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import chances, gaps
 from modlab.instrumentation.experiments.outcomes import record
@@ -165,8 +165,7 @@ def _buffer(subject: Subject, path: str) -> Tensor | None:
 
 
 def _alike(now: Tensor | None, before: Tensor) -> bool:
-    with quiet():
-        return now is not None and now.shape == before.shape and now.dtype == before.dtype and equal_bits(now, before)
+    return now is not None and now.shape == before.shape and now.dtype == before.dtype and quietly(equal_bits, now, before)
 
 
 def _source(bench: Bench, anew: Callable[[], None]) -> tuple[Site | None, str]:

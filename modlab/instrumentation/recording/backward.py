@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
+from modlab.compat import inference, set_grad
 from modlab.instrumentation.recording.calls import Call, Seen, Sight
 from modlab.instrumentation.recording.graph import leaves_of
 from modlab.instrumentation.recording.roster import Owned, Roster
@@ -175,5 +176,6 @@ def _is_nonzero(gradient: Tensor) -> bool:
     """Whether a plain gradient has a number in it that is not zero."""
     if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_nested or not is_there(gradient):
         return False
-    with torch.no_grad():
+    with inference(False):
+        set_grad(False)
         return bool(gradient.detach().any())

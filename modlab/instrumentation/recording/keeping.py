@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.compat import is_transformed
+from modlab.compat import inference, is_transformed, set_grad
 from modlab.inspection.entries import PLAIN
 from modlab.statistics.memory import arrived, copied, is_gone, is_sharded, is_there
 
@@ -57,7 +57,8 @@ def comparable(thing: Any, most: int) -> bool:
 
 def distance(before: Tensor, after: Tensor) -> float:
     """The largest difference of two tensors of one shape; NaN counts as equal to NaN."""
-    with torch.no_grad():
+    with inference(False):
+        set_grad(False)
         old, new = before.detach(), after.detach()
         if old.is_complex() or new.is_complex():
             apart = (new.to(torch.complex128) - old.to(torch.complex128)).abs()

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import tensor_hooks
+from modlab.compat import inference, set_grad, tensor_hooks
 from modlab.inspection import stores
 from modlab.inspection.index import Node
 from modlab.instrumentation.recording.absence import called_above
@@ -362,7 +362,8 @@ def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> 
 def _is_zero(gradient: Tensor | None) -> bool:
     if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_nested or not is_there(gradient):
         return False
-    with torch.no_grad():
+    with inference(False):
+        set_grad(False)
         return not bool(gradient.detach().ne(0).any())
 
 

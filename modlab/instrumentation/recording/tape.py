@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from modlab import format
-from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, graph_task, torch_function_as_now, without_modes, without_torch_function
 from modlab.instrumentation import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
@@ -45,9 +45,7 @@ class Tape:
         self.origin = perf_counter()
         self._thread = get_ident()
         self.off: list[Any] = []  # what is switched off for a moment
-        self._functions = without_torch_function()
-        with self._functions:  # which notes what was on before
-            pass
+        self._functions = torch_function_as_now()
 
     def restore(self) -> None:
         """After an interrupt, have everything on that was on when the trace began."""

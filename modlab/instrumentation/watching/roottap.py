@@ -29,7 +29,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
 from modlab import compat
-from modlab.compat import being_traced, dispatch_modes, without_modes, without_torch_function
+from modlab.compat import being_traced, dispatch_modes, inference, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.instrumentation import compile_warning
@@ -395,7 +395,8 @@ class RootTap:
     def _copy_buffers(self, found: Pass) -> None:
         learning = {key: held for key, (held, _, _) in self._tallies.items()}
         room = COPIED if learning else HELD
-        with torch.no_grad():
+        with inference(False):
+            set_grad(False)
             for (_, name), held in (learning or self._changing).items():
                 tensor = held.get(name)
                 if tensor is None or is_lazy(tensor):

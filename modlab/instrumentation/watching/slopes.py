@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_torch_function
+from modlab.compat import inference, set_grad, without_torch_function
 from modlab.instrumentation.recording.graph import LIMIT
 from modlab.instrumentation.taps import Taps
 from modlab.instrumentation.values import leaves
@@ -107,7 +107,8 @@ class Slopes:
 
     def _passed(self, node: _Node, owner: str | None, name: str, after: Iterable[Tensor | None], before: Iterable[Tensor | None]) -> None:
         """A node has run: `before` came in, which are the gradients of what it gave in the forward pass."""
-        with without_torch_function(), torch.no_grad():
+        with without_torch_function(), inference(False):
+            set_grad(False)
             going = [
                 (gradient, kind, below)
                 for gradient, (below, _) in zip(after, node.next_functions, strict=False)
