@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from modlab.lessons import copies, notebooks, shelf
+from modlab.views.html import BEGIN
 from tests import courses
 from tests.browser.jupyterlab import JupyterLab
 from tests.patience import PATIENCE, until
@@ -35,12 +36,30 @@ def numbered(notebook: dict[str, object], pattern: str) -> int:
     return next(i for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code" and re.search(pattern, notebooks.source(cell)))
 
 
+def every_view_is_alive(lab: JupyterLab) -> None:
+    """In a notebook that has run: no error, and each view that its outputs hold."""
+    assert not lab.trouble()
+    assert not lab.errors()
+    shown = 0
+    for index, cell in enumerate(lab.cells()):
+        assert not [out for out in cell["outputs"] if out["output_type"] == "error"]
+        html = "".join("".join(out.get("data", {}).get("text/html", "")) for out in cell["outputs"])
+        knobs = html.count('data-modlab="modify"')
+        views = html.count(BEGIN) - knobs
+        live, turning = lab.cell(index).locator(".modlab-live"), lab.cell(index).locator(".modlab-turning")
+        assert (live.count(), turning.count()) == (views, knobs), f"a view of cell {index} is not alive"
+        assert live.locator('[role="tree"], [role="grid"], [role="treegrid"], [role="region"]').count() >= views
+        shown += views
+    assert shown >= 3
+
+
 @pytest.mark.parametrize("name", BY_KEYBOARD)
 def test_a_lesson_by_keyboard_alone(lab: JupyterLab, tmp_path: Path, name: str) -> None:
     lesson = shelf.find(name)
     copies.copy(tmp_path, courses.NOTEBOOKS)
     lab.open(tmp_path / f"{name}.ipynb")
     lab.run_all()
+    every_view_is_alive(lab)
     notebook = notebooks.read(tmp_path / f"{name}.ipynb")
 
     question = next(question for question in lesson.predictions if question.wrong)
