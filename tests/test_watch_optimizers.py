@@ -224,6 +224,70 @@ def test_what_an_optimizer_steps_is_judged_by_its_steps(loop: Callable[[], Watch
     assert not w.alerts
 
 
+class Sharp(Optimizer):
+    """Two phases, of which the second has a step of another optimizer made."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        self.base = SGD(self.param_groups, 0.1)
+
+    @torch.no_grad()
+    def ascend(self) -> None:
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["by"] = by = 0.05 * p.grad
+            p += by
+
+    @torch.no_grad()
+    def descend(self) -> None:
+        for p in self.param_groups[0]["params"]:
+            p -= self.state[p]["by"]
+        self.base.step()
+
+
+def of_two_phases() -> Watch:
+    m = net()
+    o = Sharp(m.parameters())
+    with modlab.watch(m, o, budget=1.0) as w:
+        for _ in range(60):
+            for move in (o.ascend, o.descend):
+                F.cross_entropy(m(X), Y).backward()
+                move()
+                o.zero_grad()
+    return w
+
+
+def by_turns(*orders: str, named: str = "", same: bool = False) -> Watch:
+    """Each letter is a step of an optimizer."""
+    m = net()
+    made = {name: SGD((m if same else m[place]).parameters(), 0.1) for name, place in (("a", 0), ("b", 2))}
+    with modlab.watch(m, [made[name] for name in named], budget=1.0) as w:
+        for name in "".join(orders):
+            m.zero_grad()
+            F.cross_entropy(m(X), Y).backward()
+            made[name].step()
+    return w
+
+
+FIVES = "aaaaabbbbb" * 6
+TURNS: list[tuple[str, Callable[[], Watch], int, int]] = [
+    ("five each", lambda: by_turns(FIVES, named="ab"), 60, 0), ("five each, unnamed", lambda: by_turns(FIVES), 60, 0),
+    ("five each, one named", lambda: by_turns(FIVES, named="a"), 60, 0), ("long ones", lambda: by_turns("a" * 30, "b" * 30), 60, 0),
+    ("one each", lambda: by_turns("ab" * 30, named="ab"), 30, 30), ("a critic", lambda: by_turns("bbbbba" * 10, named="ab"), 10, 50),
+    ("a critic that counts", lambda: by_turns("bbbbba" * 10, named="ba"), 50, 10),
+    ("once, then another", lambda: by_turns("a", "b" * 40, named="ab"), 41, 0),
+    ("of the same parameters", lambda: by_turns(FIVES, named="ab", same=True), 60, 0), ("two phases", of_two_phases, 60, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loop", "counted", "beside"), [rest for _, *rest in TURNS], ids=[name for name, *_ in TURNS])
+def test_steps_are_counted_and_those_that_are_not_are_told(loop: Callable[[], Watch], counted: int, beside: int) -> None:
+    w = loop()
+    told = [one.facts["steps"] for one in w.findings if one.kind == "steps beside"]
+    assert (w.record.steps, told) == (counted, [beside] if beside else [])
+    assert w.verdict.broken is None and not w.alerts
+    assert next(rung.text for rung in w.verdict.rungs if rung.name == "by enough for its dtype") == "all that have a gradient do"
+
+
 def compiled_before(m: nn.Module) -> Callable[[], tuple[Any, Any]]:
     c = torch.compile(m, backend="aot_eager")
     return lambda: (c, m)

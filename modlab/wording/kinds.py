@@ -86,7 +86,14 @@ def _why(facts: Facts) -> str:
 
 def _between(finding: Finding) -> str:
     facts: Facts = finding.facts
-    return f"{facts['steps'] - facts['looks']:,} of {format.plural(facts['steps'], 'step')} were not looked at"
+    left = facts["steps"] - facts["looks"]
+    return f"{left:,} of {format.plural(facts['steps'], 'step')} {'was' if left == 1 else 'were'} not looked at"
+
+
+def _beside(finding: Finding) -> str:
+    facts: Facts = finding.facts
+    made = f"{format.plural(facts['steps'], 'step')} of other optimizers of this model"
+    return f"steps are counted by {facts['optimizer']}: {made} {'is' if facts['steps'] == 1 else 'are'} not counted"
 
 
 def _hidden(finding: Finding) -> str:
@@ -135,5 +142,6 @@ KINDS: dict[str, Kind] = {
     "units not counted": Kind(23, "note", "units", _uncounted),
     "beyond the cap": Kind(24, "note", "later series", _beyond),
     "steps between looks": Kind(25, "note", "steps between looks", _between),
+    "steps beside": Kind(26, "note", "steps of other optimizers", _beside),
 }
 """By the `kind` of a finding."""

@@ -172,6 +172,8 @@ def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) ->
         yield Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
     if loss is None or not loss.count:
         yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars if one.kind in ("loss", "logged"))})
+    if watcher.steps.beside:
+        yield Finding("steps beside", facts={"optimizer": watcher.steps.label, "steps": watcher.steps.beside})
     if watcher.cast.opaque:
         yield Finding("hidden inside", facts={"paths": watcher.cast.opaque})
     for why in dict.fromkeys(watcher.uncounted.values()):

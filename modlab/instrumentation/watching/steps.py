@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
-from weakref import ReferenceType, WeakKeyDictionary, ref
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from torch import Tensor
 
@@ -18,6 +18,7 @@ from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
 from modlab.instrumentation.watching.stephooks import StepHooks
 from modlab.statistics.memory import local
+from modlab.wording import joined
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 UNTOLD = 5
 """Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
 
+ROW = 2
+"""Steps in a row, after which an optimizer is known to train by itself for a while: the steps of all that do so count."""
+
+ALONE = 20
+"""Steps since the last one of the optimizer whose steps are counted, after which another one has come in its place."""
+
 
 class Steps:
     """Counts them, and wakes the watcher in those that are looked at.
@@ -33,10 +40,11 @@ class Steps:
     Args:
         watcher: the watch.
         optimizers: whose first one's steps are the steps; none: the first that holds one of the model's parameters. What others
-            hold is judged by their own steps.
+            hold is judged by their own steps, which are not counted, unless they take turns with the first.
 
     Attributes:
         made: so far; `others`: steps of optimizers that are not theirs; `passes`: training passes of the root.
+        beside: of these others, the steps of those that hold parameters of the model.
         wake: the step from which on the watcher wants to be woken.
         under_way: whether an optimizer makes one now that is looked at: a closure's passes belong to it.
         thread: in which the last step was made; 0 before the first one.
@@ -49,8 +57,12 @@ class Steps:
         self._cast, self._controls = watcher.cast, watcher.controls
         self.made = self.others = self.passes = self.wake = self.skipped = 0
         self.under_way = False
-        self.call = self._calls = self.thread = 0
-        self._idle = self._uncounted = 0  # steps of others with parameters since its last one, and those of them that no pass has counted
+        self.call = self._calls = self.thread = self.beside = 0
+        self._since: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # steps of others with parameters since its last one
+        self._turning: WeakSet[Any] = WeakSet()  # optimizers that made some steps in a row
+        self._row: tuple[int, int] = 0, 0  # which one made the last steps, and how many in a row
+        self._under_way: list[int] = []  # optimizers with parameters that make one now, the inner ones last
+        self._stepping: ReferenceType[Any] | None = None  # whose step is looked at
         self.optimizer_name = type(optimizers[0]).__name__ if optimizers else ""
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
@@ -87,22 +99,42 @@ class Steps:
 
     def are_of(self, optimizer: Any) -> bool:
         """Whether a step of this optimizer ends a step of the training."""
-        return id(optimizer) == self._main or self._adopts(optimizer)
+        return id(optimizer) == self._main or self._takes_turns(optimizer) or self._adopts(optimizer)
+
+    def _takes_turns(self, optimizer: Any) -> bool:
+        """Whether it trains for some steps, and the one whose steps are counted for some others."""
+        return optimizer in self._turning and any(id(one) == self._main for one in self._turning)
 
     def _adopts(self, optimizer: Any) -> bool:
         """Take the first optimizer that holds one of the parameters, where there is none, or another one has come in its place."""
         if (self._main and not self._is_replaced(optimizer)) or not self.holds(optimizer):
             return False
-        self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
-        self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
-        self.made, self._idle, self._uncounted = self.made + self._uncounted, 0, 0
-        self._cast.own(self.optimizers)
+        self._lead(optimizer)
         return True
 
+    def _lead(self, optimizer: Any) -> None:
+        """Its steps are the steps from now on."""
+        self._main, self.optimizer_name = id(optimizer), type(optimizer).__name__
+        self._optimizers = [ref(optimizer), *(ref(one) for one in self.optimizers if one is not optimizer)]
+        self._catch_up(optimizer)
+        self._cast.own(self.optimizers)
+
+    def _catch_up(self, optimizer: Any) -> None:
+        """Its steps count from now on, and so do the last ones."""
+        late = self._since.pop(optimizer, 0)
+        self.made += late
+        self.beside -= late
+        self.others -= late
+
     def _is_replaced(self, optimizer: Any) -> bool:
-        """Whether the optimizer whose steps are counted is gone, or another one has made some steps with its parameters in its place."""
+        """Whether the optimizer whose steps are counted is gone, or another one has made some steps in its place."""
+        shares = self._shares_with(optimizer)
+        return shares is None or self._since.get(optimizer, 0) >= (UNTOLD if shares else ALONE)
+
+    def _shares_with(self, optimizer: Any) -> bool | None:
+        """Whether it holds parameters of the one whose steps are counted; None if that one is gone."""
         main = next((one for one in self.optimizers if id(one) == self._main), None)
-        return main is None or (self._idle >= UNTOLD and not _held(main).isdisjoint(_held(optimizer)))
+        return None if main is None else not _held(main).isdisjoint(_held(optimizer))
 
     def joins(self, optimizer: Any) -> bool:
         """Whether an optimizer that is not the one whose steps are counted holds parameters of the model, and is known from now on."""
@@ -117,12 +149,12 @@ class Steps:
         return True
 
     def shares(self) -> tuple[set[int] | None, set[int]]:
-        """The parameters that a counted step moves, by identity, and those that only other optimizers hold.
+        """The parameters that the step under way moves, by identity, and those that only other optimizers hold.
 
         None for the former where all must be asked: no optimizer is known, or it holds copies of the model's parameters.
         """
-        known = self.optimizers
-        main = next((one for one in known if id(one) == self._main), None)
+        known, stepping = self.optimizers, None if self._stepping is None else self._stepping()
+        main = stepping or next((one for one in known if id(one) == self._main), None)
         mine = set() if main is None else _held(main)
         if main is None or not self.holds(main):
             return None, set()
@@ -143,6 +175,12 @@ class Steps:
         names = [type(one).__name__ for one in self.optimizers]
         return [name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}" for i, name in enumerate(names)]
 
+    @property
+    def label(self) -> str:
+        """The name of the one whose steps are counted; of those that take turns, of all."""
+        counted = [name for name, one in zip(self.labels, self.optimizers, strict=True) if id(one) == self._main or self._takes_turns(one)]
+        return joined(counted) or self.optimizer_name
+
     # ---- told by an optimizer
 
     @guarded  # a replay runs the model as it is
@@ -151,6 +189,7 @@ class Steps:
         watcher = self._watcher
         self._calls += 1
         self.call = self._calls
+        self._enters(optimizer)
         if watcher.losses.awaiting and graph_task() == -1:
             watcher.losses.judged_with(optimizer)
         if not watcher.attends or captured():
@@ -161,7 +200,7 @@ class Steps:
             elif self.joins(optimizer):
                 watcher.other_step_begins(optimizer)
             return
-        self.under_way = True
+        self.under_way, self._stepping = True, ref(optimizer)
         watcher.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
 
     @apart
@@ -170,11 +209,11 @@ class Steps:
         guard, losses = self._watcher.guard, self._watcher.losses
         if losses.awaiting and graph_task() == -1:
             losses.judged_with(optimizer)
-        if id(optimizer) != self._main and not self._adopts(optimizer):
+        inner = self._leaves(optimizer)
+        if inner or not self.are_of(optimizer):
             self.others += 1
-            if self.holds(optimizer):
-                self._idle += 1
-                self._uncounted += 1
+            if not inner and self.holds(optimizer):
+                self._made_beside(optimizer)
             if not self.under_way:
                 if losses.due():
                     losses.step_ended(optimizer)
@@ -182,12 +221,11 @@ class Steps:
             return
         if losses.due():
             losses.step_ended(optimizer)
-        self._idle = self._uncounted = 0
+        self._since.clear()
         self.made += 1
         self.thread = get_ident()
-        self._told, self._patience, self._untold, self.under_way = True, UNTOLD, 0, False
-        if guard.hidden:
-            guard.seen()
+        self._tells()
+        self.under_way = False
         wonders = not guard.standing and guard.wonders(self.made - 1)
         if self.made >= self.wake or self._controls.attention:
             if not captured():
@@ -199,6 +237,39 @@ class Steps:
             guard.rest()
         if wonders and not captured() and _verdict(optimizer) is None:
             guard.glance()
+
+    def _tells(self) -> None:
+        """A step was told of."""
+        self._told, self._patience, self._untold = True, UNTOLD, 0
+        if self._watcher.guard.hidden:
+            self._watcher.guard.seen()
+
+    def _made_beside(self, optimizer: Any) -> None:
+        """A step with parameters of the model that is not counted, so far."""
+        self._since[optimizer] = self._since.get(optimizer, 0) + 1
+        self.beside += 1
+        self._tells()
+
+    def _enters(self, optimizer: Any) -> None:
+        """Who makes a step now; one whose last step raised is not left out for that."""
+        if self.holds(optimizer):
+            if id(optimizer) in self._under_way:
+                del self._under_way[self._under_way.index(id(optimizer)) :]
+            self._under_way.append(id(optimizer))
+
+    def _leaves(self, optimizer: Any) -> bool:
+        """Its step is over: was it a part of another one's? If not, how many has it made in a row?"""
+        if id(optimizer) not in self._under_way:
+            return False
+        del self._under_way[self._under_way.index(id(optimizer)) :]
+        if self._under_way:
+            return True
+        self._row = id(optimizer), self._row[1] + 1 if self._row[0] == id(optimizer) else 1
+        if self._row[1] >= ROW and optimizer not in self._turning:
+            self._turning.add(optimizer)
+            if id(optimizer) != self._main and self._takes_turns(optimizer):
+                (self._lead if self._shares_with(optimizer) else self._catch_up)(optimizer)
+        return False
 
     # ---- told by nobody
 
@@ -214,7 +285,7 @@ class Steps:
         if ended:
             self.skipped += bool(self._main) and versions == self._versions
             self.made += self._untold or 1
-            self._untold, self._patience, self._uncounted = 0, 1, 0
+            self._untold, self._patience = 0, 1
             watcher.step_over()
         self._versions, self._told = versions, False
 
