@@ -284,7 +284,7 @@ def test_steps_are_counted_and_those_that_are_not_are_told(loop: Callable[[], Wa
     w = loop()
     told = [one.facts["steps"] for one in w.findings if one.kind == "steps beside"]
     assert (w.record.steps, told) == (counted, [beside] if beside else [])
-    assert w.verdict.broken is None and not w.alerts
+    assert w.verdict.ok and all(alert.over for alert in w.alerts) and w.headline.startswith("No problem found")
     assert next(rung.text for rung in w.verdict.rungs if rung.name == "by enough for its dtype") == "all that have a gradient do"
 
 

@@ -453,14 +453,15 @@ def test_no_fix_is_offered_that_cannot_help(make: Callable[[], Watch]) -> None:
         ([3.0 * 0.9**i for i in range(10)], "passed", "→"),
         ([0.5 + 0.01 * (-1) ** i for i in range(60)], "careful", "no trend"),
         ([0.5 + 0.003 * i + 0.01 * (-1) ** i for i in range(60)], "careful", "it rises"),
-        ([0.5 + 0.1 * i for i in range(60)], "broken", "it rises"),
+        ([0.5 + 0.1 * i for i in range(60)], "careful", "it rises"),
+        ([0.5 * 1.5**i for i in range(60)], "broken", "it rises"),
         ([0.1 * (-1) ** i for i in range(60)], "not seen", "not judged"),
         ([-3.0 + 0.02 * i for i in range(60)], "not seen", "not judged"),
         ([-0.02 * i for i in range(60)], "passed", "→"),
         ([0.5, 0.6, 0.4], "not seen", "too early"),
         ([0.5] * 30 + [float("nan")], "broken", "its last value is NaN"),
     ],
-    ids=["few and monotone", "flat", "rises a little", "doubles", "both signs", "negative, rising", "below 0", "few", "ends in NaN"],
+    ids=["few and monotone", "flat", "rises a little", "doubles", "bursts", "both signs", "negative", "below 0", "few", "ends in NaN"],
 )  # fmt: skip
 def test_a_curve_is_judged_by_its_numbers(values: list[float], state: str, says: str) -> None:
     model = nn.Linear(2, 1)
@@ -483,6 +484,173 @@ def test_a_rate_of_zero_is_said() -> None:
 def test_evaluation_mode_is_said() -> None:
     w = seen(evaluating)
     assert next(rung for rung in w.verdict.rungs if rung.name == "data arrives").fix == "model.train()"
+
+
+# ---- which claims a run must and must not meet with
+
+
+def run(model: nn.Module, optimizer: Any, turn: Callable[[int], Any], steps: int = 40, **how: Any) -> Watch:
+    with modlab.watch(model, optimizer, budget=1.0, **how) as w:
+        for i in range(steps):
+            turn(i)
+    return w
+
+
+def learn(model: nn.Module, optimizer: Any) -> None:
+    x, y = signs()
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+def rewards_that_grow() -> Watch:
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    optimizer = adam(model, 3e-3)
+
+    def turn(i: int) -> None:
+        chosen = torch.distributions.Categorical(logits=model(torch.randn(64, 4)))
+        optimizer.zero_grad()
+        (-chosen.log_prob(chosen.sample()).mean() * (1 + i / 5)).backward()
+        optimizer.step()
+
+    return run(model, optimizer, turn)
+
+
+def ascent() -> Watch:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, maximize=True)
+    return run(model, optimizer, lambda i: learn(model, optimizer))
+
+
+def scaler_skips() -> Watch:
+    model = mlp()
+    optimizer, scaler = sgd(model, 0.1), torch.amp.GradScaler("cpu", init_scale=2.0**16)
+
+    def turn(i: int) -> None:
+        x, y = signs()
+        loss = F.cross_entropy(model(x), y) * (1e36 if i in (0, 10, 11) else 1)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return run(model, optimizer, turn)
+
+
+def parameter_replaced() -> Watch:
+    model = mlp()
+    optimizer = adam(model)
+
+    def turn(i: int) -> None:
+        if i == 15:
+            model[2].weight = nn.Parameter(torch.randn(3, 32) / 10)  # type: ignore[union-attr]
+        learn(model, optimizer)
+
+    return run(model, optimizer, turn)
+
+
+def module_replaced() -> Watch:
+    model = mlp()
+    optimizer = adam(model)
+
+    def turn(i: int) -> None:
+        if i == 15:
+            model[2] = nn.Linear(32, 3)
+        learn(model, optimizer)
+
+    return run(model, optimizer, turn)
+
+
+def train_forgotten() -> Watch:
+    model = mlp(nn.Dropout(0.1))
+    optimizer = adam(model)
+
+    def turn(i: int) -> None:
+        model.train(i < 10)
+        learn(model, optimizer)
+
+    return run(model, optimizer, turn)
+
+
+def some_layers_alone() -> Watch:
+    model = mlp()
+    model[0].bias.data[3] = -100  # type: ignore[union-attr, index, operator]
+    optimizer = adam(model)
+    return run(model, optimizer, lambda i: learn(model, optimizer), only="0")
+
+
+def rarely_asked() -> Watch:
+    model = Skipping()
+    optimizer = sgd(model)
+
+    def turn(i: int) -> None:
+        x, y = sums()
+        optimizer.zero_grad()
+        blocks = model.blocks if i >= 20 else model.blocks[:1]
+        for block in blocks:
+            x = x + block(x).relu()
+        F.mse_loss(model.out(x), y).backward()
+        optimizer.step()
+
+    return run(model, optimizer, turn)
+
+
+def batches_left_out() -> Watch:
+    model = nn.Linear(8, 1)
+    optimizer = sgd(model)
+    with modlab.watch(model, optimizer, budget=1.0) as w:
+        for i in range(40):
+            x, y = sums()
+            loss = F.mse_loss(model(x * (float("nan") if i == 4 else 1)), y)
+            w.log(loss=loss)
+            if not loss.isnan():
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    return w
+
+
+def a_part_of_a_sum() -> Watch:
+    model = mlp()
+    optimizer = adam(model)
+
+    def turn(i: int) -> None:
+        x, y = signs()
+        (F.cross_entropy(model(x), y) / 4).backward()
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return run(model, optimizer, turn, 42)
+
+
+def a_group_at_rest() -> Watch:
+    model = mlp()
+    optimizer = torch.optim.Adam([{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters(), "lr": 0.0}])
+    return run(model, optimizer, lambda i: learn(model, optimizer))
+
+
+CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
+    (rewards_that_grow, True, r"^The loss rises:", "BROKEN|does not fall"),
+    (ascent, False, r"^The loss does not fall:", "No problem"),
+    (scaler_skips, True, r"^No problem found: each of the 37 steps .* at least 2 steps were skipped", "NaN (from|at)|Inf (from|at)"),
+    (parameter_replaced, False, r"^2\.weight gets a gradient, and Adam does not hold it", "No problem|left out by"),
+    (module_replaced, True, r"Not looked at, since it came into the model during the watch: 2\.", "BROKEN"),
+    (train_forgotten, True, r"in 30 of 40 looks the model was called in evaluation mode alone", "No problem"),
+    (some_layers_alone, True, r"units of 0 were not counted", "BROKEN"),
+    (rarely_asked, True, r"^No problem found: .* got no gradient in the first \d+ looks", "never called:|in any step"),
+    (batches_left_out, True, r"^NaN at step 4: .* 1 of 40 values of loss was NaN, first at step 4;", "step 4 on|step 3"),
+    (a_part_of_a_sum, True, r"all 10 values are finite", "11 values"),
+    (a_group_at_rest, False, r"2\.weight and 2\.bias did not move .*: the learning rate of their group is 0", "greater learning rate"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "ok", "said", "unsaid"), CLAIMS, ids=[make.__name__ for make, *_ in CLAIMS])
+def test_what_a_run_is_told_is_so(make: Callable[[], Watch], ok: bool, said: str, unsaid: str) -> None:
+    w = seen(make)
+    told = " ".join(str(w).split())
+    assert w.verdict.ok is ok and re.search(said, told) and not re.search(unsaid, told), w
+    agreement.check(w.record)
 
 
 # ---- along which dimension units lie

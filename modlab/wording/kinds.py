@@ -116,7 +116,13 @@ def _only(finding: Finding) -> str:
     patterns = facts["only"]
     left = f"{facts['left']:,} of {format.plural(facts['modules'], 'module')}"
     only = repr(patterns[0]) if len(patterns) == 1 else f"[{', '.join(map(repr, patterns))}]"
-    return f"left out by only={only}: {left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')}"
+    said = f"left out by only={only}: {left} and {facts['weights']:,} of {format.plural(facts['parameters'], 'parameter')}"
+    unread = joined(map(named, facts["unread"]))
+    return f"{said}; units of {unread} were not counted, for no activation function that reads them is looked at" if unread else said
+
+
+def _late(finding: Finding) -> str:
+    return f"not looked at, since it came into the model during the watch: {joined(map(named, finding.facts['paths']))}"  # type: ignore[arg-type]
 
 
 def _loss_unseen(finding: Finding) -> str:
@@ -139,6 +145,7 @@ KINDS: dict[str, Kind] = {
     "loss not seen": Kind(20, "note", "the loss", _loss_unseen),
     "hidden inside": Kind(21, "note", "inside of compiled parts", _hidden),
     "left out": Kind(22, "note", "what only= leaves out", _only),
+    "came later": Kind(27, "note", "modules that came later", _late),
     "units not counted": Kind(23, "note", "units", _uncounted),
     "beyond the cap": Kind(24, "note", "later series", _beyond),
     "steps between looks": Kind(25, "note", "steps between looks", _between),

@@ -110,6 +110,12 @@ _ROLES = {
     PARAMETER_GRADIENT: "the gradient of {}", UPDATE: "the update of {}",
 }  # fmt: skip
 
+_PAST = {
+    "no gradient": "{} got no gradient in the first {}",
+    "not owned": "{} got a gradient in {} in a row, and no optimizer that was known held it",
+}
+"""What is said of an alert that says "never", when it is over."""
+
 Key = tuple[str, str, int | None]
 
 
@@ -178,7 +184,8 @@ class Alarms:
     def _over(self, key: Key) -> None:
         known = self._found.get(key)
         if known is not None and not known.over:
-            self._found[key] = replace(known, over=True)
+            text = _PAST[known.kind].format(known.path, format.plural(known.steps, "look")) if known.kind in _PAST else known.text
+            self._found[key] = replace(known, over=True, text=text)
 
     def _lasts(self, holds: bool, kind: str, path: str, step: int, text: str, fix: str, samples: int = SAMPLES) -> None:
         """Raise an alert when something has held for some samples in a row."""
@@ -195,11 +202,14 @@ class Alarms:
         """The first place alone: whatever comes after it is not finite because of it."""
         bad = np.flatnonzero(readings.columns[_BAD] > 0)
         if not len(bad):
+            self._healed(sample, readings)
             return
         still = {row for weight in self._watcher.cast.weights if not weight.trainable for row in weight.rows}
         bad = np.array([i for i in bad.tolist() if int(readings.rows[i]) not in still], np.intp)  # a mask may be a parameter
         series = [self._watcher.cast.history.series[row] for row in readings.rows[bad].tolist()]
         spoilt = [one.role in (PARAMETER, PARAMETER_GRADIENT) for one in series]
+        if sample.thrown and not any(spoilt):
+            return  # a scaler saw it, and the step that was made was another one
         spoilt += [not one.path and bool(nan) for one, nan in zip(series, readings.nan[bad], strict=True)]
         if not any(spoilt):
             return  # a mask may hold infinities on purpose, and scores be masked; what counts is whether the gradients suffer
@@ -215,6 +225,14 @@ class Alarms:
                     f"{what} holds {word} first: {format.plural(count, 'number')} of {one.count:,}, in the sample of step {sample.step:,}"
                 )
                 self.raise_(Alert(kind, one.path, sample.step, text, steps=1))
+
+    def _healed(self, sample: Sample, readings: Readings) -> None:
+        """All was finite in a step that was made, the parameters too: what held NaN before did not come to stay."""
+        known = [key for key, alert in self._found.items() if alert.kind in ("nan", "inf") and not alert.over]
+        series = self._watcher.cast.history.series
+        if known and sample.stepped and sample.whole and any(series[row].role == PARAMETER for row in readings.rows.tolist()):
+            for key in known:
+                self._over(key)
 
     def weights_at_the_end(self) -> None:
         """Whether the weights are still numbers, in case that a NaN came after the last sample."""
@@ -362,6 +380,10 @@ class Alarms:
             for weight in cast.weights:
                 weight.trainable = False
         for _, weight, tensor in present:
+            if cast.is_new(weight, tensor):
+                weight.begin_anew(tensor)
+                self.elsewhere.discard(weight.path)
+                self._sums.pop(weight.path, None)
             weight.look(tensor)
             if weight.trainable and not (weight.felt and weight.owned and weight.moved):
                 doubtful.append((weight, tensor))

@@ -105,6 +105,12 @@ class Weight:
         self.empty = not local(tensor).numel() and not is_lazy(tensor)
         self.trainable = tensor.requires_grad and not self.empty
 
+    def begin_anew(self, tensor: Tensor) -> None:
+        """Another tensor stands here now: nothing is known of it."""
+        self.graded = self.moved = self.owned = False
+        self.felt, self.stuck, self.always_stuck = 0, None, True
+        self.look(tensor)
+
     def stands(self, tensor: Tensor) -> bool:
         """Whether this tensor may stand here."""
         return any(one is tensor for one in self.swap.forms()) if self.swap is not None else self.tensor() is tensor
@@ -139,6 +145,7 @@ class Cast:
             member.place = place
         self._orders = 0
         self._deep: tuple[int, list[str]] = 0, []  # and how many modules were called then
+        self._met = {id(module) for _, module in found}
         self.modules = sum(not member.inner for member, _ in found)
         self._left, self._known = sum(not (member.taken or member.inner) for member, _ in found), set[int]()
         self._places: dict[int, Weight] = {}
@@ -156,6 +163,18 @@ class Cast:
     def siblings(self, weight: Weight) -> list[Weight]:
         """The other parameters of the same module."""
         return [one for one in self._siblings[weight.path.rpartition(".")[0]] if one is not weight]
+
+    def is_new(self, weight: Weight, tensor: Tensor) -> bool:
+        """Whether a tensor has come to the place of a parameter; it is known there from now on."""
+        new = weight.swap is None and self._places.get(id(tensor)) is not weight
+        if new:
+            self._places[id(tensor)] = weight
+        return new
+
+    def late(self, root: Module) -> tuple[str, ...]:
+        """The modules that came into the model later, without those inside of such."""
+        paths = [path for path, module in root.named_modules() if id(module) not in self._met]
+        return tuple(path for path in paths if not any(path.startswith(f"{above}.") for above in paths))
 
     @property
     def left(self) -> tuple[int, int]:

@@ -179,11 +179,23 @@ def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) ->
     for why in dict.fromkeys(watcher.uncounted.values()):
         paths = tuple(path for path, one in watcher.uncounted.items() if one == why)
         yield Finding("units not counted", paths[0], {"paths": paths, "why": why})
+    model = watcher.model if watcher.closed else None
+    late = () if model is None else watcher.cast.late(model)
+    if late:
+        yield Finding("came later", late[0], {"paths": late})
     modules, parameters = watcher.cast.left
     if modules or parameters:
         cast = watcher.cast
         held = len(cast.weights) + parameters
         facts: dict[str, Fact] = {"modules": cast.modules, "left": modules, "parameters": held, "weights": parameters}
-        yield Finding("left out", facts={**facts, "only": cast.selection.patterns})
+        yield Finding("left out", facts={**facts, "only": cast.selection.patterns, "unread": _unread(watcher)})
     if len(record.history.series) >= MOST:
         yield Finding("beyond the cap", facts={"series": MOST})
+
+
+def _unread(watcher: Watcher) -> tuple[str, ...]:
+    """The modules with parameters whose units nobody who is looked at reads after an activation function."""
+    told = {*watcher.units, *watcher.uncounted}
+    owners = {weight.owner() for weight in watcher.cast.weights}
+    called = (one for one in watcher.cast.members.values() if one.taken and one.called and one.module() in owners)
+    return tuple(one.path for one in called if one.path not in told)

@@ -139,8 +139,13 @@ class Guard:
             self._watcher.backward_ended()
             self.look()
             return
+        if self._watcher.losses.awaiting:  # they may be thrown away before anybody asks
+            self._watcher.losses.judged_with(None)
         # a scaler skips the step of such gradients; those that are thrown away for another reason are none of a step's
-        self.spoilt = self._checking().spoilt()
+        was, self.spoilt = self.spoilt, self._checking().spoilt()
+        if was and not self.spoilt:
+            self.tap.keep(one)
+            self._watcher.thrown_away()
 
     def look(self) -> None:
         """Look at the gradients of this step; what is wrong with them is searched for once."""

@@ -26,9 +26,12 @@ NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
 
-RISES, MUCH, TWICE = 4, 0.1, 1.0
-"""A loss rises when its last values lie so many standard errors above the first, and by that share of the first. One that has at
-least doubled is broken; one of two players may rise a little because the other one learns."""
+RISES, MUCH = 4, 0.1
+"""A loss rises when its last values lie so many standard errors above the first, and by that share of the first."""
+
+BURSTS, TWICE = 1e4, 2
+"""Times its first values beyond which a loss has burst; and a cross-entropy when it has so often risen, and is worse by as much than a
+uniform guess. Less than that is no fault for certain: of rewards that grow, and of one of two players, the loss rises."""
 
 FALLS = 2
 """Standard errors that the last values of a loss that falls lie below the first."""
@@ -57,7 +60,7 @@ def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
     rungs = (
         _data(record, watcher), _sensible(loss, several, watcher), _called(record, watcher), _graded(record, watcher),
-        _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several),
+        _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several, watcher.classes()),
     )  # fmt: skip
     findings = find(record, watcher, loss)
     few = {one.path for one in findings if one.kind == "dead units" and one.severity == "careful"}
@@ -71,6 +74,9 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     bad = _alert(record, "nan", "inf")
     if bad is not None and bad.text.startswith("the batch"):
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
+    if watcher.evaluated and watcher.steps.passes:
+        looks = format.plural(record.samples, "look")
+        return Rung(name, "careful", f"in {watcher.evaluated:,} of {looks} the model was called in evaluation mode alone", "model.train()")
     if (
         watcher.steps.passes
         or (record.steps and "" in watcher.cast.opaque)
@@ -260,8 +266,9 @@ def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | N
     text = f"{wording.joined(weight.path for weight in still)} did not move in any step that was looked at"
     sizes = {id(weight): size_of(watcher, weight) for weight in owned}
     most, mine = max(sizes.values()), max(sizes[id(weight)] for weight in still)
-    if rate == 0:
-        return Rung(name, "broken", f"{text}: the learning rate is 0", "a learning rate above 0", still[0].path)
+    if watcher.steps.rates([weight.tensor() for weight in still]) == {0.0}:
+        whose = "" if rate == 0 else " of its group" if len(still) == 1 else " of their group"
+        return Rung(name, "broken", f"{text}: the learning rate{whose} is 0", "a learning rate above 0", still[0].path)
     text += f": the norm of {'its gradient' if len(still) == 1 else 'their gradients'} is {format.rough(mine)} at most"
     fix = "a greater learning rate" if rate is not None and mine > TINY * most else ""
     return Rung(name, "broken", text, fix, still[0].path)
@@ -296,7 +303,7 @@ def _unlogged(names: list[str]) -> str:
     )  # fmt: skip
 
 
-def _falls(loss: ScalarRecord | None, several: list[str]) -> Rung:
+def _falls(loss: ScalarRecord | None, several: list[str], classes: int) -> Rung:
     name = "the loss falls"
     if loss is None or not loss.count:
         return Rung(name, "not seen", _unlogged(several))
@@ -316,8 +323,10 @@ def _falls(loss: ScalarRecord | None, several: list[str]) -> Rung:
     if np.nanmin(loss.low) < 0:
         return Rung(name, "not seen", f"{text}: not judged, for it has negative values, as that of a policy gradient has", facts=facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
-        state = "broken" if last > first + TWICE * abs(first) else "careful"
-        return Rung(name, state, f"{text}: it rises", "a smaller learning rate, if it is meant to fall", facts=facts)
+        uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
+        burst = last > min(BURSTS * first, TWICE * max(first, uniform))
+        fix = "a smaller learning rate, if it is meant to fall"
+        return Rung(name, "broken" if burst else "careful", f"{text}: it rises", fix, facts=facts)
     return Rung(name, "careful", f"{text}: no trend beyond its noise", facts=facts)
 
 

@@ -339,8 +339,10 @@ class Losses:
             return next((site for site in reversed(self.sites) if site.name == name), self.sites[-1])
         site = Site(name, line, key)
         site.scaler = _scaler(tensor)
+        site.curve.scaled = site.scaler is not None
         function: Any = tensor.grad_fn
-        self.entropy = self.entropy or entropy_of(function if site.scaler is None else function.next_functions[0][0])
+        if type(tensor) in PLAIN:  # else its classes may be spread over ranks
+            self.entropy = self.entropy or entropy_of(function if site.scaler is None else function.next_functions[0][0])
         self.sites.append(site)
         return site
 
@@ -402,8 +404,10 @@ class Losses:
     def finish(self) -> None:
         """The watch ends: what waits is judged, and steps that are under way are over."""
         self._aside(self.judge)
+        now = self._watcher.steps.made + self._watcher.steps.others
         for site in self.sites:
-            site.flush()
+            if site.epoch != now or site.values <= site.points:  # else it is a part of the sum of a step that was not made
+                site.flush()
 
     # ---- what there is
 
@@ -482,6 +486,7 @@ def _value(tensor: Any, scale: Tensor | None) -> Any:
     """The number, or what will give it; None if it is no number, or nothing that is there."""
     if not isinstance(tensor, Tensor):
         return float(tensor) if isinstance(tensor, (int, float)) else None
+    tensor = _whole(tensor)
     if type(tensor) not in PLAIN or tensor.numel() != 1 or not is_there(tensor) or not tensor.is_floating_point():
         return None
     if not is_far(tensor):
@@ -490,6 +495,12 @@ def _value(tensor: Any, scale: Tensor | None) -> Any:
         return None
     found = tensor.detach().reshape(())
     return found.clone() if scale is None else found / scale.detach().reshape(())
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """What each rank has of a DTensor, where that is all of it."""
+    placements = getattr(tensor, "placements", ())
+    return local(tensor) if placements and all(one.is_replicate() for one in placements) else tensor
 
 
 def _state(weight: Weight) -> State | None:

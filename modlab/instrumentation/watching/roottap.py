@@ -288,6 +288,13 @@ class RootTap:
         self.passes = []
         self.dropped, self._held, self._frozen, self._queued = 0, 0, False, False
 
+    def keep(self, one: Pass) -> None:
+        """Let go of all passes but this one: theirs is another step."""
+        for other in self.passes:
+            if other is not one:
+                other.let_go()
+        self.passes = [one]
+
     def hold(self) -> None:
         """Keep the passes as they are, and note no more, until `forget`: one of them is wanted."""
         self._frozen = True

@@ -73,6 +73,8 @@ class Sample:
         self.ends = self.watcher = watcher
         self.cast, self.step = watcher.cast, watcher.step
         self.forwards = self.backwards = 0
+        self.evaluated = 0  # calls of the root in evaluation mode that built a graph
+        self.thrown = False  # whether a scaler skipped a step in it, and the gradients of another one came
         self.stepped = False  # whether anybody changed the weights, as far as that is known
         self.tasks: set[int] = set()  # backward passes
         self.carried = True  # whether at the start of each of them there were gradients already
@@ -103,6 +105,11 @@ class Sample:
         watcher.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the model is looked at."""
+        return self._parts == 1
 
     @property
     def hooked(self) -> float:
@@ -202,7 +209,7 @@ class Sample:
     def _begins_pass(self, root: Module) -> bool:
         """Whether this call of the root belongs to the training."""
         if not (torch.is_grad_enabled() and root.training) or graph_task() != -1:
-            self.watcher.evaluated += torch.is_grad_enabled() and not root.training
+            self.evaluated += torch.is_grad_enabled() and not root.training and graph_task() == -1
             return False
         self.forwards += 1
         return True
@@ -450,6 +457,7 @@ class Sample:
         self.closing = True
         self.detach()
         self.stepped = stepped
+        self.watcher.evaluated += (stepped or self._by_hand) and self.evaluated > 0 and not self.forwards
         if stepped and not self._read_gradients and self._read_parameters:
             self.read_gradients()
         if (stepped or self._by_hand) and self._read_parameters:

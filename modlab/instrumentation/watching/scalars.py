@@ -60,6 +60,8 @@ class Scalar:
         self.nan = self.inf = 0
         self.bad_step = -1  # the first one whose value is not finite
         self.bound, self.beyond = math.nan, 0  # of a norm: the greatest that is let through, and how often it was greater
+        self.scaled = False  # whether its values were multiplied: an infinite one may be none
+        self.early = False  # whether it is logged before the step to which it belongs
         self._settling = threading.Lock()
 
     def add(self, step: int, number: Any) -> None:
@@ -80,7 +82,7 @@ class Scalar:
         made.slots = self.slots.twin(made._halve)
         for (mine, _), (theirs, _) in zip(self._held, made._held, strict=True):
             theirs[:] = mine
-        made.bound, made.beyond = self.bound, self.beyond
+        made.bound, made.beyond, made.scaled = self.bound, self.beyond, self.scaled
         made.count, made.final, made.nan, made.inf, made.bad_step = self.count, self.final, self.nan, self.inf, self.bad_step
         return made
 
@@ -93,6 +95,11 @@ class Scalar:
         for i, number in zip(late, numbers([found[i] for i in late]), strict=True):
             found[i] = number
         values = np.array(found, np.float64)
+        if self.scaled:
+            known = ~np.isinf(values)
+            steps, values = [step for step, there in zip(steps, known, strict=True) if there], values[known]
+            if not steps:
+                return
         self.count, self.final = self.count + len(steps), float(values[-1])
         self.beyond += int((values > self.bound).sum())
         if not np.isfinite(values).all():
@@ -167,14 +174,15 @@ class Scalars:
         """Append one value to each named curve.
 
         Args:
-            step: to which they belong.
+            step: how many were made: a value belongs to the last one, or to the next, where it is logged before that is made.
             values: numbers, or tensors with one element.
         """
         for name, value in values.items():
             try:
                 number = value if type(value) is float else _number(name, value)
                 curve = self.curves.get(name) or self._new(name, value)
-                curve.add(step, number)
+                curve.early |= not (curve.count or curve.pending or step)
+                curve.add(step if curve.early else max(step - 1, 0), number)
             except (_TooManyError, _NoNumberError) as error:
                 self._refuse(name, error)
 

@@ -55,6 +55,7 @@ LATE = 4
 """Samples whose numbers an accelerator may still owe; with more the oldest is waited for."""
 
 PARTS = "parameters, their gradients and updates are this rank's part, and the loss is this rank's own: no other rank is asked"
+UNJUDGED = "whether each slice of stacked weights gets a gradient, and each bias has an effect, is not judged of parameters in parts"
 OWN = "activations and the loss are this rank's own: no other rank is asked"
 
 
@@ -125,7 +126,7 @@ class Watcher:
         self.closed, self._closing = True, False
         self.samples = 0
         self.hidden = False  # whether steps were made that nobody told of, and none that somebody did
-        self.evaluated = 0  # calls of the root in evaluation mode that built a graph
+        self.evaluated = 0  # looks at steps for which the model was called in evaluation mode alone
         self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.stepped = False  # whether a step of the optimizer was measured
         self.last_sample = -1
@@ -348,6 +349,12 @@ class Watcher:
         if self._sample is not None:
             self._sample.backward_ended()
 
+    def thrown_away(self) -> None:
+        """Gradients that were not finite are there no more, and no step was made with them."""
+        self.steps.skipped += 1
+        if self._sample is not None:
+            self._sample.thrown = True
+
     def passes_kept(self) -> list[Pass]:
         """The training passes of this step."""
         return self.guard.tap.passes
@@ -521,7 +528,7 @@ class Watcher:
     @apart
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
-        self.scalars.log(max(self.steps.made - 1, 0), values)
+        self.scalars.log(self.steps.made, values)
         if not self.closed:
             self.losses.compare(values)
 
@@ -530,6 +537,7 @@ class Watcher:
         found = [*self.remarks, *remarks_of(self.cast.distribution)]
         if self.cast.distribution.sharded:
             empty = sum(weight.empty for weight in self.cast.weights)
+            found.append(UNJUDGED)
             found.append(PARTS + (f"; {format.plural(empty, 'parameter')} {'has' if empty == 1 else 'have'} none here" if empty else ""))
         elif self.cast.distribution.communicates and self.cast.distribution.world > 1:
             found.append(OWN)
@@ -538,7 +546,8 @@ class Watcher:
         if self.cast.parts > 1:
             found.append(f"the model is very large: each look takes in one of its {self.cast.parts} parts, in turn")
         if self.steps.skipped:
-            found.append(f"{self.steps.skipped} of the steps looked at were skipped: their gradients overflowed, as a scaler expects")
+            skipped = f"at least {format.plural(self.steps.skipped, 'step')} {'was' if self.steps.skipped == 1 else 'were'} skipped"
+            found.append(f"{skipped}: the gradients overflowed, as a scaler expects")
         return tuple(found)
 
     def shape_of_slots(self) -> tuple[Any, ...]:

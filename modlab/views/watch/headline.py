@@ -26,8 +26,10 @@ _ALL = {
 }  # fmt: skip
 FALLS = "the loss falls"
 _NAN = ("nan", "inf")
+_REFUTED = ("no gradient", "not owned")
+"""Kinds of alerts that say "never": when they are over, they were not so."""
 _ZERO = "zero gradient"
-_NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "units not counted", "beyond the cap"))
+_NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
 
 
 def of_watch(record: WatchRecord) -> tuple[str, str]:
@@ -59,7 +61,7 @@ def _nothing(record: WatchRecord) -> tuple[str, str]:
 
 def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     """The bold half, what is to be said of it, and whether that is about the loss already."""
-    alerts = sorted(record.alerts, key=words.rank)
+    alerts = sorted((alert for alert in record.alerts if not (alert.over and alert.kind in _REFUTED)), key=words.rank)
     worst, broken = alerts[0] if alerts else None, record.verdict.broken
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
