@@ -556,6 +556,94 @@ def test_a_file_that_shrinks_while_it_is_read_is_said(tmp_path):
             shown["a"]
 
 
+class Bytes:
+    """A path that is bytes, as os.scandir(b".") gives it."""
+
+    def __fspath__(self):
+        return b"c.pt"
+
+
+def test_a_path_of_bytes_is_a_path(tmp_path, monkeypatch):
+    torch.save({"a": ONE}, tmp_path / "c.pt")
+    monkeypatch.chdir(tmp_path)
+    assert modlab.state(Bytes()).paths == ["a"] and not modlab.diff(Bytes(), {"a": ONE}).changed
+
+
+@pytest.mark.parametrize("name", ["c.**", "c.[", "c.?*"])
+def test_a_name_with_stars_is_no_pattern(name, tmp_path):
+    with pytest.raises(CheckpointError, match="There is no file"):
+        modlab.state(tmp_path / name)
+
+
+def test_one_file_on_both_sides_is_read(tmp_path):
+    path = str(tmp_path / "c.pt")
+    with pytest.raises(CheckpointError, match="There is no file"):
+        modlab.diff(path, path)
+    torch.save({"a": ONE}, path)
+    assert modlab.diff(path, path).headline == "c.pt: 0 of 1 tensor changed."
+
+
+def test_a_file_that_is_written_while_it_is_read_is_no_mixture(tmp_path):
+    from modlab.inspection import checkpoint
+
+    path = tmp_path / "c.pt"
+    torch.save({"a": ONE}, path)
+    found = checkpoint.opened(str(path)).content["a"]
+    os.utime(path, ns=(1, 1))
+    torch.save({"a": ONE + 1}, path)
+    with pytest.raises(CheckpointError, match="changed while it was read"):
+        found.read("a")
+
+
+def test_names_of_a_megabyte_make_no_table_of_gigabytes(tmp_path):
+    empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header(tmp_path / "long.safetensors", {"x" * 1_000_000: empty} | {str(i): empty for i in range(300)}, b"")
+    assert len(str(modlab.state(tmp_path / "long.safetensors"))) < 1_000_000
+    header(tmp_path / "deep.safetensors", {"a" + ".a" * 20_000 + str(i): empty for i in range(20)}, b"")
+    shown = modlab.state(tmp_path / "deep.safetensors")
+    assert max(row.owner.count(".") for row in shown.records) == nesting.DEEPEST - 1 and len(str(shown)) < 100_000
+
+
+def test_a_flat_file_is_listed_up_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(nesting, "MOST", 10)
+    save_file({str(i): torch.zeros(1) for i in range(20)}, tmp_path / "c.safetensors")
+    shown = modlab.state(tmp_path / "c.safetensors")
+    assert len(shown) == 10 and "The first 10 entries are listed: there are more" in str(shown)
+
+
+NESTED = "ignore:The PyTorch API of nested tensors"
+MORE = {
+    "model": (lambda: net(), "model = torch.load('c.pt', weights_only=False), then modlab.state(model)"),
+    "dict": (lambda: {"a": ONE, "score": np.float64(0.5)}, "held = torch.load('c.pt', weights_only=False), then modlab.diff(held, model)"),
+    "other": (lambda: np.ones(3), "If you trust its author: torch.load('c.pt', weights_only=False).\n"),
+    "torchs_own": (lambda: torch.nested.nested_tensor([ONE]), "torch reads it, and runs no code of the file: torch.load('c.pt')"),
+}
+
+
+@pytest.mark.filterwarnings(NESTED)
+@pytest.mark.parametrize(("make", "told"), MORE.values(), ids=MORE)
+def test_what_reads_more_than_tensors_is_told_and_runs(make, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(make(), "c.pt")
+    with pytest.raises(CheckpointError) as caught:
+        modlab.state("c.pt")
+    assert told in str(caught.value)
+    code = told.partition(": ")[2] or told
+    model = net()
+    for line in code.rstrip(".\n").split(", then "):
+        exec(line, {"torch": torch, "modlab": modlab}, space := {"model": model} | locals().get("space", {}))
+
+
+@pytest.mark.filterwarnings(NESTED)
+def test_what_torch_was_told_to_trust_is_read_by_torch(tmp_path):
+    torch.save({"j": torch.nested.nested_tensor([ONE, ONE[:1]], layout=torch.jagged)}, tmp_path / "c.pt")
+    try:
+        torch.load(tmp_path / "c.pt", weights_only=True)
+    except pickle.UnpicklingError:
+        pytest.skip("this torch trusts no nested tensor")
+    assert "ragged" in str(modlab.state(tmp_path / "c.pt"))
+
+
 # ---- fuzzing ---------------------------------------------------------------------------------------------------------------
 
 ROUNDS = 60

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from modlab import files, format
 from modlab.errors import CheckpointError, ModlabError, PathNotFoundError
 from modlab.inspection import entries, values
 from modlab.inspection.formats import dcp, folders, foreign, gguf, pt2, safetensors, sharded, torch_save
-from modlab.inspection.formats.nesting import Item, items_of, note
+from modlab.inspection.formats.nesting import Item, flat_items_of, items_of, note
+from modlab.inspection.formats.pickled import Made
 from modlab.inspection.formats.stored import FileSource, Stored, called
 from modlab.inspection.formats.zipped import Archive
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
 
 _HEAD = 512
+_LISTED = 10_000  # names of a folder that are looked at, where the one that was asked for is not among them
 
 
 @dataclass(slots=True)
@@ -54,9 +57,7 @@ class Checkpoint:
 
     def items(self) -> list[Item]:
         """Names and values, no more than so many."""
-        if self.flat:
-            return [Item(name, name.rpartition(".")[0], value) for name, value in self.content.items()]
-        return list(items_of(self.content, self.remarks))
+        return list((flat_items_of if self.flat else items_of)(self.content, self.remarks))
 
 
 def read(path: str) -> TableRecord:
@@ -136,7 +137,7 @@ def existing(path: str) -> Path:
         return place
     if place.exists():
         raise CheckpointError(f"{called(str(path))} is {files.kind_of(place.stat().st_mode)}, and modlab.state() reads files and folders.")
-    near = sorted(p.name for p in place.parent.glob(f"*{place.suffix}"))[:5] if place.parent.is_dir() else []
+    near = sorted(p.name for p in islice(place.parent.iterdir(), _LISTED) if p.suffix == place.suffix)[:5] if place.parent.is_dir() else []
     hint = f"  Beside it: {', '.join(map(format.clean, near))}" if near else f"  The current folder is {_here()!r}."
     raise CheckpointError(f"There is no file {str(path)!r}.\n{hint}")
 
@@ -204,7 +205,7 @@ def _saved(file: Path, source: FileSource, archive: Archive | None) -> Checkpoin
         return Checkpoint(source.name, torch_save.read(source, archive))
     except torch_save.UnknownError as error:
         if not _trusted(error.names):
-            raise CheckpointError(_refused(source.name, error.names)) from None
+            raise CheckpointError(_refused(source.name, error)) from None
     about = "It holds classes that this session trusts (torch.serialization.add_safe_globals): torch itself has read it"
     return Checkpoint(source.name, _by_torch(file), about=[about])
 
@@ -227,13 +228,24 @@ def _by_torch(file: Path) -> Any:
         raise CheckpointError(f"{file.name} cannot be read by torch.load, though its classes are trusted ({kind}).") from error
 
 
-def _refused(name: str, names: list[str]) -> str:
-    what = format.cut(format.clean(names[0]), 80)
+def _refused(name: str, error: torch_save.UnknownError) -> str:
+    what = format.cut(format.clean(error.names[0]), 80)
+    known = getattr(torch._weights_only_unpickler, "_get_allowed_globals", dict)()
+    if known.keys() >= set(error.names):
+        return f"{name} holds what modlab does not read ({what}).\n  torch reads it, and runs no code of the file: torch.load({name!r})"
     return (
-        f"{name} holds more than tensors ({what}), and reading it would run code that is stored in it.\n"
-        f"  If you trust its author: model = torch.load({name!r}, weights_only=False), then modlab.state(model).\n"
+        f"{name} holds more than tensors ({what}), and reading that can run code that the file brings along.\n"
+        f"  If you trust its author: {_loaded(name, error.content)}.\n"
         f"  Better: save only the weights, torch.save(model.state_dict(), {name!r})."
     )
+
+
+def _loaded(name: str, content: Any) -> str:
+    """The line that loads a file without a guard, and what looks at what comes out."""
+    call = f"torch.load({name!r}, weights_only=False)"
+    if isinstance(content, Made) and isinstance(content.get("_modules"), dict):
+        return f"model = {call}, then modlab.state(model)"
+    return f"held = {call}, then modlab.diff(held, model)" if isinstance(content, Mapping) else call
 
 
 # ---- rows ----------------------------------------------------------------------------------------------------------------

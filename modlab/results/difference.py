@@ -57,7 +57,7 @@ def diff(before: Any, after: Any) -> Diff:
     [('weight', 'retyped', 'float64'), ('bias', 'retyped', 'float64')]
     """
     model = after if stores.is_module(after) else before if stores.is_module(before) else None
-    if before is after and _comparable(before):
+    if before is after and not issubclass(type(before), (str, os.PathLike)) and _comparable(before):
         return Diff(_same(before), model)
     left, right = (_inventory(side, other) for side, other in ((before, after), (after, before)))
     tree = payload.fingerprint(structure.extract(model)) if model is not None else ""
@@ -65,7 +65,7 @@ def diff(before: Any, after: Any) -> Diff:
 
 
 def _same(side: Any) -> DiffRecord:
-    title = type(side).__name__ if not isinstance(side, (str, os.PathLike)) else os.path.basename(os.fspath(side))
+    title = type(side).__name__
     return DiffRecord(title, title, "same", "same", (), same=True)
 
 
@@ -84,7 +84,7 @@ def _inventory(side: Any, other: Any) -> Inventory:
         found: Inventory = side._inventory()
         return replace(found)
     if issubclass(type(side), (str, os.PathLike)):
-        return weights.of_file(os.fspath(side))
+        return weights.of_file(os.fsdecode(side))
     if issubclass(type(side), Mapping):
         return weights.of_mapping(side)
     if _comparable(side):
@@ -123,7 +123,7 @@ def _code(before: Any, after: Any) -> str:
 
     def word(side: Any, name: str) -> str:
         if issubclass(type(side), (str, os.PathLike)):
-            return repr(os.path.basename(os.fspath(side)))
+            return repr(os.path.basename(os.fsdecode(side)))
         if issubclass(type(side), Snapshot):
             return name
         return "model" if stores.is_module(side) else "state_dict" if issubclass(type(side), Mapping) else "optimizer"

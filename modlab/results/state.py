@@ -65,7 +65,7 @@ def state(
                 "A checkpoint file holds copies, and an optimizer holds the tensors of a live model: they have none in common.\n"
                 "  Load the file into its model, and write: modlab.state(model, optimizer)"
             )
-        return State(checkpoint.read(os.fspath(model)), None)
+        return State(checkpoint.read(os.fsdecode(model)), None)
     checks.require_module(model, "state")
     tree = structure.of_users(model)
     if tree.places() > LISTED:

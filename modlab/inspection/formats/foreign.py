@@ -60,7 +60,7 @@ def refused(source: Source, what: Foreign) -> CheckpointError:
 def by_head(source: Source, head: bytes) -> Foreign | None:
     """What a file is, by its first bytes; None where they tell nothing."""
     if not head:
-        return Foreign("is empty (0 bytes): was it written to the end?")
+        return Foreign("is empty (0 bytes)", "Was it written to the end?")
     for place, mark, what in _HEADS:
         if head[place : place + len(mark)] == mark:
             return what

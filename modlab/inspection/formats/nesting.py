@@ -68,6 +68,16 @@ def items_of(content: Any, remarks: list[str] | None = None) -> Iterator[Item]:
         stack.extend((path, name, inner) for name, inner in reversed(inside))
 
 
+def flat_items_of(content: Mapping[str, Any], remarks: list[str] | None = None) -> Iterator[Item]:
+    """The same of a file whose names are whole: what owns a value is in its name, as many levels of it as are shown."""
+    for listed, (name, value) in enumerate(content.items()):
+        if listed >= MOST:
+            if remarks is not None:
+                remarks.append(f"The first {MOST:,} entries are listed: there are more")
+            return
+        yield Item(name, name.rpartition(".")[0] if name.count(".") <= DEEPEST else ".".join(name.split(".", DEEPEST)[:DEEPEST]), value)
+
+
 def _opened(value: Any, *, top: bool) -> list[tuple[Any, Any]] | None:
     """Keys and values of a container that is shown by its parts; None for all else."""
     if isinstance(value, Mapping) and (value or top):
@@ -87,7 +97,8 @@ def _word(key: Any) -> str:
 
 def _named(prefix: str, key: Any, value: Any, taken: dict[str, int]) -> Item:
     """The value under a path that no other has: of ``{"a": {"b": x}, "a.b": y}`` the second is ``['a.b']``."""
-    path = "(tensor)" if key is None else f"{prefix}{_word(key)}"
+    alone = "(tensor)" if isinstance(value, (Tensor, Stored)) else "(value)"
+    path = alone if key is None else f"{prefix}{_word(key)}"
     owner = path.rpartition(".")[0]
     if path in taken:
         owner, quoted = prefix[:-1], f"{prefix}[{_word(key)!r}]" if isinstance(key, str) else f"{prefix}[{_word(key)}]"

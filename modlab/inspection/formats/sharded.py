@@ -31,9 +31,8 @@ def shards_of(index: Path) -> dict[Path, set[str]]:
     places = {name: beside(index.parent, name, index.name) for name in sorted(shards)}
     missing = [name for name, place in places.items() if not place.is_file()]
     if missing:
-        raise CheckpointError(
-            f"{index.name} names {len(shards)} files, and {len(missing)} of them are not beside it: {_some(missing)}"
-        )
+        named, gone = format.plural(len(shards), "file"), format.plural(len(missing), "is", "are").partition(" ")
+        raise CheckpointError(f"{index.name} names {named}, of which {gone[0]} {gone[2]} not beside it: {_some(missing)}")
     return {place: shards[name] for name, place in places.items()}
 
 

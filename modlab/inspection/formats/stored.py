@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import torch
 from torch import Tensor
@@ -113,18 +113,26 @@ class FileSource:
     def __init__(self, file: Path) -> None:
         self.file, self.name = file, format.clean(file.name)
         with files.opened(file) as stream:
-            self.size = os.fstat(stream.fileno()).st_size
+            self._state = _state(stream)
+        self.size = self._state[1]
 
     def read(self, first: int, count: int) -> bytearray:
-        """Some of its bytes, as they are now."""
+        """Some of its bytes, of the file as it was when it was opened first."""
+        if first < 0 or count < 0 or first + count > self.size:
+            raise CheckpointError(f"{self.name} is cut off: the numbers are not there.\n  Save it again, or fetch it anew.")
+        found = bytearray(count)
         with files.opened(self.file) as stream:
-            if first < 0 or count < 0 or first + count > os.fstat(stream.fileno()).st_size:
-                raise CheckpointError(f"{self.name} is cut off: the numbers are not there.\n  Save it again, or fetch it anew.")
-            found = bytearray(count)
             stream.seek(first)
-            if stream.readinto(found) != count:  # type: ignore[attr-defined]
-                raise CheckpointError(f"{self.name} changed while it was read.\n  Read it when it has been written.")
+            whole = stream.readinto(found) == count  # type: ignore[attr-defined]
+            if not whole or _state(stream) != self._state:
+                raise CheckpointError(f"{self.name} changed while it was read.\n  Look at it again when it has been written.")
         return found
+
+
+def _state(stream: BinaryIO) -> tuple[int, int, int]:
+    """What is another one as soon as a file is written, or another takes its place."""
+    found = os.fstat(stream.fileno())
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class PartSource:

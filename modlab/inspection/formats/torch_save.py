@@ -37,11 +37,12 @@ class UnknownError(CheckpointError):
 
     Attributes:
         names: what reading it would call.
+        content: what it is, of which nothing was called.
     """
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], content: Any) -> None:
         super().__init__("It holds more than tensors.")
-        self.names = names
+        self.names, self.content = names, content
 
 
 @dataclass(slots=True, eq=False)
@@ -140,9 +141,12 @@ class Tensors:
         return Stored(shape, name, _count(shape) * _itemsize(name), short)
 
     def _of_type(self, function: Any, cls: Any, arguments: Any, state: Any) -> Any:
-        maker = self.makers.get(function.name) if type(function) is Named else None
-        if maker is None or type(cls) is not Named or not isinstance(arguments, tuple):
+        if type(function) is not Named or type(cls) is not Named or not isinstance(arguments, tuple):
             raise PickleError("it makes a tensor in a way that torch does not")
+        maker = self.makers.get(function.name)
+        if maker is None:
+            self.unknown[cls.name] = None
+            return Made(cls.name, arguments, state)
         made = maker(*arguments)
         if cls.name in _PLAIN_CLASSES:
             return made
@@ -313,5 +317,5 @@ def _known(reader: Reader, tensors: Tensors) -> Any:
     content = reader.load()
     names = [name for name in (*reader.unknown, *tensors.unknown) if not name.startswith(_INERT)]
     if names:
-        raise UnknownError(names)
+        raise UnknownError(names, content)
     return content
