@@ -1,10 +1,12 @@
 """The parts of which lessons are made: kinds of answers, cards, checks that survive anything, expected errors, knobs."""
 
 import builtins
+import decimal
 import functools
 import gc
 import json
 import linecache
+import locale
 import logging
 import os
 import random
@@ -12,6 +14,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import types
 import warnings
 
@@ -607,13 +610,36 @@ LEFT_ON = {
     "filters": (lambda: warnings.simplefilter("ignore"), ""),
     "stdout": (lambda: setattr(sys, "stdout", None), ""),
     "logging": (lambda: logging.disable(50), ""),
+    "umask": (lambda: os.umask(0o077), "umask"),
+    "locale": (lambda: locale.setlocale(locale.LC_ALL, "C"), "locale"),
+    "decimal": (lambda: setattr(decimal.getcontext(), "prec", 3), "decimal"),
+    "switches": (lambda: sys.setswitchinterval(1), "switch interval"),
+    "digits": (lambda: sys.set_int_max_str_digits(0), "longest number"),
+    "attention": (lambda: torch.backends.cuda.enable_math_sdp(False), "kinds of attention"),
+    "denormal": (lambda: torch.set_flush_denormal(True), "set_flush_denormal"),
+    "sharing": (lambda: torch.multiprocessing.set_sharing_strategy("file_system"), "share tensors"),
+    "importing": (lambda: sys.meta_path.clear(), "sys.meta_path"),
+    "module_gone": (lambda: sys.modules.pop("json"), ""),
+    "module_none": (lambda: sys.modules.update(torch=None), ""),
+    "numpy_printing": (lambda: numpy.set_printoptions(precision=1), "NumPy's way to print"),
+    "os": (lambda: setattr(os, "getcwd", None), "os.getcwd"),
+    "time": (lambda: setattr(time, "sleep", None), "time.sleep"),
+    "environ": (lambda: setattr(os, "environ", {}), ""),
+    "timer": (lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 1000), "alarm"),
+    "blocked": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]), "signals"),
+    "write": (lambda: setattr(sys.stdout, "write", None), ""),
+    "breakpoint": (lambda: setattr(sys, "breakpointhook", None), "hooks"),
+    "gc_debug": (lambda: gc.set_debug(gc.DEBUG_SAVEALL), "garbage collection tells"),
 }
+if locale.setlocale(locale.LC_ALL) == "C":
+    del LEFT_ON["locale"]
 _KEPT: list[object] = []
 
 
 def world():
     """All that could be left otherwise."""
-    return {setting.name: setting.get() for setting in (*settings.FIRST, *settings.SETTINGS)}
+    held = {setting.name: setting.get() for setting in (*settings.FIRST, *settings.SETTINGS) if setting.name != "sys.modules"}
+    return held | {name: sys.modules.get(name) for name in ("torch", "json")}
 
 
 @pytest.mark.parametrize(("leave", "word"), LEFT_ON.values(), ids=LEFT_ON)

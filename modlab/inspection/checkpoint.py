@@ -230,7 +230,7 @@ def _by_torch(file: Path) -> Any:
 
 def _refused(name: str, error: torch_save.UnknownError) -> str:
     what = format.cut(format.clean(error.names[0]), 80)
-    known = getattr(torch._weights_only_unpickler, "_get_allowed_globals", dict)()
+    known: dict[str, Any] = getattr(torch._weights_only_unpickler, "_get_allowed_globals", dict)()
     if known.keys() >= set(error.names):
         return f"{name} holds what modlab does not read ({what}).\n  torch reads it, and runs no code of the file: torch.load({name!r})"
     return (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import decimal
 import gc
+import locale
 import logging
 import math
 import os
@@ -11,6 +13,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +28,7 @@ from torch import nn
 import modlab
 from modlab import compat
 
+_TIMERS = tuple(getattr(signal, name) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name))
 _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -110,6 +114,22 @@ def _deterministic() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
+def _attention() -> tuple[bool, ...]:
+    cuda: Any = torch.backends.cuda
+    return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
+
+
+def _put_attention(before: tuple[bool, ...]) -> None:
+    cuda: Any = torch.backends.cuda
+    for put, on in zip((cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_math_sdp), before, strict=True):
+        put(on)
+
+
+def _flushes() -> bool:
+    """Whether numbers that are very small count as 0: torch tells it by nothing but its results."""
+    return not (torch.full((), 1e-40, dtype=torch.float32, device="cpu") * 1).item()
+
+
 def _print_options() -> dict[str, Any]:
     return dict(vars(torch._tensor_str.PRINT_OPTS))
 
@@ -145,29 +165,39 @@ def _put_handlers(before: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
-def _alarm() -> bool:
-    return hasattr(signal, "getitimer") and signal.getitimer(signal.ITIMER_REAL)[0] > 0
+def _alarms() -> tuple[bool, ...]:
+    return tuple(signal.getitimer(timer)[0] > 0 for timer in _TIMERS)
 
 
-def _put_alarm(before: bool) -> None:
-    if not before:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+def _put_alarms(before: tuple[bool, ...]) -> None:
+    for timer, runs in zip(_TIMERS, before, strict=True):
+        if not runs:
+            signal.setitimer(timer, 0)
 
 
-def _put_environment(before: dict[str, str]) -> None:
-    for name in [name for name in os.environ if name not in before]:
+def _blocked() -> set[Any]:
+    return signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def _put_environment(before: tuple[Any, dict[str, str]]) -> None:
+    os.environ, held = before
+    for name in [name for name in os.environ if name not in held]:
         del os.environ[name]
-    for name, value in before.items():
+    for name, value in held.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
 
 
 def _hooks() -> tuple[Any, ...]:
-    return sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook, warnings.showwarning
+    return sys.excepthook, sys.displayhook, sys.unraisablehook, sys.breakpointhook, threading.excepthook, warnings.showwarning
 
 
 def _put_hooks(before: tuple[Any, ...]) -> None:
-    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook, warnings.showwarning = before
+    sys.excepthook, sys.displayhook, sys.unraisablehook, sys.breakpointhook, threading.excepthook, warnings.showwarning = before
+
+
+def _put_numpy_printing(before: dict[str, Any]) -> None:
+    np.set_printoptions(**{name: value for name, value in before.items() if name != "override_repr"})
 
 
 def _logging() -> tuple[Any, ...]:
@@ -184,17 +214,52 @@ def _replace(held: list[Any], before: tuple[Any, ...]) -> None:
     held[:] = before
 
 
-def _put_streams(before: tuple[Any, ...]) -> None:
-    sys.stdin, sys.stdout, sys.stderr = before
+def _put_modules(before: dict[str, ModuleType]) -> None:
+    """Those that were there; what was imported meanwhile stays."""
+    sys.modules.update({name: module for name, module in before.items() if sys.modules.get(name) is not module})
+
+
+def _umask() -> int:
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
+
+
+_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def _decimal() -> tuple[Any, ...]:
+    return tuple(getattr(decimal.getcontext(), name) for name in _DECIMAL)
+
+
+def _put_decimal(before: tuple[Any, ...]) -> None:
+    for name, value in zip(_DECIMAL, before, strict=True):
+        setattr(decimal.getcontext(), name, value)
+
+
+def _streams() -> tuple[tuple[Any, Any], ...]:
+    """The three, each with the ``write`` that somebody gave to this one alone."""
+    return tuple((stream, getattr(stream, "__dict__", {}).get("write")) for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _put_streams(before: tuple[tuple[Any, Any], ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr = (stream for stream, _ in before)
+    for stream, write in before:
+        if write is not None:
+            stream.write = write
+        elif "write" in getattr(stream, "__dict__", {}):
+            del stream.write
 
 
 FIRST: tuple[Setting, ...] = (
+    Setting("sys.modules", lambda: dict(sys.modules), _put_modules, told=False),
+    Setting("sys.meta_path", lambda: (*sys.meta_path,), lambda before: _replace(sys.meta_path, before)),
     Setting("sys.settrace", sys.gettrace, sys.settrace),
     Setting("sys.setprofile", sys.getprofile, sys.setprofile),
     Setting("threading.settrace", threading.gettrace, lambda function: threading.settrace(function)),
     Setting("threading.setprofile", threading.getprofile, lambda function: threading.setprofile(function)),
 )
-"""What would see everything else being put back."""
+"""What would see everything else being put back, or is needed for it."""
 SETTINGS: tuple[Setting, ...] = (
     Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
     Setting("inference mode", torch.is_inference_mode_enabled, lambda _: None),  # the guard around everything puts it back
@@ -214,6 +279,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     Setting("the number of interop threads", torch.get_num_interop_threads, torch.set_num_interop_threads),
+    Setting(
+        "how processes share tensors", torch.multiprocessing.get_sharing_strategy, torch.multiprocessing.set_sharing_strategy,
+    ),
     Setting("torch's warnings", torch.is_warn_always_enabled, torch.set_warn_always),
     Setting("torch's way to print", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
     Setting(
@@ -226,20 +294,30 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     *(_flag(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
     _flag(torch.utils.deterministic, "fill_uninitialized_memory"),
+    Setting("the kinds of attention", _attention, _put_attention),
+    Setting("torch.set_flush_denormal", _flushes, torch.set_flush_denormal),
     Setting("the working folder", _folder, _put_folder),
+    Setting("the longest number as text", sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Setting("the switch interval", sys.getswitchinterval, sys.setswitchinterval),
+    Setting("umask", _umask, os.umask),
+    Setting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda before: locale.setlocale(locale.LC_ALL, before)),
+    Setting("decimal's context", _decimal, _put_decimal),
     Setting("garbage collection", gc.isenabled, _collecting),
     Setting("when garbage is collected", gc.get_threshold, lambda before: gc.set_threshold(*before)),
+    Setting("what garbage collection tells", gc.get_debug, gc.set_debug),
     Setting("gc.callbacks", lambda: (*gc.callbacks,), lambda before: _replace(gc.callbacks, before), told=False),
     Setting("a signal's handler", _handlers, _put_handlers),
-    Setting("an alarm", _alarm, _put_alarm),
+    Setting("an alarm", _alarms, _put_alarms),
+    Setting("which signals are held back", _blocked, lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before)),
     Setting("Python's hooks for errors", _hooks, _put_hooks),
     Setting("how NumPy treats errors", np.geterr, lambda before: np.seterr(**before)),
+    Setting("NumPy's way to print", np.get_printoptions, _put_numpy_printing),
     Setting("logging", _logging, _put_logging, told=False),
-    Setting("the environment", lambda: dict(os.environ), _put_environment, told=False),
+    Setting("the environment", lambda: (os.environ, dict(os.environ)), _put_environment, told=False),
     Setting("sys.path", lambda: (*sys.path,), lambda before: _replace(sys.path, before), told=False),
     Setting("warnings", lambda: (*warnings.filters,), lambda before: _replace(warnings.filters, before), told=False),  # type: ignore[arg-type]
-    Setting("streams", lambda: (sys.stdin, sys.stdout, sys.stderr), _put_streams, told=False),
+    Setting("streams", _streams, _put_streams, told=False),
 )
 
 
@@ -294,7 +372,7 @@ def namespaces() -> list[Namespace]:
     optimizers = dict.fromkeys(thing for thing in vars(torch.optim).values() if isinstance(thing, type))
     rooms = [
         torch, torch.autograd, torch.linalg, torch.fft, torch.special, torch.random, torch.optim, torch.optim.lr_scheduler,
-        torch.utils.data, torch.nn.utils, torch.testing, builtins, math, random, modlab,
+        torch.utils.data, torch.nn.utils, torch.testing, np, np.random, builtins, math, os, random, time, modlab,
     ]  # fmt: skip
     whole = [F, nn, nn.init, *classes, torch.Tensor, torch.autograd.Function]
     return [*(Namespace(thing) for thing in whole), *(Namespace(room, only=True) for room in (*rooms, *optimizers))]
