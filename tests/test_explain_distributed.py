@@ -27,6 +27,26 @@ from torch.distributed.tensor import distribute_tensor, Replicate
 w = distribute_tensor(torch.zeros(3, 3), init_device_mesh("cpu", (1,)), [Replicate()])
 y = torch.zeros(2, 3) @ w
 """
+TWICE = """
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+    def forward(self, x):
+        x = checkpoint(self.a, x, use_reentrant=True)
+        return checkpoint(self.a, x, use_reentrant=True)
+net = DDP(Net(), find_unused_parameters=True)
+net(torch.randn(2, 4, requires_grad=True)).sum().backward()
+"""
+WHOLE = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+net = fully_shard(nn.Linear(4, 3), mesh=init_device_mesh("cpu", (1,)))
+state = nn.Linear(4, 3).state_dict()
+net.load_state_dict(state)
+"""
 # each: a program, whether there is a group, how the headline begins, the line, the code that is offered and runs
 CASES = {
     "unused": (WRAPPED, True, "In the step before, b.weight, b.bias got no gradient, and DistributedDataParallel waits for all of them. "
@@ -40,6 +60,12 @@ CASES = {
     "no environment": ("import torch.distributed as dist\ndist.init_process_group('gloo')", False,
                        "init_process_group looks for its rank and its partners in the environment, and RANK is not set.",
                        "dist.init_process_group('gloo')", None),
+    "ready twice": (TWICE, True, "DistributedDataParallel was told twice in one backward that the gradient of a.",
+                    "net(torch.randn(2, 4, requires_grad=True)).sum().backward()",
+                    ["net = DDP(Net(), find_unused_parameters=True, static_graph=True)"]),
+    "a whole state_dict": (WHOLE, True, "weight is spread over processes, and the state_dict holds it as a whole.", "net.load_state_dict(state)",
+                           ["from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
+                            "set_model_state_dict(net, state, options=StateDictOptions(full_state_dict=True))"]),
     "mixed": (MIXED, True, "aten.mm.default got a plain tensor beside a DTensor: w is spread over processes, the other is not.",
               "y = torch.zeros(2, 3) @ w", []),
 }  # fmt: skip
@@ -65,7 +91,7 @@ def test_what_is_said_of_processes(name, group):
         group()
     found = Program(text)
     result = found.explained()
-    assert result.family == "distributed" and result.headline.startswith(said), result.headline
+    assert result.family == ("state_dict" if name == "a whole state_dict" else "distributed") and result.headline.startswith(said), result.headline
     assert result.record.line == line
     if offered is None:  # what is offered begins a group
         assert any("init_process_group(" in fix.code for fix in result.fixes)

@@ -434,6 +434,9 @@ def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
         return [*fixes, Fix("Or make one tensor of all:", f"{written} = torch.stack({written})")] if len(shapes) == 1 else fixes
     if thing is None and kind == "NoneType" and _is_written(scene):
         return [Fix(f"None is written in the call: put the {argument} there.")]
+    held = scene.local(argument) if thing is None else thing
+    if type(held) is list and any(type(part) is str for part in held):
+        return [Fix("Its members are texts, which no tensor holds: give a number for each.")]
     return [_by_kind(kind, argument, scene if thing is not None else None)]
 
 

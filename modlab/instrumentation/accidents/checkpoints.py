@@ -52,6 +52,8 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     if sizes and not missing and not unexpected:
         return _sizes(scene, loading, model, sizes)
     if odd and not missing and not unexpected and not sizes:
+        if all("mixed torch.Tensor and DTensor" in why for _, why in odd):
+            return _spread(loading, [name for name, _ in odd])
         return Verdict(
             f"{odd[0][0]} cannot be copied from the {what} into {model}.",
             f"{odd[0][1][:1].upper()}{odd[0][1][1:200]}.",
@@ -127,6 +129,21 @@ def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, .
         f"It has {names[0]}, and the model has {patterns[0].format(names[0].rpartition('.')[2])} in its place.", "",
         tuple(fact for fact in facts if fact[1]), (Fix(f"Load it into the model as it is made, and apply {what_then} afterwards."),),
     )  # fmt: skip
+
+
+def _spread(loading: _Loading, names: list[str]) -> Verdict:
+    """Whole tensors, and a model that is spread over processes."""
+    code = (
+        "from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
+        f"{loading.made}set_model_state_dict({loading.model}, {loading.state}, options=StateDictOptions(full_state_dict=True))"
+    )
+    return Verdict(
+        f"{names[0]} is spread over processes, and the {loading.what} holds it as a whole.",
+        "load_state_dict copies a DTensor from a DTensor alone.",
+        "",
+        (("DTensor in the model", _some(names)),),
+        (Fix("Let torch take each process's part of it; all processes call this:", code),),
+    )
 
 
 class _Loading(NamedTuple):

@@ -33,18 +33,37 @@ def _unused(scene: Scene, _: re.Match[str]) -> Verdict | None:
         "no gradient",
         (("no gradient", shown),),
         (
-            Fix("If that is meant, let it look which are used in each step:", _with_search(scene)),
+            Fix("If that is meant, let it look which are used in each step:", _wrapped_with(scene, "find_unused_parameters")),
             Fix("Else use them, or freeze those that are not trained: requires_grad_(False), before it is wrapped."),
         ),
     )
 
 
-def _with_search(scene: Scene) -> str:
+def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
+    """A gradient was ready twice in one backward, as where a block is run again by a checkpoint of the old way."""
+    number = re.search(r"Parameter at index (\d+)", scene.message)
+    model = next((model for _, model in scene.models if type(model).__name__ == "DistributedDataParallel"), None)
+    trained = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad] if model is not None else []
+    name = trained[int(number[1])] if number is not None and int(number[1]) < len(trained) else "a parameter"
+    return Verdict(
+        f"DistributedDataParallel was told twice in one backward that the gradient of {name} is ready.",
+        "So it is where checkpoint(..., use_reentrant=True) runs it again, or where it is used outside of the wrapped model's forward.",
+        "",
+        (("ready twice", name),),
+        (
+            Fix("With use_reentrant=False, checkpoint does not do that."),
+            Fix("If each step uses the same parameters, the same number of times:", _wrapped_with(scene, "static_graph")),
+        ),
+    )
+
+
+def _wrapped_with(scene: Scene, option: str) -> str:
+    """The line that wraps the model, with one more option."""
     frame = scene.own
     found = written.calls(frame, "DistributedDataParallel", "DDP") if frame is not None else []
     if len(found) != 1:
-        return "DistributedDataParallel(..., find_unused_parameters=True)"
-    return found[0].rewritten(written.with_word(found[0].call, "find_unused_parameters", ast.Constant(True)))
+        return f"DistributedDataParallel(..., {option}=True)"
+    return found[0].rewritten(written.with_word(found[0].call, option, ast.Constant(True)))
 
 
 def _nothing_to_train(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -118,6 +137,7 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict:
 _R, _V = (RuntimeError,), (ValueError,)
 FAMILIES = (
     Family("distributed", _R, r"^Expected to have finished reduction in the prior iteration", _unused),
+    Family("distributed", _R, r"^Expected to mark a variable ready only once", _twice),
     Family("distributed", _R, r"^DistributedDataParallel is not needed when a module doesn't have any parameter", _nothing_to_train),
     Family("distributed", (ValueError, RuntimeError), r"^Default process group has not been initialized", _no_group),
     Family("distributed", _V, r"using env:// rendezvous: environment variable (\w+) expected", _no_environment),

@@ -23,7 +23,8 @@ from modlab.records.explanation import Fix
 
 def _loss(scene: Scene) -> tuple[str, Any]:
     """What ``backward`` was called on: its name, and itself."""
-    tensor = next((frame.names["self"] for frame in scene.frames if frame.function == "backward" and "self" in frame.names), None)
+    called = (frame.names.get("self") for frame in scene.frames if frame.function == "backward")
+    tensor = next((thing for thing in called if issubclass(type(thing), Tensor)), None)  # a trainer's own backward comes before it
     if tensor is None:
         tensor = scene.local("tensors")
         tensor = tensor[0] if type(tensor) is tuple and tensor else tensor
@@ -274,9 +275,12 @@ def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
 def _not_scalar(scene: Scene, _: re.Match[str]) -> Verdict:
     name, loss = _loss(scene)
     shape = shape_of(loss) or ()
+    call = scene.user.expression() if scene.user is not None else None
+    told = f"backward starts from one number, and {name} has {format.plural(_count(shape), 'number')}.", f"Its shape is {shape}."
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not call.args):
+        return Verdict(*told, "", ((name, str(shape)),), (Fix("Make one number of them where the loss is computed, such as loss.mean()."),))
     return Verdict(
-        f"backward starts from one number, and {name} has {format.plural(_count(shape), 'number')}.", f"Its shape is {shape}.", "",
-        ((name, str(shape)),),
+        *told, "", ((name, str(shape)),),
         (Fix("Make one number of them:", f"{name}.mean().backward()" if name.isidentifier() else "loss.mean().backward()"),
          Fix("Or give a weight for each (for a Jacobian product):", f"{name if name.isidentifier() else 'y'}.backward(torch.ones{shape})")),
     )  # fmt: skip
