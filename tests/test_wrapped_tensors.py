@@ -156,3 +156,16 @@ def test_a_shell_that_offers_its_values_is_measured():
     net = nn.Module()
     net.register_buffer("kept", tensor)
     assert modlab.tree(net)[""].bytes == 12
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per")
+@pytest.mark.parametrize(("dtype", "held"), [(torch.quint4x2, 4), (torch.quint2x4, 2)], ids=["two in a byte", "four in a byte"])
+def test_numbers_that_share_a_byte_are_counted_as_they_lie(dtype, held, tmp_path):
+    module = nn.Module()
+    module.register_buffer("q", torch.quantize_per_channel(torch.ones(2, 4), torch.ones(2), torch.zeros(2), 0, dtype))
+    (row,) = modlab.state(module).records
+    assert row.bytes == held == module.q.untyped_storage().nbytes()
+    assert "several in a byte" in str(modlab.state(module)["q"])
+    assert "1 tensor was not compared" in modlab.diff(modlab.snapshot(module), module).headline
+    torch.save({"q": module.q}, tmp_path / "c.pt")
+    assert modlab.state(tmp_path / "c.pt").records[0].bytes == held

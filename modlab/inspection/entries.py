@@ -16,7 +16,7 @@ from modlab.records.sharding import Sharding
 from modlab.records.structure import Link, TensorEntry
 from modlab.statistics import sharding, wrappers
 from modlab.statistics.contents import sizes_of
-from modlab.statistics.memory import is_sharded, local
+from modlab.statistics.memory import PACKED, is_sharded, local
 
 PLAIN = (Parameter, Tensor)
 LAZY = "lazy: no shape until the first forward pass"
@@ -110,7 +110,7 @@ def _bytes(tensor: Tensor, count: int) -> int:
             return sum(part.numel() * part.element_size() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values()))
         if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
             return sum(part.numel() * part.element_size() for part in (tensor.ccol_indices(), tensor.row_indices(), tensor.values()))
-        return count * tensor.element_size()
+        return -(-count * tensor.element_size() // PACKED.get(tensor.dtype, 1))
     except (RuntimeError, NotImplementedError, TypeError):
         return count * tensor.dtype.itemsize
 

@@ -44,6 +44,10 @@ class NoValuesError(Exception):
     """There is nothing to measure in a tensor; the message is the reason, as a part of a sentence."""
 
 
+PACKED = {torch.quint4x2: 2, torch.quint2x4: 4}
+"""Dtypes of which a byte holds several numbers."""
+
+
 def is_there(tensor: Tensor) -> bool:
     """Whether all memory that a tensor needs can be read; of a DTensor this rank's part. About a microsecond for a plain one."""
     if type(tensor) in PLAIN:
@@ -205,6 +209,8 @@ def _absence(tensor: Tensor) -> str:
         return COMING
     if tensor.is_meta:
         return "a meta tensor has no values"
+    if tensor.dtype in PACKED:
+        return "its numbers lie packed, several in a byte, and torch reads none of them alone"
     if tensor._is_zerotensor():
         return ""  # zeros of forward-mode AD: operators know that no memory holds them
     if is_functional(tensor):

@@ -14,6 +14,7 @@ from modlab.errors import CheckpointError
 from modlab.inspection.formats.pickled import EndError, Made, Named, PickleError, Reader
 from modlab.inspection.formats.stored import LARGEST, Layout, Source, Stored, damaged, loaded, sizes
 from modlab.inspection.formats.zipped import Archive
+from modlab.statistics.memory import PACKED
 
 PICKLE = 300_000_000
 """Bytes of a pickle that is read: tensors lie outside of it."""
@@ -116,7 +117,8 @@ class Tensors:
             first, held = self._where(storage.key)
             return loaded(self.source, Layout(first, held, dtype, shape, steps, begin, self._swapped))
 
-        return Stored(shape, dtype, _count(shape) * one, note, load)
+        packed = PACKED.get(getattr(torch, dtype, None), 1)  # type: ignore[arg-type]
+        return Stored(shape, dtype, -(-_count(shape) * one // packed), note, load)
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Stored:
         return self._stored(storage, offset, size, stride, storage.dtype if type(storage) is _Storage else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import Any
 
 from torch.nn import Module
 
@@ -42,7 +43,7 @@ def _unused(scene: Scene, _: re.Match[str]) -> Verdict | None:
 def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
     """A gradient was ready twice in one backward, as where a block is run again by a checkpoint of the old way."""
     number = re.search(r"Parameter at index (\d+)", scene.message)
-    model = next((model for _, model in scene.models if type(model).__name__ == "DistributedDataParallel"), None)
+    model: Any = next((model for _, model in scene.models if type(model).__name__ == "DistributedDataParallel"), None)
     trained = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad] if model is not None else []
     name = trained[int(number[1])] if number is not None and int(number[1]) < len(trained) else "a parameter"
     return Verdict(
