@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import modlab
 from tests.test_explain_flow import Program
 from tests.test_explain_libraries import applied
 
@@ -102,3 +103,23 @@ def test_what_is_said_of_processes(name, group):
         if fix.code:
             torch.manual_seed(0)
             found.run(applied(found, result, fix))
+
+
+class Trainer:
+    """One whose own backward stands before the tensor's."""
+
+    def backward(self, loss):
+        loss.backward()
+
+
+def test_a_trainers_backward_is_not_the_tensors():
+    with pytest.raises(RuntimeError) as caught:
+        Trainer().backward(torch.ones(2, requires_grad=True) * 2)
+    assert "loss has 2 numbers. Its shape is (2,)" in str(modlab.explain(caught.value))
+
+
+def test_texts_are_not_offered_as_numbers():
+    with pytest.raises(TypeError) as caught:
+        torch.nn.functional.cross_entropy(torch.ones(2, 3), ["a", "b"])
+    told = modlab.explain(caught.value)
+    assert "Its members are texts" in str(told) and not any(fix.code for fix in told.fixes)
