@@ -23,12 +23,14 @@ from torch.optim import optimizer as optimizers
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
+from modlab.inspection import callables
 from modlab.instrumentation import guarded
 from modlab.instrumentation.recording import gradients, hookruns, modules, operations
 from modlab.instrumentation.recording import steps as traced_steps
 from modlab.instrumentation.watching import glances, guard, losses, roottap, sample, steps, watcher
 
 HERE = os.path.dirname(modlab.__file__)
+AT_WORK = tuple(os.path.join(HERE, name.rpartition(".")[2], "") for name in callables.AT_WORK)
 
 
 class Net(nn.Module):
@@ -101,7 +103,7 @@ def test_every_entry_of_a_watch_and_a_trace_is_guarded() -> None:
         net, optimizer, step = made()
 
         def entered(frame: Any, event: str, arg: Any) -> None:
-            if event != "call" or frame.f_back is None or not frame.f_code.co_filename.startswith(HERE + os.sep + "instrumentation"):
+            if event != "call" or frame.f_back is None or not frame.f_code.co_filename.startswith(AT_WORK):
                 return
             back = frame.f_back.f_code.co_filename
             if back in (rooms.__file__, optimizers.__file__):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from modlab import version
 from modlab.inspection import stores
 from modlab.inspection.definitions import place_of
 
@@ -23,7 +24,7 @@ _SNAPSHOTS = sys.version_info < (3, 13)  # until then a frame keeps a copy of it
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # of Python itself, and below it what is installed
 _INSTALLED = ("site-packages", "dist-packages")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_OURS = os.path.dirname(os.path.abspath(version.__file__)) + os.sep
 _LESSONS = os.path.join(_OURS, "lessons")  # modules that a learner calls: they count as the user's
 _MACHINERY = ("IPython", "ipykernel", "asyncio", "concurrent", "_pytest", "pluggy")
 _GENERATED = "<eval_with_key>"  # what torch.fx writes: the name holds a counter and a path

@@ -16,17 +16,17 @@ from torch.nn.modules import activation, transformer
 from torch.nn.modules import module as machinery
 from torch.utils import hooks
 
+from modlab import version
 from modlab.inspection import stores
-from modlab.inspection.callables import CELL
+from modlab.inspection.callables import AT_WORK, CELL
 from modlab.inspection.definitions import place_of
 from modlab.inspection.stores import is_module
 from modlab.instrumentation.recording.systems import system_of
 
-_HERE = os.path.dirname(os.path.dirname(__file__))
+_ROOT = os.path.dirname(version.__file__)
+_HERE = tuple(os.path.join(_ROOT, name.rpartition(".")[2], "") for name in AT_WORK)
 _GENERATED = "<eval_with_key>"  # by torch.fx: its lines are nobody's, and numbered anew in each process
-_FOREIGN = (
-    *(place + os.sep for place in (os.path.dirname(torch.__file__), _HERE, os.path.join(os.path.dirname(_HERE), "results"))), _GENERATED,
-)  # fmt: skip
+_FOREIGN = (os.path.join(os.path.dirname(torch.__file__), ""), *_HERE, os.path.join(_ROOT, "results", ""), _GENERATED)
 _SPREAD = tuple(os.path.join(os.path.dirname(torch.__file__), place) for place in ("distributed", os.path.join("nn", "parallel")))
 _MACHINERY, _HOOKS, _AUTOGRAD = machinery.__file__, hooks.__file__, autograd_function.__file__
 _FUSED = (transformer.TransformerEncoder, transformer.TransformerEncoderLayer, activation.MultiheadAttention)

@@ -11,6 +11,7 @@ from torch.nn import Module
 
 from modlab.compat import global_hooks
 from modlab.inspection import stores
+from modlab.inspection.callables import AT_WORK
 
 FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD = "forward pre-hook", "forward hook", "full backward pre-hook", "backward hook"
 LEGACY = "legacy backward hook"  # which sees what goes through the module's last operation
@@ -76,7 +77,7 @@ def is_ours(hook: Any) -> bool:
         hook = hook.func
     if type(hook) is MethodType:
         hook = hook.__func__
-    return type(hook) is FunctionType and str(hook.__module__).startswith("modlab.instrumentation.")
+    return type(hook) is FunctionType and str(hook.__module__).startswith(AT_WORK)
 
 
 def innermost(hook: Any) -> Any:
