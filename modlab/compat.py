@@ -59,6 +59,9 @@ def torch_function_as_now() -> AbstractContextManager[Any]:
 dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)
 """How many ``TorchDispatchMode``\\ s are active."""
 
+function_mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: len(function_modes()))
+"""How many ``TorchFunctionMode``\\ s are active."""
+
 is_functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", _no)
 """Whether a tensor is a stand-in of functionalization, whose values are elsewhere."""
 

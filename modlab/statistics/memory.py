@@ -56,8 +56,8 @@ def is_there(tensor: Tensor) -> bool:
             if storage.data_ptr():  # else it is empty, on meta, functional, or freed
                 if not tensor.is_contiguous():
                     return not _is_short(tensor)
-                needed = tensor.nbytes + tensor.storage_offset() * tensor.element_size()
-                return bool(storage.nbytes() >= needed)
+                offset = tensor.storage_offset()
+                return bool(storage.nbytes() >= tensor.nbytes + (offset and offset * tensor.element_size()))
         except (RuntimeError, NotImplementedError):  # sparse, nested, a stand-in of torch.func: they are asked otherwise
             pass
     return not absence(tensor)

@@ -137,6 +137,7 @@ class Losses:
     Attributes:
         awaiting: values that are not judged yet.
         seconds: that it took, and that are not paid for yet.
+        told: names under which something is logged that is compared with every site that had a value: no more is to be asked.
     """
 
     def __init__(self, watcher: Watcher) -> None:
@@ -154,6 +155,7 @@ class Losses:
         self._norm = Scalar(NORM)
         self._pairs: dict[tuple[str, int], list[tuple[Any, Any, Any]]] = {}
         self._same: dict[tuple[str, int], bool] = {}
+        self.told: set[str] = set()
         self._every, self._each, self._taken, self._owed = 1, EACH, 0, 0.0
         self._opener = get_ident()
 
@@ -313,6 +315,8 @@ class Losses:
             self._last[site.name] = site
         if site not in self._fresh:
             self._fresh.append(site)
+        if site.latest is None:
+            self.told.clear()
         site.add(one.value, one.epoch, one.step, one.call, anew=one.anew)
 
     # ---- where it is called from
@@ -370,10 +374,12 @@ class Losses:
 
     def compare(self, values: dict[str, Any]) -> None:
         """Whether what is logged under a name is what was found."""
+        self._aside(self._compare, values)
+
+    def _compare(self, values: dict[str, Any]) -> None:
         steps = self._watcher.steps
         now = steps.made + steps.others
-        if self.awaiting:
-            self._aside(self.judge)
+        self.judge()
         for name, value in values.items():
             for number, site in enumerate(self.sites):
                 key = name, number
@@ -385,6 +391,11 @@ class Losses:
                     pairs.append((logged, site.latest, site.total if site.total is not None else site.latest))
                     if len(pairs) == ALIKE and not any(isinstance(one, Tensor) and is_far(one) for pair in pairs for one in pair):
                         self._decide(key)
+            if all(self._is_compared((name, number)) for number, site in enumerate(self.sites) if site.latest is not None):
+                self.told.add(name)
+
+    def _is_compared(self, key: tuple[str, int]) -> bool:
+        return key in self._same or len(self._pairs.get(key, ())) == ALIKE
 
     def _decide(self, key: tuple[str, int]) -> bool:
         pairs = self._pairs.get(key, [])

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from modlab.instrumentation.watching.readback import is_far, numbers
+from modlab.compat import without_torch_function
+from modlab.instrumentation.watching.readback import numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import ScalarRecord
-from modlab.statistics.memory import absence, local
+from modlab.statistics.memory import PLAIN, absence, is_there, local
 
 SLOTS = 512
 PENDING = 256
@@ -197,7 +198,8 @@ class Scalars:
         if len(self.curves) >= MOST:
             raise _TooManyError(f"w.log({name}=…): {MOST} curves are kept, and there are as many; others are left out")
         if "loss" in name.lower() and isinstance(value, Tensor):
-            self.entropy = self.entropy or entropy_of(value.grad_fn)
+            with without_torch_function():
+                self.entropy = self.entropy or entropy_of(value.grad_fn)
         curve = self.curves[name] = Scalar(name)
         return curve
 
@@ -217,22 +219,27 @@ def entropy_of(function: Any) -> str:
 
 def _number(name: str, value: Any) -> Any:
     """A number at once, or what will give it: asking an accelerator now would wait for it."""
-    if isinstance(value, Tensor):
-        if value.numel() != 1:
-            raise _NoNumberError(
-                f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number, as {name}.mean(); it is left out"
-            )
-        value = local(value)
-        if reason := absence(value):
-            raise _NoNumberError(f"w.log({name}=…) got a tensor without a value: {reason}; it is left out")
-        if is_far(value):
-            return value.detach().clone()
-        value = value.item()
-        if type(value) is float:
-            return value
+    if type(value) in PLAIN:
+        value = _element(name, value)
+    elif isinstance(value, Tensor):
+        with without_torch_function():
+            value = _element(name, local(value))
+    if type(value) is float or isinstance(value, Tensor):
+        return value
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise _NoNumberError(
             f"w.log({name}=…) got {type(value).__name__}, and takes a number or a tensor with one element; it is left out"
         ) from None
+
+
+def _element(name: str, value: Tensor) -> Any:
+    """That of a tensor with one."""
+    if value.numel() != 1:
+        raise _NoNumberError(
+            f"w.log({name}=…) got a tensor of shape {tuple(value.shape)}, and takes one number, as {name}.mean(); it is left out"
+        )
+    if not is_there(value):
+        raise _NoNumberError(f"w.log({name}=…) got a tensor without a value: {absence(value)}; it is left out")
+    return value.item() if value.is_cpu else value.detach().clone()

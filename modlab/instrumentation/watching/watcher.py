@@ -16,7 +16,7 @@ import numpy as np
 from torch.nn import Module
 
 from modlab import format
-from modlab.compat import own_class
+from modlab.compat import dispatch_modes, function_mode_count, own_class
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
 from modlab.instrumentation import compile_warning, headroom
@@ -525,11 +525,21 @@ class Watcher:
             return 0
         return shape[1] if entropy == PLANES else shape[-1]
 
-    @apart
+    @guarded
     def log(self, values: dict[str, Any]) -> None:
         """Add a point to each curve."""
+        if function_mode_count() or dispatch_modes():
+            self._log_apart(values)
+        else:
+            self._log(values)
+
+    @apart
+    def _log_apart(self, values: dict[str, Any]) -> None:
+        self._log(values)
+
+    def _log(self, values: dict[str, Any]) -> None:
         self.scalars.log(self.steps.made, values)
-        if not self.closed:
+        if not (self.closed or self.losses.told.issuperset(values)):
             self.losses.compare(values)
 
     def _remarks(self) -> tuple[str, ...]:
