@@ -36,12 +36,15 @@ if TYPE_CHECKING:
 EACH = 10e-6
 """Seconds, about, that it takes to take in a step's loss, until that is known."""
 
-SHARE, RARELY = 0.3, 16
+SHARE, RARELY = 0.3, 32
 """Of the budget, what that may take; where steps are so quick that each would take more, some are left out. And steps from one to the
 next at most."""
 
 PROBES = 2
 """Parameters by which is seen whether a backward pass was one through the model, once they are known to get gradients from there."""
+
+ASKED = 1024
+"""Parameters of which one of a very large model is asked that way; the next time others are."""
 
 LEARNT = 16
 """Values after which it is asked anew how long one takes."""
@@ -200,7 +203,7 @@ class Losses:
         self._taken += 1
         if self._taken > LEARNT:
             self._learn()
-        self._aside(self._take, tensors, frame)
+        self._take(tensors, frame)
 
     @timed
     def clips(self, parameters: Any, bound: Any, norm: Any) -> None:
@@ -210,7 +213,7 @@ class Losses:
             return
         some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
         if any(watcher.cast.knows(one) for one in some):
-            value = self._aside(_value, norm, None)
+            value = _value(norm, None)
             if value is not None:
                 self._norm.bound = float(bound)
                 self._norm.add(watcher.steps.made, value)
@@ -261,7 +264,9 @@ class Losses:
             if site.tries >= TRIES and not site.inner and not self._watcher.looks:
                 return None
             if not site.inner or site.tries < TRIES:
-                some = self._watcher.cast.weights
+                weights = self._watcher.cast.weights
+                stride = -(-len(weights) // ASKED) or 1
+                some = weights[site.tries % stride :: stride]
         return [(weight, state) for weight in some if (state := _state(weight)) is not None]
 
     # ---- whether it was one of the model's
@@ -269,7 +274,7 @@ class Losses:
     @timed
     def judged_with(self, optimizer: Any) -> None:
         """An optimizer is about to make a step, or has made it."""
-        self._aside(self.judge, optimizer)
+        self.judge(optimizer)
 
     def judge(self, optimizer: Any = None) -> None:
         """A backward pass is over, and no gradient has been touched since: did any come to the model?
@@ -291,9 +296,11 @@ class Losses:
 
     def _judge(self, one: _Await) -> None:
         site = one.site
-        changed = [weight for weight, before in one.before if _is_changed(before, _state(weight))]
-        if changed:
+        changes = (weight for weight, before in one.before if _is_changed(before, _state(weight)))
+        first = next(changes, None)
+        if first is not None:
             if not site.probes:
+                changed = [first, *changes]
                 site.probes = changed[:: max(1, math.ceil(len(changed) / PROBES))]
             site.inner = False
         elif self._watcher.guard.tap.arrived != one.arrived:
@@ -368,7 +375,7 @@ class Losses:
                 if (place or number) and (rate is first or isinstance(rate, Tensor) or rate == first or len(self._rates) >= MOST):
                     continue  # all as the first one, so far
                 curve = self._rates[place, number] = Scalar(RATE)
-            curve.add(max(steps.made - 1, 0), copied(local(rate)) if isinstance(rate, Tensor) and is_there(rate) else number_of(rate))
+            curve.add(max(steps.made - 1, 0), _rate(rate))
 
     # ---- what the user logs of it
 
@@ -520,15 +527,22 @@ def _state(weight: Weight) -> State | None:
     if tensor is None or not tensor.requires_grad:
         return None
     gradient = tensor.grad
-    if gradient is None:
-        return 0, 0, _version(tensor)
-    return id(gradient), _version(gradient), _version(tensor)
+    return (0, 0, _version(tensor)) if gradient is None else (id(gradient), _version(gradient), _version(tensor))
 
 
 def _version(tensor: Tensor) -> int:
     if type(tensor) not in PLAIN:
         tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor's part, which is what changes
-    return -1 if tensor.is_inference() else tensor._version
+    try:
+        return tensor._version
+    except RuntimeError:  # of inference mode
+        return -1
+
+
+def _rate(rate: Any) -> Any:
+    if type(rate) is float:
+        return rate
+    return copied(local(rate)) if isinstance(rate, Tensor) and is_there(rate) else number_of(rate)
 
 
 def _is_changed(before: State, now: State | None) -> bool:
@@ -537,14 +551,14 @@ def _is_changed(before: State, now: State | None) -> bool:
 
 def _way(frame: FrameType, height: int, place: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """By which calls the code came to a place, so many functions up; and their code, by whose identity these are known."""
-    key, codes, above = [place], [frame.f_code], frame.f_back
-    key += (id(frame.f_code), frame.f_lasti)
-    for _ in range(height):
-        if above is None:
+    key, codes, here = [place], [], frame
+    for _ in range(height + 1):
+        code = here.f_code
+        key += (id(code), here.f_lasti)
+        codes.append(code)
+        if here.f_back is None:
             break
-        key += (id(above.f_code), above.f_lasti)
-        codes.append(above.f_code)
-        above = above.f_back
+        here = here.f_back
     return (*key,), (*codes,)
 
 

@@ -1,0 +1,35 @@
+"""What a watch asks of a very large model is bounded: counted in tensors that it looks at, not in seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import modlab
+from modlab.instrumentation.watching import losses
+
+MODULES = 4_000
+
+
+def test_a_loss_is_found_by_some_parameters_of_a_very_large_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first backward pass tells by which ones the next are known; not all 8,000 are asked for that."""
+    asked, state = 0, losses._state
+
+    def counted(weight: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return state(weight)
+
+    monkeypatch.setattr(losses, "_state", counted)
+    parts = nn.ModuleList(nn.Linear(2, 2) for _ in range(MODULES))
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.01)
+    with modlab.watch(parts, optimizer) as watched:
+        for _ in range(2):
+            optimizer.zero_grad()
+            sum(part(torch.ones(1, 2)).square().mean() for part in parts).backward()  # type: ignore[union-attr]
+            optimizer.step()
+    assert 0 < asked < 3 * losses.ASKED
+    assert [one.count for one in watched.record.scalars if one.kind == "loss"] == [2]
