@@ -10,7 +10,7 @@ from modlab.instrumentation.recording.systems import DDP, FSDP
 from modlab.instrumentation.recording.tape import Tape
 
 _DOES = {
-    FSDP: "gathers parameters before they are used, frees them after, and scatters gradients",
+    FSDP: "gathers parameters before they are used, frees them after, and adds up gradients",
     DDP: "hands buffers to all ranks, and adds up gradients",
 }
 
@@ -25,7 +25,6 @@ class Machinery:
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._rows: dict[str, Call] = {}
-        self._runs: dict[str, int] = {}
 
     def begins(self, system: str, now: float) -> Call:
         """Something of it begins: nothing that runs inside is told."""
@@ -37,14 +36,12 @@ class Machinery:
         """It has ended: it joins the row, or is it."""
         self._tape.end(call, now, error)
         row = self._rows.setdefault(call.name, call)
-        self._runs[call.name] = runs = self._runs.get(call.name, 0) + 1
         if row is not call and not call.error:
             row.seconds += call.seconds
             self._tape.drop(call)
-        row.marks = [_DOES[call.name], f"{runs:,} times"] if runs > 1 else [_DOES[call.name]]
+        row.marks = [_DOES[call.name]]
 
     def meets(self, system: str, now: float) -> None:
         """A function of it was called."""
         if system not in self._rows:
             self.ends(self.begins(system, now), now)
-            self._runs[system] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -133,9 +133,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         list(dict.fromkeys(event.path or ROOT for event in calls if event.index in again and event.parent not in again)),
         "ran again in the backward pass (checkpointing)",
     )
-    recurs = _recurs(trace)
-    often = Counter(event.path or ROOT for event in calls if event.index not in again and (event.path or recurs))
-    yield from _listed([f"{path} ({times}×)" for path, times in often.items() if times > 1], "ran several times")
+    yield from _listed([f"{path} ({times}×)" for path, times in _times(trace, again).items() if times > 1], "ran several times")
     if root is not None and root.training is False:
         yield "in evaluation mode"
     functions = list(dict.fromkeys(event.name for event in trace.events if event.kind == "function" and event.path is not None))
@@ -170,10 +168,20 @@ def _dead(events: Sequence[Event]) -> Iterator[str]:
     yield from (event.path or event.name for event in dead if event.kind != "module")
 
 
+def _times(trace: TraceRecord, left_out: Collection[int]) -> dict[str, int]:
+    """How often what is at a path ran. A wrapper shares its path with what it wraps, which is another class."""
+    recurs = _recurs(trace)
+    calls = (event for event in trace.events if event.kind == "module" and event.index not in left_out)
+    found: dict[str, int] = {}
+    for (path, _), times in Counter((one.path, one.name) for one in calls if one.path or (one.path == "" and recurs)).items():
+        found[path or ROOT] = max(found.get(path or ROOT, 0), times)
+    return found
+
+
 def _recurs(trace: TraceRecord) -> bool:
     """Whether the model calls itself: that others call it several times is nothing to speak of."""
     calls = [event for event in trace.events if event.kind == "module" and event.path == ""]
-    return any(above in calls for call in calls[1:] for above in _around(trace.events, call))
+    return any(above in calls and above.name == call.name for call in calls[1:] for above in _around(trace.events, call))
 
 
 def _around(events: Sequence[Event], event: Event) -> Iterator[Event]:
