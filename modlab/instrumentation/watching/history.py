@@ -14,7 +14,7 @@ from modlab.instrumentation.watching.gauge import Readings, shares
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import COLUMNS, Floats, combined, merged
 from modlab.records.watch import BINS, HistoryRecord, Series
-from modlab.statistics.memory import local
+from modlab.statistics.memory import local, part_of
 
 SLOTS = 256
 """Of the statistics, on any run."""
@@ -66,6 +66,7 @@ class History:
         self._squares = np.zeros(0, np.float32)  # the greatest mean square of each series in any sample
         self._bad_step = np.zeros(0, np.int64)
         self._shapes: dict[int, torch.Size] = {}
+        self.parts: set[int] = set()  # series of tensors that are on this rank in part
         self._turn = -1
         self._waiting: list[tuple[npt.NDArray[np.intp], Floats]] = []  # samples of the last slot that are not in it yet
 
@@ -95,6 +96,8 @@ class History:
     def describe(self, row: int, tensor: Tensor | None) -> None:
         """Say what the tensor of a series looks like now; of a DTensor this rank's part, which is what is measured."""
         if tensor is not None:
+            if part_of(tensor):
+                self.parts.add(row)
             tensor = local(tensor)
         if row < 0 or tensor is None or tensor.shape == self._shapes.get(row):
             return

@@ -15,7 +15,7 @@ from modlab.compat import without_torch_function
 from modlab.instrumentation.watching.readback import numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import ScalarRecord
-from modlab.statistics.memory import PLAIN, absence, is_there, local
+from modlab.statistics.memory import PLAIN, absence, is_there, local, part_of
 
 SLOTS = 512
 PENDING = 256
@@ -222,6 +222,10 @@ def _number(name: str, value: Any) -> Any:
     if type(value) in PLAIN:
         value = _element(name, value)
     elif isinstance(value, Tensor):
+        if value.numel() == 1 and (part := part_of(value)):
+            raise _NoNumberError(
+                f"w.log({name}=…) got a DTensor of which {part} is here, and takes {name}.full_tensor(), on all ranks; it is left out"
+            )
         with without_torch_function():
             value = _element(name, local(value))
     if type(value) is float or isinstance(value, Tensor):

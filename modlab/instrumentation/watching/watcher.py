@@ -521,7 +521,7 @@ class Watcher:
         row = self.cast.history.find("", ACTIVATION)
         shape = self.cast.history.series[row].shape if row >= 0 else ()
         entropy = self.losses.entropy or self.scalars.entropy
-        if not entropy or len(shape) < 2:
+        if not entropy or len(shape) < 2 or row in self.cast.history.parts:
             return 0
         return shape[1] if entropy == PLANES else shape[-1]
 
