@@ -57,6 +57,16 @@ def fsdp1():
     return FullyShardedDataParallel(net(), device_id=torch.device("cpu"))
 
 
+def replicated(*, of_fsdp):
+    if of_fsdp:
+        from torch.distributed._composable.replicate_with_fsdp import replicate
+
+        return replicate(net(), mesh=init_device_mesh("cpu", (4,), mesh_dim_names=("dp",)))
+    from torch.distributed._composable.replicate import replicate
+
+    return replicate(net())
+
+
 ROWS = {
     "plain": (net, (), (), ()),
     "ddp": (ddp, ("DDP",), (), ()),
@@ -66,6 +76,9 @@ ROWS = {
     "tp": (tp, ("TP",), (("tp", 4),), (2,)),
     "both": (both, ("FSDP2", "TP"), (("dp", 2), ("tp", 2)), (1, 0)),
     "sync": (lambda: nn.SyncBatchNorm(3), ("SyncBatchNorm",), (), ()),
+    "replicate": (lambda: replicated(of_fsdp=False), ("DDP",), (), ()),
+    "replicate, of fsdp": (lambda: replicated(of_fsdp=True), ("DDP",), (("dp", 4),), (2,)),
+    "data parallel": (lambda: nn.DataParallel(net()), (), (), ()),
     "part of ddp": (lambda: ddp().module, (), (), ()),
     "part of fsdp2": (lambda: fsdp2()[0], ("FSDP2",), (("dp", 4),), (2,)),
 }

@@ -782,7 +782,7 @@ def test_errors_of_traced_and_wrapped_models():
     big = big_net()
     result = explained(lambda: modlab.trace(big)(R(5)))
     assert result.headline == "net.l1 got 2 numbers and has weights for 3. BigNet stopped there: input (2,), weight (3, 1)."
-    assert explained(lambda: nn.DataParallel(Net())(R(2, 5))).records[-1].path == "module.l0"
+    assert explained(lambda: nn.DataParallel(Net())(R(2, 5))).records[-1].path == "l0"
     graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4)))
     assert explained(lambda: graph(R(2, 3))).headline.startswith("1 (Linear) got rows of 3 numbers and has weights for 4.")
 

@@ -66,10 +66,10 @@ def test_this_ranks_part_of_a_whole_tensor(placements, rank, rows):
 
 SAID = {
     "plain": "Net: 587 parameters in 9 modules; all",
-    "fsdp2": "FSDPNet: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2; all",
-    "hsdp": "FSDPNet: 587 parameters in 9 modules, sharded over 2 ranks in 2 replicas; this is rank 2 (copies 1 of 2, dp 0 of 2); all",
+    "fsdp2": "Net: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2; all",
+    "hsdp": "Net: 587 parameters in 9 modules, sharded over 2 ranks in 2 replicas; this is rank 2 (copies 1 of 2, dp 0 of 2); all",
     "tp": "Net: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2; all",
-    "fsdp2 x tp": "FSDPNet: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2 (dp 1 of 2, tp 0 of 2); all",
+    "fsdp2 x tp": "Net: 587 parameters in 9 modules, sharded over 4 ranks; this is rank 2 (dp 1 of 2, tp 0 of 2); all",
     "ddp": "Net: 587 parameters in 9 modules, replicated on 4 ranks; this is rank 2; all",
     "fsdp1": "FullyShardedDataParallel: 587 parameters in 12 modules, sharded over 4 ranks; this is rank 2; all",
 }
@@ -177,6 +177,34 @@ def test_ddp_shows_the_users_paths():
         assert state["module.head.weight"].shape == state["head.weight"].shape == (3, 8)
         assert tree[""].unit.kind == "DDP"
         assert "DDP puts 'module' before each of these names" in str(state)
+
+
+@pytest.mark.parametrize("wrapper", [torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel])
+def test_all_views_of_a_wrapped_model_have_the_users_paths(wrapper):
+    with fake_ranks(2):
+        net = wrapper(WAYS["ddp"](blocks=1).module)
+        inner, outer = net.module.head.register_forward_hook(print), net.register_forward_hook(print)
+        hooks, lab, tree = modlab.hooks(net), modlab.lab(net), modlab.tree(net)
+        around = f"({wrapper.__name__})"
+        assert hooks.paths == [around, "head"]
+        assert hooks["module.head"] == hooks["head"] == (*hooks.find("head"),) and len(hooks[around]) == 1
+        assert lab.headline == tree.headline and tree["module.head"] == tree["head"]
+        views = [one._fingerprint() for one in (hooks, modlab.internals(net), modlab.diagnose(net))]
+        views += modlab.state(net)._fingerprint, lab._print
+        assert {*views} == {modlab.state(net.module)._fingerprint}
+        assert hooks.remove(around, function=print) == 1 and hooks.remove("module.head", function=print) == 1
+        assert not len(hooks) and outer.id not in net._forward_hooks and inner.id not in net.module.head._forward_hooks
+
+
+def test_replicate_is_said_and_its_hooks_are_no_attributes_of_the_user():
+    from torch.distributed._composable.replicate import replicate
+
+    with fake_ranks(2):
+        net = replicate(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+        assert modlab.tree(net).headline.startswith("Sequential: 6 parameters in 2 modules, replicated on 2 ranks; this is rank 0")
+        assert "__composable" not in str(modlab.internals(net))
+        with pytest.raises(modlab.ModlabError, match=r"DDP over 2"):
+            modlab.watch(net, torch.optim.SGD(net.parameters(), 0.1), on_nan="stop")
 
 
 def test_meta_models():

@@ -8,6 +8,7 @@ from weakref import ref
 
 from torch.nn import Module, ParameterDict, ParameterList
 
+from modlab.compat import own_class
 from modlab.inspection import marks, units
 from modlab.records.structure import Subtree
 
@@ -26,10 +27,10 @@ class ClassFacts:
         speaker: Any = getattr(cls, "extra_repr", None)
         self.speaks = speaker is not Module.extra_repr and not issubclass(cls, _LISTING)
         self.wrapper = units.wrapper_of(cls)
-        named = next((base for base in cls.__mro__[2:]), cls) if self.wrapper == "FSDP2" else cls  # FSDPLinear is FSDPModule, Linear
+        named = own_class(cls)
         authors = (named.__module__, getattr(speaker, "__module__", ""))
         self.foreign = not all(author.startswith("torch.nn.modules.") for author in authors)  # others than torch's may say anything
-        self.name, self.origin = cls.__name__, cls.__module__
+        self.name, self.origin = named.__name__, named.__module__
         self.category = marks.category(cls)
         self.marks = marks.of_class(cls)
         self.known: dict[Any, Subtree] = {}

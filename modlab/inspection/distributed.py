@@ -15,13 +15,16 @@ from modlab.statistics.memory import is_sharded
 DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC = "DDP", "FSDP1", "FSDP2", "TP", "pipeline", "SyncBatchNorm"
 
 PREFIX = "module"
-"""The name under which DDP holds the user's model."""
+"""The name under which DDP, and DataParallel, hold the user's model."""
+
+_AROUND = frozenset({"DistributedDataParallel", "DataParallel"})
 
 _CLASSES = {
     "DistributedDataParallel": DDP,
     "FullyShardedDataParallel": FSDP1,
     "FSDPModule": FSDP2,
     "ReplicateModule": DDP,
+    "DDP": DDP,
     "Pipe": PIPELINE,
     "SyncBatchNorm": SYNC,
 }
@@ -72,7 +75,7 @@ def distribution_of(model: Module) -> Distribution:
         return _ALONE
     kinds, meshes = set[str](), dict[int, Any]()
     classes = dict[type, str]()
-    shards = 0  # the most axes over which FSDP2 shards or replicates
+    axes = 0  # the most over which fully_shard, or replicate, spreads a unit
     for module in stores.modules(model):
         cls = type(module)
         kind = classes.get(cls)
@@ -80,23 +83,29 @@ def distribution_of(model: Module) -> Distribution:
             kind = classes[cls] = kind_of(cls)
         if kind:
             kinds.add(kind)
-        if kind == FSDP2:
-            shards = max(shards, _axes(module))
+        if kind and hasattr(cls, "_get_fsdp_state"):
+            axes = max(axes, _axes(module))
         for _, tensor in stores.named_tensors(module):
             if is_sharded(tensor):
                 mesh = _mesh(tensor)
                 meshes.setdefault(id(mesh), mesh)
     widest: Any = max(meshes.values(), key=lambda mesh: int(mesh.ndim), default=None)
-    if widest is not None and (FSDP2 not in kinds or int(widest.ndim) > shards):
+    if widest is not None and int(widest.ndim) > axes:
         kinds.add(TP)
     rank, world = int(distributed.get_rank()), int(distributed.get_world_size())
     return Distribution(tuple(kind for kind in _ORDER if kind in kinds), rank, world, *_place(widest))
 
 
 def unwrapped(model: Module) -> Module:
-    """The model that DDP has been put around, whose names are the user's; any other model itself."""
-    inner = stores.contents(model).get("_modules", {}).get(PREFIX) if kind_of(type(model)) == DDP else None
+    """The model that DDP, or DataParallel, has been put around, whose names are the user's; any other model itself."""
+    around = any(base.__name__ in _AROUND and base.__module__.startswith("torch.") for base in type(model).__mro__)
+    inner = stores.contents(model).get("_modules", {}).get(PREFIX) if around else None
     return inner if inner is not None else model
+
+
+def users_path(path: str) -> str:
+    """A dotted name without the part that DDP puts before it."""
+    return "" if path == PREFIX else path.removeprefix(f"{PREFIX}.")
 
 
 def rank() -> int:
@@ -129,7 +138,7 @@ def _mesh(tensor: Tensor) -> Any:
 
 
 def _axes(module: Any) -> int:
-    """Over how many axes of a mesh FSDP2 spreads a unit: one, or two where it replicates too."""
+    """Over how many axes of a mesh a unit is spread: one, or two where FSDP2 replicates too."""
     try:
         group = module._get_fsdp_state()._fsdp_param_group
         return 1 if group is None else int(group.mesh_info.mesh.ndim)

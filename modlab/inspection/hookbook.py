@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 from torch.nn import Module
 
+from modlab.compat import own_class
 from modlab.errors import NotInitializedError
 from modlab.inspection import callables, marks, shelves, stores
 from modlab.inspection.shelves import Aside, Shelf
@@ -56,7 +57,7 @@ class Walk:
             self._remark(path, module)
             if own:
                 also = tuple(self.also.get(id(module), ())[:3])
-                places.append(Place(path, type(module).__name__, marks.category(type(module)), also))
+                places.append(Place(path, own_class(type(module)).__name__, marks.category(type(module)), also))
                 rows += own
             self._out_of_reach(path, module)
         if self.patched:
@@ -65,7 +66,7 @@ class Walk:
                 f"forward was replaced on {', '.join(self.patched[:3])}{more}: what is put around it so (accelerate does) is no hook, "
                 f"runs all the same, and goes with: del module.forward"
             )
-        title = type(self.model).__name__
+        title = own_class(type(self.model)).__name__
         return HookbookRecord(title, tuple(rows), tuple(places), len(self.modules), len(self.tensors), tuple(dict.fromkeys(self.remarks)))
 
     def all(self) -> Iterator[Shelf]:

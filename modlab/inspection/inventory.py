@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import inference, is_leaf, set_grad, without_modes, without_torch_function
+from modlab.compat import inference, is_leaf, own_class, set_grad, without_modes, without_torch_function
 from modlab.inspection import distributed, entries, slots, stores
 from modlab.inspection.bits import Plain, digest_of, plain
 from modlab.inspection.formats.nesting import items_of
@@ -119,7 +119,7 @@ def of_module(model: Module, given: tuple[torch.optim.Optimizer, ...] = (), *, w
         wrapped: with DDP's names, which its ``state_dict()`` has.
     """
     source, model = model, model if wrapped else distributed.unwrapped(model)
-    found = Inventory(type(model).__name__, "module", source=source)
+    found = Inventory(own_class(type(model)).__name__, "module", source=source)
     walk = slots.Walk(model)
     names: dict[int, str] = {}
     gradients: list[Entry] = []

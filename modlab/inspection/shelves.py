@@ -11,7 +11,8 @@ from torch.nn import Module
 
 from modlab import compat
 from modlab.inspection import callables, stores
-from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER
+from modlab.inspection.distributed import unwrapped, users_path
+from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, of_wrapper
 
 KINDS = {
     "_forward_pre_hooks": "forward pre",
@@ -103,10 +104,11 @@ def rank(shelf: Shelf) -> int:
 
 def modules(model: Module) -> tuple[list[tuple[str, Module]], dict[int, list[str]]]:
     """Each module once with its first path, in the order of ``named_modules()``; and by identity the further paths of some."""
-    found: list[tuple[str, Module]] = []
+    inner = unwrapped(model)
+    found: list[tuple[str, Module]] = [] if inner is model else [(of_wrapper(type(model).__name__), model)]
     first: set[int] = set()
     also: dict[int, list[str]] = {}
-    stack: list[tuple[str, Module]] = [("", model)]
+    stack: list[tuple[str, Module]] = [("", inner)]
     while stack:
         path, module = stack.pop()
         if id(module) in first:
@@ -121,6 +123,11 @@ def modules(model: Module) -> tuple[list[tuple[str, Module]], dict[int, list[str
 
 def first_path(model: Module, path: str) -> str | None:
     """The first name of the module or tensor that a path leads to, under which its hooks are listed; None if there is none."""
+    inner = unwrapped(model)
+    if inner is not model:
+        if path == of_wrapper(type(model).__name__):
+            return path
+        return first_path(inner, path) or first_path(inner, users_path(path))
     module: Module | None = model
     *above, last = path.split(".") if path else [""]
     for name in above:

@@ -35,7 +35,9 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
     """The state table of `model`, under the names that the user gave. Of values, it asks only whether a gradient is zero."""
     walk = Walk(distributed.unwrapped(model))
     if walk.model is not model:
-        walk.remarks.append(f"DDP puts {distributed.PREFIX!r} before each of these names in its state_dict(); .module has them as here")
+        around = "DDP" if distributed.kind_of(type(model)) else "DataParallel"
+        said = f"{around} puts {distributed.PREFIX!r} before each of these names in its state_dict(); .module has them as here"
+        walk.remarks.append(said)
     slots = walk.collect()
     ownership = Ownership(optimizers)
     rows = [slot.record for slot in slots]
@@ -45,7 +47,8 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
             rows[i] = replace(rows[i], grad=grad, **found)
     held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
     return TableRecord(
-        type(walk.model).__name__, tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows)
+        compat.own_class(type(walk.model)).__name__,
+        tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows)
     )  # fmt: skip
 
 
@@ -185,7 +188,7 @@ class Walk:
     def _record(self, path: str, module: Module, name: str, kind: str, saved: bool, **facts: Any) -> StateRecord:
         self.position += 1
         here = f"{path}.{name}" if path else name
-        return StateRecord(here, path, type(module).__name__, kind, saved, position=self.position, **facts)
+        return StateRecord(here, path, compat.own_class(type(module)).__name__, kind, saved, position=self.position, **facts)
 
 
 def places(model: Module, within: list[str] | None = None) -> Iterator[tuple[str, Module]]:
@@ -212,15 +215,10 @@ def places(model: Module, within: list[str] | None = None) -> Iterator[tuple[str
         stack.extend((prefix + name, child) for name, child in reversed(stores.named_children(module)) if child is not None)
 
 
-def users_path(path: str) -> str:
-    """A dotted name without the part that DDP puts before it."""
-    return "" if path == distributed.PREFIX else path.removeprefix(f"{distributed.PREFIX}.")
-
-
 def tensor_at(model: Module, path: str) -> Tensor | None:
     """The tensor of one row; None where the row has none or there is no such row. Only its module is looked into."""
     module = distributed.unwrapped(model)
-    walk, owner, path = Walk(module), "", path if module is model else users_path(path)
+    walk, owner, path = Walk(module), "", path if module is model else distributed.users_path(path)
     while True:
         found = next((slot.tensor for slot in walk.of_module(owner, module) if slot.record.path == path), None)
         if found is not None:

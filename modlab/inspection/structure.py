@@ -56,11 +56,12 @@ def extract(model: Module) -> TreeRecord:
 
 
 def of_users(model: Module) -> TreeRecord:
-    """The same under the names that the user gave: of a model in DDP, that of what is inside."""
+    """The same under the names that the user gave: of a model in DDP, or in DataParallel, that of what is inside."""
     inner = distributed.unwrapped(model)
     if inner is model:
         return extract(model)
-    tree, unit = extract(inner), units.unit_of(model, distributed.DDP)
+    kind = units.wrapper_of(type(model))
+    tree, unit = extract(inner), units.unit_of(model, kind) if kind else None
     root = replace(tree.root, unit=unit)
     _class_of[root] = ref(type(inner))
     return replace(tree, root=root, ranks=_ranks(root))
@@ -180,7 +181,7 @@ class Folder:
         if facts is None:
             facts = self.classes[id(cls)] = classes.facts_of(cls)
         hooked, attributes = stores.own_values(held)
-        if facts.wrapper == distributed.FSDP2:
+        if facts.wrapper:
             attributes = units.authors_values(held, attributes)
         training = held.get("training")
         if training is not True and training is not False:

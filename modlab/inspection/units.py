@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from modlab.inspection.distributed import DDP, FSDP1, FSDP2, kind_of
 from modlab.records.sharding import REPLICATED, SHARDED, Axis, Placement, Ranks, Sharding, Unit
 from modlab.statistics.sharding import ranks_of
 
-_OWN = ("__composable_api", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
+OWN = ("__composable_api", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
 
 
 def wrapper_of(cls: type) -> str:
@@ -29,7 +30,7 @@ def authors_values(held: dict[str, Any], values: list[Any]) -> list[Any]:
     names = [name for name in held if name not in stores.STANDARD]
     if len(names) != len(values):
         return values
-    return [value for name, value in zip(names, values, strict=True) if not name.startswith(_OWN)]
+    return [value for name, value in zip(names, values, strict=True) if not name.startswith(OWN)]
 
 
 def unit_of(module: Module, kind: str) -> Unit | None:
@@ -74,11 +75,28 @@ def _fsdp1(module: Module) -> Unit:
     )
 
 
-def _ddp(module: Module) -> Unit:
-    held = stores.contents(module)
+def _ddp(module: Module) -> Unit | None:
+    if hasattr(type(module), "_get_fsdp_state"):  # replicate, made of what fully_shard is made of
+        unit = _fsdp2(module)
+        return None if unit is None else replace(unit, kind="DDP", reshards=None)
+    held = _stores_of_ddp(module)
     policy = held.get("mixed_precision")
     ranks = _of_group(held["process_group"], False)
     return Unit("DDP", ranks, _dtype(getattr(policy, "param_dtype", None)), _dtype(getattr(policy, "reduce_dtype", None)))
+
+
+def _stores_of_ddp(module: Module) -> dict[str, Any]:
+    """Those of a DDP, or of the one that ``replicate`` makes beside a module when that is called for the first time."""
+    held = stores.contents(module)
+    if "process_group" in held:
+        return held
+    states = next(value for name, value in held.items() if name.startswith("__composable_api_state_key"))
+    state = next(one for one in states.values() if hasattr(one, "_init_kwargs"))
+    if (made := getattr(state, "_ddp", None)) is not None:
+        return stores.contents(made)
+    given = state._init_kwargs
+    mesh = given.get("device_mesh")
+    return {"process_group": mesh.get_group() if mesh is not None else given.get("process_group") or torch.distributed.group.WORLD}
 
 
 def _of_group(group: Any, cut: bool) -> Ranks:

@@ -17,7 +17,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab import format
-from modlab.compat import dispatch_modes, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, own_class, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
 from modlab.instrumentation import values
@@ -311,9 +311,10 @@ def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
     notes = [call.note, "called through .forward: its hooks are skipped" if direct else ""]
     if call.args is None and frame is not None and not direct and not frame.function.startswith("__"):
         notes.append(f"in .{frame.function}")
+    path = call.path and call.shown(call.path)
     return Step(
-        path=call.path,
-        name=call.place.rpartition(".")[2] if call.path else call.place or (ROOT if call.path == "" else call.type),
+        path=path,
+        name=call.place.rpartition(".")[2] if path else call.shown(call.place) or (ROOT if path == "" else call.type),
         type=call.type,
         symbol=marks.category(type(call.module)),
         depth=depth,
@@ -350,9 +351,9 @@ def _ran(call: Call, one: Ran, depth: int, taken: tuple[int, ...] | None, given:
         note = "no module: not in the tree"
         return Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, said=said, note=note)
     registered = call.path is not None and calls.at(call.module, name) is module
-    path = calls.join(call.path or "", name) if registered else None
+    path = call.shown(calls.join(call.path or "", name)) if registered else None
     return Step(
-        path, name.rpartition(".")[2] if path is not None else name, type(module).__name__, marks.category(type(module)), depth,
+        path, name.rpartition(".")[2] if path is not None else name, own_class(type(module)).__name__, marks.category(type(module)), depth,
         inputs, outputs, _tensors(module), stopped=False, said=said,
     )  # fmt: skip
 

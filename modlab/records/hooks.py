@@ -10,6 +10,11 @@ EVERY_MODULE = "(every module)"
 EVERY_OPTIMIZER = "(every optimizer)"
 
 
+def of_wrapper(cls: str) -> str:
+    """What stands in the place of a path for the wrapper (of such a class) that is around a model, whose own path is ""."""
+    return f"({cls})"
+
+
 @dataclass(frozen=True, slots=True)
 class HookRecord:
     """One hook.

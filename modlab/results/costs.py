@@ -57,7 +57,7 @@ class Costs(RowsResult):
     def __init__(self, model: Module, profiler: Any) -> None:
         super().__init__(model)
         self.record: CostsRecord = profiles.read(model, profiler)
-        self._structure = payload.fingerprint(structure.extract(model))
+        self._structure = payload.fingerprint(structure.of_users(model))
 
     @property
     def records(self) -> Sequence[CostRecord]:

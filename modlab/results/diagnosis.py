@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn import Module
 
+from modlab.compat import own_class
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
@@ -62,7 +63,7 @@ def diagnose(
     found, notes, remarks = catalogue.findings(subject)
     run = series.run(subject, *pair, loss) if pair is not None else series.Results(())
     record = DiagnosisRecord(
-        type(model).__name__, catalogue.checks(subject), len(subject.sites), len(subject.parameters), len(subject.buffers),
+        own_class(type(model)).__name__, catalogue.checks(subject), len(subject.sites), len(subject.parameters), len(subject.buffers),
         (*run.findings, *found), (*run.notes, *notes), run.experiments, subject.labels, pair is not None, tuple(remarks),
     )  # fmt: skip
     code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
@@ -78,7 +79,7 @@ class Diagnosis(RowsResult):
         super().__init__(model)
         self.record = record
         self.code = code  # type: ignore[misc]
-        self._model = payload.fingerprint(structure.extract(model))
+        self._model = payload.fingerprint(structure.of_users(model))
 
     @property
     def findings(self) -> tuple[FindingRecord, ...]:

@@ -60,7 +60,7 @@ def diff(before: Any, after: Any) -> Diff:
     if before is after and not issubclass(type(before), (str, os.PathLike)) and _comparable(before):
         return Diff(_same(before), model)
     left, right = (_inventory(side, other) for side, other in ((before, after), (after, before)))
-    tree = payload.fingerprint(structure.extract(model)) if model is not None else ""
+    tree = payload.fingerprint(structure.of_users(model)) if model is not None else ""
     return Diff(difference.compare(left, right), model, tree, _code(before, after))
 
 
@@ -72,7 +72,7 @@ def _same(side: Any) -> DiffRecord:
 def _inventory(side: Any, other: Any) -> Inventory:
     """What one side holds."""
     if stores.is_module(side):
-        if structure.extract(side).places() > LISTED:
+        if structure.of_users(side).places() > LISTED:
             raise NotComparableError(
                 "This model has too many module paths to compare one by one.\n"
                 "  Compare a part: modlab.diff(before, model.get_submodule('...'))"

@@ -107,7 +107,7 @@ class Explanation(RowsResult):
         model = self._source() if self._source is not None else None
         if not self._model and model is not None:
             with suppress(Exception):  # an unfinished module is among what fails
-                self._model = payload.fingerprint(structure.extract(model))
+                self._model = payload.fingerprint(structure.of_users(model))
         return self._model
 
     def _sheet(self) -> Sheet:

@@ -54,7 +54,7 @@ class Hooks(RowsResult):
     def __init__(self, model: Module | None) -> None:
         super().__init__(model)
         self._of_model = model is not None
-        self._model = "" if model is None else payload.fingerprint(structure.extract(model))
+        self._model = "" if model is None else payload.fingerprint(structure.of_users(model))
         self.record: HookbookRecord = hookbook.extract(model)
 
     @property

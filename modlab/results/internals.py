@@ -69,7 +69,7 @@ class Internals(RowsResult):
 
     def __init__(self, module: Module) -> None:
         super().__init__(module)
-        self._model = payload.fingerprint(structure.extract(module)) if stores.initialized(module) else ""
+        self._model = payload.fingerprint(structure.of_users(module)) if stores.initialized(module) else ""
         self.record: InternalsRecord = anatomy.extract(module)
 
     @property

@@ -102,7 +102,7 @@ class Lab(Result):
         self._given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._modes: Comparison | None = None
         self._watch: ReferenceType[watching.Watch] | None = None
-        self._tree = Tree(structure.extract(model), model)
+        self._tree = Tree(structure.of_users(model), model)
         self._print = payload.fingerprint(self._tree.record)
         self.code = "modlab.lab(model, optimizer)" if optimizers else "modlab.lab(model)"
         me = ref(self)
@@ -257,7 +257,7 @@ class Lab(Result):
         """Read the tree again, while there is one."""
         model = self._source() if self._source is not None else None
         if model is not None:
-            self._tree = Tree(structure.extract(model), model)
+            self._tree = Tree(structure.of_users(model), model)
             self._print = payload.fingerprint(self._tree.record)
 
     def _answer(self, path: str) -> bytes:

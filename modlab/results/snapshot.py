@@ -58,7 +58,7 @@ def snapshot(model: Module, optimizer: Optimizers = None, *, values: bool | Lite
     """
     given = optimizers.as_tuple(optimizer, "snapshot")
     checks.require_module(model, "snapshot")
-    tree = structure.extract(model)
+    tree = structure.of_users(model)
     if tree.places() > LISTED:
         raise ModlabError(
             f"This model has {tree.places():,} module paths, too many to keep one by one.\n"

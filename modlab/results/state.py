@@ -104,7 +104,7 @@ class State(Result):
 
     def __getitem__(self, path: str) -> Measurement:
         """Measure the tensor at a dotted name as it is now; nothing but this tensor is read."""
-        row = self._by_path.get(path) or self._by_path.get(slots.users_path(path)) if isinstance(path, str) else None
+        row = self._by_path.get(path) or self._by_path.get(distributed.users_path(path)) if isinstance(path, str) else None
         if row is None:
             raise self._unknown(path)
         if self.record.source != MODEL:
@@ -116,7 +116,7 @@ class State(Result):
         return Measurement(values.read(tensor, path), code=f"modlab.state(model)[{path!r}]")
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and (path in self._by_path or slots.users_path(path) in self._by_path)
+        return isinstance(path, str) and (path in self._by_path or distributed.users_path(path) in self._by_path)
 
     def __len__(self) -> int:
         return len(self.record.rows)

@@ -466,7 +466,7 @@ class Trace(RowsResult):
     def _fingerprint(self) -> str:
         model = self._source() if self._source is not None else None
         if not self._fingerprinted and model is not None:
-            self._fingerprinted = payload.fingerprint(structure.extract(model))
+            self._fingerprinted = payload.fingerprint(structure.of_users(model))
         return self._fingerprinted
 
     def __getstate__(self) -> dict[str, Any]:

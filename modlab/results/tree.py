@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.nn import Module
 
 from modlab.errors import ModlabError, PathNotFoundError, nearest
-from modlab.inspection import checks, slots, structure, values
+from modlab.inspection import checks, distributed, slots, structure, values
 from modlab.inspection.definitions import define
 from modlab.records.structure import ROOT, ModuleRecord, TensorEntry, TreeRecord
 from modlab.results import question
@@ -63,6 +63,7 @@ class Tree(Result):
     def __init__(self, record: TreeRecord, model: Module) -> None:
         super().__init__(model)
         self.record = record
+        self._wrapped = distributed.unwrapped(model) is not model
 
     @property
     def total_parameters(self) -> int:
@@ -153,8 +154,7 @@ class Tree(Result):
 
     def _inside(self, path: str) -> ModuleRecord | None:
         """By the name that DDP gives it."""
-        unit = self.record.root.unit
-        return self.record.find(slots.users_path(path)) if unit is not None and unit.kind == "DDP" else None
+        return self.record.find(distributed.users_path(path)) if self._wrapped else None
 
     def _unknown(self, path: str) -> PathNotFoundError:
         name = self.record.root.type

@@ -10,7 +10,9 @@ from typing import Any
 from torch import nn
 from torch.nn import Module
 
+from modlab.compat import own_class
 from modlab.inspection import stores
+from modlab.inspection.distributed import unwrapped, users_path
 from modlab.instrumentation.accidents import operands
 from modlab.instrumentation.accidents.frames import Frame
 
@@ -33,6 +35,7 @@ class Call:
         note: what is special about the place.
         places: all names under which the module above has it, if there are several and it is not known which one was called.
         read: what its code shows of the calls before, once that was read.
+        wrapped: what is called first is DDP, or DataParallel.
     """
 
     def __init__(self, module: Module) -> None:
@@ -46,19 +49,24 @@ class Call:
         self.note = ""
         self.places: tuple[str, ...] = ()
         self.read: Any = None
+        self.wrapped = False
 
     @property
     def type(self) -> str:
         """The class's name."""
-        return type(self.module).__name__
+        return own_class(type(self.module)).__name__
 
     @property
     def label(self) -> str:
         """How a sentence calls the module: its place, with the class where that is a bare number; or its class."""
-        place = self.place
+        place = self.shown(self.place)
         if len(self.places) > 1:
             place = " or ".join([place, *(join(place.rpartition(".")[0], name) for name in self.places[1:])])
-        return f"{place} ({self.type})" if self.place.isdigit() else place or self.type
+        return f"{place} ({self.type})" if place.isdigit() else place or self.type
+
+    def shown(self, path: str) -> str:
+        """A dotted name as the user has given it: without that under which DDP holds the model."""
+        return users_path(path) if self.wrapped else path
 
     @property
     def code_frame(self) -> Frame | None:
@@ -102,7 +110,9 @@ def _begins(frame: Frame, last: Call) -> bool:
 
 
 def _place(calls: list[Call]) -> None:
+    wrapped = bool(calls) and unwrapped(calls[0].module) is not calls[0].module
     for i, call in enumerate(calls):
+        call.wrapped = wrapped
         if i == 0:
             call.path = ""
             continue

@@ -30,6 +30,7 @@ class Kind(NamedTuple):
     for_all: str = ""
 
 
+_EVERYWHERE = (EVERY_MODULE, EVERY_OPTIMIZER)
 _FOLDED = ("FSDP", "DDP", "torch.distributed")
 _SAVED = "state_dict, prefix, local_metadata"
 KINDS = {
@@ -192,13 +193,12 @@ def _below(path: str, above: str) -> str:
 
 def _rows(place: Place, above: list[str], around: Around) -> list[Row]:
     own = around.by_place[place.path]
-    everywhere = place.path in (EVERY_MODULE, EVERY_OPTIMIZER)
+    everywhere = place.path in _EVERYWHERE
     name = place.path.strip("()").replace("every ", "all ") + "s" if everywhere else _below(place.path, above[-1] if above else "")
     note = f"also {', '.join(path or ROOT for path in place.also)}" if place.also else ""
     blank = tuple(Cell() for _ in COLUMNS)
     symbol = "hook" if everywhere else place.category
-    path = None if everywhere else place.path
-    at = place.path if everywhere else None
+    path, at = _at(place.path, place.path)
     head = Row(
         path, name, place.type, note, symbol, at, depth=len(above), cells=blank, details=_summary(place, own),
     )  # fmt: skip
@@ -208,6 +208,12 @@ def _rows(place: Place, above: list[str], around: Around) -> list[Row]:
     return [head, *(_row(record, depth, around) for record in mine), *(_folded(word, its, depth) for word, its in theirs if its)]
 
 
+def _at(owner: str | None, path: str) -> tuple[str | None, str | None]:
+    """The module that a row is about, and what stands before it where that is another name: of all modules, or of a tensor."""
+    module = None if owner is None or owner.startswith("(") else owner
+    return module, None if path == module else path
+
+
 def _folded(word: str, its: list[HookRecord], depth: int) -> Row:
     """The hooks by which torch.distributed does its work, in one row: nobody has put them there by hand."""
     kinds = Counter(kind_of(record).label for record in its)
@@ -215,8 +221,8 @@ def _folded(word: str, its: list[HookRecord], depth: int) -> Row:
     rows = tuple((kind_of(record).label, record.name, record.where) for record in its)
     text = f"Put there by {word} for its own work; remove() and off() leave them alone unless their functions are named."
     details = (Block(f"hooks of {word}", text, head=("kind", "function", "defined in"), rows=rows),)
-    place = its[0].path if its[0].path != its[0].owner else None
-    return Row(its[0].owner, word, "its own hooks", said, "hook", place, "", depth, (Cell(),) * len(COLUMNS), details=details)
+    path, place = _at(its[0].owner, its[0].path)
+    return Row(path, word, "its own hooks", said, "hook", place, "", depth, (Cell(),) * len(COLUMNS), details=details)
 
 
 def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:
@@ -227,7 +233,7 @@ def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:
             lines.append(("forward", f"{place.type}.forward"))
         here = [row for row in own if row.kind == kind]
         lines.append((f"{kind_of(here[0]).label}{'s' if len(here) > 1 else ''}", ", ".join(row.name for row in here)))
-    ask = "modlab.hooks()" if place.path.startswith("(") else f"modlab.hooks(model)[{place.path!r}]"
+    ask = "modlab.hooks()" if place.path in _EVERYWHERE else f"modlab.hooks(model)[{place.path!r}]"
     return (Block("in the order in which they run", rows=tuple(lines)), Block("as data", code=ask))
 
 
@@ -245,8 +251,8 @@ def _row(record: HookRecord, depth: int, around: Around) -> Row:
         Cell(record.where or f"no Python code ({record.form})"),
     )
     name, kind = record.name, kind_of(record).label
-    place = record.path if record.path != record.owner else None
-    return Row(record.owner, name, kind, note, "hook", place, mark, depth, cells, details=_details(record, around))
+    path, place = _at(record.owner, record.path)
+    return Row(path, name, kind, note, "hook", place, mark, depth, cells, details=_details(record, around))
 
 
 def _on_tensor(record: HookRecord) -> bool:
