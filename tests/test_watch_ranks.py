@@ -242,6 +242,7 @@ def test_a_watch_and_a_trace_of_all_ways_to_shard():
 
 
 def on_a_mesh(rank: int) -> list[str]:
+    warnings.simplefilter("ignore")
     plain = trained(both, plainly, rank // 2, nothing)
     watched = trained(both, plainly, rank // 2, lambda model, optimizer: modlab.watch(model, optimizer, budget=1.0))
     traced = trained(both, plainly, rank // 2, lambda model, optimizer: modlab.trace(model))
