@@ -28,6 +28,7 @@ from modlab.inspection import slots, structure, values
 from modlab.lessons import note
 from modlab.records.definition import Definition
 from modlab.views import headline, html, payload
+from modlab.views.text import WIDEST
 from tests import zoo
 
 HERE = Path(__file__).parent
@@ -142,7 +143,7 @@ def test_faces_of_a_tree_agree(case):
     assert len(str(shown).splitlines()) == 2 + len(folded) + ghosts
     assert sum(attrs == (("class", "modlab-leaf"),) or tag == "summary" for tag, attrs in page.tags) == len(folded)
     for record, line in zip(folded, [line for line in str(shown).splitlines()[2:] if not line.startswith("? ")], strict=True):
-        assert line.startswith(format.clean(record.path) or "(root)")
+        assert line.startswith(format.cut(format.clean(record.path), WIDEST) or "(root)")
         if record.total_parameters and not record.reserved:
             assert re.search(rf"\s{record.total_parameters:,}(\s|$)", line)
 

@@ -14,12 +14,12 @@ from modlab.views.folding import unfold
 
 ROWS = 200
 _EXTRA = 64
-_WIDEST = 1_000  # characters of a cell that others are aligned with: a file may name a tensor by a million
+WIDEST = 1_000  # characters of a cell that others are aligned with: a file may name a tensor by a million
 
 
 def table_lines(rows: Iterable[tuple[str, ...]], right: frozenset[int] = frozenset()) -> list[str]:
     """Lines with the columns aligned, those in `right` to the right; the last column is left ragged."""
-    cells = [(*(format.cut(cell, _WIDEST) for cell in row[:-1]), row[-1]) for row in rows]
+    cells = [(*(format.cut(cell, WIDEST) for cell in row[:-1]), row[-1]) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     form = "  ".join(f"{{:{'>' if i in right else '<'}{w}}}" for i, w in enumerate(widths[:-1])) + "  {}"
     return [form.format(*row).rstrip() for row in cells]
