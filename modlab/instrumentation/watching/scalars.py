@@ -12,7 +12,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from modlab.compat import without_torch_function
-from modlab.instrumentation.watching.readback import numbers
+from modlab.instrumentation.watching.readback import is_far, numbers
 from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import ScalarRecord
 from modlab.statistics.memory import PLAIN, absence, is_there, local, part_of
@@ -246,4 +246,4 @@ def _element(name: str, value: Tensor) -> Any:
         )
     if not is_there(value):
         raise _NoNumberError(f"w.log({name}=…) got a tensor without a value: {absence(value)}; it is left out")
-    return value.item() if value.is_cpu else value.detach().clone()
+    return value.detach().clone() if is_far(value) else value.item()
