@@ -283,6 +283,7 @@ def test_the_notebook_is_short_and_in_order(lesson):
         assert not re.findall(r"!\[\]\(", source), "a picture without an alt text"
 
 
+@pytest.mark.long    # nbval runs the same cells and compares their text; here every value shows all its faces
 @lesson_by_lesson
 def test_the_notebook_runs_unanswered(lesson):
     courses.reseed()

@@ -343,8 +343,11 @@ def film(make: Callable[[], Run], options: dict[str, Any] | None) -> list[Any]:
     return frames
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", RUNS)
+LONG = {("resnet", "kept"), ("resnet", "shadow")}
+CASES = [pytest.param(name, way, marks=[pytest.mark.long] * ((name, way) in LONG)) for name in RUNS for way in WAYS]
+
+
+@pytest.mark.parametrize(("name", "way"), CASES)
 def test_a_watched_run_is_the_same_run(name: str, way: str) -> None:
     with warnings.catch_warnings():
         if name in ("hooked", "compiled"):

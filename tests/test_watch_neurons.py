@@ -49,7 +49,7 @@ def test_biases_are_what_is_added_or_unknown(first):
     np.testing.assert_array_equal(arrays["neurons 0 biases"], one.biases)
 
 
-@pytest.mark.parametrize(("seed", "found"), [(6, [("l0", (0, 1))]), (0, []), (2, [])])
+@pytest.mark.parametrize(("seed", "found"), [(6, [("l0", (0, 1))]), (0, []), pytest.param(2, [], marks=pytest.mark.long)])
 def test_seed_6_has_two_that_cancel_and_no_alert(seed, found):
     torch.manual_seed(seed)
     net = Net()
