@@ -59,10 +59,10 @@ class Call:
     @property
     def label(self) -> str:
         """How a sentence calls the module: its place, with the class where that is a bare number; or its class."""
-        place = self.shown(self.place)
+        first = place = self.shown(self.place)
         if len(self.places) > 1:
-            place = " or ".join([place, *(join(place.rpartition(".")[0], name) for name in self.places[1:])])
-        return f"{place} ({self.type})" if place.isdigit() else place or self.type
+            place = " or ".join([first, *(join(first.rpartition(".")[0], name) for name in self.places[1:])])
+        return f"{place} ({self.type})" if first.isdigit() else place or self.type
 
     def shown(self, path: str) -> str:
         """A dotted name as the user has given it: without that under which DDP holds the model."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 EACH = 10e-6
 """Seconds, about, that it takes to take in a step's loss, until that is known."""
 
-SHARE, RARELY = 0.3, 16
+SHARE, RARELY = 0.3, 32
 """Of the budget, what that may take; where steps are so quick that each would take more, some are left out. And steps from one to the
 next at most."""
 
