@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch.nn import Module
 
 from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
+from modlab.instrumentation.sandbox import afterwards, under
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 
 
 def reasons(bench: Bench) -> dict[str, Reason]:
     """Why each parameter has a gradient or none, by its dotted name; nothing where that cannot be told."""
-    recorder = Recorder(bench.subject.model, values=False)
-    recorder.open()
-    try:
+
+    def forward_and_back() -> None:
         value = bench.value(bench.output())
         # A loss without a graph has no backward pass to look at: a number that is added gives it one. That alone gets a gradient, and
         # nothing that the loss may hold of the user's.
         ground = torch.zeros((), device=value.device, requires_grad=True)
         (value + ground).backward(inputs=[ground])
-    except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and then there is no reason to tell
-        recorder.close(error)
-        return {}
-    return {reason.path: reason for reason in recorder.close().reasons}
+
+    record = _recorded(Recorder(bench.subject.model, values=False), forward_and_back)
+    return {} if record.error else {reason.path: reason for reason in record.reasons}
 
 
 def first_nan(bench: Bench, model: Module | None = None) -> tuple[str, str, str]:
     """What made the first NaN out of numbers in one pass: the module's path, how it is called, and the line; "" is not known."""
     recorder = Recorder(bench.subject.model if model is None else model, follow=False)
-    recorder.open()
-    error: Exception | None = None
-    try:
-        with torch.no_grad():
-            bench.value(bench.output(model))
-    except Exception as raised:  # noqa: BLE001 - what was seen before is told all the same
-        error = raised
-    return _named(recorder.close(error))
+    return _named(_recorded(recorder, lambda: under("no_grad", lambda: bench.value(bench.output(model)))))
+
+
+def _recorded(recorder: Recorder, run: Callable[[], object]) -> TraceRecord:
+    """Run under a recorder, which is closed whatever ends the run; what an error ends has been seen up to there."""
+    raised: list[Exception] = []
+    ended: list[Draft] = []
+
+    def work() -> None:
+        recorder.open()
+        try:
+            run()
+        except Exception as error:  # noqa: BLE001 - the user's model may raise anything
+            raised.append(error)
+
+    afterwards(lambda: ended.append(recorder.finish(*raised)), work)
+    return ended[-1].record()
 
 
 def _named(record: TraceRecord) -> tuple[str, str, str]:

@@ -23,11 +23,13 @@ from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
 from modlab.instrumentation.randomness import states
+from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import version_of, versions_of
 from modlab.instrumentation.recording.tape import one_line
 from modlab.instrumentation.restoration import Restoration
+from modlab.instrumentation.sandbox import afterwards
 from modlab.instrumentation.values import argument_names, arguments, leaves
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.origins import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
@@ -217,25 +219,32 @@ class _Search:
         ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
         recorder = Recorder(self._model, steps=False)
         slopes = Slopes(self._roster.paths)
-        found: Birth | None = None
-        failure: BaseException | None = None
+        raised: list[BaseException] = []
+        ended: list[Draft] = []
+
+        def run() -> Birth | None:
+            try:
+                with as_written(self._compiled):
+                    recorder.open()
+                    slopes.open()
+                    with _autocast(one, ambient):
+                        output = self._model(*args, **kwargs)
+                    return self._look(one, recorder, slopes, output, (args, kwargs))
+            except Exception as error:  # noqa: BLE001 - the pass that went wrong may have ended by one
+                raised.append(error)
+                return None
+
+        def close() -> None:
+            slopes.close()
+            ended.append(recorder.finish(*raised))
+
         self._memory.put_back(one)
         try:
-            with as_written(self._compiled):
-                recorder.open()
-                slopes.open()
-                with _autocast(one, ambient):
-                    output = self._model(*args, **kwargs)
-                found = self._look(one, recorder, slopes, output, (args, kwargs))
-        except BaseException as error:
-            failure = error
-            if not isinstance(error, Exception):
-                raise
+            found = afterwards(close, run)
         finally:
-            slopes.close()
-            record = recorder.close(failure)
-            if failure is not None:
-                failure.__traceback__ = None  # it holds the frames, and they the tensors
+            for error in raised:
+                error.__traceback__ = None  # it holds the frames, and they the tensors
+        record = ended[-1].record()
         if found is None:
             found = Birth("", "", "")
         return replace(found, trace=record)
