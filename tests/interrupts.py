@@ -89,6 +89,14 @@ def is_ours(frame: FrameType) -> bool:
     return file.startswith(INSIDE) or (file in ENDS and outer is not None and outer.f_code.co_filename.startswith(INSIDE))
 
 
+def _has_been_entered(frame: FrameType, event: str) -> bool:
+    """Whether this is the end of an ``__enter__`` that a ``with`` of the user's called.
+
+    No interrupt arrives there: Python looks for one where a function begins and where a loop turns.
+    """
+    return event == "return" and frame.f_code.co_name == "__enter__" and len(_chain(frame)) == 1
+
+
 def name(frame: FrameType, event: str) -> str:
     """How a place is told."""
     code = frame.f_code
@@ -130,7 +138,7 @@ def everywhere(run: Run, turns: Collection[int], after: After, again: Callable[[
     def see(frame: FrameType, event: str) -> None:
         nonlocal copies, turn, told
         turn += 1
-        if turn in wanted:
+        if turn in wanted and not _has_been_entered(frame, event):
             copies += 1
             if (to := _copied(wrong)) is None:
                 return
