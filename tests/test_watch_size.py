@@ -10,6 +10,7 @@ from torch import nn
 
 import modlab
 from modlab.instrumentation.watching import losses
+from modlab.instrumentation.watching.watcher import watchers
 
 MODULES = 4_000
 
@@ -33,3 +34,18 @@ def test_a_loss_is_found_by_some_parameters_of_a_very_large_model(monkeypatch: p
             optimizer.step()
     assert 0 < asked < 3 * losses.ASKED
     assert [one.count for one in watched.record.scalars if one.kind == "loss"] == [2]
+
+
+@pytest.mark.long
+def test_the_first_samples_of_a_very_large_model_take_a_second_together() -> None:
+    """20,000 parameters: by the watch's own clock, with room for a machine that is three times slower; once it took 32 s."""
+    parts = nn.ModuleList(nn.Linear(2, 2) for _ in range(10_000))
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.01)
+    with modlab.watch(parts, optimizer):
+        (watcher,) = watchers
+        for _ in range(4):
+            optimizer.zero_grad()
+            sum(part(torch.ones(1, 2)).square().mean() for part in parts).backward()  # type: ignore[union-attr]
+            optimizer.step()
+        assert watcher.schedule.began, "the first samples are over"
+        assert watcher._first < 1 * 3
