@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Tests run on two cores, or up to four; each test process then has torch's work to itself. Fewer of them: MODLAB_WORKERS=1.
 WORKERS = os.environ.get("MODLAB_WORKERS") or str(min(max(os.cpu_count() or 2, 2), 4))
-PYTEST = (sys.executable, "-m", "pytest", "-n", WORKERS, "--dist")
+PYTEST = (sys.executable, "-m", "pytest", "--durations=15", "-n", WORKERS, "--dist")    # what takes long is told
 QUICK = ("-p", "no:nbval")    # takes two seconds to load
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120")
 
