@@ -6,6 +6,7 @@ import io
 import os
 import random
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -34,6 +35,15 @@ class Net(nn.Module):
         return self.b(self.drop(self.norm(self.a(x)).relu()))
 
 
+def met_before_the_first_line_of_exit(error: BaseException) -> bool:
+    """Whether an interrupt arrived when the end of a block had begun, and nothing of ours could run yet."""
+    where = str(error)
+    if where:
+        return where.startswith("call of /results/") and where.endswith("__exit__")
+    *_, (frame, line) = [(None, 0), *traceback.walk_tb(error.__traceback__)]
+    return frame is not None and frame.f_code.co_name == "__exit__" and line == frame.f_code.co_firstlineno
+
+
 class Scene:
     """A model, and a run that is interrupted."""
 
@@ -57,8 +67,7 @@ class Scene:
     def after(self, error: BaseException | None, thorough: bool) -> list[str]:
         """What is wrong, an interrupt having ended the run; one that Python dropped is none."""
         wrong = [] if error is None or type(error) is KeyboardInterrupt else [f"raised {error!r}"]
-        where = str(error)
-        if error is not None and where.startswith("call of /results/") and where.endswith("__exit__"):  # before the block could end
+        if error is not None and met_before_the_first_line_of_exit(error):
             error.__traceback__ = None
             self.end()
         self.tidy()

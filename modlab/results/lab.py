@@ -144,13 +144,23 @@ class Lab(Result):
     def __enter__(self) -> Lab:
         """Trace what the model does until the block ends: calls, the loss, its backward pass, the optimizer's step."""
         tracer = Tracer(self._alive("running it"), (), values=True, fold=False)
-        self._tracers.append((tracer, tracer.__enter__()))
+        found = tracer.__enter__()
+        try:
+            self._tracers.append((tracer, found))
+        except BaseException:  # an interrupt: the block does not begin
+            tracer.__exit__(None, None, None)
+            self._tracers = [one for one in self._tracers if one[0] is not tracer]
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Fill the panels; an exception goes on its way."""
-        tracer, found = self._tracers.pop()
-        tracer.__exit__(kind, error, trace)
+        tracer, found = self._tracers[-1]  # nothing is called before the `try`: after a call, Python looks for an interrupt
+        try:
+            tracer.__exit__(kind, error, trace)
+        finally:
+            found._release()
+            self._tracers.pop()
         self._took(found, _TRAINED)
 
     @property

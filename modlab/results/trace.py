@@ -128,12 +128,14 @@ class Tracer:
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Stop; an exception goes on its way."""
-        block: _Block = self._running.stack.pop()
+        stack: list[_Block] = self._running.stack
+        block = stack[-1]  # nothing is called before the `try`: after a call, Python looks for an interrupt
         try:
             block.trace._close(error)
         finally:
             block.trace._release()
             block.ended()
+            stack.remove(block)
 
     def __repr__(self) -> str:
         return "nothing has run yet: modlab.trace(net)(x)" if self._last is None else repr(self._last)
