@@ -25,7 +25,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep  # of Python itself, and below 
 _INSTALLED = ("site-packages", "dist-packages")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.abspath(version.__file__)) + os.sep
-_LESSONS = os.path.join(_OURS, "lessons")  # modules that a learner calls: they count as the user's
+_LESSONS = tuple(os.path.join(_OURS, name, "") for name in ("lessons", "course"))  # what a learner calls counts as the user's
 _MACHINERY = ("IPython", "ipykernel", "asyncio", "concurrent", "_pytest", "pluggy")
 _GENERATED = "<eval_with_key>"  # what torch.fx writes: the name holds a counter and a path
 
