@@ -6,9 +6,11 @@ aliases: some are asked for every small tensor, where a call more would be felt.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import GeneratorType
 from typing import Any
 
 import torch
@@ -143,6 +145,44 @@ pop_function_mode: Callable[[], Any] = overrides._pop_mode
 top_function_mode: Callable[[], Any] = overrides._get_current_function_mode
 """The stack of ``TorchFunctionMode``\\ s of this thread: a trace leaves it where the mode would change what runs."""
 
+_takes_off = getattr(getattr(getattr(overrides, "_pop_mode_temporarily", None), "__wrapped__", None), "__code__", None)
+
+
+def _have_back(mode: Any) -> None:
+    """Have torch put a mode back now that it took off for the length of a call.
+
+    It does so at the end of a generator. Where an interrupt kept the call from beginning, that is when the traceback is let go of: the mode
+    would be back when nobody is there any more to take it off.
+    """
+    for holder in gc.get_referrers(mode):
+        if type(holder) is GeneratorType and holder.gi_code is _takes_off:
+            holder.close()
+
+
+def leave_function_mode(mode: Any) -> None:
+    """Take a mode off for good, wherever it is; those that were entered since and not left stay."""
+    if not _is_among(mode, function_modes()):
+        _have_back(mode)
+    above: list[Any] = []
+    try:
+        while _is_among(mode, function_modes()):
+            above.append(pop_function_mode())
+    finally:
+        for one in reversed(above):
+            if one is not mode:
+                push_function_mode(one)
+
+
+def _is_among(mode: Any, some: list[Any]) -> bool:
+    return any(one is mode for one in some)
+
+
+class FunctionMode(overrides.TorchFunctionMode):
+    """One of ours: its end takes off it, where torch's takes off whichever is the innermost."""
+
+    def __exit__(self, *error: object) -> None:
+        leave_function_mode(self)
+
 
 
 def modes() -> tuple[list[Any], list[Any]]:
@@ -156,7 +196,9 @@ def restore_modes(before: tuple[list[Any], list[Any]]) -> None:
     """Make the modes of this thread what they were: an interrupt may have kept one of ours from leaving, or one from coming back."""
     functions, dispatch = modes()
     if [*map(id, functions)] != [*map(id, before[0])]:
-        for _ in functions:
+        for mode in before[0]:
+            _have_back(mode)
+        for _ in function_modes():
             pop_function_mode()
         for mode in before[0]:
             push_function_mode(mode)

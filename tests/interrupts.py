@@ -181,6 +181,23 @@ def _copied(wrong: list[str]) -> int | None:
     return None
 
 
+def interrupted_in_c(run: Run, there: Callable[[FrameType], bool]) -> BaseException | None:
+    """Run with an interrupt after the first call of a function of C in such a frame, where Python looks for one; gives what came out."""
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "c_return" and there(frame):
+            raise KeyboardInterrupt(f"{event} in {name(frame, event)}")
+
+    sys.setprofile(profile)
+    try:
+        run()
+    except BaseException as error:  # noqa: BLE001 - it is given back
+        return error
+    finally:
+        sys.setprofile(None)
+    return None
+
+
 def interrupted_after(run: Run, seconds: float) -> BaseException | None:
     """Run with a true interrupt after a time; gives what came out, once no other can come any more."""
     raised: BaseException | None = None

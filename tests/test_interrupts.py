@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import random
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, overrides
+from torch.overrides import TorchFunctionMode
 
 import modlab
+from modlab import compat
 from modlab.instrumentation import guarded
 from modlab.instrumentation.watching import watcher
-from tests.interrupts import at_rest, changed, everywhere, interrupted_after, places, state
+from modlab.statistics.memory import deepcopied
+from tests.interrupts import Run, at_rest, changed, everywhere, interrupted_after, interrupted_in_c, places, state
+
+HANDLES = overrides.handle_torch_function
 
 
 class Net(nn.Module):
@@ -267,6 +275,45 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 scenes = pytest.mark.parametrize("kind", SCENES, ids=lambda kind: kind.__name__)
+def takes_a_mode_off(frame: FrameType) -> bool:
+    """Whether torch has just taken a mode off for a call which has not begun."""
+    outer = frame.f_back
+    return frame.f_code.co_qualname == "_GeneratorContextManager.__enter__" and outer is not None and outer.f_code is HANDLES.__code__
+
+
+class Idle(TorchFunctionMode):
+    """One of the user's."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def under_a_mode_of_the_users(scene: Scene) -> None:
+    with Idle():
+        before = compat.modes()
+        try:
+            scene.run()
+        finally:
+            assert compat.modes() == before
+
+
+MODES: dict[str, Callable[[], Run]] = {
+    "trace": lambda: Tracing().run, "diagnose": lambda: Diagnosing().run, "copy": lambda: partial(deepcopied, [torch.ones(2)]),
+    "a mode of the user's": lambda: partial(under_a_mode_of_the_users, Comparing()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MODES)
+def test_a_mode_that_torch_takes_off_for_a_call_does_not_come_back(kind: str) -> None:
+    """Torch does it in a generator, which ends with the traceback and puts the mode on again."""
+    error = interrupted_in_c(MODES[kind](), takes_a_mode_off)
+    assert type(error) is KeyboardInterrupt, error
+    assert compat.modes() == ([], [])
+    del error
+    gc.collect()
+    assert compat.modes() == ([], [])
+
+
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
 SOME, PARTS, TIMED, FIRST = 25, 4, 1_000, 12

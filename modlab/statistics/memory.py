@@ -15,9 +15,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
-from torch.overrides import TorchFunctionMode
 
-from modlab.compat import inference, is_functional, is_transformed, set_grad, without_torch_function
+from modlab.compat import FunctionMode, inference, is_functional, is_transformed, set_grad, without_torch_function
 
 T = TypeVar("T")
 
@@ -127,7 +126,7 @@ def _copied(tensor: Tensor) -> Tensor:
         return made
 
 
-class _Copying(TorchFunctionMode):
+class _Copying(FunctionMode):
     """Refuses to copy what has no memory, however deep it lies in what is copied."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch.nn import Module
-from torch.overrides import TorchFunctionMode
 
+from modlab.compat import FunctionMode
 from modlab.instrumentation.comparison.lookouts import POST, Lookouts, Sight, hooked
 from modlab.instrumentation.experiments.trials import Bench
 from modlab.instrumentation.randomness import Meter, Private
@@ -40,7 +40,7 @@ class Draw(NamedTuple):
     hook: str = ""
 
 
-class Chances(TorchFunctionMode):
+class Chances(FunctionMode):
     """Listens to one pass.
 
     Args:
@@ -65,7 +65,7 @@ class Chances(TorchFunctionMode):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)
         self._taps.close()
         self._lookouts.close()
 

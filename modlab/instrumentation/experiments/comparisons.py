@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from modlab import format
+from modlab.compat import FunctionMode
 from modlab.records.finding import FindingRecord
 
 ELEMENTWISE: dict[Callable[..., Any], str] = {
@@ -34,7 +34,7 @@ _RESHAPING = (
 )
 
 
-class Comparisons(TorchFunctionMode):
+class Comparisons(FunctionMode):
     """Listens to a loss while it is computed; keeps words and numbers alone.
 
     Args:

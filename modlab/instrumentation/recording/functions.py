@@ -6,9 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from modlab.compat import being_traced, pop_function_mode, push_function_mode, top_function_mode, without_torch_function
+from modlab.compat import (
+    FunctionMode,
+    being_traced,
+    leave_function_mode,
+    pop_function_mode,
+    push_function_mode,
+    top_function_mode,
+    without_torch_function,
+)
 
 Function = Callable[..., Any]
 Seen = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
@@ -81,7 +88,7 @@ def _run(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return function(*args, **kwargs)
 
 
-class Functions(TorchFunctionMode):
+class Functions(FunctionMode):
     """Tells `seen` of each function of torch that is called in this thread, the outermost of nested ones alone."""
 
     def __init__(self, seen: Seen) -> None:
@@ -127,16 +134,7 @@ class Functions(TorchFunctionMode):
         if self._silence is not None:
             self._until = self
             self.wake(self)
-        above: list[Any] = []
-        try:
-            while self.open and (top := top_function_mode()) is not None:
-                pop_function_mode()
-                if top is self:
-                    self.open = False
-                else:
-                    above.append(top)
-        finally:
-            while above:
-                push_function_mode(above.pop())
+        if self.open:
+            leave_function_mode(self)
         self.open = False
         self._seen = _run  # and hold nothing any more
