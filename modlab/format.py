@@ -76,12 +76,13 @@ def number(value: float) -> str:
 def rough(value: float) -> str:
     """Three significant digits: what a sample of a moving thing is good for.
 
-    >>> rough(0.123456), rough(3.0804e-08), rough(float("nan"))
-    ('0.123', '3.08e-08', 'NaN')
+    >>> rough(0.123456), rough(3.0804e-08), rough(9.9999997e-05)
+    ('0.123', '3.08e-08', '0.0001')
     """
-    if value and math.isfinite(value) and not 1e-4 <= abs(value) < 1e6:
-        return f"{value:.2e}"
-    return number(float(f"{value:.3g}")) if math.isfinite(value) else number(value)
+    if not math.isfinite(value):
+        return number(value)
+    short = float(f"{value:.3g}")  # first: a float32 of 0.0001 is a little less
+    return number(short) if not short or 1e-4 <= abs(short) < 1e6 else f"{value:.2e}"
 
 
 def share(value: float) -> str:

@@ -11,16 +11,19 @@ import numpy as np
 from modlab import wording
 from modlab.records.loss import the_loss
 from modlab.records.watch import GRADIENT, UPDATE, UnitsRecord, WatchRecord
-from modlab.views.watch import headline, layers, text, words
+from modlab.views.watch import headline, html, layers, payload, text, words
+from tests.test_faces import unpack
 
 _NUMBER = re.compile(r"(?<![\w.\-−])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
-_TREND = re.compile(r"(?:falls|goes) from (\S+) to (\S+?)\.(?: |$)")
+_TREND = re.compile(r"(?:falls|goes) from (\S+) to (\S+?)(, averaged over its first and last tenth)?\.(?: |$)")
 
 
 def check(record: WatchRecord) -> None:
     """Hold all sentences of all faces against the record."""
     _numbers(record)
     _loss(record)
+    _counted(record)
+    _captions(record)
     _looks(record)
     _units(record)
     _layers(record)
@@ -114,12 +117,41 @@ def _loss(record: WatchRecord) -> None:
     if told is None:
         return
     assert rung is not None and loss is not None
-    assert told[1] == words.number(loss.ends()[0]), (told[0], loss.ends())
-    assert told[2] in (words.number(loss.ends()[1]), words.number(loss.final)), (told[0], loss.ends())
+    begin, end = _drawn_ends(record, loss.name, averaged=bool(told[3]))
+    assert (told[1], told[2]) == (words.number(begin), words.number(end)), (told[0], begin, end)
     falls = "falls from" in told[0]
-    assert falls == (rung.state == "passed") and (not falls or loss.ends()[1] < loss.ends()[0])
+    assert falls == (rung.state == "passed") and (not falls or end < begin)
     if "→" in rung.text:
-        assert rung.text.startswith(f"{told[1]} → {told[2]}")
+        assert rung.text.startswith(f"{told[1]} → {told[2]}{told[3] or ''}")
+    assert layers.arrow(begin, end) in html.of_watch(record)
+
+
+def _drawn_ends(record: WatchRecord, name: str, *, averaged: bool) -> tuple[float, float]:
+    """Where the curve begins and ends that the page draws: its outermost points, or the means over a tenth of them."""
+    content, arrays = unpack(payload.fitting(record, "", ""))
+    at = [one["name"] for one in content["scalars"]].index(name)
+    drawn = arrays[f"scalar {at}"].reshape(-1, 3)[:, 0].astype(np.float64)
+    some = max(1, len(drawn) // 10) if averaged else 1
+    return float(np.nanmean(drawn[:some])), float(np.nanmean(drawn[-some:]))
+
+
+def _counted(record: WatchRecord) -> None:
+    """Where a curve has fewer values than there were steps, "all values" is not said without that."""
+    rung = next((rung for rung in record.verdict.rungs if rung.name == "the loss is sensible"), None)
+    loss = the_loss(record)
+    if rung is None or loss is None or "values are finite" not in rung.text:
+        return
+    assert rung.text.startswith(f"all {loss.count:,} values are finite")
+    missed = record.steps - loss.count
+    if loss.kind == "loss" and missed > 0 and record.state != "running":
+        assert rung.text.endswith(f"in {missed:,} of {record.steps:,} steps none was seen")
+
+
+def _captions(record: WatchRecord) -> None:
+    """Where samples have become one, a layer's number is not said to be the first sample's."""
+    merged = bool((np.nan_to_num(record.history.columns["samples"]) > 1).any())
+    for face in (text.of_watch(record), html.of_watch(record)):
+        assert not (merged and "from the first sample to the last" in face)
 
 
 def _looks(record: WatchRecord) -> None:

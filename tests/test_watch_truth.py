@@ -355,6 +355,26 @@ def test_the_readmes_training_does_too() -> None:
     assert states(w)["it moves"] == "passed" and kinds(w)["dead units"].path == "l0"
 
 
+@pytest.mark.parametrize("log", [False, True], ids=["found", "logged"])
+@pytest.mark.parametrize("budget", [0.02, 1.0])
+@pytest.mark.parametrize("steps", [3, 19, 60, 300, 1_100])
+def test_the_sentences_of_a_short_and_a_long_run_do_too(steps: int, budget: float, log: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer, truth = torch.optim.Adam(model.parameters(), lr=1e-2), torch.randn(8, 1)
+    with modlab.watch(model, optimizer, budget=budget) as w:
+        for _ in range(steps):
+            x = torch.randn(16, 8)
+            loss = (model(x) - x @ truth).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if log:
+                w.log(loss=loss)
+    agreement.check(w.record)
+    assert ("averaged over its first and last tenth" in w.headline) == (w.record.scalars[0].count >= 20)
+
+
 # ---- what is healthy
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from modlab import format, wording
+from modlab import wording
 from modlab.records.finding import Finding, Fix
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import (
@@ -81,7 +81,8 @@ def scalar(name: str, steps: int, slots: int, begin: float, end: float, seed: in
 def falls(one: ScalarRecord) -> Rung:
     """The rung of a curve that falls, in its own numbers."""
     first, last = one.ends()
-    return Rung("the loss falls", "passed", f"{format.rough(first)} → {format.rough(last)}", facts={"first": first, "last": last})
+    facts = {"first": first, "last": last, "averaged": one.averaged}
+    return Rung("the loss falls", "passed", wording.arrow(facts), facts=facts)
 
 
 def sensible(one: ScalarRecord) -> Rung:
@@ -238,7 +239,7 @@ def nan() -> WatchRecord:
     facts = {"nan": loss.nan, "inf": 0, "count": loss.count, "last": "nan"}
     finding = Finding("loss not finite", "loss", facts, "broken", 612)
     insane = Rung("the loss is sensible", "broken", wording.said(finding))
-    broken = Rung("the loss falls", "broken", "its last value is NaN", facts={"first": loss.ends()[0], "last": loss.final})
+    broken = Rung("the loss falls", "broken", "its last value is NaN", facts={"last": loss.final})
     told = verdict({}, finding, the_loss_is_sensible=insane, the_loss_falls=broken)
     return replace(record, scalars=(loss,), alerts=(alert,), verdict=told, units=())
 

@@ -217,8 +217,17 @@ class ScalarRecord:
 
     def ends(self) -> tuple[float, float]:
         """The means of its first and of its last tenth: what every face calls "at first" and "at last"; NaN where nothing is finite."""
-        some = max(1, len(self.mean) // 10)
+        some = self._tenth
         return _mean(self.mean[:some]), _mean(self.mean[-some:])
+
+    @property
+    def averaged(self) -> bool:
+        """Whether these are means of several values, and not the first and the last one."""
+        return self._tenth > 1 or self.count > len(self.mean)
+
+    @property
+    def _tenth(self) -> int:
+        return max(1, len(self.mean) // 10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,5 +3,8 @@
 from modlab.wording.findings import fix, notes, rank, said, sentence, sorted_by_rank, title, told
 from modlab.wording.kinds import KINDS, Kind
 from modlab.wording.names import joined, named
+from modlab.wording.trends import arrow, travelled
 
-__all__ = ["KINDS", "Kind", "fix", "joined", "named", "notes", "rank", "said", "sentence", "sorted_by_rank", "title", "told"]
+__all__ = [
+    "KINDS", "Kind", "arrow", "fix", "joined", "named", "notes", "rank", "said", "sentence", "sorted_by_rank", "title", "told", "travelled",
+]  # fmt: skip

@@ -59,7 +59,7 @@ def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     loss = found[0] if len(found) == 1 else None
     several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
     rungs = (
-        _data(record, watcher), _sensible(loss, several, watcher), _called(record, watcher), _graded(record, watcher),
+        _data(record, watcher), _sensible(record, loss, several, watcher), _called(record, watcher), _graded(record, watcher),
         _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several, watcher.classes()),
     )  # fmt: skip
     findings = find(record, watcher, loss)
@@ -91,24 +91,33 @@ def _data(record: WatchRecord, watcher: Watcher) -> Rung:
     return Rung(name, "not seen", "no step yet")
 
 
-def _sensible(loss: ScalarRecord | None, several: list[str], watcher: Watcher) -> Rung:
+def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str], watcher: Watcher) -> Rung:
     name = "the loss is sensible"
     if loss is None or not loss.count:
         return Rung(name, "not seen", _unlogged(several))
     bad = not_finite(loss, loss=True)
     if bad is not None:
         return Rung(name, "broken" if bad.severity == "broken" else "careful", wording.said(bad), wording.fix(bad))
-    finite = "its only value is finite" if loss.count == 1 else f"all {loss.count:,} values are finite"
     classes = watcher.classes()
     if classes < 2 or loss.passes > 1:
-        return Rung(name, "passed", finite)
+        return _finite(name, loss, record.steps if watcher.closed else int(loss.last[-1]) + 1)
     first, uniform = float(loss.mean[0]), math.log(classes)
     at = f"{loss.first[0]:,}" if loss.first[0] == loss.last[0] else f"{loss.first[0]:,} to {loss.last[0]:,}"
     facts = {"value": first, "uniform": uniform, "last": int(loss.last[0])}
-    text = f"{format.rough(first)} in step{'s' * (' ' in at)} {at}; a uniform guess among {classes:,} has {format.number(uniform)}"
+    mean = "on average " * (loss.count > len(loss.mean))
+    text = f"{format.rough(first)} {mean}in step{'s' * (' ' in at)} {at}; a uniform guess among {classes:,} has {format.number(uniform)}"
     if first > 2 * uniform + 0.5:
         return Rung(name, "careful", text, "smaller weights in the last layer, or inputs scaled to about 1", facts=facts)
     return Rung(name, "passed", text, facts=facts)
+
+
+def _finite(name: str, loss: ScalarRecord, steps: int) -> Rung:
+    """Every value is a number; and of how many steps there is none."""
+    said = "its only value is finite" if loss.count == 1 else f"all {loss.count:,} values are finite"
+    missed = steps - loss.count
+    if loss.kind != "loss" or missed <= 0:
+        return Rung(name, "passed", said)
+    return Rung(name, "passed", f"{said}; in {missed:,} of {steps:,} steps none was seen", facts={"missed": missed, "steps": steps})
 
 
 def _called(record: WatchRecord, watcher: Watcher) -> Rung:
@@ -311,9 +320,9 @@ def _falls(loss: ScalarRecord | None, several: list[str], classes: int) -> Rung:
     first, last = loss.ends()
     if not math.isfinite(loss.final):
         text = f"its last value is {format.number(loss.final)}"
-        return Rung(name, "broken", text, facts={"first": first, "last": loss.final} if math.isfinite(first) else {})
-    facts = {"first": first, "last": last}
-    text = f"{format.rough(first)} → {format.rough(last)}"
+        return Rung(name, "broken", text, facts={"last": loss.final})
+    facts = {"first": first, "last": last, "averaged": loss.averaged}
+    text = wording.arrow(facts)
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):

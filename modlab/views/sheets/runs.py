@@ -15,6 +15,8 @@ SHOWN = ("std", "gradient", "weights")
 FAR = 2.0
 """Two numbers that differ by this factor are told apart."""
 
+_ENDS = "of a layer the last sample (of a long run the last ones, averaged), of a curve the average of its last tenth"
+
 COLUMNS = (
     *(Column(f"{name} {side}", "number", 80, yields=at and at + 1) for at, name in enumerate(SHOWN) for side in ("here", "there")),
     Column("only here", "words", 110, grows=1, yields=1),
@@ -30,7 +32,7 @@ def of_runs(here: WatchRecord, there: WatchRecord) -> Sheet:
     rows += [_row(path, mine.get(path), theirs.get(path), alone) for path in dict.fromkeys((*mine, *theirs))]
     sides = zip(("here", "there"), alone, strict=True)
     notes = tuple(Block(f"only {side}", "; ".join(map(words.what, some)) + ".") for side, some in sides if some)
-    foot = f"here: {here.steps:,} steps, there: {there.steps:,}; numbers of the last sample"
+    foot = f"here: {here.steps:,} steps, there: {there.steps:,}; {_ENDS}"
     return Sheet("runs", _sentence(here, there, alone), COLUMNS, tuple(rows), notes, title="layer", foot=foot)
 
 
@@ -45,7 +47,7 @@ def _sentence(here: WatchRecord, there: WatchRecord, alone: tuple[list[Alert], l
     ends = [the_loss(record) for record in (here, there)]
     if ends[0] is not None and ends[1] is not None:
         last = [words.number(one.ends()[1]) for one in ends if one is not None]
-        strong = f"The loss ends at {last[0]} here and at {last[1]} there:"
+        strong = f"The loss ends at {last[0]} here and at {last[1]} there, on average over its last tenth:"
     else:
         strong = f"{here.steps:,} steps here and {there.steps:,} there:"
     broken = [_broken(record.verdict) for record in (here, there)]
@@ -75,7 +77,7 @@ def _scalar(name: str, here: WatchRecord, there: WatchRecord) -> Row:
         for side, one in zip(("here", "there"), found, strict=True)
         if one is not None
     )
-    details = (Block("logged", head=("", "at first", "at last", "values"), rows=table),)
+    details = (Block("logged", head=("", "first tenth", "last tenth", "values"), rows=table),)
     return Row(None, words.said(name), "logged", symbol="function", place=words.said(name), cells=cells, details=details)
 
 

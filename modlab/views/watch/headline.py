@@ -74,7 +74,7 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     title = words.said(record.title, words.LONG_NAME)
     if careful and careful.name == FALLS:
         rises = float(careful.facts["last"]) > float(careful.facts["first"]) and bool(careful.fix)  # type: ignore[arg-type]
-        return f"The loss {'rises' if rises else 'shows no trend'}:", [words.sentence(careful.text.partition(": ")[0])], True
+        return f"The loss {'rises' if rises else 'shows no trend'}:", [words.sentence(wording.arrow(careful.facts))], True
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
         learns = any(rung.name == FALLS and rung.state == "passed" for rung in record.verdict.rungs)
@@ -174,10 +174,11 @@ def _aside(record: WatchRecord) -> str:
 def loss(record: WatchRecord) -> str:
     """Whether it falls, in the numbers of the verdict."""
     rung = next((rung for rung in record.verdict.rungs if rung.name == FALLS), None)
-    if rung is None or "first" not in rung.facts:
+    if rung is None or "last" not in rung.facts:
         return ""
-    begin, end = (words.number(float(rung.facts[name])) for name in ("first", "last"))  # type: ignore[arg-type]
-    return f"The loss {'falls' if rung.state == 'passed' else 'goes'} from {begin} to {end}."
+    if "first" not in rung.facts:
+        return f"The last value of the loss is {words.number(float(rung.facts['last']))}."  # type: ignore[arg-type]
+    return f"The loss {'falls' if rung.state == 'passed' else 'goes'} {wording.travelled(rung.facts)}."
 
 
 def extremes(scalar: ScalarRecord) -> tuple[float, float]:

@@ -181,7 +181,7 @@ def _layers(record: WatchRecord, every: list[layers.Layer]) -> Iterator[str]:
         row = [f"{sign}<b>{_text(words.place(layer.path))}</b>{f' <i>{said}</i>' if said else ''}", layer.odd(), *cells]
         rows.append(row)
         size += sum(map(len, row))
-    yield '<p class="modlab-caption">layers, from the first sample to the last</p>'
+    yield f'<p class="modlab-caption">{layers.caption(record)}</p>'
     yield f'<div class="modlab-layers">{tabulated(["layer", "NaN, Inf", *names], rows)}</div>'
 
 
@@ -205,7 +205,7 @@ def _scalars(record: WatchRecord) -> Iterator[str]:
         drawn = pictures.spark(scalar.mean.astype(np.float64), f"{scalar.name} over time", scalar.bad > 0) if len(scalar.mean) > 1 else ""
         cells = [layers.arrow(begin, end), words.number(low), words.number(high), words.number(scalar.final), odd]
         rows.append([f"<b>{_text(scalar.name, words.LONG_NAME)}</b>", f"{scalar.count:,}", drawn, *cells])
-    yield '<p class="modlab-caption">curves</p>'
+    yield f'<p class="modlab-caption">{words.CURVES}</p>'
     yield tabulated(["name", "values", "", "at first → at last", "least", "greatest", "final", ""], rows)
     left = len(record.scalars) - SCALARS
     if left > 0:

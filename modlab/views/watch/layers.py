@@ -69,6 +69,13 @@ class Layer:
         return np.asarray(np.nan_to_num(history.columns["bad"][:, every]).max(axis=1, initial=0) > 0)
 
 
+def caption(record: WatchRecord) -> str:
+    """What the two numbers of a layer are: of a long run neighbouring samples have become one slot."""
+    most = int(np.nan_to_num(record.history.columns["samples"]).max(initial=1))
+    ends = "from the first sample to the last" if most == 1 else f"from the first samples to the last, averaged over up to {most:,}"
+    return f"layers{words.of_part(record)}, {ends}"
+
+
 def ends(curve: npt.NDArray[np.floating]) -> tuple[float, float]:
     """The first and the last number that is there."""
     seen = np.flatnonzero(~np.isnan(curve))

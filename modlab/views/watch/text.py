@@ -73,7 +73,7 @@ def _layers(record: WatchRecord) -> Iterator[str]:
             layer = every[i]
             cells = [layer.told(name) for name in names] + ([layer.odd()] if odd else [])
             rows.append((words.place(layer.path), *cells, fires.get(layer.path, ""), ", ".join(map(words.kind, kinds.get(layer.path, [])))))
-    yield f"layers{words.of_part(record)}, from the first sample to the last:"
+    yield f"{layers.caption(record)}:"
     blank = {i for i in range(1, len(head)) if not any(row[i] for row in rows)}
     table = [tuple(cell for i, cell in enumerate(row) if i not in blank) for row in (head, *rows)]
     yield from (f"  {line}" for line in table_lines(table))
@@ -93,7 +93,7 @@ def _fires(units: UnitsRecord) -> str:
 def _scalars(record: WatchRecord) -> Iterator[str]:
     if not record.scalars:
         return
-    yield "curves:"
+    yield f"{words.CURVES}:"
     head = ("name", "values", "at first", "at last", "least", "greatest", "final", "")
     rows = []
     for scalar in record.scalars[:ROWS]:

@@ -11,6 +11,9 @@ from modlab.records.watch import Alert, Rung, ScalarRecord, Verdict, WatchRecord
 LONG, LONG_NAME = 600, 120
 """Characters of a text and of a name that are written out."""
 
+CURVES = "curves (at first, at last: averaged over a tenth of the values)"
+"""What stands above the table of curves."""
+
 SIGNS = {"passed": "✓", "broken": "✕", "careful": "⚠", "not seen": "○"}
 SEVERITY = (
     "nan", "inf", "not owned", "no gradient", "dead", "exploding", "vanishing", "rounding", "not zeroed", "saturated", "starving",

@@ -1,0 +1,28 @@
+"""From where to where a curve goes, and what the two numbers are: a person shall find them on the curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modlab import format
+
+_BASIS = ", averaged over its first and last tenth"
+
+
+def arrow(facts: Mapping[str, Any]) -> str:
+    """``3.39 → 0.0109, averaged over its first and last tenth``.
+
+    Args:
+        facts: "first" and "last"; "averaged" if these are means over several values.
+    """
+    return f"{format.rough(facts['first'])} → {format.rough(facts['last'])}{_basis(facts)}"
+
+
+def travelled(facts: Mapping[str, Any]) -> str:
+    """``from 7.4 to 0.14``: the same in a sentence."""
+    return f"from {format.rough(facts['first'])} to {format.rough(facts['last'])}{_basis(facts)}"
+
+
+def _basis(facts: Mapping[str, Any]) -> str:
+    return _BASIS if facts.get("averaged") else ""
