@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import warnings
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import modlab
 from modlab.records.loss import losses
 from modlab.records.watch import UPDATE
 from modlab.results.watch import Watch
+from tests import agreement
 
 X, Y = torch.randn(32, 6, generator=torch.Generator().manual_seed(0)), torch.arange(32) % 3
 STEPS = 30
@@ -286,6 +288,89 @@ def test_steps_are_counted_and_those_that_are_not_are_told(loop: Callable[[], Wa
     assert (w.record.steps, told) == (counted, [beside] if beside else [])
     assert w.verdict.ok and all(alert.over for alert in w.alerts) and w.headline.startswith("No problem found")
     assert next(rung.text for rung in w.verdict.rungs if rung.name == "by enough for its dtype") == "all that have a gradient do"
+
+
+class SAM(Optimizer):
+    """Two passes a step, as it is usually written: the weights are moved to where the loss is greatest nearby, and back."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.base = SGD(model.parameters(), lr=0.05)
+        super().__init__(self.base.param_groups, {})
+        self.param_groups = self.base.param_groups
+
+    @torch.no_grad()
+    def first_step(self) -> None:
+        for p in self.param_groups[0]["params"]:
+            self.state[p] = 0.05 * p.grad
+            p.add_(self.state[p])
+        self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self) -> None:
+        for p in self.param_groups[0]["params"]:
+            p.sub_(self.state[p])
+        self.base.step()
+        self.zero_grad()
+
+
+@pytest.mark.parametrize("given", ["sam", "base", "none"])
+@pytest.mark.parametrize("budget", [0.05, 1.0])
+def test_two_passes_of_sam_are_one_step(given: str, budget: float) -> None:
+    m = net()
+    sam = SAM(m)
+    with modlab.watch(m, {"sam": sam, "base": sam.base, "none": None}[given], budget=budget) as w:
+        for _ in range(STEPS):
+            F.cross_entropy(m(X), Y).backward()
+            sam.first_step()
+            F.cross_entropy(m(X), Y).backward()
+            sam.second_step()
+    assert w.record.steps == STEPS and w.record.samples <= STEPS and w.verdict.ok
+    assert all(one.count <= STEPS and one.passes == 1 for one in losses(w.record))
+    agreement.check(w.record)
+
+
+def replaced(into: Callable[[nn.Sequential, Optimizer], object], zero_at_end: bool = False) -> Watch:
+    m = net()
+    o = SGD(m.parameters(), lr=0.05)
+    with modlab.watch(m, o, budget=1.0) as w:
+        for i in range(STEPS):
+            if i == STEPS // 2:
+                into(m, o)
+            step(o, F.cross_entropy(m(X), Y))
+            if zero_at_end:
+                m.zero_grad()
+    return w
+
+
+def another_layer(m: nn.Sequential, o: Optimizer) -> None:
+    m[0] = nn.Linear(6, 8)
+
+
+def another_layer_that_is_trained(m: nn.Sequential, o: Optimizer) -> None:
+    another_layer(m, o)
+    o.add_param_group({"params": m[0].parameters()})
+
+
+def one_that_wraps_it(m: nn.Sequential, o: Optimizer) -> None:
+    m[0] = nn.Sequential(m[0])
+
+
+def a_mean_of_the_weights(m: nn.Sequential, o: Optimizer) -> None:
+    m[1].mean = copy.deepcopy(m[0])
+
+
+@pytest.mark.parametrize("zero_at_end", [False, True])
+def test_a_module_that_came_later_and_that_no_optimizer_holds_is_broken(zero_at_end: bool) -> None:
+    w = replaced(another_layer, zero_at_end)
+    rung = w.verdict.broken
+    assert rung is not None and not w.verdict.ok and (rung.name, rung.path) == ("the optimizer owns it", "0.weight")
+    assert "0.weight and 0.bias came into the model during the watch, and SGD does not hold them" in w.headline
+
+
+@pytest.mark.parametrize("into", [another_layer_that_is_trained, one_that_wraps_it, a_mean_of_the_weights])
+def test_a_module_that_came_later_and_is_trained_or_only_kept_is_not(into: Callable[[nn.Sequential, Optimizer], object]) -> None:
+    w = replaced(into)
+    assert w.verdict.ok and [one.kind for one in w.findings] == ["came later"]
 
 
 def compiled_before(m: nn.Module) -> Callable[[], tuple[Any, Any]]:

@@ -145,7 +145,7 @@ class Cast:
             member.place = place
         self._orders = 0
         self._deep: tuple[int, list[str]] = 0, []  # and how many modules were called then
-        self._met = {id(module) for _, module in found}
+        self._met = {id(module): ref(module) for _, module in found}
         self.modules = sum(not member.inner for member, _ in found)
         self._left, self._known = sum(not (member.taken or member.inner) for member, _ in found), set[int]()
         self._places: dict[int, Weight] = {}
@@ -173,8 +173,18 @@ class Cast:
 
     def late(self, root: Module) -> tuple[str, ...]:
         """The modules that came into the model later, without those inside of such."""
-        paths = [path for path, module in root.named_modules() if id(module) not in self._met]
+        paths = [path for path, module in root.named_modules() if not self._is_met(module)]
         return tuple(path for path in paths if not any(path.startswith(f"{above}.") for above in paths))
+
+    def _is_met(self, module: Module) -> bool:
+        known = self._met.get(id(module))
+        return known is not None and known() is module  # and not one that has its number, since it is gone
+
+    def late_weights(self, root: Module) -> dict[str, Tensor]:
+        """The parameters to be trained of the modules that came into the model later, by path; not those that only moved."""
+        here, late = {id(tensor) for _, _, tensor in self.present()}, self.late(root)
+        named = ((path, tensor) for path, tensor in root.named_parameters() if any(path.startswith(f"{above}.") for above in late))
+        return {path: tensor for path, tensor in named if tensor.requires_grad and id(tensor) not in here}
 
     @property
     def left(self) -> tuple[int, int]:

@@ -247,9 +247,28 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
         more = f"; and {format.plural(len(hidden) - 1, 'place')} more" if len(hidden) > 1 else ""
         one = hidden[0]
         return Rung(name, "broken", f"{one.subject} {one.what}{more}", one.fix.replace("\n", "; "), one.path)
+    late = _late_without(watcher)
+    if late:
+        text = f"{wording.joined(late)} came into the model during the watch, and {record.optimizer} does not hold {_them(late)}"
+        return Rung(name, "broken", text, f"{record.optimizer}(model.parameters()), after the change", late[0])
     others = len(trained) - len(held) - len(lost)
     text = f"{len(held):,} of {len(trained):,}"
     return Rung(name, "passed", f"{text}; {others:,} are moved by something else" if others else text)
+
+
+def _late_without(watcher: Watcher) -> list[str]:
+    """Of the parameters that came into the model during the watch, those that no optimizer holds, and that have a gradient.
+
+    It may be gone again: then one that stands where another had a gradient will have had one. A running mean of the weights has none.
+    """
+    model = watcher.model if watcher.closed else None
+    late = {} if model is None else watcher.cast.late_weights(model)
+    felt = {weight.path for weight in watcher.cast.weights if weight.felt}
+    return [path for path, one in late.items() if (one.grad is not None or path in felt) and not watcher.steps.is_held(one)]
+
+
+def _them(names: list[str]) -> str:
+    return "it" if len(names) == 1 else "them"
 
 
 def _moves(record: WatchRecord, watcher: Watcher) -> Rung:

@@ -175,6 +175,10 @@ class Steps:
             )
         return known
 
+    def is_held(self, tensor: Tensor) -> bool:
+        """Whether any optimizer holds a tensor that is known, or has made a step."""
+        return any(id(tensor) in _held(one) for one in (*self.optimizers, *self._held))
+
     @property
     def labels(self) -> list[str]:
         """Their names; those of one class with their number."""
@@ -297,15 +301,13 @@ class Steps:
 
     def _is_over(self, versions: tuple[int, ...]) -> bool:
         """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
-        if not self._main:
-            return self._grads_gone() or versions != self._versions
-        if versions != self._versions and not self._told:
+        if (versions != self._versions or (not self._main and self._grads_gone())) and not self._told:
             self._untold += 1  # or the weights are moved for a while, as SAM moves them, or others take their place
-            if self._untold >= self._patience:
+            over = self._untold >= self._patience
+            if over and self._main:
                 self._watcher.guard.unseen()
-                return True
-            return False
-        return self._watcher.guard.spoilt and self._grads_gone()
+            return over
+        return bool(self._main) and self._watcher.guard.spoilt and self._grads_gone()
 
     def are_hidden(self) -> bool:
         """Whether the weights were changed, and no step was seen: a compiled function may make them whole."""
