@@ -128,3 +128,37 @@ def test_nothing_is_changed_or_kept():
 @pytest.mark.parametrize("case", [c for c in zoo.every(listed=True) if c.id != "symbolic_shape"], ids=str)
 def test_odd_models_have_none(case):
     assert notes(case.build()) == {}
+
+
+def views(count):
+    """Buffers that are stretches of one tensor, and that tensor."""
+    module, whole = nn.Module(), torch.zeros(1_000)
+    module.register_buffer("whole", whole)
+    for i in range(count):
+        module.register_buffer(f"part{i}", whole[i * 10 : (i + 1) * 10])
+    return module
+
+
+def in_one_vector():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    torch.nn.utils.vector_to_parameters(torch.nn.utils.parameters_to_vector(model.parameters()), model.parameters())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (lambda: views(3), "4.12 kB in tensors that share 4.00 kB of memory"),
+        (lambda: Two(W, W.t()), "192 B in tensors that share 96 B of memory"),
+        (lambda: Two(W[:2], W[1:]), "120 B in tensors that share 96 B of memory"),
+        (lambda: nn.Sequential(*[views(1)] * 2), "4.04 kB in tensors that share 4.00 kB of memory"),
+        (lambda: Two(W[:2], W[2:]), "96 B, "),
+        (in_one_vector, "160 B, "),
+        (lambda: nn.Sequential(*[nn.Linear(4, 4)] * 2), "80 B, "),
+        (lambda: nn.Sequential(nn.LazyLinear(3), nn.Linear(4, 4)), "80 B, "),
+        (lambda: Two(W.to("meta"), W.to("meta")), "192 B if it were real, "),
+    ],
+    ids=["buffers", "transposed", "partly", "a shared module", "apart", "one vector", "tied", "lazy", "meta"],
+)
+def test_a_size_says_how_much_memory_tensors_share(model, size):
+    assert size in str(modlab.tree(model())).splitlines()[0]

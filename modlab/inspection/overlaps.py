@@ -1,14 +1,16 @@
-"""Parameters that are two, and lie in one memory: ``nn.Parameter(w.t())``. What is one parameter under two names is tied, and not this."""
+"""Tensors that are two, and lie in one memory: ``nn.Parameter(w.t())``. What is one tensor under two names is tied, and not this."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from modlab.compat import without_torch_function
-from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.memory import PLAIN, NoValuesError, require_values
 from modlab.statistics.wrappers import is_wrapper
 
 
@@ -44,6 +46,45 @@ class Overlaps:
             found = next((name for name, other in others if mine is not None and _share(mine, _place(other))), "")
             others.append((path, tensor))
         return found
+
+
+def repeated(keys: Iterable[int]) -> set[int]:
+    """Those that are there twice."""
+    return {one for one, other in pairwise(sorted(keys)) if one == other}  # a set of tens of thousands would take several megabytes
+
+
+def counted_again(tensors: list[Tensor]) -> int:
+    """How many bytes a sum over tensors counts more than once, since several of them are views of one storage.
+
+    Args:
+        tensors: of a model; each counts once, however often it is there.
+    """
+    with without_torch_function():
+        memories = [_memory(tensor) for tensor in tensors]
+        shared = repeated(memories) - {0}
+        held: dict[int, dict[int, Tensor]] = {memory: {} for memory in shared}
+        for tensor, memory in zip(tensors, memories, strict=True) if shared else ():
+            if memory in held:
+                held[memory][id(tensor)] = tensor
+        return sum(_excess([*some.values()]) for some in held.values() if len(some) > 1)
+
+
+def _memory(tensor: Tensor) -> int:
+    """Where its storage begins; 0 where it has none, or several, or is a wrapper around others."""
+    try:
+        return tensor.untyped_storage().data_ptr() if type(tensor) in PLAIN else 0
+    except (RuntimeError, NotImplementedError):  # sparse, nested, …
+        return 0
+
+
+def _excess(tensors: list[Tensor]) -> int:
+    """By how much the bytes of tensors in one storage exceed what they cover of it."""
+    covered = reached = 0
+    found = [(place, tensor.nbytes) for tensor in tensors if (place := _place(tensor)) is not None]
+    for place, _ in sorted(found, key=lambda one: one[0].begin):
+        covered += max(0, place.end - max(place.begin, reached))
+        reached = max(reached, place.end)
+    return max(0, sum(size for _, size in found) - covered)
 
 
 def _share(one: _Place, other: _Place | None) -> bool:

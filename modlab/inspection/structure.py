@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, groupby, pairwise, repeat
+from itertools import chain, groupby, repeat
 from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -22,6 +22,7 @@ from torch.nn import Module
 from modlab.errors import NotInitializedError
 from modlab.inspection import classes, distributed, entries, ghosts, glance, marks, stores, units
 from modlab.inspection.classes import ClassFacts
+from modlab.inspection.overlaps import counted_again, repeated
 from modlab.inspection.places import Places
 from modlab.inspection.totals import Counts, Ledger
 from modlab.records.sharding import Ranks, Sharding, together
@@ -104,16 +105,16 @@ class Folder:
         """The tree: one walk over all modules, and where something is shared a second one over those that it concerns."""
         parents: dict[int, Module | None] = {}
         tree = self._walk(parents)
-        tied = _repeated(self.tensors)
+        tied, again = repeated(map(id, self.tensors)), counted_again(self.tensors)
         if not tied and not self.again:
-            return TreeRecord(tree, len(parents), ranks=_ranks(tree))
+            return TreeRecord(tree, len(parents), ranks=_ranks(tree), again=again)
         owners = {id(owner): owner for tensor, owner in zip(self.tensors, self.owners, strict=True) if id(tensor) in tied}
         self.places = places = Places(parents, tied, owners.values(), self.again)
         self.touched, self.ledger = places.touched, Ledger(places)
         self._keep_unshared(tree)
         tree = self._walk(dict.fromkeys(self.unshared))
         ties, aliases = tuple(places.ties), tuple(places.aliases)
-        return TreeRecord(tree, len(parents), len(places.tensors), ties, len(places.modules), aliases, _ranks(tree))
+        return TreeRecord(tree, len(parents), len(places.tensors), ties, len(places.modules), aliases, _ranks(tree), again)
 
     def _walk(self, met: dict[int, Module | None]) -> Subtree:
         """Read every module once, parents before children, and fold it once all below it are folded.
@@ -287,12 +288,6 @@ def _key(name: str, kind: str, tensor: Tensor | None) -> Any:
     if lies is not None and type(local(tensor)) in _PLAIN:
         return name, kind, id(lies), tensor.dtype, tensor.device, tensor.requires_grad  # its entry keeps `lies` alive
     return name, kind, entries.describe(name, kind, tensor)
-
-
-def _repeated(tensors: list[Tensor]) -> set[int]:
-    """The ids of those that are there twice."""
-    keys = sorted(map(id, tensors))  # a set of tens of thousands would take several megabytes
-    return {one for one, other in pairwise(keys) if one == other}
 
 
 def _new(facts: ClassFacts, own: tuple[TensorEntry, ...], key: tuple[Any, ...]) -> Subtree:

@@ -269,6 +269,7 @@ class TreeRecord:
     aliased: int = 0  # modules with several names
     aliases: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
     ranks: Ranks | None = None  # over which the model lies; None of a model on one process
+    again: int = 0  # bytes that the totals count more than once, for tensors that are views of one storage
 
     def rows(self, *, folded: bool = False, depth: int | None = None) -> Iterator[ModuleRecord]:
         """Every place of the tree from the root down, as ``named_modules(remove_duplicate=False)`` orders them.

@@ -18,7 +18,10 @@ def of_tree(tree: TreeRecord) -> tuple[str, str]:
     if totals.bytes:
         where = " and ".join(totals.devices) if len(totals.devices) < 3 else f"{len(totals.devices)} devices"
         what = ", ".join(totals.dtypes) if len(totals.dtypes) < 4 else f"{len(totals.dtypes)} dtypes"
-        facts.append(f"{sharding.size(totals.bytes, totals.bytes_here)}{unreal(totals)}, {what} on {where}")
+        size = f"{sharding.size(totals.bytes, totals.bytes_here)}{unreal(totals)}"
+        if tree.again and tree.ranks is None:
+            size += f" in tensors that share {format.size(totals.bytes - tree.again)} of memory"
+        facts.append(f"{size}, {what} on {where}")
     return f"{strong};" if facts else f"{strong}.", f"{', '.join(facts)}." if facts else ""
 
 
