@@ -9,11 +9,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 import modlab
 from modlab.records.loss import losses, the_loss
 from modlab.records.watch import ScalarRecord
 from modlab.results.watch import Watch
+from tests.sharded import fake_ranks
 
 ENGINE = torch.autograd._engine_run_backward
 X, Y = torch.randn(32, 6, generator=torch.Generator().manual_seed(0)), torch.arange(32) % 3
@@ -322,3 +326,30 @@ def test_what_others_put_there_stays() -> None:
         assert curves(w)["loss"].count == STEPS
     finally:
         torch.autograd._engine_run_backward = ENGINE
+
+
+# ---- losses that lie over ranks
+
+
+@pytest.mark.parametrize("logs", [False, True], ids=["found", "logged"])
+def test_of_a_loss_that_is_here_in_part_no_number_is_told(logs: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each rank has a summand: it is no loss, and is told as none. What is whole on each rank is a number as any other."""
+    plan = {"0": ColwiseParallel(use_local_output=False), "2": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)}
+    with fake_ranks(2):
+        mesh = init_device_mesh("cpu", (2,))
+        m = parallelize_module(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4)), mesh, plan)
+        o = torch.optim.SGD(m.parameters(), lr=0.1)
+        with modlab.watch(m, o, budget=1.0) as w:
+            for _ in range(STEPS):
+                o.zero_grad()
+                loss = m(X).square().sum()
+                assert loss.placements[0].is_partial()
+                loss.backward()
+                o.step()
+                if logs:
+                    w.log(loss=loss, whole=DTensor.from_local(torch.tensor(2.0), mesh, [Replicate()]))
+    assert not curves(w) and the_loss(w.record) is None and w.record.steps == STEPS
+    said = "w.log(loss=…) got a DTensor of which this rank's part of a sum is here, and takes loss.full_tensor(), on all ranks;"
+    assert any(said in one for one in w.record.remarks) == logs and capfd.readouterr().err.count(said) == logs  # once, and not each step
+    assert [one.facts["names"] for one in w.findings if one.kind == "loss not seen"] == [("whole",) if logs else ()]
+    assert {name: (one.count, one.final) for name, one in curves(w, "logged").items()} == ({"whole": (STEPS, 2.0)} if logs else {})
