@@ -384,7 +384,7 @@ def ask(view, action, **more):
 
 
 def test_the_widget_answers(view, net, x):
-    lab = view._lab
+    lab = view._result
     content, (face,) = ask(view, "hello")
     assert content["ok"]
     assert [name for name, _ in face["tabs"]] == list(PANELS)
@@ -408,9 +408,9 @@ def test_a_page_that_is_gone_harms_nobody(view, net, x):
     def broken(*_, **__):
         raise OSError("closed")
 
+    ask(view, "hello")
     view.send = broken
-    view._greeted = True
-    view._lab(x)
+    view._result(x)
     with modlab.watch(net) as watch:
         train(net, x, 3)
     assert watch.record.steps == 3
@@ -425,7 +425,7 @@ def train(net, x, steps):
 
 
 def test_it_follows_a_watch(view, net, x):
-    lab = view._lab
+    lab = view._result
     lab(x)
     ask(view, "hello")
     with modlab.watch(net, budget=1.0) as watch:

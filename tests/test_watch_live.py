@@ -13,17 +13,16 @@ from torch import nn
 
 import modlab
 from modlab.errors import QuestionError
-from modlab.results import live
-from modlab.results.live import LiveView
-from modlab.results.stage import Output
+from modlab.results import live, widget
+from modlab.results.live import Output, Page
 
 
-class Heard(LiveView):
+class Heard(widget.View):
     """Keeps what is sent, and its clock is set by hand."""
 
-    def __init__(self, watch: Any) -> None:
+    def __init__(self, *given: Any) -> None:
         self.sent: list[tuple[Any, Any]] = []
-        super().__init__(watch)
+        super().__init__(*given)
 
     def send(self, content: Any, buffers: Any = None) -> None:
         self.sent.append((content, buffers))
@@ -62,10 +61,13 @@ class Loop:
             self.optimizer.step()
 
 
+@pytest.fixture(autouse=True)
+def _heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widget, "View", Heard)
+
+
 def output(watch: modlab.Watch, views: int = 1) -> Output:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "LiveView", Heard)
-        made = Output(watch)
+    made = Output(watch)
     for _ in range(views - 1):
         made.another()
     return made
@@ -74,7 +76,7 @@ def output(watch: modlab.Watch, views: int = 1) -> Output:
 def test_a_page_of_which_nothing_is_heard_gets_all_now_and_then(clock: list[float]) -> None:
     loop = Loop()
     shown = output(loop.watch)
-    (view,) = shown._views
+    view = shown._pages[0].view
     assert isinstance(view, Heard)
     loop.go(12)
     kinds = []
@@ -94,7 +96,7 @@ def test_a_click_on_an_old_picture_is_none(clock: list[float]) -> None:
     """Where messages wait behind the cell, a click of then must not stop the training of the next cell."""
     loop = Loop()
     shown = output(loop.watch)
-    (view,) = shown._views
+    view = shown._pages[0].view
     assert isinstance(view, Heard)
     loop.go(12)
     shown.update()
@@ -122,7 +124,7 @@ def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -
     whole = live.payload.of_watch
     monkeypatch.setattr(live.payload, "of_watch", lambda *args, **kwargs: made.append(1) or whole(*args, **kwargs))
     shown.update()
-    one, other = shown._views
+    one, other = (page.view for page in shown._pages)
     assert isinstance(one, Heard)
     assert isinstance(other, Heard)
     assert one.sent == other.sent
@@ -133,7 +135,7 @@ def test_views_get_the_same_bytes_packed_once(monkeypatch: pytest.MonkeyPatch) -
 def test_when_it_has_ended_a_late_page_is_answered_and_nothing_is_kept() -> None:
     loop = Loop()
     shown = output(loop.watch)
-    (view,) = shown._views
+    view = shown._pages[0].view
     assert isinstance(view, Heard)
     loop.go(3)
     loop.watch.close()
@@ -149,11 +151,13 @@ def test_when_it_has_ended_a_late_page_is_answered_and_nothing_is_kept() -> None
     gc.collect()
     assert gone() is None
     assert "run its cell again" in view.ask("hello")["error"]
+    assert "has ended" in view.ask("pause", steps=3)["error"]
 
 
 def test_a_question_that_makes_no_sense_is_an_answer() -> None:
     loop = Loop()
-    view = Heard(loop.watch)
+    view = Page(loop.watch).view
+    assert isinstance(view, Heard)
     assert "is no share" in view.ask("budget", budget="all", steps=0)["error"]
     assert "does not know" in view.ask("dance")["error"]
     with pytest.raises(QuestionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,9 +21,9 @@ from modlab.results import watch as watching
 from modlab.results.comparison import Comparison, compare
 from modlab.results.diagnosis import diagnose
 from modlab.results.hooks import Hooks
+from modlab.results.live import notebook
 from modlab.results.result import Result, missing
 from modlab.results.rows import RowsResult
-from modlab.results.stage import _notebook
 from modlab.results.state import state
 from modlab.results.trace import Trace, Tracer
 from modlab.results.tree import Tree
@@ -34,7 +35,7 @@ from modlab.views.sheets.layout import Sheet
 from modlab.views.watch import payload as watch_payload
 
 if TYPE_CHECKING:
-    from modlab.results.lab_view import LabView
+    from modlab.results.widget import View
 
 PANELS = {
     "state": "State", "activations": "Activations", "gradients": "Gradients", "trace": "Trace", "hooks": "Hooks", "modes": "Modes",
@@ -44,6 +45,7 @@ PANELS = {
 
 _RAN = ("tree", "activations", "trace", "modes")
 _TRAINED = (*_RAN, "gradients", "state")
+_ASK = "panel "
 
 _labs: WeakSet[Lab] = WeakSet()
 
@@ -96,7 +98,7 @@ class Lab(Result):
     def __init__(self, model: Module, optimizers: tuple[Optimizer, ...]) -> None:
         super().__init__()
         self._optimizers = [ref(one) for one in optimizers]
-        self._views: WeakSet[LabView] = WeakSet()
+        self._pages: WeakSet[Page] = WeakSet()
         self._tracers: list[tuple[Tracer, Trace]] = []
         self._trace: Trace | None = None
         self._given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -191,8 +193,8 @@ class Lab(Result):
         watch = self._followed()
         if watch is not None and not watch.running:  # what is newer is shown
             self._watch = None
-        for view in [*self._views]:
-            view.tell(stale)
+        for page in [*self._pages]:
+            page.tell(stale)
 
     def follow(self, watch: watching.Watch) -> None:
         """A watch has begun, has something new, or has ended."""
@@ -201,8 +203,8 @@ class Lab(Result):
             return
         if self._followed() is not watch:
             self._watch = ref(watch)
-        for view in [*self._views]:
-            view.push(watch)
+        for page in [*self._pages]:
+            page.push(watch)
 
     def _followed(self) -> watching.Watch | None:
         return self._watch() if self._watch is not None else None
@@ -335,20 +337,16 @@ class Lab(Result):
         content = payload.common("lab", sentence, self._print, self.code, __version__, kept, True)
         return payload.pack({**content, "tabs": [*PANELS.items()], "stale": [*stale]}, payload.Arrays())
 
-    def widget(self) -> LabView:
+    def widget(self) -> View:
         """The view with the kernel behind it, which a notebook shows. Needs anywidget."""
-        try:
-            from modlab.results.lab_view import LabView
-        except ImportError as error:
-            raise missing("anywidget", ".widget()") from error
-        made = LabView(self)
-        self._views.add(made)
-        return made
+        page = Page(self)
+        self._pages.add(page)
+        return page.view
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """In a notebook the widget, else the tree."""
         still = {"text/plain": repr(self), "text/html": self.html()}
-        if _notebook() is None:
+        if notebook() is None:
             return still
         try:
             return self.widget()._repr_mimebundle_(**kwargs)
@@ -358,8 +356,56 @@ class Lab(Result):
     def __getstate__(self) -> dict[str, Any]:
         """A pickled lab is its tree and its last trace."""
         gone: dict[str, Any] = {"_optimizers": [], "_tracers": [], "_given": None, "_watch": None}
-        return {name: part for name, part in {**super().__getstate__(), **gone}.items() if name != "_views"}
+        return {name: part for name, part in {**super().__getstate__(), **gone}.items() if name != "_pages"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """It has no page yet."""
-        self.__dict__.update(state, _views=WeakSet())
+        self.__dict__.update(state, _pages=WeakSet())
+
+
+class Page:
+    """One view of a lab: it asks for a panel when that is opened, and is told what is new. It lives as long as its view.
+
+    Args:
+        lab: whose panels it shows.
+
+    Raises:
+        MissingPackageError: anywidget is not installed.
+    """
+
+    def __init__(self, lab: Lab) -> None:
+        try:
+            from modlab.results.widget import View
+        except ImportError as error:
+            raise missing("anywidget", ".widget()") from error
+        self.view = View(lab, self._answer)
+        self._lab = lab
+        self._greeted = False
+        self._sent: tuple[ReferenceType[watching.Watch], Any, watch_payload.Marks] | None = None
+
+    def tell(self, stale: Sequence[str]) -> None:
+        """Say which panels have something new; a page that is gone hears nothing, and the user's cell goes on."""
+        with suppress(Exception):
+            self.view.send({"action": "update"}, [self._lab.face(stale)])
+
+    def push(self, watch: watching.Watch) -> None:
+        """Send what a watch has seen since; all of it where the page has nothing, or where the slots were renumbered."""
+        if not self._greeted:
+            return
+        try:
+            record, shape = watch.record, watch.shape_of_slots()
+            sent = self._sent if watch.running else None
+            since = sent[2] if sent is not None and sent[0]() is watch and sent[1] == shape else None
+            packed = watch_payload.of_watch(record, watch.code, __version__, self._lab._print, live=watch.running, since=since)
+            self._sent = ref(watch), shape, watch_payload.Marks.open_ends(record)
+            self.view.send({"action": "update"}, [packed])
+        except Exception:  # noqa: BLE001 - the watch has its own view, and the training goes on
+            self._sent = None
+
+    def _answer(self, content: dict[str, Any]) -> bytes | None:
+        action = str(content.get("action"))
+        if action.startswith(_ASK):
+            return self._lab.panel(action[len(_ASK) :], anew=content.get("anew") is True)
+        if action == "hello":
+            self._greeted, self._sent = True, None
+        return None

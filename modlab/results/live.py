@@ -1,20 +1,27 @@
-"""The widget of a running watch: it gets what is new, and its buttons work while the cell runs."""
+"""Where a running watch is shown: under the cell of a notebook, on the error stream of a script, or nowhere."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import ref
 
 from modlab.errors import QuestionError
+from modlab.inspection.distributed import rank
+from modlab.instrumentation.guarded import is_terminal, tell
 from modlab.records.watch import WatchRecord
-from modlab.results.widget import View
+from modlab.results.verdict import Verdict
 from modlab.version import __version__
-from modlab.views.watch import payload
+from modlab.views.watch import headline, payload
 
 if TYPE_CHECKING:
-    from modlab.results.watch import Watch
+    from modlab.results.widget import View
+
+ENDED = "the watch has ended: there is no loop to steer"
 
 _ASKED = ("pause", "resume", "step", "stop", "budget")
 
@@ -24,26 +31,129 @@ LATE = 3.0
 GAP = 0.2
 """Seconds until all is sent again to a page of which nothing was heard; each time twice as many."""
 
-_ENDED = "export default { render({ el }) { el.textContent = 'this watch has ended: w in a new cell shows it' } }"
+_AT_REST = "export default { render({ el }) { el.textContent = 'this watch has ended: w in a new cell shows it' } }"
 """A front end for a view that no page ever asked for: what executes a notebook would write the large one into the file."""
 
+FIRST = 20
+"""Steps after which a script is told what is broken already."""
 
-class LiveView(View):
-    """A view that is pushed to.
+PROGRESS = 1.0
+"""Seconds between two progress lines in a terminal."""
+
+
+class Watched(Protocol):
+    """What is shown: a watch."""
+
+    code: str
+
+    @property
+    def record(self) -> WatchRecord:
+        """All that was seen so far."""
+
+    def shape_of_slots(self) -> tuple[Any, ...]:
+        """Equal as long as slots were only added at the end."""
+
+    def ask(self, action: str, budget: Any = None) -> None:
+        """What a button asks for."""
+
+    def html(self, *, bundle: bool = True) -> str:
+        """The picture at rest."""
+
+    def _payload(self, *, live: bool = False) -> bytes: ...
+
+    def _answer(self, path: str) -> bytes: ...
+
+
+class Stage(Protocol):
+    """What a watch tells that there is something to show."""
+
+    def begin(self) -> None:
+        """The watch begins."""
+
+    def update(self) -> None:
+        """There is something new; called in the loop."""
+
+    def end(self) -> None:
+        """The watch has ended."""
+
+
+def stage(watch: Watched) -> Stage:
+    """The one that fits: a notebook's output, or lines of text."""
+    shell = notebook()
+    if shell is not None:
+        with suppress(ImportError):
+            return Output(watch)
+    return Lines(watch)
+
+
+def notebook() -> Any:
+    """The shell of a notebook's kernel; None in a script or a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
+class Output:
+    """A cell's output: the widget while it runs, and the whole run at rest when it has ended."""
+
+    _latest: ClassVar[Watched | None] = None
+    """The last one that ended: a page that was loaded anew meanwhile asks for it when the cell is over."""
+
+    def __init__(self, watch: Watched) -> None:
+        self._watch = watch
+        self._pages = [Page(watch)]
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        """Show the widget."""
+        from IPython.display import display
+
+        Output._latest = None
+        self._handle = display(self._pages[0].view, display_id=True)  # type: ignore[no-untyped-call]
+
+    def another(self) -> View:
+        """One more view of the same watch."""
+        self._pages.append(Page(self._watch))
+        return self._pages[-1].view
+
+    def update(self) -> None:
+        """Send what is new."""
+        self._push(self._pages)
+
+    def _push(self, pages: list[Page]) -> None:
+        """The same picture for all: it is taken once."""
+        record, packed = self._watch.record, dict[Any, bytes]()
+        for page in pages:
+            page.push(self._watch, record, packed)
+
+    def end(self) -> None:
+        """Put the picture of the whole run in the first one's place; the others get it."""
+        self._push(self._pages[1:])
+        self._pages[0].rest(self._watch)
+        Output._latest = self._watch
+        if self._handle is not None:
+            self._handle.update(self._watch)
+
+
+class Page:
+    """One view of a running watch: it gets what is new, and its buttons work while the cell runs.
 
     Args:
         watch: whose view it is.
     """
 
-    def __init__(self, watch: Watch) -> None:
-        super().__init__(watch)
+    def __init__(self, watch: Watched) -> None:
+        from modlab.results.widget import View
+
+        self.view = View(watch, self._answer)
+        self._watch: Callable[[], Watched | None] = lambda: watch
         self._sent: tuple[Any, payload.Marks] | None = None
         self._heard = False
         self._whole_at, self._gap = 0.0, GAP
         self._pictures = (0.0, 0), (0.0, 0)  # when, and of how many steps: two of those sent, at least `LATE` apart
-        _answer_while_the_cell_runs(self)
+        _answer_while_the_cell_runs(self.view)
 
-    def push(self, watch: Watch, record: WatchRecord, packed: dict[payload.Marks | None, bytes]) -> None:
+    def push(self, watch: Watched, record: WatchRecord, packed: dict[payload.Marks | None, bytes]) -> None:
         """Send the slots that the page has not; all of them where their number changed otherwise.
 
         Args:
@@ -61,23 +171,26 @@ class LiveView(View):
         self._sent = shape, payload.Marks.open_ends(record)
         if now - self._pictures[1][0] >= LATE:
             self._pictures = self._pictures[1], (now, record.steps)
-        self.send({"action": "update"}, [packed[since]])
+        self.view.send({"action": "update"}, [packed[since]])
 
-    def rest(self, watch: Watch) -> None:
+    def rest(self, watch: Watched) -> None:
         """The watch has ended, and its output stands without this: answer who asks late, and keep nothing alive for it."""
-        self._held = ref(watch)
+        self._watch = ref(watch)
+        self.view.let_go()
         if not self._heard and "JPY_SESSION_NAME" not in os.environ:  # no server of notebooks, so hardly a page that asks late
-            self._esm = _ENDED
+            self.view._esm = _AT_REST
 
-    def _answer(self, content: dict[str, Any]) -> bytes:
-        """Set a flag, or give what there is; this may be another thread than the training's."""
+    def _answer(self, content: dict[str, Any]) -> bytes | None:
+        """Set a flag; this may be another thread than the training's."""
         self._heard = True
-        action = content.get("action")
+        action, watch = content.get("action"), self._watch()
         if action not in _ASKED:
-            return super()._answer(content)
+            return None
+        if watch is None:
+            raise QuestionError(ENDED)
         if self._is_late(content.get("steps")):
             raise QuestionError("this click came when the cell had run on: click again while it runs, or use ■ of the notebook")
-        self._result.ask(action, content.get("budget"))  # type: ignore[attr-defined]
+        watch.ask(action, content.get("budget"))
         return b""
 
     def _is_late(self, steps: Any) -> bool:
@@ -95,3 +208,53 @@ def _answer_while_the_cell_runs(view: View) -> None:
     comm: Any = getattr(view, "comm", None)
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda data, default: default
+
+
+class Lines:
+    """A quiet progress line; what goes wrong when it does; the verdict at the end, once."""
+
+    def __init__(self, watch: Watched) -> None:
+        self._watch = watch
+        self._rank = rank()
+        self._told = 0
+        self._first = False
+        self._shown = monotonic()
+        self._wide = 0
+
+    def begin(self) -> None:
+        """Nothing yet."""
+
+    def update(self) -> None:
+        """Renew the line, and say what is new; of several ranks the first does so."""
+        if self._rank:
+            return
+        record = self._watch.record
+        if len(record.alerts) > self._told:
+            for alert in record.alerts[self._told :]:
+                self._say(f"modlab: step {alert.step:,}: {alert.text}")
+            self._told = len(record.alerts)
+        if not self._first and record.steps >= FIRST:
+            self._first = True
+            if record.verdict.broken is not None:
+                self._say(f"modlab, after {record.steps:,} steps: {' '.join(headline.of_watch(record)).strip()}")
+        if monotonic() - self._shown >= PROGRESS and is_terminal():
+            self._shown = monotonic()
+            line = f"modlab: step {record.steps:,}  {' '.join(f'{one.name} {one.final:.4g}' for one in record.scalars[:3])}"
+            tell(f"\r{line:<{self._wide}}", end="")
+            self._wide = len(line)
+
+    def end(self) -> None:
+        """The headline and the verdict, once; on another rank than the first one line, if its own verdict is broken."""
+        record = self._watch.record
+        if self._rank:
+            if record.steps and record.state != "failed" and record.verdict.broken is not None:
+                self._say(f"modlab (rank {self._rank}): {' '.join(headline.of_watch(record)).strip()}")
+            return
+        if record.steps and record.state != "failed":  # of which there is a line
+            self._say(f"modlab {__version__}: {' '.join(headline.of_watch(record)).strip()}\n{Verdict.of(record.verdict)}")
+
+    def _say(self, text: str) -> None:
+        if self._wide:
+            tell(f"\r{'':<{self._wide}}\r", end="")
+            self._wide = 0
+        tell(text)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from modlab.records.watch import Entry, WatchRecord
 from modlab.results.rows import RowsResult
 from modlab.views.sheets import runs
 from modlab.views.sheets.layout import Sheet
-
-if TYPE_CHECKING:
-    from modlab.results.watch import Watch
 
 
 class Runs(RowsResult):
@@ -20,10 +17,10 @@ class Runs(RowsResult):
     kind: ClassVar[str] = "runs"
     code: ClassVar[str] = "w.compare(other)"
 
-    def __init__(self, here: Watch, there: Watch) -> None:
+    def __init__(self, here: WatchRecord, there: WatchRecord, entries: Sequence[Entry]) -> None:
         super().__init__()
-        self.record: tuple[WatchRecord, WatchRecord] = (here.record, there.record)
-        self._entries = [*here.records, *there.records]
+        self.record = here, there
+        self._entries = entries
 
     @property
     def records(self) -> Sequence[Entry]:

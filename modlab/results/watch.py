@@ -28,8 +28,9 @@ from modlab.records.finding import Finding
 from modlab.records.paths import as_known, spellings
 from modlab.records.trace import TraceRecord
 from modlab.records.watch import Alert, Entry, WatchRecord, part
+from modlab.results.live import ENDED, Output, Stage, stage
 from modlab.results.result import Result, missing
-from modlab.results.stage import Output, Stage, stage
+from modlab.results.runs import Runs
 from modlab.results.trace import Trace
 from modlab.results.verdict import Verdict
 from modlab.version import __version__
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from modlab.results.runs import Runs
     from modlab.results.widget import View
 
 OnNaN = Literal["report", "hold", "stop"]
@@ -382,11 +382,9 @@ class Watch(Result):
         Args:
             other: another watch, of the same model or of another one.
         """
-        from modlab.results.runs import Runs
-
         if not isinstance(other, Watch):
             raise QuestionError(f"w.compare() got a {type(other).__name__}, and takes another watch: w.compare(other)")
-        return Runs(self, other)
+        return Runs(self.record, other.record, [*self.records, *other.records])
 
     @classmethod
     def _of(cls, record: WatchRecord) -> Watch:
@@ -439,7 +437,7 @@ class Watch(Result):
     def ask(self, action: str, budget: Any = None) -> None:
         """What a button asks for: "pause", "resume", "step", "stop", or another budget."""
         if self._watcher is None or self._watcher.closed:
-            raise QuestionError("the watch has ended: there is no loop to steer")
+            raise QuestionError(ENDED)
         controls, model = self._watcher.controls, self._watcher.model
         if action in ("pause", "step", "stop") and model is not None and distribution_of(model).communicates:
             raise QuestionError(f"{action!r} would hold this rank alone, and the others would wait for it in their next step")

@@ -7,29 +7,48 @@ as a message. An error is an answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+from weakref import ref
 
 import anywidget
 
 from modlab.errors import GoneError, ModlabError
 from modlab.views.html import static_file
 
-if TYPE_CHECKING:
-    from modlab.results.result import Result
+
+class Shown(Protocol):
+    """What a view shows: a result."""
+
+    def html(self, *, bundle: bool = True) -> str:
+        """The picture for hosts without a kernel."""
+
+    def _payload(self, *, live: bool = False) -> bytes: ...
+
+    def _answer(self, path: str) -> bytes: ...
 
 
 class View(anywidget.AnyWidget):
-    """One result, displayed live."""
+    """One result, displayed live.
+
+    Args:
+        result: what it shows.
+        answer: asked first when the page asks for something; None is no answer.
+    """
 
     _esm = static_file("live.js")
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Shown, answer: Callable[[dict[str, Any]], bytes | None] = lambda content: None) -> None:
         super().__init__()
-        self._held: Callable[[], Result | None] = lambda: result
+        self._held: Callable[[], Shown | None] = lambda: result
+        self._asked = answer
         self.on_msg(self._receive)
 
+    def let_go(self) -> None:
+        """Keep what is shown alive no longer."""
+        self._held = ref(self._result)
+
     @property
-    def _result(self) -> Result:
+    def _result(self) -> Shown:
         result = self._held()
         if result is None:
             raise GoneError("What this view showed exists no longer: run its cell again.")
@@ -48,6 +67,9 @@ class View(anywidget.AnyWidget):
             self.send({**answer, "ok": False, "error": f"{type(error).__name__}: {error}"})
 
     def _answer(self, content: dict[str, Any]) -> bytes:
+        answer = self._asked(content)
+        if answer is not None:
+            return answer
         action = content.get("action")
         if action == "hello":
             return self._result._payload(live=True)
