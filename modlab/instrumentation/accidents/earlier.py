@@ -12,7 +12,7 @@ from itertools import pairwise
 from torch import nn
 from torch.nn import Module
 
-from modlab.instrumentation.accidents import advice, calls, passage, widths
+from modlab.instrumentation.accidents import advice, calls, interpreter, widths
 from modlab.instrumentation.accidents.account import Source
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.frames import Frame
@@ -42,7 +42,7 @@ def read(call: Call, inner: Call | None) -> Source:
 def _made(call: Call, inner: Call | None) -> Source:
     source = Source(call, inner)
     try:
-        _sequence(source) if type(call.module) is nn.Sequential else passage.follow(source)
+        _sequence(source) if type(call.module) is nn.Sequential else interpreter.follow(source)
         if None in source.shapes:
             _infer(source)
     except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
