@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from torch import nn
 from torch.nn import Module
@@ -12,11 +11,9 @@ from torch.nn import Module
 from modlab.compat import has_compiled, own_class
 from modlab.inspection import marks, stores
 from modlab.inspection.index import Node
+from modlab.instrumentation.recording.recorded import Recorded
 from modlab.instrumentation.recording.roster import Entry, is_fused, is_opaque
 from modlab.records.trace import Uncalled
-
-if TYPE_CHECKING:
-    from modlab.instrumentation.recording.recorder import Recorder
 
 NEVER = "never called in this trace"
 _AWAY = "called in another thread, which is not followed"
@@ -24,9 +21,9 @@ _UNSEEN = "not seen to be called; inside a function that torch.compile runs it m
 _WRAPPED = "inside something compiled, which is not part of the model and was called: not seen"
 
 
-def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
+def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
     """The topmost ones: what is below a module that did not run is not listed again. `error` is what ended the trace."""
-    times, cast, kinds = recorder.modules.times, recorder.roster, recorder.kinds
+    times, cast, kinds = recorded.modules.times, recorded.roster, recorded.kinds
     silent = set[Node | None]()
     for node in cast.nodes:
         if node.parent in silent:
@@ -36,22 +33,22 @@ def uncalled(recorder: Recorder, error: str = "") -> Iterator[Uncalled]:
         if id(node.module) in times or not kinds[cls].runs:
             continue
         silent.add(node)
-        yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), _reason(recorder, node, error))
+        yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), _reason(recorded, node, error))
 
 
-def _reason(recorder: Recorder, node: Entry, error: str) -> str:
+def _reason(recorded: Recorded, node: Entry, error: str) -> str:
     module = node.module
-    events = recorder.tape.calls
-    direct = recorder.operations.direct.get(id(module))
+    events = recorded.tape.calls
+    direct = recorded.operations.direct.get(id(module))
     if direct is not None:
         return f"called through .forward{_at(direct.where)}: its hooks were skipped"
     if stores.contents(module).get("_compiled_call_impl") is not None:
         return "compiled: whether it ran cannot be seen"
-    if id(module) in recorder.modules.elsewhere:
+    if id(module) in recorded.modules.elsewhere:
         return _AWAY
-    if id(module) in recorder.modules.wrapped:
+    if id(module) in recorded.modules.wrapped:
         return _WRAPPED
-    above = called_above(recorder, node)
+    above = called_above(recorded, node)
     if above is not None:
         name, outer = above
         opaque = is_opaque(outer)
@@ -62,42 +59,42 @@ def _reason(recorder: Recorder, node: Entry, error: str) -> str:
         if is_fused(outer):
             return f"{name} ran as one fused step, without calling its parts"
     for tensor_name, tensor in stores.named_tensors(module):
-        used = recorder.uses.first(id(tensor))
+        used = recorded.uses.first(id(tensor))
         if used >= 0:
             return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
-    if id(module) in _unseen(recorder):
+    if id(module) in _unseen(recorded):
         return _UNSEEN
     return "not called before the pass stopped" if error else NEVER  # whether it would have been is not known
 
 
-def hidden(recorder: Recorder) -> int:
+def hidden(recorded: Recorded) -> int:
     """How many modules may have run without being seen: compiled, scripted, in other threads."""
-    times, inside = recorder.modules.times, recorder.modules.elsewhere | recorder.modules.wrapped | _unseen(recorder)
+    times, inside = recorded.modules.times, recorded.modules.elsewhere | recorded.modules.wrapped | _unseen(recorded)
     found = 0
-    for node in recorder.roster.nodes:
+    for node in recorded.roster.nodes:
         module = node.module
-        if id(module) in times or not recorder.kinds[type(module)].runs:
+        if id(module) in times or not recorded.kinds[type(module)].runs:
             continue
-        above = called_above(recorder, node)
+        above = called_above(recorded, node)
         found += bool(id(module) in inside or is_opaque(module) or (above is not None and is_opaque(above[1])))
     return found
 
 
-def _unseen(recorder: Recorder) -> set[int]:
+def _unseen(recorded: Recorded) -> set[int]:
     """Those that a function that ``torch.compile`` runs may have called: all, if none was seen; those whose parameters got a gradient."""
     if not has_compiled():
         return set()
-    arrived, used = recorder.backward.arrived, recorder.uses
-    if not (any(recorder.modules.times.values()) or recorder.operations.direct):
-        return {*recorder.roster.index.nodes}
-    return {id(one.owner) for one in recorder.roster.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
+    arrived, used = recorded.backward.arrived, recorded.uses
+    if not (any(recorded.modules.times.values()) or recorded.operations.direct):
+        return {*recorded.roster.index.nodes}
+    return {id(one.owner) for one in recorded.roster.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
 
 
-def called_above(recorder: Recorder, node: Entry) -> tuple[str, Module] | None:
+def called_above(recorded: Recorded, node: Entry) -> tuple[str, Module] | None:
     """The nearest module above that did run, or that may have run without being seen; with its name."""
     for above in islice(node.above, 1, None):
         module = above.module
-        if id(module) in recorder.modules.times or is_opaque(module):
+        if id(module) in recorded.modules.times or is_opaque(module):
             return above.path or "the model", module
     return None
 

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.hookruns import article
 from modlab.instrumentation.recording.reasons import Ways
+from modlab.instrumentation.recording.recorded import Recorded
 from modlab.instrumentation.recording.tape import one_line
 from modlab.records.structure import ROOT
 
-if TYPE_CHECKING:
-    from modlab.instrumentation.recording.recorder import Recorder
 
-
-def explanation(recorder: Recorder, error: BaseException, known: bool) -> dict[str, object]:
+def explanation(recorded: Recorded, error: BaseException, known: bool) -> dict[str, object]:
     """The reason in two halves of a sentence, where it is proven; else nothing. `known`: the traceback has told one."""
     found = None
-    with recorder.tape.aside():
-        found = _hook(recorder, error) or (None if known else _misfit(recorder, error)) or _graph(recorder)
+    with recorded.tape.aside():
+        found = _hook(recorded, error) or (None if known else _misfit(recorded, error)) or _graph(recorded)
     return {} if found is None else {"explanation": found}
 
 
-def _hook(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
+def _hook(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     """A hook of a module gave autograd what is no gradient, and there is no other that did."""
     message = str(error) if type(error) is TypeError else ""
     if "hook returned" not in message:
         return None
-    odd = [call for call in recorder.tape.calls if call.odd and not call.error]
+    odd = [call for call in recorded.tape.calls if call.odd and not call.error]
     if len(odd) != 1 or f"'{odd[0].odd}'" not in message:
         return None
     call = odd[0]
@@ -38,9 +35,9 @@ def _hook(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
     return said, f"It stands at {call.where}." if call.where else ""
 
 
-def _misfit(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
+def _misfit(recorded: Recorded, error: BaseException) -> tuple[str, str] | None:
     """A hook put something else into the place of a tensor, and then there was an error that speaks of such a thing."""
-    odd = [call for call in recorder.tape.calls if call.odd and not call.error and call.path is not None]
+    odd = [call for call in recorded.tape.calls if call.odd and not call.error and call.path is not None]
     message = str(error) if type(error) in (AttributeError, TypeError) else ""
     if len(odd) != 1 or not re.search(rf"'{odd[0].odd}'|not {odd[0].odd}\b", message):
         return None
@@ -49,18 +46,18 @@ def _misfit(recorder: Recorder, error: BaseException) -> tuple[str, str] | None:
     return said, f"It stands at {call.where}. After it: {one_line(error)}."
 
 
-def _graph(recorder: Recorder) -> tuple[str, str] | None:
+def _graph(recorded: Recorded) -> tuple[str, str] | None:
     """A backward pass began from what has no graph, and there is one event in which that had ended."""
-    event = recorder.backward.raised
-    roots = recorder.backward.roots.get(event, ())
-    if not roots or recorder.tape.calls[-1].index != event or any(seen.requires_grad for seen in roots):
+    event = recorded.backward.raised
+    roots = recorded.backward.roots.get(event, ())
+    if not roots or recorded.tape.calls[-1].index != event or any(seen.requires_grad for seen in roots):
         return None
-    ways = Ways(recorder)
+    ways = Ways(recorded)
     lineage = [ways.of(event)]
-    left = min(filter(None, (ways.cut(id(one.tensor), lineage) for one in recorder.roster.parameters)), default=None)
+    left = min(filter(None, (ways.cut(id(one.tensor), lineage) for one in recorded.roster.parameters)), default=None)
     if left is None:
         return None
-    call = recorder.tape.calls[left.event]
+    call = recorded.tape.calls[left.event]
     how = {
         "no_grad": ", under no_grad",
         "inference_mode": ", under inference_mode",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,12 +24,10 @@ from modlab.instrumentation.recording.functions import ARRAYS
 from modlab.instrumentation.recording.lineage import Lineage
 from modlab.instrumentation.recording.modules import INTERRUPTED
 from modlab.instrumentation.recording.operations import CUT, Leaving
+from modlab.instrumentation.recording.recorded import Recorded
 from modlab.instrumentation.recording.rescues import rescue
 from modlab.instrumentation.recording.roster import Owned, Roster, is_opaque
 from modlab.statistics.memory import is_there, local
-
-if TYPE_CHECKING:
-    from modlab.instrumentation.recording.recorder import Recorder
 
 _Found = tuple[str, str, int]
 Told = tuple[str, str, str, int]
@@ -50,31 +48,31 @@ _HOW = {
 }
 
 
-def of_parameters(recorder: Recorder, error: str = "") -> Iterator[Told]:
+def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
     """What makes a `Reason` for each parameter of the model, as it was when the trace began; `error` is what ended that."""
     calls: dict[int, Call] = {}
-    for call in recorder.tape.calls:
+    for call in recorded.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
-    ways, places = Ways(recorder), Places(recorder.roster)
-    silent = not (recorder.backward.passes or recorder.backward.arrived or recorder.backward.returned) and recorder.backward.raised < 0
-    for one, renewed in _held(recorder, places):
-        plain = silent and _is_plain(recorder, one, places)
-        kind, text, event = _NONE if plain else _reason(recorder, one, calls, ways, places, error)
+    ways, places = Ways(recorded), Places(recorded.roster)
+    silent = not (recorded.backward.passes or recorded.backward.arrived or recorded.backward.returned) and recorded.backward.raised < 0
+    for one, renewed in _held(recorded, places):
+        plain = silent and _is_plain(recorded, one, places)
+        kind, text, event = _NONE if plain else _reason(recorded, one, calls, ways, places, error)
         if renewed:
             text += _RENEWED
         stale = (
-            id(one.tensor) in recorder.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None
+            id(one.tensor) in recorded.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None
         )
         yield one.path, kind, text + _STALE if stale else text, event
 
 
-def _held(recorder: Recorder, places: Places) -> Iterator[tuple[Owned, bool]]:
+def _held(recorded: Recorded, places: Places) -> Iterator[tuple[Owned, bool]]:
     """The parameters, each with whether it was put into the place of another one since; of several the one that the model holds."""
     found: dict[str, tuple[Owned, bool]] = {}
-    for one in recorder.roster.parameters:
+    for one in recorded.roster.parameters:
         if one.path not in found:
-            if recorder.roster.renewed.get(one.path) is not one or places.hold(one):
+            if recorded.roster.renewed.get(one.path) is not one or places.hold(one):
                 found[one.path] = one, False
         elif places.hold(one):
             found[one.path] = one, True
@@ -120,24 +118,24 @@ class Export(NamedTuple):
 class Ways:
     """How what backward passes began from was computed; found out when it is asked for."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
         self._found: dict[int, Lineage] = {}
         self._constants: set[int] | None = None
 
     def all(self) -> list[Lineage]:
         """One for each pass."""
-        return [self.of(event) for event in self._recorder.backward.roots]
+        return [self.of(event) for event in self._recorded.backward.roots]
 
     def of(self, event: int) -> Lineage:
         """That of one pass."""
         if event not in self._found:
-            self._found[event] = Lineage(self._recorder.tape.calls, self._recorder.backward.roots[event])
+            self._found[event] = Lineage(self._recorded.tape.calls, self._recorded.backward.roots[event])
         return self._found[event]
 
     def export(self, key: int, lineages: list[Lineage]) -> Export | None:
         """Where what had left the graph left torch too, as an array or as numbers that went into what a pass began from."""
-        calls, operations = self._recorder.tape.calls, self._recorder.operations
+        calls, operations = self._recorded.tape.calls, self._recorded.operations
         for event in operations.exported:
             call = calls[event]
             entries = [way for way in lineages if way.takes(call)]
@@ -153,21 +151,21 @@ class Ways:
     def strange(self, lineages: list[Lineage]) -> Iterator[tuple[int, Seen]]:
         """What nothing seen had made, and no module holds as a constant, with the event in which it is met first."""
         if self._constants is None:
-            held = [thing for one in self._recorder.roster.modules.values() for thing in stores.contents(one).values()]
-            self._constants = {self._recorder.sightings.number(thing) for thing in held if issubclass(type(thing), Tensor)}
+            held = [thing for one in self._recorded.roster.modules.values() for thing in stores.contents(one).values()]
+            self._constants = {self._recorded.sightings.number(thing) for thing in held if issubclass(type(thing), Tensor)}
         for way in lineages:
             yield from ((event, seen) for event, seen in way.strange if seen.sight.number not in self._constants)
 
     def _of_call(self, call: Call) -> Lineage:
         """How what an event took was computed."""
         if ~call.index not in self._found:
-            self._found[~call.index] = Lineage(self._recorder.tape.calls, call.inputs)
+            self._found[~call.index] = Lineage(self._recorded.tape.calls, call.inputs)
         return self._found[~call.index]
 
     def cut(self, key: int, lineages: list[Lineage]) -> Leaving | None:
         """Where, on the way to what a pass began from, something that was computed from a parameter left the graph: the first of these."""
-        calls = self._recorder.tape.calls
-        for left in self._recorder.operations.left:
+        calls = self._recorded.tape.calls
+        for left in self._recorded.operations.left:
             if key not in left.sources:
                 continue
             for way in lineages:
@@ -182,17 +180,17 @@ def _may_be(seen: Seen, call: Call) -> bool:
     return call.name in ARRAYS and len(shapes) == 2 and None not in shapes and prod(shapes[0] or ()) == prod(shapes[1] or ())
 
 
-def _is_plain(recorder: Recorder, one: Owned, places: Places) -> bool:
+def _is_plain(recorded: Recorded, one: Owned, places: Places) -> bool:
     """Whether it is there, was used, and autograd noted that: then all depends on the backward pass."""
-    tensor, key, uses = one.tensor, id(one.tensor), recorder.uses
+    tensor, key, uses = one.tensor, id(one.tensor), recorded.uses
     use = uses.taken.get(key, -1)
-    if use < 0 or key in uses.lost or not tensor.requires_grad or uses.frozen.get(key) == use or not recorder.tape.calls[use].grad:
+    if use < 0 or key in uses.lost or not tensor.requires_grad or uses.frozen.get(key) == use or not recorded.tape.calls[use].grad:
         return False
     return places.hold(one)  # what requires a gradient holds numbers that can have one
 
 
-def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, places: Places, error: str) -> _Found:
-    tensor, key, backward = one.tensor, id(one.tensor), recorder.backward
+def _reason(recorded: Recorded, one: Owned, calls: dict[int, Call], ways: Ways, places: Places, error: str) -> _Found:
+    tensor, key, backward = one.tensor, id(one.tensor), recorded.backward
     arrived = backward.arrived.get(key)
     if arrived is not None and not places.hold(one):
         text = "a gradient came, and the model holds another tensor, or None, under this name now: the one that got it is gone"
@@ -206,7 +204,7 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, 
         return "gradient", "its gradient was given back by torch.autograd.grad, which changes no .grad", returned
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return "integer", f"it holds {str(tensor.dtype).removeprefix('torch.')}, and whole numbers have no gradient", -1
-    use = _use(recorder, one, calls)
+    use = _use(recorded, one, calls)
     if not places.hold(one):
         return (
             "overwritten",
@@ -215,14 +213,14 @@ def _reason(recorder: Recorder, one: Owned, calls: dict[int, Call], ways: Ways, 
         )
     if not tensor.requires_grad:
         return "frozen", "frozen: its requires_grad is False", use
-    if key in recorder.uses.frozen and recorder.uses.frozen[key] == use:
-        return "frozen", f"frozen: its requires_grad was False when {_named(recorder.tape.calls[use])} ran", use
+    if key in recorded.uses.frozen and recorded.uses.frozen[key] == use:
+        return "frozen", f"frozen: its requires_grad was False when {_named(recorded.tape.calls[use])} ran", use
     if use < 0:
-        return _of_unused(recorder, one)
-    used = recorder.tape.calls[use]
+        return _of_unused(recorded, one)
+    used = recorded.tape.calls[use]
     if not used.grad:
         return used.off, f"{_named(used)} ran under {used.off}{_at(used)}, where autograd notes nothing", use
-    return _of_vain(recorder, key, used, error) or _of_graph(recorder, one, used, ways)
+    return _of_vain(recorded, key, used, error) or _of_graph(recorded, one, used, ways)
 
 
 def _is_elsewhere(one: Owned) -> bool:
@@ -232,13 +230,13 @@ def _is_elsewhere(one: Owned) -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def _of_vain(recorder: Recorder, key: int, used: Call, error: str) -> _Found | None:
+def _of_vain(recorded: Recorded, key: int, used: Call, error: str) -> _Found | None:
     """It was used in nothing but what raised, and that was caught."""
-    if key not in recorder.uses.lost or key in recorder.backward.reached:
+    if key not in recorded.uses.lost or key in recorded.backward.reached:
         return None
-    calls = recorder.tape.calls
-    raised = calls[recorder.uses.lost[key][1]]
-    found = rescue(calls, raised, error, recorder.tape.stack)
+    calls = recorded.tape.calls
+    raised = calls[recorded.uses.lost[key][1]]
+    found = rescue(calls, raised, error, recorded.tape.stack)
     if found is None:
         return None
     who = f"{_named(raised)} was called{_at(raised)} and"
@@ -254,11 +252,11 @@ def _raised(call: Call) -> str:
     return "was interrupted" if call.error == INTERRUPTED else f"raised {call.error}"
 
 
-def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
+def _of_graph(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
     """It was used, and autograd noted that: so what became of it?"""
-    backward, key = recorder.backward, id(one.tensor)
+    backward, key = recorded.backward, id(one.tensor)
     if backward.raised >= 0 and key not in backward.reached:
-        return _of_raised(recorder, key, used, ways)
+        return _of_raised(recorded, key, used, ways)
     if not backward.passes:
         return _NONE
     if key in backward.reached:
@@ -269,35 +267,35 @@ def _of_graph(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
     lineages = ways.all()
     left = ways.cut(key, lineages)
     if left is not None:
-        return _of_cut(recorder, left)
+        return _of_cut(recorded, left)
     export = ways.export(key, lineages)
     if export is not None:
-        return _of_export(recorder, export)
-    if recorder.blind:
+        return _of_export(recorded, export)
+    if recorded.blind:
         return "cannot be seen", "a part of the model is compiled, so the backward pass was not watched", used.index
     if not backward.known:
         return "cannot be seen", "the graph of the loss is too large to be walked", used.index
     if not backward.kept and backward.returned and key not in backward.refused:
         return "not asked for", "torch.autograd.grad gave back the gradients of other tensors alone", used.index
-    return _off_the_path(recorder, one, used, ways)
+    return _off_the_path(recorded, one, used, ways)
 
 
-def _of_raised(recorder: Recorder, key: int, used: Call, ways: Ways) -> _Found:
-    event = recorder.backward.raised
-    raised = recorder.tape.calls[event]
-    roots = recorder.backward.roots.get(event, ())
+def _of_raised(recorded: Recorded, key: int, used: Call, ways: Ways) -> _Found:
+    event = recorded.backward.raised
+    raised = recorded.tape.calls[event]
+    roots = recorded.backward.roots.get(event, ())
     if roots and not any(seen.requires_grad for seen in roots):
         left = ways.cut(key, [ways.of(event)])
         if left is not None:
-            kind, text, event = _of_cut(recorder, left)
+            kind, text, event = _of_cut(recorded, left)
             return kind, f"the loss has no graph; {text}", event
         if used.excused:
             return "off the path", f"the loss has no graph; {_named(used)} used it, and {_FUNCTION}", used.index
     return "no backward", f"the backward pass raised {raised.error}", event
 
 
-def _of_cut(recorder: Recorder, left: Leaving) -> _Found:
-    call = recorder.tape.calls[left.event]
+def _of_cut(recorded: Recorded, left: Leaving) -> _Found:
+    call = recorded.tape.calls[left.event]
     kind, text = _HOW[left.how]
     text = text.replace("a plain number", "plain numbers") if call.name == "Tensor.tolist" else text
     if left.how == "whole" and CUT not in call.marks:
@@ -305,9 +303,9 @@ def _of_cut(recorder: Recorder, left: Leaving) -> _Found:
     return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
 
 
-def _of_export(recorder: Recorder, export: Export) -> _Found:
+def _of_export(recorded: Recorded, export: Export) -> _Found:
     """It went round autograd: out as an array or as numbers, and in again."""
-    kind, text, event = _of_cut(recorder, export.left)
+    kind, text, event = _of_cut(recorded, export.left)
     call = export.call
     if export.entry is None:
         what = "an array" if call.name in ARRAYS else "plain numbers" if call.name == "Tensor.tolist" else "a plain number"
@@ -318,15 +316,15 @@ def _of_export(recorder: Recorder, export: Export) -> _Found:
     ), event  # fmt: skip
 
 
-def _off_the_path(recorder: Recorder, one: Owned, used: Call, ways: Ways) -> _Found:
+def _off_the_path(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
     """The graph does not lead to it. Where that was cut is not proven; what may have to do with it is said as it was seen."""
-    replaced = recorder.uses.replaced.get((id(one.owner), one.name))
+    replaced = recorded.uses.replaced.get((id(one.owner), one.name))
     if replaced is not None:
-        return "overwritten", _REPLACED.format(recorder.roster.paths[id(one.owner)] or "the model"), replaced
+        return "overwritten", _REPLACED.format(recorded.roster.paths[id(one.owner)] or "the model"), replaced
     text = f"off the path to the loss: {_named(used)} used it, and nothing of that reached what backward() began from"
     if used.excused:
         return "off the path", f"{text}: {_FUNCTION}", used.index
-    calls = recorder.tape.calls
+    calls = recorded.tape.calls
     strange = [event for event, _ in ways.strange(ways.all()) if event > used.index]
     if strange:
         call = calls[min(strange)]
@@ -367,53 +365,53 @@ def _is_zero(gradient: Tensor | None) -> bool:
         return not bool(gradient.detach().ne(0).any())
 
 
-def _of_unused(recorder: Recorder, one: Owned) -> _Found:
-    path = recorder.roster.paths[id(one.owner)]
+def _of_unused(recorded: Recorded, one: Owned) -> _Found:
+    path = recorded.roster.paths[id(one.owner)]
     name = path or "the model"
-    direct = recorder.operations.direct.get(id(one.owner))
+    direct = recorded.operations.direct.get(id(one.owner))
     if direct is not None:
         where = f" at {direct.where}" if direct.where else ""
         return ".forward called", f"{name} was called through .forward{where}, past the hooks that would have used it", direct.event
-    if id(one.owner) in recorder.modules.elsewhere and not recorder.modules.times[id(one.owner)]:
+    if id(one.owner) in recorded.modules.elsewhere and not recorded.modules.times[id(one.owner)]:
         return "cannot be seen", f"{name} was called in another thread, which is not followed", -1
-    if id(one.owner) in recorder.modules.wrapped and not recorder.modules.times[id(one.owner)]:
+    if id(one.owner) in recorded.modules.wrapped and not recorded.modules.times[id(one.owner)]:
         return "cannot be seen", f"whether {name} used it cannot be seen: it is inside something compiled", -1
-    if is_opaque(one.owner) or recorder.blind:
+    if is_opaque(one.owner) or recorded.blind:
         return "cannot be seen", f"whether {name} used it cannot be seen: {is_opaque(one.owner) or 'a part of the model'} is compiled", -1
-    above = _above(recorder, one.owner)
+    above = _above(recorded, one.owner)
     if above is not None and is_opaque(above[1]):
         return "cannot be seen", f"whether it was used cannot be seen: {above[0]} is {is_opaque(above[1])}", -1
-    if recorder.folds is not None and recorder.modules.times[id(one.owner)]:
+    if recorded.folds is not None and recorded.modules.times[id(one.owner)]:
         return "cannot be seen", "equal calls were recorded once (fold=True), and others than this one's", -1
-    replaced = recorder.uses.replaced.get((id(one.owner), one.name))
+    replaced = recorded.uses.replaced.get((id(one.owner), one.name))
     if replaced is not None:
         return "overwritten", _REPLACED.format(name), replaced
-    if recorder.modules.times[id(one.owner)]:
+    if recorded.modules.times[id(one.owner)]:
         return "not used", f"{name} ran, and nothing was seen to use it", -1
     return "not called", f"not called: {name} did not run", -1
 
 
-def _above(recorder: Recorder, owner: Module) -> tuple[str, Module] | None:
-    node = recorder.roster.node(owner)
-    return None if node is None else called_above(recorder, node)
+def _above(recorded: Recorded, owner: Module) -> tuple[str, Module] | None:
+    node = recorded.roster.node(owner)
+    return None if node is None else called_above(recorded, node)
 
 
-def _use(recorder: Recorder, one: Owned, calls: dict[int, Call]) -> int:
+def _use(recorded: Recorded, one: Owned, calls: dict[int, Call]) -> int:
     """The event that shows that it was used, or -1."""
-    found = recorder.uses.first(id(one.tensor))
+    found = recorded.uses.first(id(one.tensor))
     if found >= 0:
         return found
     call = calls.get(id(one.owner))
     if call is None:  # attention uses the weights of its parts itself
-        above = _above(recorder, one.owner)
+        above = _above(recorded, one.owner)
         call = None if above is None or is_opaque(above[1]) else calls.get(id(above[1]))
     return call.index if call is not None and call.fused else -1
 
 
-def _around(recorder: Recorder, call: Call) -> Iterator[Call]:
+def _around(recorded: Recorded, call: Call) -> Iterator[Call]:
     yield call
     while call.parent >= 0:
-        call = recorder.tape.calls[call.parent]
+        call = recorded.tape.calls[call.parent]
         yield call
 
 
