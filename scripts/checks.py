@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,6 +29,7 @@ SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "notebooks": (".", [(*PYTEST, "loadfile", *NBVAL, "notebooks")]),    # a notebook's cells need one another
     "browser": (".", [(*PYTEST, "worksteal", *QUICK, "tests/browser")]),
 }
+BESIDE = ("lint", "front-end")    # most of what they do keeps one core busy: they run beside each other
 # What takes longer than a check may (make test-long): asked for by name alone.
 ON_REQUEST: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "long": (".", [(*PYTEST, "worksteal", *QUICK, "-m", "long", "tests")]),
@@ -35,6 +38,7 @@ ENVIRONMENT = {
     "MODLAB_REQUIRE_BROWSER": "1",
     "OMP_NUM_THREADS": "1",    # the tests share the cores; threads that wait for each other do not
     "MKL_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "",    # where it is set, each of the many processes compiles modlab and the tests anew
 }
 
 
@@ -46,26 +50,46 @@ def main() -> None:
     unknown = [name for name in names if name not in SECTIONS and name not in ON_REQUEST]
     if unknown:
         sys.exit(f"There is no section {unknown[0]!r}; the sections are {', '.join({**SECTIONS, **ON_REQUEST})}.")
-    report = [timed(name) for name in names]
+    report = list(reports(names))
     print("\nmodlab's checks")
     for name, seconds, failed in report:
         print(f"  {name:<10} {seconds:6.1f} s  {'FAILED: ' + failed if failed else 'ok'}")
     sys.exit(any(failed for _, _, failed in report))
 
 
+def reports(names: list[str]) -> Iterator[tuple[str, float, str]]:
+    """Run the sections: first those that run beside each other, then one after the other."""
+    with ThreadPoolExecutor() as threads:
+        yield from threads.map(timed, [name for name in names if name in BESIDE])
+    yield from (timed(name) for name in names if name not in BESIDE)
+
+
 def timed(name: str) -> tuple[str, float, str]:
     """Run one section; give its name, its seconds and the command that failed ("" if none did)."""
+    passes = at_once if name in BESIDE else as_it_comes
     folder, commands = SECTIONS.get(name) or ON_REQUEST[name]
     start = time.monotonic()
     failed = next((" ".join(command) for command in commands if not passes(command, ROOT / folder)), "")
     return name, time.monotonic() - start, failed.replace(sys.executable, "python")
 
 
-def passes(command: tuple[str, ...], folder: Path) -> bool:
-    """Run one command and return whether it succeeded."""
-    print(f"\n$ {' '.join(command).replace(sys.executable, 'python')}", flush=True)
+def as_it_comes(command: tuple[str, ...], folder: Path) -> bool:
+    """Run one command, and return whether it succeeded; what it says is shown while it runs."""
+    print(headed(command), flush=True)
+    return subprocess.run(command, cwd=folder, env={**os.environ, **ENVIRONMENT}, check=False).returncode == 0
+
+
+def at_once(command: tuple[str, ...], folder: Path) -> bool:
+    """Run one command, and return whether it succeeded; what it says is shown when it has ended, not mixed with another's."""
     environment = {**os.environ, **ENVIRONMENT}
-    return subprocess.run(command, cwd=folder, env=environment, check=False).returncode == 0
+    ran = subprocess.run(command, cwd=folder, env=environment, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print(f"{headed(command)}\n{ran.stdout}", end="", flush=True)
+    return ran.returncode == 0
+
+
+def headed(command: tuple[str, ...]) -> str:
+    """The line above what a command says."""
+    return f"\n$ {' '.join(command).replace(sys.executable, 'python')}"
 
 
 if __name__ == "__main__":
