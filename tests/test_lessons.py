@@ -17,6 +17,7 @@ from tests import courses
 LESSONS = courses.lessons()
 QUESTIONS = [(lesson, question) for lesson in LESSONS for question in lesson.questions]
 TASKS = [(lesson, task) for lesson in LESSONS for task in lesson.tasks if not task.needs or available(task.needs)]
+SLOW = ("05_training_loop", "near-zero-from-seed-63")    # ten thousand steps, some times; nbval compares what they end at
 LINES, WORDS, BREATH = 15, 120, 25
 
 
@@ -25,7 +26,12 @@ def label(thing):
 
 
 def each(things):
-    return pytest.mark.parametrize(("lesson", "thing"), things, ids=label)
+    return pytest.mark.parametrize(("lesson", "thing"), [at_leisure(*pair) for pair in things], ids=label)
+
+
+def at_leisure(*things):
+    """A case of a test, which is left out of `make test` where its last thing is slow."""
+    return pytest.param(*things, marks=[pytest.mark.long] * (label(things[-1]) in SLOW))
 
 
 lesson_by_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=label)
@@ -292,7 +298,7 @@ def test_the_notebook_runs_unanswered(lesson):
     assert all(card.mark == "open" for value in values if isinstance(value, Seen) for card in value.cards)
 
 
-@lesson_by_lesson
+@pytest.mark.parametrize("lesson", [at_leisure(lesson) for lesson in LESSONS], ids=label)
 def test_the_notebook_runs_with_the_right_answers(lesson):
     courses.reseed()
     values = courses.run(lesson, lambda source: courses.answered(lesson, source))

@@ -83,13 +83,13 @@ def rung(w: Watch, name: str) -> Any:
     return next(one for one in w.verdict.rungs if one.name == name)
 
 
-def note(seed: int, *, machine: Clock | None = None, **options: Any) -> tuple[Watch, Net]:
-    """Section 3 of the note: 10,000 steps that learn the zero function."""
+def note(seed: int, *, machine: Clock | None = None, steps: int = 10_000, **options: Any) -> tuple[Watch, Net]:
+    """Section 3 of the note: steps that learn the zero function."""
     torch.manual_seed(seed)
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
     with modlab.watch(net, optimizer, **options) as w:
-        for _ in range(10_000):
+        for _ in range(steps):
             loss = torch.abs(net(torch.randn(4)))
             optimizer.zero_grad()
             loss.backward()
@@ -121,7 +121,7 @@ def test_a_starving_unit_is_not_called_dead() -> None:
     assert [(alert.kind, alert.path, alert.unit) for alert in w.alerts] == [("starving", "l0", 0)]
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 6))])
 def test_healthy_seeds_raise_no_alert(seed: int) -> None:
     w, _ = note(seed, budget=0.2)
     assert not w.alerts
@@ -164,7 +164,7 @@ def test_the_default_budget_finds_the_same(seed: int, expected: set[Any], machin
 
 def test_standing_by_is_counted(machine: Clock) -> None:
     """In each step the tap takes down three things, and all that a model of three modules costs beside."""
-    w, _ = note(0, machine=machine, on_nan="hold")
+    w, _ = note(0, machine=machine, steps=2_000, on_nan="hold")
     assert w.record.seconds > (w.record.steps - 20) * (3 * 10e-6 + 3 * 2e-6)
     assert w.record.samples > 20  # nobody starves of what was asked for
 
