@@ -13,7 +13,8 @@ from tests.browser.jupyterlab import JupyterLab
 from tests.patience import PATIENCE, until
 
 ACTIVE = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
-BY_KEYBOARD = ["01_a_module", "05_training_loop", "10_forward_hooks"]
+BY_KEYBOARD = ["01_a_module", "10_forward_hooks"]
+TRAINS = "05_training_loop"    # half a minute of CPU time: make test-long
 
 
 def rewrite(lab: JupyterLab, cell: int, source: str) -> None:
@@ -53,7 +54,7 @@ def every_view_is_alive(lab: JupyterLab) -> None:
     assert shown >= 3
 
 
-@pytest.mark.parametrize("name", BY_KEYBOARD)
+@pytest.mark.parametrize("name", [*BY_KEYBOARD, pytest.param(TRAINS, marks=pytest.mark.long)])
 def test_a_lesson_by_keyboard_alone(lab: JupyterLab, tmp_path: Path, name: str) -> None:
     lesson = shelf.find(name)
     copies.copy(tmp_path, courses.NOTEBOOKS)

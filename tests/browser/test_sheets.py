@@ -95,18 +95,25 @@ def harmless(lab: JupyterLab, cell: int) -> None:
     lab.page.wait_for_timeout(50)
 
 
-def test_a_trace_and_a_tree_share_the_selection(lab: JupyterLab) -> None:
+def test_a_trace_and_a_tree_share_the_selection_and_narrow_the_details_go_below(lab: JupyterLab) -> None:
     lab.open([SET_UP, "modlab.tree(net)", VIEWS["trace"]])
     lab.run_all()
     lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
     expect(selected(lab, 2)).to_contain_text("l0")
     lab.cell(2).get_by_role("row").filter(has_text="F.relu").click()
     expect(lab.cell(1).locator("aside h3")).to_have_text("net")    # the module in whose forward it ran
+    lab.cell(2).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
+    until(lambda: is_below(lab.cell(2).locator("aside"), grid(lab, 2)), PAGE)
+    wide = lab.cell(2).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
+    assert wide <= 1
 
 
-def test_a_search_finds_a_call(lab: JupyterLab) -> None:
-    lab.open([SET_UP, "modlab.trace(nn.Transformer(16, 2, 2, 2, batch_first=True))(torch.randn(1, 3, 16), torch.randn(1, 2, 16))"])
+def test_a_search_finds_a_call_and_a_trace_that_raises_shows_what_had_happened(lab: JupyterLab) -> None:
+    long = "modlab.trace(nn.Transformer(16, 2, 2, 2, batch_first=True))(torch.randn(1, 3, 16), torch.randn(1, 2, 16))"
+    lab.open([SET_UP, long, "modlab.trace(DynamicNet(2))(torch.randn(5), 'relu')"])
     lab.run_all()
+    expect(grid(lab, 2)).to_be_visible()
+    expect(lab.cell(2)).to_contain_text("RuntimeError")
     grid(lab, 1).focus()
     lab.page.keyboard.press("/")
     lab.page.keyboard.type("encoder.layers.1.linear2")
@@ -125,13 +132,6 @@ def test_an_error_is_explained_under_its_traceback(lab: JupyterLab) -> None:
     assert not lab.errors()
 
 
-def test_a_trace_that_raises_shows_what_had_happened(lab: JupyterLab) -> None:
-    lab.open([SET_UP, "modlab.trace(DynamicNet(2))(torch.randn(5), 'relu')"])
-    lab.run_all()
-    expect(grid(lab, 1)).to_be_visible()
-    expect(lab.cell(1)).to_contain_text("RuntimeError")
-
-
 def test_the_widget_is_the_same_view(lab: JupyterLab) -> None:
     lab.open([SET_UP, f"{VIEWS['trace']}.widget()", f"{VIEWS['hooks']}.widget()"])
     lab.run_all()
@@ -139,15 +139,6 @@ def test_the_widget_is_the_same_view(lab: JupyterLab) -> None:
         expect(grid(lab, cell)).to_be_visible()
         walk(lab, cell)
     assert not lab.errors()
-
-
-def test_narrow_the_details_go_below(lab: JupyterLab) -> None:
-    lab.open([SET_UP, VIEWS["trace"]])
-    lab.run_all()
-    lab.cell(1).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
-    until(lambda: is_below(lab.cell(1).locator("aside"), grid(lab, 1)), PAGE)
-    wide = lab.cell(1).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
-    assert wide <= 1
 
 
 EVIL = '''

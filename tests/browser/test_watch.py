@@ -18,8 +18,6 @@ from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_views import sources
 from tests.patience import PATIENCE, until
 
-pytestmark = pytest.mark.alone    # a training that goes on by the clock while it is looked at
-
 SET_UP = '''
 import gc, time, torch, modlab
 from torch import nn
@@ -135,6 +133,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     lab.page.keyboard.press("f")
     until(lambda: cursor(lab, 1) > paused)
 
+    expect(view(lab, 1).get_by_role("region", name="alerts")).to_contain_text("dead", timeout=PATIENCE * 1000)
     click(lab, 1, "stop")
     lab.wait_until_done()
     lab.settle()
@@ -265,6 +264,7 @@ print([round(median(some)) for some in found], *(max(gap for gap, at in gaps if 
 BUSY = "new Promise(done => setTimeout(() => { const end = performance.now() + 1500; while (performance.now() < end); done(); }))"
 
 
+@pytest.mark.alone    # it compares the steps of some seconds with those of others
 def test_a_page_that_is_slow_gone_and_loaded_anew(lab: JupyterLab) -> None:
     """It never holds up the training, and when the cell ends the picture returns."""
     set_up(lab, PACED, "w", "")
