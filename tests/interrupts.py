@@ -1,4 +1,4 @@
-"""An interrupt at any call or return inside of modlab: where they are, one of them raised, and all that must be as it was afterwards."""
+"""An interrupt at any call or return inside of modlab, and after any call into C: one of them raised, and all that must be as before."""
 
 from __future__ import annotations
 
@@ -31,25 +31,27 @@ ENDS = tuple(str(sys.modules[name].__file__) for name in ("torch.autograd.grad_m
 Run = Callable[[], Any]
 See = Callable[[FrameType, str], None]
 After = Callable[["BaseException | None", bool], list[str]]
+C = "c_return"  # after a call into C Python looks for an interrupt
 THOROUGH = 4  # of so many copies one is asked all
 
 
-def places(run: Run) -> list[int]:
+def places(run: Run, into_c: bool) -> list[int]:
     """Each call and return inside of modlab, by its turn: of those that came about in the same way the first and the last time.
 
-    The same way is the same chain of functions of modlab's, each at the same spot.
+    The same way is the same chain of functions of modlab's, each at the same spot. Of returns from C, which are asked for, the first time
+    is enough.
     """
     turns: dict[tuple[Any, ...], list[int]] = {}
     count = 0
 
     def see(frame: FrameType, event: str) -> None:
         nonlocal count
-        turns.setdefault((event, *_chain(frame)), []).append(count)
+        turns.setdefault((event, frame.f_lasti * (event == C), *_chain(frame)), []).append(count)
         count += 1
 
-    error = _traced(run, see)
+    error = _traced(run, see, into_c)
     assert error is None, error
-    return sorted({some[i] for some in turns.values() for i in (0, -1)})
+    return sorted({some[i] for (event, *_), some in turns.items() for i in ((0,) if event == C else (0, -1))})
 
 
 def _chain(frame: FrameType) -> list[tuple[CodeType, int]]:
@@ -110,7 +112,8 @@ def everywhere(run: Run, turns: Collection[int], after: After, again: Callable[[
         run: what is interrupted.
         turns: calls and returns, see `places`.
         after: gets what came out, and whether all is asked, as one in `THOROUGH` copies is; gives what is not as it should be.
-        again: whether a second interrupt comes so many calls and returns after the first one; each of them in a copy of its own.
+        again: whether a second interrupt comes so many calls and returns after the first one; each of them in a copy of its own. Then
+            `turns` are without calls into C: raising after one of them, Python ends the profile that the second needs.
 
     Returns:
         What is wrong, each with the place.
@@ -143,11 +146,11 @@ def everywhere(run: Run, turns: Collection[int], after: After, again: Callable[[
             if (to := _copied(wrong)) is None:
                 return
             told = to
-            if again is not None:
-                sys.setprofile(second(name(frame, event)))
+            sys.settrace(None)
+            sys.setprofile(None if again is None else second(name(frame, event)))
             raise KeyboardInterrupt(name(frame, event))
 
-    error = _traced(run, see)
+    error = _traced(run, see, into_c=again is None)
     sys.setprofile(None)
     if told < 0:
         return wrong if error is None else [*wrong, f"without an interrupt: {error!r}"]
@@ -185,7 +188,7 @@ def interrupted_in_c(run: Run, there: Callable[[FrameType], bool]) -> BaseExcept
     """Run with an interrupt after the first call of a function of C in such a frame, where Python looks for one; gives what came out."""
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
-        if event == "c_return" and there(frame):
+        if event == C and there(frame):
             raise KeyboardInterrupt(f"{event} in {name(frame, event)}")
 
     sys.setprofile(profile)
@@ -218,7 +221,7 @@ def interrupted_after(run: Run, seconds: float) -> BaseException | None:
     return raised
 
 
-def _traced(run: Run, see: See) -> BaseException | None:
+def _traced(run: Run, see: See, into_c: bool = False) -> BaseException | None:
     def outer(frame: FrameType, event: str, _: Any) -> Any:
         if not is_ours(frame):
             return None
@@ -231,13 +234,19 @@ def _traced(run: Run, see: See) -> BaseException | None:
             see(frame, "return")
         return inner
 
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == C and is_ours(frame):
+            see(frame, event)
+
     before = sys.gettrace()
     sys.settrace(outer)
+    sys.setprofile(profile if into_c else None)
     try:
         run()
     except BaseException as error:  # noqa: BLE001 - it is given back
         return error
     finally:
+        sys.setprofile(None)
         sys.settrace(before)
     return None
 

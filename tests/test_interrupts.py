@@ -1,4 +1,4 @@
-"""An interrupt at any call or return of modlab's own, and at any time: nothing is left, what was seen can be read, and all goes on."""
+"""An interrupt at any call or return of modlab's own, after any call into C, and at any time: nothing is left, and all goes on."""
 
 from __future__ import annotations
 
@@ -250,19 +250,19 @@ class Looking(Comparing):
 SCENES: tuple[type[Scene], ...] = (Comparing, ComparingTwo, Diagnosing, Looking, Watching, OpeningAndClosing, Tracing, InALab)
 
 
-def scene_and_places(kind: type[Scene]) -> tuple[Scene, list[int]]:
+def scene_and_places(kind: type[Scene], into_c: bool = False) -> tuple[Scene, list[int]]:
     """A scene that has not run, and where it can be interrupted."""
     first = kind()
     first.run()  # what is imported and remembered at the first time
     trained()
     if isinstance(first, Comparing):
         _said[kind] = str(first.look())
-    found = places(kind().run)
+    found = places(kind().run, into_c)
     return kind(), found
 
 
 def check(kind: type[Scene], some: Callable[[list[int]], Collection[int]], again: Callable[[int], bool] | None = None) -> None:
-    scene, found = scene_and_places(kind)
+    scene, found = scene_and_places(kind, into_c=again is None)
     wrong = everywhere(scene.run, some(found), scene.after, again)
     assert not wrong, f"{len(wrong)} wrong:\n" + "\n".join(wrong[:400])
 
