@@ -29,7 +29,7 @@ from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.moves import moves
 from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import Flips, may_act
-from modlab.instrumentation.experiments.trials import line_of
+from modlab.instrumentation.experiments.trials import steady_line
 from modlab.instrumentation.randomness import start_elsewhere
 from modlab.instrumentation.recording.roster import is_fused
 from modlab.instrumentation.sandbox import Sandbox, under
@@ -160,11 +160,11 @@ class Experiment:
         if error is not None and other is not None:
             if len(self._refused) == len(MODES):
                 raise ModlabError(
-                    f"modlab.compare(net) runs a model in both modes, and this {type(self.model).__name__} has none: {line_of(error)}\n"
+                    f"modlab.compare(net) runs a model in both modes, and this {type(self.model).__name__} has none: {steady_line(error)}\n"
                     f"  An exported graph stays in the mode of its export. Beside what it was made of: modlab.compare(net, exported)(x)"
                 ) from error
             if self.passes[train, "normal"].error != self.passes[evaluation, "normal"].error:
-                error.add_note(f"modlab.compare: raised in training mode; in eval mode the model raises {line_of(other)}")
+                error.add_note(f"modlab.compare: raised in training mode; in eval mode the model raises {steady_line(other)}")
             raise error
         if other is None:
             onward = self._go_on(evaluation)
@@ -279,7 +279,7 @@ class Experiment:
             try:
                 under(kind if kind in GRADS else "normal", run)
             except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
-                found.error, raised = line_of(error), error
+                found.error, raised = steady_line(error), error
         found.check()
         if probe is None:
             self.passes[mode, kind] = found

@@ -14,7 +14,7 @@ from modlab.inspection import stores
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import gaps
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
-from modlab.instrumentation.experiments.trials import Bench, line_of
+from modlab.instrumentation.experiments.trials import Bench, steady_line
 from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
@@ -32,7 +32,7 @@ def copied(bench: Bench) -> Module:
     except NoValuesError as reason:
         raise NotRunError(f"the model cannot be copied: of a tensor in it {reason}") from None
     except Exception as error:  # noqa: BLE001 - whatever is in the model may refuse in its own way
-        raise NotRunError(f"the model cannot be copied: {line_of(error)}") from None
+        raise NotRunError(f"the model cannot be copied: {steady_line(error)}") from None
 
 
 def round_trip(bench: Bench) -> ExperimentRecord:

@@ -21,7 +21,7 @@ from modlab.inspection.findings.subject import Subject
 from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, neighbours, rehearsals, repeats
 from modlab.instrumentation.experiments.comparisons import Comparisons
 from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
-from modlab.instrumentation.experiments.trials import Bench, line_of, without_addresses
+from modlab.instrumentation.experiments.trials import Bench, steady_line, without_addresses
 from modlab.instrumentation.postmortem import explain
 from modlab.records.finding import ExperimentRecord, FindingRecord
 from modlab.statistics.memory import is_there
@@ -105,7 +105,7 @@ def _made(bench: Bench, kind: str, check: Callable[[Bench], ExperimentRecord]) -
         site = bench.where(error)
         at = f" at {site.label}" if site is not None and site.path else ""
         path = site.path if site is not None else ""
-        return ExperimentRecord(path, path, kind, TITLES[kind], "failed", f"stops{at} with {line_of(error)}")
+        return ExperimentRecord(path, path, kind, TITLES[kind], "failed", f"stops{at} with {steady_line(error)}")
 
 
 class FirstPass(NamedTuple):
@@ -222,7 +222,7 @@ def _failed(bench: Bench, error: Exception, stage: str) -> FindingRecord:
     at = f" at {path} ({site.type})" if site is not None and path else ""
     return FindingRecord(
         path, path, f"{stage} fails", "broken", "the forward pass" if stage == "forward" else "the loss",
-        f"stops{at} with {line_of(error)}",
+        f"stops{at} with {steady_line(error)}",
         " ".join(part for part in (without_addresses(known), _explanation(bench, error)) if part)
         or f"The {stage} was called with the batch that was given.",
         fix.code if fix is not None else "", advice=without_addresses(fix.prose) if fix is not None else "",

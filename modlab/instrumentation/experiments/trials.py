@@ -24,6 +24,7 @@ from modlab.inspection.ghosts import Members
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.custody import on_loan
 from modlab.instrumentation.experiments.outcomes import NotRunError
+from modlab.instrumentation.guarded import line_of
 from modlab.statistics.memory import copied
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class Bench:
         try:
             (self.subject.model if model is None else model).eval()
         except NotImplementedError as error:  # an exported graph stays in the mode of its export
-            raise NotRunError(f"the model has no eval mode: {line_of(error)}") from None
+            raise NotRunError(f"the model has no eval mode: {steady_line(error)}") from None
 
     def output(self, model: Module | None = None) -> Any:
         """One pass with copies of the inputs."""
@@ -142,10 +143,9 @@ def _hidden(subject: Subject) -> list[Module]:
     ]
 
 
-def line_of(error: BaseException) -> str:
-    """Its class and its first line, the same from run to run."""
-    text = str(error).strip().partition("\n")[0].rstrip(".")
-    return format.cut(without_addresses(f"{type(error).__name__}: {text}" if text else type(error).__name__), LINE)
+def steady_line(error: BaseException) -> str:
+    """An exception in one line, the same from run to run."""
+    return format.cut(without_addresses(line_of(error).rstrip(".")), LINE)
 
 
 def without_addresses(text: str) -> str:
