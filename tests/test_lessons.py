@@ -8,8 +8,7 @@ import torch
 
 from modlab.lessons import note, notebooks, rehearsal
 from modlab.lessons.features import available
-from modlab.lessons.judgement import Judgement
-from modlab.lessons.judging import judge
+from modlab.lessons.judging import Judgement, judge
 from modlab.lessons.kinds import Choice, Name, Number, Several
 from modlab.lessons.seeing import Seen
 from tests import courses

@@ -18,8 +18,7 @@ from modlab.errors import ModlabError
 from modlab.lessons import classroom, copies, notebooks, rehearsal, shelf, template, validation
 from modlab.lessons.beliefs import BELIEFS
 from modlab.lessons.content import Mistake, Question, Task, Wrong
-from modlab.lessons.judgement import MIME
-from modlab.lessons.judging import fail, require_equal
+from modlab.lessons.judging import MIME, fail, require_equal
 from modlab.lessons.kinds import Number, Order
 from scripts.notebooks import index
 from tests import courses

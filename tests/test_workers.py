@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from modlab.lessons import lesson, shelf, workers
-from modlab.lessons.judgement import Judgement
+from modlab.lessons.judging import Judgement
 from modlab.lessons.workers import Pair, WorkersError
 from tests import courses
 from tests.patience import PATIENCE, until

@@ -13,8 +13,7 @@ from modlab.lessons.cards import Card
 from modlab.lessons.content import Content, Question, Task
 from modlab.lessons.expectation import Expectation
 from modlab.lessons.features import available
-from modlab.lessons.judgement import Helper, Judgement
-from modlab.lessons.judging import judge
+from modlab.lessons.judging import Helper, Judgement, judge
 from modlab.lessons.modification import Modification, modify
 from modlab.lessons.review import missed
 from modlab.lessons.seeing import Seen
