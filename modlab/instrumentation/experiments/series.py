@@ -18,7 +18,7 @@ from modlab.compat import without_torch_function
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, neighbours, rehearsals, repeats
+from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, rehearsals, repeats
 from modlab.instrumentation.experiments.comparisons import Comparisons
 from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
 from modlab.instrumentation.experiments.trials import Bench, steady_line, without_addresses
@@ -28,7 +28,7 @@ from modlab.statistics.memory import is_there
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
     "gradients": arrivals.gradients,
-    "leak": neighbours.leak,
+    "leak": leaks.leak,
     "first loss": guesses.first_loss,
     "repeat": repeats.repeat,
     "round trip": duplicates.round_trip,

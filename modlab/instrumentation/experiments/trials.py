@@ -22,9 +22,9 @@ from modlab.inspection.distributed import unwrapped
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
 from modlab.instrumentation.experiments import batches
-from modlab.instrumentation.experiments.custody import on_loan
 from modlab.instrumentation.experiments.outcomes import NotRunError
 from modlab.instrumentation.guarded import line_of
+from modlab.instrumentation.sandbox import on_loan
 from modlab.statistics.memory import copied
 
 T = TypeVar("T")
