@@ -329,7 +329,7 @@ def test_two_passes_of_sam_are_one_step(given: str, budget: float) -> None:
     agreement.check(w.record)
 
 
-def replaced(into: Callable[[nn.Sequential, Optimizer], object], zero_at_end: bool = False) -> Watch:
+def changed(into: Callable[[nn.Sequential, Optimizer], object], zero_at_end: bool = False) -> Watch:
     m = net()
     o = SGD(m.parameters(), lr=0.05)
     with modlab.watch(m, o, budget=1.0) as w:
@@ -361,7 +361,7 @@ def a_mean_of_the_weights(m: nn.Sequential, o: Optimizer) -> None:
 
 @pytest.mark.parametrize("zero_at_end", [False, True])
 def test_a_module_that_came_later_and_that_no_optimizer_holds_is_broken(zero_at_end: bool) -> None:
-    w = replaced(another_layer, zero_at_end)
+    w = changed(another_layer, zero_at_end)
     rung = w.verdict.broken
     assert rung is not None and not w.verdict.ok and (rung.name, rung.path) == ("the optimizer owns it", "0.weight")
     assert "0.weight and 0.bias came into the model during the watch, and SGD does not hold them" in w.headline
@@ -369,7 +369,7 @@ def test_a_module_that_came_later_and_that_no_optimizer_holds_is_broken(zero_at_
 
 @pytest.mark.parametrize("into", [another_layer_that_is_trained, one_that_wraps_it, a_mean_of_the_weights])
 def test_a_module_that_came_later_and_is_trained_or_only_kept_is_not(into: Callable[[nn.Sequential, Optimizer], object]) -> None:
-    w = replaced(into)
+    w = changed(into)
     assert w.verdict.ok and [one.kind for one in w.findings] == ["came later"]
 
 
