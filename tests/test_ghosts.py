@@ -95,7 +95,7 @@ WORDS = {
 @pytest.mark.parametrize(("build", "text"), WORDS.values(), ids=WORDS)
 def test_where_no_line_works_there_are_words(build, text):
     (ghost,) = found(holding(build()))
-    assert ghost.fix.startswith("register each: ") and re.search(text, ghost.fix)
+    assert not ghost.fix and ghost.advice.startswith("register each: ") and re.search(text, ghost.advice)
 
 
 NAMES = {"dash": "my-layers", "keyword": "class", "space": "a b", "number": "1"}
@@ -105,15 +105,15 @@ NAMES = {"dash": "my-layers", "keyword": "class", "space": "a b", "number": "1"}
 @pytest.mark.parametrize("build", [linear, lambda: [linear()], lambda: torch.ones(1)], ids=["module", "list", "tensor"])
 def test_a_name_that_is_no_identifier_gets_words(build, name):
     (ghost,) = found(holding(build(), name))
-    assert ghost.fix.startswith("register each: ")
+    assert not ghost.fix and ghost.advice.startswith("register each: ")
 
 
 def test_a_name_of_the_class_and_a_parent_in_the_list_get_words():
     (ghost,) = found(holding(torch.ones(1), "scale", Default()))
-    assert ghost.fix.startswith("register each: ")
+    assert not ghost.fix and ghost.advice.startswith("register each: ")
     model = nn.Module()
     (ghost,) = found(holding([model, linear()], model=model))
-    assert ghost.fix.startswith("register each: ") and ghost.modules == 1
+    assert not ghost.fix and ghost.advice.startswith("register each: ") and ghost.modules == 1
 
 
 # ---- places ------------------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_cut_walk_is_told(monkeypatch):
     assert ghost.modules == 10 and "only the first" not in ghost.reason
     (ghost,) = found(holding([linear() for _ in range(11)]))
     assert ghost.modules == 10 and ghost.reason.endswith("… and more: only the first 10 members were looked at")
-    assert ghost.fix.startswith("register each")
+    assert not ghost.fix and ghost.advice.startswith("register each")
 
 
 # ---- many --------------------------------------------------------------------------------------------------------------------

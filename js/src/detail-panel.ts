@@ -2,7 +2,7 @@
 import type { Context } from "./context";
 import { button, element, lines, OURS, words } from "./elements";
 import { howToGet, table } from "./facts";
-import { counted, cut, follow, join, legibleLines, quoted, shown } from "./names";
+import { counted, cut, follow, join, legibleLines, shown } from "./names";
 import type { ClassFacts, Entry, Subtree, TreePayload } from "./payload";
 import { ghostOf, isNote, labelOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
 import { tensorsOf } from "./traits";
@@ -24,7 +24,7 @@ export function detailPanel(tree: TreePayload, place: Place, context: Context): 
     ...(subtree ? leftOut(subtree) : []),
     values,
     ...(facts ? classFacts(facts) : []),
-    howToGet(codeFor(tree, place, quoted), context),
+    howToGet(codeFor(tree, place), context),
   ].filter((part) => part !== null);
 }
 

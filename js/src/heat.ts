@@ -24,7 +24,7 @@ export function heat(grid: Grid, numbers: Numbers, context: Context): HTMLElemen
   const values = numbers(grid.array);
   const [rows = 0, columns = 0] = values.shape;
   const size = Math.max(1, Math.min(12, Math.floor(Math.min(WIDE / columns, HIGH / rows))));
-  const label = `${rows} by ${columns} numbers, ${grid.slice} of ${grid.shapeText}; arrow keys read single cells`;
+  const label = `${rows} by ${columns} numbers${grid.slice && `, ${grid.slice} of ${grid.shapeText}`}; arrow keys read single cells`;
   const canvas = element("canvas", { class: "heat", width: columns * size, height: rows * size, tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-label": label, "data-paint": true, ...OURS });
   const map: Map2 = { canvas, values, rows, columns, size, grid };
   const readout = element("div", { class: "readout" }, "point at a cell, or use the arrow keys");

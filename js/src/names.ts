@@ -69,6 +69,24 @@ export function quoted(text: string): string {
   return JSON.stringify(text).replace(UNSEEN, escaped);
 }
 
+/** A name that Python takes behind a dot: no keyword. */
+const PLAIN = /^(?!(?:False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)$)[A-Za-z_]\w*$/;
+
+export function isPlain(name: string): boolean {
+  return PLAIN.test(name);
+}
+
+/** How Python gets an attribute of what `code` gives. */
+export function attribute(code: string, name: string): string {
+  return isPlain(name) ? `${code}.${name}` : `getattr(${code}, ${quoted(name)})`;
+}
+
+/** How Python gets a part of a model, a "submodule", "parameter" or "buffer", by its dotted name. */
+export function partAt({ variable, scripted }: { variable: string; scripted: boolean }, kind: string, path: string): string {
+  if (!path) return variable;
+  return scripted ? `dict(${variable}.named_${kind.replace("sub", "")}s(remove_duplicate=False))[${quoted(path)}]` : `${variable}.get_${kind}(${quoted(path)})`;
+}
+
 export function counted(count: number, noun: string): string {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }

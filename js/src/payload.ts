@@ -38,6 +38,8 @@ export interface Ghost {
   what: string;
   reason: string;
   fix: string;
+  /** What to do in words, where there is no line. */
+  advice: string;
   parameters: number;
   parametersText: string;
   harmless: boolean;
@@ -152,6 +154,8 @@ export interface Common {
   headline: readonly [string, string];
   model: string;
   variable: string;
+  /** TorchScript's modules cannot be asked for a part by its dotted name. */
+  scripted: boolean;
   code: string;
   foot: string;
   live: boolean;
@@ -264,7 +268,7 @@ function completeSignature(given: unknown): Signature {
 }
 
 /** What every payload has. */
-export const COMMON: Headed = { schema: 1, version: "", view: "", headline: ["", ""], model: "", variable: "model", code: "", foot: "", live: false };
+export const COMMON: Headed = { schema: 1, version: "", view: "", headline: ["", ""], model: "", variable: "model", scripted: false, code: "", foot: "", live: false };
 
 const SUBTREE: Omit<Subtree, "type"> & { type: string } = {
   type: "?", category: "own", extra: "", class: -1, training: true, flags: [], tensors: [], runs: [], ghosts: [],

@@ -7,7 +7,7 @@ import { cellOf, saying, type SheetColumn, type SheetPayload, type SheetRow } fr
 const CODE = 7.3;
 const WORDS = 8;
 const NOTE = 7;
-const HEAD = 6.5;
+const HEAD = 7.5;
 const SIGN = 17;
 /** A bar beside its number, and what it is cut to. */
 const [BAR, SHORTEST] = [40, 18];

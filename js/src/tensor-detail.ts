@@ -3,7 +3,7 @@ import type { Column } from "./columns";
 import type { Context } from "./context";
 import { element, lines } from "./elements";
 import { howToGet, pairs } from "./facts";
-import { quoted } from "./names";
+import { attribute, isPlain, partAt, quoted } from "./names";
 import { completeValues, type Numbers, type StatePayload } from "./payload";
 import { noteOf, textOf, type StateRow, type StateTable } from "./state-table";
 import { askFor, noValues, valuesPanel } from "./values-panel";
@@ -30,13 +30,14 @@ function fill(payload: StatePayload, path: string, row: StateRow, box: HTMLEleme
   else box.replaceChildren(...noValues("values", payload.valuesNote || "the values are not in this output"));
 }
 
+/** The line that gets what stands in a row. */
 export function codeFor(table: StateTable, row: StateRow): string {
   const { variable, code } = table.payload;
+  const { kind, saved } = row.signature;
   const path = quoted(table.path(row));
-  if (row.signature.kind === "value") return code;
-  if (row.signature.kind === "tensor") return `${code}[${path}]`;
-  if (row.signature.kind === "parameter") return `${variable}.get_parameter(${path})`;
-  if (row.signature.kind === "buffer") return `${variable}.get_buffer(${path})`;
-  const owner = table.ownerPath(row.owner);
-  return `${owner ? `${variable}.get_submodule(${quoted(owner)})` : variable}.${row.name}`;
+  if (kind === "value") return code;
+  if (kind === "parameter" || kind === "buffer") return partAt(table.payload, kind, table.path(row));
+  if (kind === "reserved" || (kind === "attribute" && isPlain(row.name))) return attribute(partAt(table.payload, "submodule", table.ownerPath(row.owner)), row.name);
+  if (kind !== "tensor" && saved) return `${variable}.state_dict()[${path}]`;  // written by the module itself
+  return `${code}[${path}]`;
 }

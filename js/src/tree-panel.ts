@@ -4,7 +4,7 @@ import { detailPanel } from "./detail-panel";
 import { element, OURS } from "./elements";
 import { copyAndSay } from "./frame";
 import { ROW } from "./list";
-import { counted, quoted } from "./names";
+import { counted } from "./names";
 import { Outline } from "./outline";
 import type { TreePayload } from "./payload";
 import { nameOf, originalOf, pathOf, stepsOf, stepsTo, type Place } from "./place";
@@ -54,7 +54,7 @@ export class TreePanel implements Panel {
       help: HELP,
     }, context, {
       Enter: () => this.#enter(),
-      c: () => void copyAndSay(codeFor(tree, this.#walker.selected, quoted), context),
+      c: () => void copyAndSay(codeFor(tree, this.#walker.selected), context),
       u: () => this.#refold(this.#walker.listed.refold(this.#walker.selected)),
     });
     scroller.append(columnHeads(), body, this.#walker.nothing);
@@ -110,7 +110,7 @@ export class TreePanel implements Panel {
     if (action === "refold") this.#refold(this.#walker.listed.refold(place));
     else if (action === "fold") this.#refold(this.#walker.listed.fold(place));
     else if (action === "original") this.#toOriginal(place);
-    else if (action === "fix") void copyAndSay(codeFor(this.#tree, place, quoted), this.#context, target.closest("code") as HTMLElement);
+    else if (action === "fix") void copyAndSay(codeFor(this.#tree, place), this.#context, target.closest("code") as HTMLElement);
   }
 
   #enter(): void {

@@ -1,6 +1,6 @@
 /** One row of the tree: what it says, in words and as elements. */
 import { element, named, words } from "./elements";
-import { counted, cut, follow, join, shown } from "./names";
+import { attribute, counted, cut, follow, join, partAt, shown } from "./names";
 import type { Entry, Subtree, TreePayload } from "./payload";
 import { chevron, indent, symbol } from "./row-head";
 import { ghostOf, isNote, labelOf, nameOf, originalOf, pathOf, subtreeOf, type Place } from "./place";
@@ -121,7 +121,7 @@ function shareBar(tree: TreePayload, place: Place): HTMLElement | null {
 /** Whether a second line stands under a row: why it is hidden or left out, and the code that helps. */
 export function hasReason(tree: TreePayload, place: Place | undefined): boolean {
   const ghost = place ? ghostOf(tree, place) : null;
-  return ghost !== null && (ghost.reason !== "" || ghost.fix !== "");
+  return ghost !== null && (ghost.reason !== "" || ghost.fix !== "" || ghost.advice !== "");
 }
 
 /** What is wrong and how to put it right, under the ghost it is about. */
@@ -132,8 +132,9 @@ function ghostLine(tree: TreePayload, place: Place): HTMLElement {
     "span",
     { class: "reason" },
     indent(place.depth),
-    words(reason && ghost?.fix ? `${reason}.` : (reason ?? "")),
-    ghost?.fix ? element("span", {}, isNote(ghost) ? "All of it:" : "Fix:") : null,
+    words(reason && (ghost?.fix || ghost?.advice) ? `${reason}.` : (reason ?? "")),
+    ghost?.fix || ghost?.advice ? element("span", {}, isNote(ghost) ? "All of it:" : "Fix:") : null,
+    ghost?.advice ? words(ghost.advice) : null,
     ghost?.fix ? element("code", { "data-action": "fix", title: "copy (c)" }, words(ghost.fix)) : null,
   );
 }
@@ -167,10 +168,10 @@ function spokenParameters(tree: TreePayload, place: Place): string {
 }
 
 /** The code that gets the thing in this row. */
-export function codeFor(tree: TreePayload, place: Place, quote: (text: string) => string): string {
+export function codeFor(tree: TreePayload, place: Place): string {
   const ghost = ghostOf(tree, place);
-  if (ghost && isNote(ghost)) return ghost.fix || codeFor(tree, place.parent as Place, quote);
-  if (ghost) return ghost.fix || `${codeFor(tree, place.parent as Place, quote)}.${nameOf(tree, place)}`;
-  if (place.kind === "reserved") return `getattr(${codeFor(tree, place.parent as Place, quote)}, ${quote(nameOf(tree, place))})`;
-  return place.parent ? `${tree.variable}.get_submodule(${quote(pathOf(tree, place))})` : tree.variable;
+  if (ghost && isNote(ghost)) return ghost.fix || codeFor(tree, place.parent as Place);
+  if (ghost) return ghost.fix || attribute(codeFor(tree, place.parent as Place), nameOf(tree, place));
+  if (place.kind === "reserved") return attribute(codeFor(tree, place.parent as Place), nameOf(tree, place));
+  return partAt(tree, "submodule", pathOf(tree, place));
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -10,7 +11,9 @@ from torch.nn import Module
 
 from modlab import format
 from modlab.inspection import callables, entries, marks, stores, units
+from modlab.inspection.spelling import attribute
 from modlab.records.internals import CLASS, INSTANCE, METHOD, OWN, InternalsRecord, StoreRecord
+from modlab.records.structure import VARIABLE
 
 LISTED = 200  # entries of one store, and attributes of the author's, that a record holds
 TEXT = 60
@@ -74,7 +77,17 @@ def extract(module: Module) -> InternalsRecord:
     """All that is kept about `module` itself; of its children only names and types."""
     held = stores.contents(module)
     rows = [*_instance(module, held), *_of_class(module, held), *_own(held), *_methods(module, held)]
+    rows = [replace(row, look=_look(module, row)) for row in rows]
     return InternalsRecord(type(module).__name__, tuple(rows), "_modules" in held, tuple(_remarks(module)))
+
+
+def _look(module: Module, row: StoreRecord) -> str:
+    if row.missing:
+        return ""
+    if row.path in object.__getattribute__(module, "__dict__"):
+        return f"vars({VARIABLE})[{row.path!r}]"
+    is_of_class = row.section in (CLASS, METHOD) and not marks.is_scripted(module)
+    return attribute(f"type({VARIABLE})" if is_of_class else VARIABLE, row.path)
 
 
 def _remarks(module: Module) -> Iterator[str]:

@@ -10,6 +10,7 @@ from torch.nn import Module
 
 from modlab.compat import without_torch_function
 from modlab.inspection import stores
+from modlab.records.structure import VARIABLE
 from modlab.statistics.memory import is_sharded
 
 DDP, FSDP1, FSDP2, TP, PIPELINE, SYNC = "DDP", "FSDP1", "FSDP2", "TP", "pipeline", "SyncBatchNorm"
@@ -101,6 +102,11 @@ def unwrapped(model: Module) -> Module:
     around = any(base.__name__ in _AROUND and base.__module__.startswith("torch.") for base in type(model).__mro__)
     inner = stores.contents(model).get("_modules", {}).get(PREFIX) if around else None
     return inner if inner is not None else model
+
+
+def variable_of(model: Module) -> str:
+    """What one writes to get at the model whose names are the user's, given ``model``."""
+    return VARIABLE if unwrapped(model) is model else f"{VARIABLE}.{PREFIX}"
 
 
 def users_path(path: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections import deque
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from torch.nn import Module, ModuleDict, Parameter, ParameterDict
 
 from modlab.inspection import stores
+from modlab.inspection.spelling import is_plain
 
 VIEW: type[Any] = type(dict[Any, Any]().values())
 SEQUENCES: tuple[type[Any], ...] = (list, tuple, set, frozenset, deque, VIEW)
@@ -17,9 +17,9 @@ _DICTS: dict[bool, Module] = {True: ModuleDict(), False: ParameterDict()}  # to 
 
 
 def line(module: Module, name: str, value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
-    """One line that works as it stands at the end of the constructor; words where no line would."""
-    if _is_taken(module, name) or not name.isidentifier() or keyword.iskeyword(name):
-        return _in_words(modules, tensors)
+    """One line that works as it stands at the end of the constructor; nothing where no line would."""
+    if _is_taken(module, name) or not is_plain(name):
+        return ""
     here = f'self.__dict__.pop("{name}")'
     if stores.is_module(value) or isinstance(value, Parameter):
         return f"self.{name} = {here}  # or at once: self.{name} = ..., after super().__init__()"
@@ -27,12 +27,12 @@ def line(module: Module, name: str, value: Any, modules: list[Module], tensors: 
         return f'self.register_buffer("{name}", {here})'
     members, hidden = _flat(value), {id(thing) for thing in (*modules, *tensors)}
     if not members or not hidden.issuperset(map(id, members)):  # one that is registered elsewhere may be what this one is in
-        return _in_words(modules, tensors)
+        return ""
     if not tensors:
         return _registered("Module", name, value)
     if not modules and all(isinstance(tensor, Parameter) for tensor in tensors):
         return _registered("Parameter", name, value)
-    return _in_words(modules, tensors)
+    return ""
 
 
 def _is_taken(module: Module, name: str) -> bool:
@@ -59,7 +59,8 @@ def _registered(kind: str, name: str, value: Any) -> str:
     return f"self.{name} = nn.{kind}List({listed})"
 
 
-def _in_words(modules: list[Module], tensors: list[Tensor]) -> str:
+def in_words(modules: list[Module], tensors: list[Tensor]) -> str:
+    """What to do where no one line does it."""
     parts = []
     if modules:
         parts.append("modules in an nn.ModuleList (one for each list)")

@@ -140,7 +140,8 @@ class Finder:
         if cut:
             reason += f" … and more: only the first {WIDE:,} members were looked at"
         fix = "" if derived else fixes.line(module, name, value, modules, tensors)
-        return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived))
+        advice = "" if derived or fix else fixes.in_words(modules, tensors)
+        return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived), advice)
 
 
     def _derived(self, module: Module, name: str) -> str:

@@ -56,6 +56,11 @@ def _by_word(name: str) -> str:
     return next((kind for word, kind in _BY_WORD if word in name.lower()), "own")
 
 
+def is_scripted(module: nn.Module) -> bool:
+    """Whether it is TorchScript's."""
+    return issubclass(type(module), torch.jit.ScriptModule)
+
+
 def of_class(cls: type) -> tuple[str, ...]:
     """Marks that every instance of a class has."""
     marks = []

@@ -48,7 +48,8 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
     held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
     return TableRecord(
         compat.own_class(type(walk.model)).__name__,
-        tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows)
+        tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows),
+        variable=distributed.variable_of(model), scripted=marks.is_scripted(walk.model),
     )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def of_users(model: Module) -> TreeRecord:
     tree, unit = extract(inner), units.unit_of(model, kind) if kind else None
     root = replace(tree.root, unit=unit)
     _class_of[root] = ref(type(inner))
-    return replace(tree, root=root, ranks=_ranks(root))
+    return replace(tree, root=root, ranks=_ranks(root), variable=distributed.variable_of(model))
 
 
 _class_of: WeakKeyDictionary[Subtree, ref[type]] = WeakKeyDictionary()
@@ -105,16 +105,17 @@ class Folder:
         """The tree: one walk over all modules, and where something is shared a second one over those that it concerns."""
         parents: dict[int, Module | None] = {}
         tree = self._walk(parents)
+        scripted = marks.is_scripted(self.root)
         tied, again = repeated(map(id, self.tensors)), counted_again(self.tensors)
         if not tied and not self.again:
-            return TreeRecord(tree, len(parents), ranks=_ranks(tree), again=again)
+            return TreeRecord(tree, len(parents), ranks=_ranks(tree), again=again, scripted=scripted)
         owners = {id(owner): owner for tensor, owner in zip(self.tensors, self.owners, strict=True) if id(tensor) in tied}
         self.places = places = Places(parents, tied, owners.values(), self.again)
         self.touched, self.ledger = places.touched, Ledger(places)
         self._keep_unshared(tree)
         tree = self._walk(dict.fromkeys(self.unshared))
         ties, aliases = tuple(places.ties), tuple(places.aliases)
-        return TreeRecord(tree, len(parents), len(places.tensors), ties, len(places.modules), aliases, _ranks(tree), again)
+        return TreeRecord(tree, len(parents), len(places.tensors), ties, len(places.modules), aliases, _ranks(tree), again, scripted=scripted)
 
     def _walk(self, met: dict[int, Module | None]) -> Subtree:
         """Read every module once, parents before children, and fold it once all below it are folded.

@@ -29,6 +29,7 @@ class StoreRecord:
         home: the class that sets or defines it, where that is not the object itself.
         note: what is surprising about it here.
         missing: it is not there, and should be.
+        look: the line that gives what it holds, of ``model``; nothing where that is not there.
         known: False for a store that this version of modlab has no words for.
     """
 
@@ -45,6 +46,7 @@ class StoreRecord:
     note: str = ""
     missing: bool = False
     known: bool = True
+    look: str = ""
 
     def __repr__(self) -> str:
         return format.printable(f"<{self.path}: {self.holds or self.type}>")

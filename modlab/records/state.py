@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from modlab import format
 from modlab.records.sharding import Ranks, Sharding
+from modlab.records.structure import VARIABLE
 from modlab.records.tensor import TensorStats
 
 MODEL = "model"
@@ -125,3 +126,5 @@ class TableRecord:
     values: tuple[ValuesRecord, ...] = ()
     source: str = MODEL  # or the path of a checkpoint
     ranks: Ranks | None = None  # over which the model lies; None of a model on one process
+    variable: str = VARIABLE  # what one writes to get at the module whose rows these are
+    scripted: bool = False  # TorchScript's modules have no get_submodule, get_parameter and get_buffer

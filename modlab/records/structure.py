@@ -9,6 +9,8 @@ from modlab import format
 from modlab.records.sharding import Ranks, Sharding, Unit
 
 ROOT = "(root)"
+VARIABLE = "model"
+"""What a line of code calls the model that was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,12 @@ class TensorEntry:
 @format.printed
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """Modules or tensors that hang on a module in a way PyTorch does not see."""
+    """Modules or tensors that hang on a module in a way PyTorch does not see.
+
+    Attributes:
+        fix: the line that registers them; nothing where there is none.
+        advice: what to do, in words, where no line of code says it.
+    """
 
     name: str
     what: str  # "list of 3 Linear"
@@ -81,6 +88,7 @@ class Ghost:
     tensors: int
     parameters: int  # elements that would be counted if it were registered
     harmless: bool = False  # put there on purpose by a known machinery, such as pruning
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +278,8 @@ class TreeRecord:
     aliases: tuple[tuple[str, str], ...] = ()  # (later name, first name) of the first few of them
     ranks: Ranks | None = None  # over which the model lies; None of a model on one process
     again: int = 0  # bytes that the totals count more than once, for tensors that are views of one storage
+    variable: str = VARIABLE  # what one writes to get at the root
+    scripted: bool = False  # TorchScript's modules have no get_submodule, get_parameter and get_buffer
 
     def rows(self, *, folded: bool = False, depth: int | None = None) -> Iterator[ModuleRecord]:
         """Every place of the tree from the root down, as ``named_modules(remove_duplicate=False)`` orders them.

@@ -67,10 +67,10 @@ def dtype(entry: TensorEntry | StateRecord) -> str:
     return f"{name}, computes in {format.clean(entry.computes)}" if entry.computes else name
 
 
-def of_ghost(ghost: Ghost) -> tuple[str, str, str, str]:
-    """What it is, how many parameters it hides, why PyTorch does not see it, and the fix."""
+def of_ghost(ghost: Ghost) -> tuple[str, str, str, str, str]:
+    """What it is, how many parameters it hides, why PyTorch does not see it, the line that mends it, and else what to do in words."""
     count = f"[{ghost.parameters:,}]" if ghost.parameters else ""
-    return format.clean(ghost.what), count, format.clean(ghost.reason), format.clean(ghost.fix)
+    return format.clean(ghost.what), count, format.clean(ghost.reason), format.clean(ghost.fix), ghost.advice
 
 
 def of_row(row: StateRecord) -> Iterator[str]:

@@ -133,9 +133,10 @@ def _module(record: ModuleRecord, mode: bool) -> str:
 
 def _ghosts(record: ModuleRecord) -> Iterator[str]:
     for ghost in record.subtree.ghosts:
-        what, count, reason, fix = map(escape, facts.of_ghost(ghost))
+        what, count, reason, fix, advice = map(escape, facts.of_ghost(ghost))
         sign = "" if ghost.harmless else "⚠ "
-        yield f"{sign}<b>{text(ghost.name)}</b> {what} <span>{count}</span> <i>{reason}.</i>{f' Fix: <code>{fix}</code>' if fix else ''}"
+        remedy = f" Fix: <code>{fix}</code>" if fix else f" Fix: {advice}." if advice else ""
+        yield f"{sign}<b>{text(ghost.name)}</b> {what} <span>{count}</span> <i>{reason}.</i>{remedy}"
 
 
 def of_table(table: TableRecord) -> str:

@@ -19,7 +19,7 @@ from modlab import format
 from modlab.records.definition import Definition
 from modlab.records.sharding import Unit
 from modlab.records.state import MODEL, StateRecord, TableRecord, ValuesRecord
-from modlab.records.structure import Ghost, Link, Subtree, TensorEntry, TreeRecord
+from modlab.records.structure import VARIABLE, Ghost, Link, Subtree, TensorEntry, TreeRecord
 from modlab.views import facts, headline, numbers, sharding
 from modlab.views.folding import fold
 
@@ -83,7 +83,7 @@ def of_tree(
             }
         )
     content = {
-        **common("tree", headline.of_tree(tree), fingerprint(tree), code, version, _ASKED if live else "no value read", live),
+        **common("tree", headline.of_tree(tree), fingerprint(tree), code, version, _ASKED if live else "no value read", live, tree),
         "modules": tree.modules,
         "places": tree.places(),
         "subtrees": rows,
@@ -128,7 +128,7 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
         [f"the last {format.plural(left, 'row')} left out of this output, to keep it small: state.widget() has all"] if left > 0 else []
     )
     content = {
-        **common("state", headline.of_table(table), model, code, version, _ASKED if live else _state_foot(table), live),
+        **common("state", headline.of_table(table), model, code, version, _ASKED if live else _state_foot(table), live, table),
         "nodes": [
             {"type": n.type, "slots": [list(s) for s in n.slots], "runs": [[_names(names), i] for names, i in n.runs]} for n in nodes
         ],
@@ -186,11 +186,15 @@ def fingerprint(tree: TreeRecord) -> str:
     return known[id(tree.root)].hex()[:12]
 
 
-def common(view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool) -> dict[str, Any]:
+def common(
+    view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool,
+    root: TreeRecord | TableRecord | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What every payload begins with."""
+    written = {"variable": VARIABLE, "scripted": False} if root is None else {"variable": root.variable, "scripted": root.scripted}
     return {
         "schema": SCHEMA, "version": version, "view": view, "headline": list(sentence), "model": model,
-        "variable": "model", "code": code, "foot": foot, "live": live,
+        **written, "code": code, "foot": foot, "live": live,
     }  # fmt: skip
 
 
@@ -237,8 +241,8 @@ def _entry(entry: TensorEntry) -> dict[str, Any]:
 
 def _ghost(ghost: Ghost) -> dict[str, Any]:
     return {
-        "name": ghost.name, "what": ghost.what, "reason": ghost.reason, "fix": ghost.fix, "parameters": ghost.parameters,
-        "parametersText": format.count(ghost.parameters), "harmless": ghost.harmless,
+        "name": ghost.name, "what": ghost.what, "reason": ghost.reason, "fix": ghost.fix, "advice": ghost.advice,
+        "parameters": ghost.parameters, "parametersText": format.count(ghost.parameters), "harmless": ghost.harmless,
     }  # fmt: skip
 
 

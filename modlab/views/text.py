@@ -56,7 +56,8 @@ def _module(record: ModuleRecord, mode: bool) -> Iterator[tuple[str, ...]]:
     yield path, kind, facts.total(record), "; ".join(facts.of_module(record, mode))
     for ghost in subtree.ghosts:
         name = f"{record.path}.{ghost.name}" if record.path else ghost.name
-        what, count, reason, fix = facts.of_ghost(ghost)
+        what, count, reason, *remedy = facts.of_ghost(ghost)
+        fix = "".join(remedy)
         yield f"? {format.clean(name)}", what, count, f"{reason}; fix: {fix}" if fix else reason
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import sys
 from types import FunctionType
 
@@ -11,13 +10,16 @@ from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.inspection.findings.subject import Site
+from modlab.inspection.spelling import is_plain
 
 _LISTS = (nn.ModuleList, nn.ModuleDict)
-_IN_WORDS = "hold both in a class of your own"
+IN_WORDS = "Hold both in a class of your own."
 
 
 def placed(site: Site, name: str, line: str) -> str:
     """The code for a line of `modlab.inspection.fixes`, which says ``self`` for the module of `site`.
+
+    Nothing where no line does it: `IN_WORDS` says what does.
 
     Nobody edits the constructor of ``nn.Sequential``; and what becomes a child of one is run as a layer of it.
     """
@@ -55,11 +57,11 @@ def _around(site: Site, name: str, line: str) -> str:
     made = line.partition(" = ")[2].partition("  #")[0]
     if above is not None:
         place = "_".join([*(one.name for one in _between(site, above)[::-1]), name])
-        if not place.isidentifier() or keyword.iskeyword(place) or _is_taken(above.module, place):
-            return _IN_WORDS
+        if not is_plain(place) or _is_taken(above.module, place):
+            return ""
         return f"{above.code}.{place} = {made.replace('self.', f'{site.code}.')}"
     if issubclass(type(site.module), _LISTS):
-        return _IN_WORDS
+        return ""
     held = name if "__dict__" in made else made.replace(f"self.{name}", name)
     return (
         f"class Net(nn.Module):\n    def __init__(self, body, {name}):\n        super().__init__()\n"

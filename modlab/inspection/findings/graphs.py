@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from modlab.compat import grad_fn
 from modlab.inspection.findings.subject import Held, Subject
+from modlab.inspection.spelling import is_plain
 from modlab.records.finding import FindingRecord
 
 
@@ -25,7 +26,7 @@ def buffers(subject: Subject) -> Iterator[FindingRecord]:
 
 def _with_graph(held: Held) -> FindingRecord:
     function = type(grad_fn(held.tensor)).__name__
-    line = f"{held.code} = {held.code}.detach()" if held.name.isidentifier() else ""
+    line = f"{held.code} = {held.code}.detach()" if is_plain(held.name) else ""
     return FindingRecord(
         held.path, held.site.path, "carries a graph", "broken", held.path,
         f"is a buffer with a graph behind it ({function}): it keeps what was computed for it alive",

@@ -127,7 +127,7 @@ def _of_class(same: list[tuple[Site, list[Placed]]], word: str) -> Group:
     kind = same[0][0].type
     what = f"{len(same):,} {kind}" if word == "parameter" or word[:1].isupper() else f"{_number(len(members), word)} of {kind}"
     site = _common([Whole(site) for site, _ in same])
-    return Group(site, site.path, f"{what} ({named})", members, False, tops=tuple(site.path for site, _ in same))
+    return Group(site, site.path, f"{what} ({named})", members, False, tops=tuple(site.registered for site, _ in same))
 
 
 def pattern(path: str) -> str:

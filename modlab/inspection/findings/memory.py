@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from modlab.inspection.findings.subject import Held, Subject
 from modlab.inspection.overlaps import Overlaps
+from modlab.inspection.spelling import is_plain
 from modlab.records.finding import FindingRecord
 
 
@@ -19,7 +20,7 @@ def shared(subject: Subject) -> Iterator[FindingRecord]:
 
 
 def _shared(first: Held, held: Held) -> FindingRecord:
-    tie = f"{held.code} = {first.code}  # one parameter" if _alike(first, held) and held.name.isidentifier() else ""
+    tie = f"{held.code} = {first.code}  # one parameter" if _alike(first, held) and is_plain(held.name) else ""
     apart = f"For two that are apart: nn.Parameter({held.code}.detach().clone())."
     one = "" if tie else f"For one, keep {first.path} alone, and make the other from it in forward, where it is used. "
     return FindingRecord(

@@ -66,6 +66,8 @@ def missing(subject: Subject) -> Iterator[FindingRecord]:
 def _adding(subject: Subject, group: Group) -> str:
     if len(group.members) == 1 and isinstance(group.members[0], Held):
         return f'optimizer.add_param_group({{"params": [{group.code}]}})  # or {group.code}.requires_grad_(False)'
+    if group.whole and any(subject.owns(held.tensor) for held in subject.parameters if group.site in held.site.above):
+        return f'optimizer.add_param_group({{"params": [p for p in {group.code}.parameters() if p.requires_grad]}})'
     if group.whole:
         return f'optimizer.add_param_group({{"params": {group.code}.parameters()}})  # or {group.code}.requires_grad_(False)'
     if group.tops and len(group.tops) <= SPELLED_OUT:

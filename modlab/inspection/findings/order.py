@@ -11,6 +11,7 @@ from torch.nn import Module
 from modlab.inspection import stores
 from modlab.inspection.findings.families import AVERAGING, CONVOLUTIONS
 from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.index import joined
 from modlab.records.finding import FindingRecord
 
 Pair = tuple[Site, str, Module, str, Module]
@@ -29,8 +30,7 @@ def pairs(subject: Subject) -> Iterator[Pair]:
 
 
 def _path(site: Site, name: str) -> str:
-    above = site.path
-    return f"{above}.{name}" if above else name
+    return joined(site.path, name)
 
 
 def _label(site: Site, name: str, module: Module) -> str:
@@ -64,7 +64,7 @@ def in_place_after_hook(subject: Subject) -> Iterator[FindingRecord]:
                 path, path, "in place after a hook", "note", _label(site, b, second),
                 f"changes in place what {_label(site, a, first)} returns, which has a full backward hook: the forward pass raises",
                 "A full backward hook makes the output a view of a custom function, which must not be changed in place.",
-                f"model.get_submodule({path!r}).inplace = False",
+                f"model.get_submodule({joined(site.registered, b)!r}).inplace = False",
             )  # fmt: skip
 
 

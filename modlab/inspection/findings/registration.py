@@ -17,6 +17,7 @@ from modlab.inspection.findings.accesses import access
 from modlab.inspection.findings.families import DROPOUTS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
+from modlab.inspection.spelling import is_plain
 from modlab.records.finding import FindingRecord, Severity
 from modlab.records.structure import Ghost
 
@@ -51,23 +52,32 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         kind = f"hidden {where}"
         words = f"{path} ({_inside(ghost, value)})" if where != "past registration" else f"{path} ({ghost.what})"
         verb = "are" if _members(ghost) > 1 else "is"
-        fix = corrections.placed(site, ghost.name, ghost.fix)
+        fix, advice = _remedy(site, ghost, ghost.fix)
         place = f"hidden {where}" if where != "past registration" else "set past registration"
         return FindingRecord(
-            path, site.path, kind, severity, words, f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}", _reason(ghost), fix
-        )
+            path, site.path, kind, severity, words, f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}", _reason(ghost), fix,
+            advice=advice,
+        )  # fmt: skip
     joined = isinstance(value, Tensor) and grad_fn(value) is not None
     if isinstance(value, Tensor) and joined and not access(site.module, ghost.name).written:
         return _lost(site, path, ghost, value)
     if isinstance(value, Tensor) and value.requires_grad and not joined:
         return _unregistered(site, path, ghost)
-    fix = corrections.placed(site, ghost.name, ghost.fix.replace('"))', '").detach())') if joined else ghost.fix)
+    fix, advice = _remedy(site, ghost, ghost.fix.replace('"))', '").detach())') if joined else ghost.fix)
     verb = "is" if issubclass(type(value), Tensor) else "holds"
     what = f"{verb} a plain tensor: .to() and .cuda() leave it where it is, and state_dict() does not save it"
     if ghost.tensors > 1:
         what = f"holds {ghost.tensors} plain tensors: .to() and .cuda() leave them where they are, and state_dict() does not save them"
     reason = "PyTorch moves and saves parameters and buffers. A constant that need not be saved is a buffer with persistent=False."
-    return FindingRecord(path, site.path, "should be a buffer", "careful", path, what, reason, fix)
+    return FindingRecord(path, site.path, "should be a buffer", "careful", path, what, reason, fix, advice=advice)
+
+
+def _remedy(site: Site, ghost: Ghost, line: str) -> tuple[str, str]:
+    """The code that registers it, and else what to do in words."""
+    if not line:
+        return "", f"{ghost.advice[0].upper()}{ghost.advice[1:]}." if ghost.advice else ""
+    code = corrections.placed(site, ghost.name, line)
+    return code, "" if code else corrections.IN_WORDS
 
 
 def _where(ghost: Ghost, value: Any) -> str:
@@ -151,7 +161,7 @@ def _unregistered(site: Site, path: str, ghost: Ghost) -> FindingRecord:
 
 
 def _as_parameter(site: Site, ghost: Ghost) -> str:
-    if not ghost.name.isidentifier():
+    if not is_plain(ghost.name):
         return ""
     return corrections.placed(site, ghost.name, f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())')
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Module, ModuleList, Sequential
+from torch.nn import Module, ModuleDict, ModuleList, Sequential
 from torch.nn.parameter import is_lazy
 from torch.optim.swa_utils import AveragedModel
 
@@ -16,6 +16,8 @@ from modlab.errors import NotInitializedError
 from modlab.inspection import ghosts, stores
 from modlab.inspection.index import ModuleIndex, Node, joined
 from modlab.inspection.optimizers import Ownership
+from modlab.inspection.spelling import attribute
+from modlab.records.structure import VARIABLE
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
 
@@ -51,17 +53,16 @@ class Site(Node):
     @property
     def code(self) -> str:
         """What one writes to get at it, given ``model``."""
-        parts = []
-        for site in [*self.above][::-1]:
-            if site.parent is None:
-                continue
-            if issubclass(type(site.parent.module), (Sequential, ModuleList)) and site.name.isdecimal():
-                parts.append(f"[{site.name}]")
-            elif site.name.isidentifier():
-                parts.append(f".{site.name}")
+        code = VARIABLE
+        for site in [*self.above][-2::-1]:
+            above = type(site.parent.module) if site.parent is not None else Module
+            if issubclass(above, (Sequential, ModuleList)) and site.name.isdecimal():
+                code += f"[{site.name}]"
+            elif issubclass(above, ModuleDict):
+                code += f"[{site.name!r}]"
             else:
-                return f"model.get_submodule({self.registered!r})"
-        return "model" + "".join(parts)
+                code = attribute(code, site.name)
+        return code
 
     def own(self, store: str) -> dict[str, Any]:
         """One of the module's stores; empty where it is missing."""
@@ -86,9 +87,7 @@ class Held:
     @property
     def code(self) -> str:
         """What one writes to get at it, given ``model``."""
-        if self.name.isidentifier():
-            return f"{self.site.code}.{self.name}"
-        return f"model.get_{self.kind}({joined(self.site.registered, self.name)!r})"
+        return attribute(self.site.code, self.name)
 
 
 class Subject:

@@ -144,7 +144,7 @@ def _initializing(group: Group) -> str:
     member = group.members[0]
     starts = [hasattr(type(one.site.module), "reset_parameters") for one in group.members]
     if 1 < len(starts) <= SPELLED_OUT and all(starts):
-        names = tuple(dict.fromkeys(one.site.path for one in group.members))
+        names = tuple(dict.fromkeys(one.site.registered for one in group.members))
         return f"for name in {names!r}:\n    model.get_submodule(name).reset_parameters()"
     if not isinstance(member, Held):
         return ""

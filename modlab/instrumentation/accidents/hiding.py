@@ -26,9 +26,8 @@ class Hiding(NamedTuple):
 
     def fix(self, said: str) -> Fix:
         """The line that registers it; `said` stands before."""
-        words = self.ghost.fix.startswith("register each")
         where = f", at the end of {self.owner}'s constructor"
-        return Fix(f"{said}{where}: {self.ghost.fix}." if words else f"{said}{where}:", "" if words else self.ghost.fix)
+        return Fix(f"{said}{where}:", self.ghost.fix) if self.ghost.fix else Fix(f"{said}{where}: {self.ghost.advice}.")
 
 
 def of_module(scene: Scene) -> Hiding | None:
@@ -54,5 +53,6 @@ def _holding(scene: Scene, holder: Any, place: str, thing: Any) -> Hiding | None
     if name is None:
         return None
     finder = ghosts.Finder(module for _, module in sources.walk(root.module))
-    found = next((ghost for ghost in finder.find(holder) if ghost.name == name and not ghost.harmless and ghost.fix), None)
+    its = (ghost for ghost in finder.find(holder) if ghost.name == name and not ghost.harmless)
+    found = next((ghost for ghost in its if ghost.fix or ghost.advice), None)
     return None if found is None else Hiding(f"{place}.{name}" if place else name, type(holder).__name__, found)

@@ -71,7 +71,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return Verdict(
             f"{cls} has no registered parameter: {place} ({ghost.what}) is hidden from PyTorch.", f"It is {ghost.reason}.", "",
             tuple((f"{p}.{g.name}" if p else g.name, f"{g.what}, {format.plural(g.parameters, 'number')}") for p, g in hidden[:8]),
-            (Fix("Register them, in the constructor:", ghost.fix),),
+            (Fix(f"Register them, in the constructor:{f' {ghost.advice}.' if ghost.advice else ''}", ghost.fix),),
         )  # fmt: skip
     typo = next((n for n in vars(type(model)) if n.strip("_") == "init" and n != "__init__"), "")
     if typo:

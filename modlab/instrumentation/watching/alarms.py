@@ -97,7 +97,7 @@ ALIVE = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, ke
 WIDER = "keep the weights in float32 (torch.autocast for the rest), or a greater learning rate"
 """What helps where 16 bits are too few."""
 
-HOLD = 'modlab.watch(..., on_nan="hold") keeps every step, and finds where it is born'
+HOLD = 'let modlab.watch(..., on_nan="hold") keep every step: it finds where the NaN is born'
 """What helps where a step was not kept."""
 
 SHOWN = 12

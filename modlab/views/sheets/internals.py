@@ -119,8 +119,7 @@ def _details(row: StoreRecord) -> tuple[Block, ...]:
         blocks.append(Block("entries", rows=row.entries))
         if row.count is not None and row.count > len(row.entries):
             blocks.append(Block(prose=f"… {row.count - len(row.entries):,} more"))
-    look = f"vars(model)[{row.path!r}]" if row.section in (INSTANCE, OWN) else f"type(model).{row.path}"
-    return (*blocks, Block("look", code=look))
+    return (*blocks, Block("look", code=row.look)) if row.look else tuple(blocks)
 
 
 def of_route(record: RouteRecord) -> Sheet:
