@@ -191,10 +191,10 @@ def common(
     root: TreeRecord | TableRecord | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What every payload begins with."""
-    written = {"variable": VARIABLE, "scripted": False} if root is None else {"variable": root.variable, "scripted": root.scripted}
     return {
         "schema": SCHEMA, "version": version, "view": view, "headline": list(sentence), "model": model,
-        **written, "code": code, "foot": foot, "live": live,
+        "variable": VARIABLE if root is None else root.variable, "code": code, "foot": foot, "live": live,
+        **({"scripted": True} if root is not None and root.scripted else {}),
     }  # fmt: skip
 
 
@@ -241,8 +241,9 @@ def _entry(entry: TensorEntry) -> dict[str, Any]:
 
 def _ghost(ghost: Ghost) -> dict[str, Any]:
     return {
-        "name": ghost.name, "what": ghost.what, "reason": ghost.reason, "fix": ghost.fix, "advice": ghost.advice,
-        "parameters": ghost.parameters, "parametersText": format.count(ghost.parameters), "harmless": ghost.harmless,
+        "name": ghost.name, "what": ghost.what, "reason": ghost.reason, "fix": ghost.fix, "parameters": ghost.parameters,
+        "parametersText": format.count(ghost.parameters), "harmless": ghost.harmless,
+        **({"advice": ghost.advice} if ghost.advice else {}),
     }  # fmt: skip
 
 
