@@ -115,7 +115,8 @@ class Folder:
         self._keep_unshared(tree)
         tree = self._walk(dict.fromkeys(self.unshared))
         ties, aliases = tuple(places.ties), tuple(places.aliases)
-        return TreeRecord(tree, len(parents), len(places.tensors), ties, len(places.modules), aliases, _ranks(tree), again, scripted=scripted)
+        shared = len(places.tensors), ties, len(places.modules), aliases
+        return TreeRecord(tree, len(parents), *shared, _ranks(tree), again, scripted=scripted)
 
     def _walk(self, met: dict[int, Module | None]) -> Subtree:
         """Read every module once, parents before children, and fold it once all below it are folded.
