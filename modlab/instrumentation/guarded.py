@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections import deque
@@ -19,6 +20,8 @@ KEPT = 16
 """Errors that are remembered."""
 
 LONG = 300
+SHORT = 200  # those of an error that is told beside others
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 """Letters of a message that are told."""
 
 P = ParamSpec("P")
@@ -174,6 +177,16 @@ def line_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - it may not even have a text
         return name
     return format.clean(f"{name}: {message}" if message else name)
+
+
+def steady_line(error: BaseException) -> str:
+    """An exception in one line, the same from run to run."""
+    return format.cut(without_addresses(line_of(error).rstrip(".")), SHORT)
+
+
+def without_addresses(text: str) -> str:
+    """The same from run to run."""
+    return _ADDRESS.sub("0x…", text)
 
 
 def tell(text: str, end: str = "\n") -> None:

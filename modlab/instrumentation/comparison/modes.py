@@ -29,7 +29,7 @@ from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.moves import moves
 from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import Flips, may_act
-from modlab.instrumentation.experiments.trials import steady_line
+from modlab.instrumentation.guarded import steady_line
 from modlab.instrumentation.randomness import start_elsewhere
 from modlab.instrumentation.recording.roster import is_fused
 from modlab.instrumentation.sandbox import Sandbox, under

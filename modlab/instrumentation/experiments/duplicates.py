@@ -14,7 +14,8 @@ from modlab.inspection import stores
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import gaps
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
-from modlab.instrumentation.experiments.trials import Bench, steady_line
+from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.guarded import steady_line
 from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there

@@ -21,7 +21,8 @@ from modlab.inspection.findings.subject import Subject
 from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, rehearsals, repeats
 from modlab.instrumentation.experiments.comparisons import Comparisons
 from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
-from modlab.instrumentation.experiments.trials import Bench, steady_line, without_addresses
+from modlab.instrumentation.experiments.trials import Bench
+from modlab.instrumentation.guarded import steady_line, without_addresses
 from modlab.instrumentation.postmortem import explain
 from modlab.records.finding import ExperimentRecord, FindingRecord
 from modlab.statistics.memory import is_there

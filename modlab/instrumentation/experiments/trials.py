@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -16,21 +15,18 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from modlab import format
 from modlab.inspection import bits, stores
 from modlab.inspection.distributed import unwrapped
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.outcomes import NotRunError
-from modlab.instrumentation.guarded import line_of
+from modlab.instrumentation.guarded import steady_line
 from modlab.instrumentation.sandbox import on_loan
 from modlab.statistics.memory import copied
 
 T = TypeVar("T")
 
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-LINE = 200  # characters of an error that are told
 
 
 class Bench:
@@ -141,13 +137,3 @@ def _hidden(subject: Subject) -> list[Module]:
         for hidden in Members(value)
         if stores.is_module(hidden.thing) and id(hidden.thing) not in subject.finder.registered and stores.initialized(hidden.thing)
     ]
-
-
-def steady_line(error: BaseException) -> str:
-    """An exception in one line, the same from run to run."""
-    return format.cut(without_addresses(line_of(error).rstrip(".")), LINE)
-
-
-def without_addresses(text: str) -> str:
-    """The same from run to run."""
-    return _ADDRESS.sub("0x…", text)
