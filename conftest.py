@@ -12,7 +12,7 @@ import torch
 
 # What fails today must fail tomorrow: weights are drawn alike in every run. MODLAB_SEED=5 draws others.
 SEED = int(os.environ.get("MODLAB_SEED", "0"))
-torch.manual_seed(SEED)    # for what is drawn while tests are collected
+torch.manual_seed(SEED)  # for what is drawn while tests are collected
 
 
 @pytest.fixture(autouse=True)
@@ -59,4 +59,4 @@ def turn(*, alone: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)    # a process that the test forked may live on, with the file open
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a process that the test forked may live on, with the file open

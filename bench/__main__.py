@@ -16,8 +16,14 @@ import modlab
 from bench import peers, report
 
 SECTIONS = {
-    "tree": "trees", "counts": "counts", "measure": "tensors", "trace": "traces", "watch": "loops", "import": "imports", "browser": "pages",
-}  # fmt: skip
+    "tree": "trees",
+    "counts": "counts",
+    "measure": "tensors",
+    "trace": "traces",
+    "watch": "loops",
+    "import": "imports",
+    "browser": "pages",
+}
 
 
 def main() -> None:

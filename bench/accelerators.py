@@ -39,8 +39,13 @@ BEGIN, END = "<!-- make bench-gpu writes here -->", "<!-- and no further -->"
 NONE = "There is no accelerator that torch can use here (torch.accelerator), so nothing was measured."
 WARM = 12  # steps before anything is measured: the first ten samples of a watch are apart
 PLAIN, AGAIN, WATCHED, EVERY, TRACED, SHAPES = (
-    "plain", "plain, a second copy", "modlab.watch", "modlab.watch, budget=1.0", "modlab.trace", "modlab.trace, values=False",
-)  # fmt: skip
+    "plain",
+    "plain, a second copy",
+    "modlab.watch",
+    "modlab.watch, budget=1.0",
+    "modlab.trace",
+    "modlab.trace, values=False",
+)
 WAYS = (AGAIN, WATCHED, EVERY, TRACED, SHAPES)
 WAITS = re.compile(r"^(?:cuda|hip)(?:Stream|Device|Event)Synchronize$|^(?:cuda|hip)Memcpy(?:2D|3D)?$")
 TO_PAGEABLE, TO_PINNED = re.compile(r"^Memcpy DtoH \(Device -> Pageable\)"), re.compile(r"^Memcpy DtoH \(Device -> Pinned\)")
@@ -148,8 +153,12 @@ def _loops(device: torch.device, dry: bool) -> list[Loop]:
     small = Loop("mlp", mlp, vectors, device)
     large = Loop("transformer", encoder, tokens, device)
     whole = [] if dry else [Loop("resnet18", lambda: ResNet18(10), images, device), large]
-    return [small, *whole, replace(large, name="transformer, autocast", precision=AUTOCAST),
-            replace(large, name="transformer, bf16", precision=BFLOAT16)]  # fmt: skip
+    return [
+        small,
+        *whole,
+        replace(large, name="transformer, autocast", precision=AUTOCAST),
+        replace(large, name="transformer, bf16", precision=BFLOAT16),
+    ]
 
 
 # ---- the ways in which a step runs ---------------------------------------------------------------------------------------------------
@@ -406,8 +415,11 @@ def _of_time(loops: list[Loop], size: Size) -> list[Target]:
     plain = (f"{name} {report.seconds(column[AGAIN][1])}" for name, column in found.items() if isinstance(column[AGAIN], tuple))
     report.note(f"A plain step: {', '.join(plain)}.")
     large = [name for name in found if name.startswith("transformer")]
-    return [Target(f"modlab.watch, {name} / plain", 1.03, column[WATCHED][0])
-            for name in large if isinstance((column := found[name])[WATCHED], tuple)]  # fmt: skip
+    return [
+        Target(f"modlab.watch, {name} / plain", 1.03, column[WATCHED][0])
+        for name in large
+        if isinstance((column := found[name])[WATCHED], tuple)
+    ]
 
 
 def _measured(measure: Callable[[], tuple[float, float]]) -> tuple[float, float] | str:
@@ -435,8 +447,10 @@ def _of_waits(loops: list[Loop], size: Size) -> list[Target]:
             added = {kind: found[kind] - plain[kind] for kind in kinds}
             worst = max(worst, *(added[kind] for kind in kinds[:3]))
             rows.append((f"{loop.name}, {way}", *(f"{added[kind]} ({plain[kind]} plain)" for kind in kinds)))
-    report.note(f"Synchronisations that are added, in {size.steps} steps each (by torch.cuda.set_sync_debug_mode, and by the profiler's "
-                "list of the driver's calls); copies to pinned memory are what a watch reads back, and nobody waits for them:")  # fmt: skip
+    report.note(
+        f"Synchronisations that are added, in {size.steps} steps each (by torch.cuda.set_sync_debug_mode, and by the profiler's "
+        "list of the driver's calls); copies to pinned memory are what a watch reads back, and nobody waits for them:"
+    )
     report.table(("", *kinds), rows)
     return [Target("synchronisations added", 0, worst, "")]
 
@@ -460,8 +474,10 @@ def _of_bits(loops: list[Loop], size: Size) -> None:
     with _deterministic():
         rows = [(loop.name, *(_tried(partial(_same, loop, way, size.steps)) for way in ways)) for loop in loops]
         graphs = _graphs(loops[0], size.steps)
-    report.note(f"Weights and random numbers after {size.steps} steps are bit for bit those of plain ones (deterministic algorithms; the "
-                "first column is a second plain run):")  # fmt: skip
+    report.note(
+        f"Weights and random numbers after {size.steps} steps are bit for bit those of plain ones (deterministic algorithms; the "
+        "first column is a second plain run):"
+    )
     report.table(("", *ways), rows)
     report.note("Graphs: weights are bit for bit those without the watch (budget=1.0):")
     report.table(("", "same"), graphs)

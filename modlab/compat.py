@@ -184,7 +184,6 @@ class FunctionMode(overrides.TorchFunctionMode):
         leave_function_mode(self)
 
 
-
 def modes() -> tuple[list[Any], list[Any]]:
     """Each ``TorchFunctionMode`` and each ``TorchDispatchMode`` of this thread, the innermost last."""
     of_functions: Any = getattr(torch._C, "_get_function_stack_at", None)

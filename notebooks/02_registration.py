@@ -558,9 +558,12 @@ def _holds(answer: Any) -> None:
     ]
     kept = any(module is first or module is second for values in plain for module in values)
     fail(
-        f"PyTorch does not see {' and '.join(missing)}.", mistake="kept in a plain container" if kept else "",
-        expected="4 parameters", got=f"{len(got)} parameters", evidence=modlab.tree(both),
-    )  # fmt: skip
+        f"PyTorch does not see {' and '.join(missing)}.",
+        mistake="kept in a plain container" if kept else "",
+        expected="4 parameters",
+        got=f"{len(got)} parameters",
+        evidence=modlab.tree(both),
+    )
 
 
 def _joins(answer: Any) -> None:

@@ -1,6 +1,6 @@
 """Run all checks, or the sections named, each timed; a failure does not keep the others from running.
 
-    .venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser] [long]
+.venv/bin/python scripts/checks.py [lint] [front-end] [units] [notebooks] [browser] [long]
 """
 
 from __future__ import annotations
@@ -17,28 +17,35 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Tests run on two cores, or up to four; each test process then has torch's work to itself. Fewer of them: MODLAB_WORKERS=1.
 WORKERS = os.environ.get("MODLAB_WORKERS") or str(min(max(os.cpu_count() or 2, 2), 4))
-PYTEST = (sys.executable, "-m", "pytest", "--durations=15", "-n", WORKERS, "--dist")    # what takes long is told
-QUICK = ("-p", "no:nbval")    # takes two seconds to load
+PYTEST = (sys.executable, "-m", "pytest", "--durations=15", "-n", WORKERS, "--dist")  # what takes long is told
+QUICK = ("-p", "no:nbval")  # takes two seconds to load
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout", "120")
 
 # section: (folder, commands); what only reads comes first, the browser last
 SECTIONS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
-    "lint": (".", [(sys.executable, "-m", "ruff", "check", "."), (sys.executable, "-m", "mypy")]),
+    "lint": (
+        ".",
+        [
+            (sys.executable, "-m", "ruff", "check", "."),
+            (sys.executable, "-m", "ruff", "format", "--check", "."),
+            (sys.executable, "-m", "mypy"),
+        ],
+    ),
     "front-end": ("js", [("npm", "ci"), ("npm", "run", "typecheck"), ("npm", "test"), ("npm", "run", "check")]),
     "units": (".", [(*PYTEST, "worksteal", *QUICK, "--doctest-modules", "modlab", "tests", "--ignore=tests/browser")]),
-    "notebooks": (".", [(*PYTEST, "loadfile", *NBVAL, "notebooks")]),    # a notebook's cells need one another
+    "notebooks": (".", [(*PYTEST, "loadfile", *NBVAL, "notebooks")]),  # a notebook's cells need one another
     "browser": (".", [(*PYTEST, "worksteal", *QUICK, "tests/browser")]),
 }
-BESIDE = ("lint", "front-end")    # most of what they do keeps one core busy: they run beside each other
+BESIDE = ("lint", "front-end")  # most of what they do keeps one core busy: they run beside each other
 # What takes longer than a check may (make test-long): asked for by name alone.
 ON_REQUEST: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "long": (".", [(*PYTEST, "worksteal", *QUICK, "-m", "long", "tests")]),
 }
 ENVIRONMENT = {
     "MODLAB_REQUIRE_BROWSER": "1",
-    "OMP_NUM_THREADS": "1",    # the tests share the cores; threads that wait for each other do not
+    "OMP_NUM_THREADS": "1",  # the tests share the cores; threads that wait for each other do not
     "MKL_NUM_THREADS": "1",
-    "PYTHONDONTWRITEBYTECODE": "",    # where it is set, each of the many processes compiles modlab and the tests anew
+    "PYTHONDONTWRITEBYTECODE": "",  # where it is set, each of the many processes compiles modlab and the tests anew
 }
 
 

@@ -1,6 +1,6 @@
 """Find a Chromium that starts, for the browser tests; with --install, bring one where there is none.
 
-    .venv/bin/python scripts/find_chromium.py [--install]      prints its path
+.venv/bin/python scripts/find_chromium.py [--install]      prints its path
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 def find() -> Path | None:
     """Return the first Chromium that starts: the one asked for, Playwright's own, the system's."""
     asked = os.environ.get("MODLAB_CHROMIUM")
-    if asked:    # whoever names one means that one
+    if asked:  # whoever names one means that one
         return Path(asked) if starts(Path(asked)) else None
     return next((path for path in candidates() if starts(path)), None)
 

@@ -56,7 +56,7 @@ def installed(name: str) -> str | None:
 def renew_pip() -> None:
     """Bring the pinned pip: an older one would download all of CUDA only to say what it would install."""
     if installed("pip") != pinned("pip"):
-        pip("install", "--quiet", f"pip=={pinned('pip')}")    # where this fails, the old one does it more slowly
+        pip("install", "--quiet", f"pip=={pinned('pip')}")  # where this fails, the old one does it more slowly
 
 
 def chosen_index(requirement: str, cpu_index: str) -> str | None:
@@ -73,7 +73,7 @@ def would_take_cuda(requirement: str) -> bool:
     """Ask pip what it would install; CUDA builds bring packages of NVIDIA's."""
     answer = pip("install", "--dry-run", "--quiet", "--ignore-installed", "--report", "-", requirement, capture=True)
     if answer.returncode:
-        return False    # then pip says what is wrong when it installs
+        return False  # then pip says what is wrong when it installs
     names = [entry["metadata"]["name"].lower() for entry in json.loads(answer.stdout)["install"]]
     return any(name.startswith(("nvidia-", "cuda-")) for name in names)
 
@@ -83,7 +83,7 @@ def answers(index: str) -> bool:
     try:
         with urllib.request.urlopen(f"{index.rstrip('/')}/torch/", timeout=PATIENCE_S) as page:
             return bool(page.status == 200)
-    except (OSError, ValueError):    # URLError is an OSError; ValueError: no URL at all
+    except (OSError, ValueError):  # URLError is an OSError; ValueError: no URL at all
         return False
 
 

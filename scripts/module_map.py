@@ -26,7 +26,7 @@ import modlab
 from modlab.lessons.note import BigNet
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-A4 = (11.69, 8.27)    # inches, in which everything below is measured
+A4 = (11.69, 8.27)  # inches, in which everything below is measured
 STEADY: Any = {"svg.hashsalt": "modlab", "pdf.fonttype": 42, "font.family": "DejaVu Sans"}
 
 INK, SOFT, FAINT, LINE, SUNK = "#1b1f24", "#4d565f", "#6e7781", "#d5d9de", "#f4f5f7"
@@ -77,7 +77,7 @@ OWNED = (
     Owned("self.layers = [nn.Linear(3, 3)]", "plain list", "layers", "nothing: a ghost"),
 )
 
-STAGES = {    # of a call, by the marks of the trace's events
+STAGES = {  # of a call, by the marks of the trace's events
     "forward pre-hook": ("forward pre-hooks", "may replace the input", "register_forward_pre_hook"),
     "forward": ("forward", "the computation", "def forward(self, x)"),
     "forward hook": ("forward hooks", "may replace the output", "register_forward_hook"),

@@ -56,7 +56,7 @@ PATHS = (
 KEPT_CELL_METADATA = ("tags", "jupyter", "slideshow")
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},    # the version is no news about a lesson
+    "language_info": {"name": "python"},  # the version is no news about a lesson
 }
 
 
@@ -67,7 +67,7 @@ def main() -> None:
     paths = parser.parse_args().notebooks or sorted(NOTEBOOKS.glob("*.ipynb"))
     if not paths:
         sys.exit("There are no notebooks in notebooks/.")
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"    # the kernel of this environment, whatever the user has installed
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this environment, whatever the user has installed
     failures = [failure for path in paths if (failure := renew(path))]
     INDEX.write_text(index(), encoding="utf-8")
     sys.exit("\n".join(failures) or None)
@@ -144,7 +144,7 @@ def normalise_output(output: dict[str, Any]) -> None:
         html = output["data"].get("text/html")
         if html is not None:
             output["data"]["text/html"] = without_paths(LIVE.sub("", html))
-            output["data"].pop("image/png", None)    # the same picture, without the words for who cannot see it
+            output["data"].pop("image/png", None)  # the same picture, without the words for who cannot see it
 
 
 def number_view(output: dict[str, Any], views: Iterator[int]) -> None:

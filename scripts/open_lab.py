@@ -1,6 +1,6 @@
 """Open JupyterLab on the learner's copy of the course; without a display, print its address and serve.
 
-    .venv/bin/python scripts/open_lab.py [--port N] [further options of JupyterLab]
+.venv/bin/python scripts/open_lab.py [--port N] [further options of JupyterLab]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 COURSE = Path(__file__).resolve().parent.parent / "course"
 FIRST = "00_tour.ipynb"
-OURS = Path(__file__).resolve().parent / "jupyter"    # nobody is asked about news over the tour; your own settings stay as they are
+OURS = Path(__file__).resolve().parent / "jupyter"  # nobody is asked about news over the tour; your own settings stay as they are
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
         command.append("--no-browser")
         print("No display here: open the address below in a browser.", flush=True)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--allow-root")    # a container
+        command.append("--allow-root")  # a container
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, (str(OURS), os.environ.get("JUPYTER_CONFIG_PATH"))))
     os.execv(sys.executable, [*command, *sys.argv[1:]])
 

@@ -60,10 +60,15 @@ class Inverted(nn.Module):
     def __init__(self, c: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(c, 4 * c, 1, bias=False), nn.BatchNorm2d(4 * c), nn.ReLU6(inplace=True),
-            nn.Conv2d(4 * c, 4 * c, 3, padding=1, groups=4 * c, bias=False), nn.BatchNorm2d(4 * c), nn.ReLU6(inplace=True),
-            nn.Conv2d(4 * c, c, 1, bias=False), nn.BatchNorm2d(c),
-        )  # fmt: skip
+            nn.Conv2d(c, 4 * c, 1, bias=False),
+            nn.BatchNorm2d(4 * c),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(4 * c, 4 * c, 3, padding=1, groups=4 * c, bias=False),
+            nn.BatchNorm2d(4 * c),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(4 * c, c, 1, bias=False),
+            nn.BatchNorm2d(c),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.body(x)
@@ -172,9 +177,7 @@ def elbo(output: tuple[Tensor, Tensor, Tensor], target: Tensor) -> Tensor:
 
 def gan() -> nn.Module:
     generator = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8), nn.Tanh())
-    return nn.ModuleDict(
-        {"generator": generator, "discriminator": nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))}
-    )
+    return nn.ModuleDict({"generator": generator, "discriminator": nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))})
 
 
 class ViT(nn.Module):
@@ -213,4 +216,4 @@ ARCHITECTURES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[objec
     "vae": (VAE, lambda: ((x := torch.rand(4, 12)), x), elbo),
     "gan": (gan, None, CROSS),
     "vit": (ViT, lambda: (images(), labels()), CROSS),
-}  # fmt: skip
+}

@@ -274,25 +274,42 @@ def at_rest(model: nn.Module) -> dict[str, Any]:
 
 
 _ROOMS = (
-    torch.autograd, torch.autograd.graph, torch.nn.utils.clip_grad, torch.overrides, modules, sys.modules[torch.optim.Optimizer.__module__],
-    nn.Module, torch.optim.Optimizer, Tensor,
-)  # fmt: skip
+    torch.autograd,
+    torch.autograd.graph,
+    torch.nn.utils.clip_grad,
+    torch.overrides,
+    modules,
+    sys.modules[torch.optim.Optimizer.__module__],
+    nn.Module,
+    torch.optim.Optimizer,
+    Tensor,
+)
 
 
 def surroundings() -> dict[str, Any]:
     """What is global: modes, hooks, names of torch's, filters, the recursion limit, threads, files, locks of ours."""
     return {
-        "grad": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled(), "limit": sys.getrecursionlimit(),
-        "modes": [len(some) for some in compat.modes()], "functions": torch._C._is_torch_function_enabled(),
-        "stdout": id(sys.stdout), "stderr": id(sys.stderr), "saved": len(compat.saved_tensor_hooks()),
-        "filters": list(map(str, warnings.filters)), "showwarning": id(warnings.showwarning), "warn always": torch.is_warn_always_enabled(),
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "limit": sys.getrecursionlimit(),
+        "modes": [len(some) for some in compat.modes()],
+        "functions": torch._C._is_torch_function_enabled(),
+        "stdout": id(sys.stdout),
+        "stderr": id(sys.stderr),
+        "saved": len(compat.saved_tensor_hooks()),
+        "filters": list(map(str, warnings.filters)),
+        "showwarning": id(warnings.showwarning),
+        "warn always": torch.is_warn_always_enabled(),
         "hooks of all": {name: [*held] for name, held in _names().items() if "._global_" in name and isinstance(held, dict)},
         "names": {name: id(held) for name, held in _names().items()},
-        "threads": threading.active_count(), "files": _files(),
-        "signal": signal.getsignal(signal.SIGINT), "profile": sys.getprofile(),
-        "open": [len(room._open) for room in (headroom, compile_warning, enginecalls, stephooks)], "watchers": len(watcher.watchers),
+        "threads": threading.active_count(),
+        "files": _files(),
+        "signal": signal.getsignal(signal.SIGINT),
+        "profile": sys.getprofile(),
+        "open": [len(room._open) for room in (headroom, compile_warning, enginecalls, stephooks)],
+        "watchers": len(watcher.watchers),
         "locks": [room._lock._is_owned() for room in (headroom, compile_warning, enginecalls, stephooks)],
-    }  # fmt: skip
+    }
 
 
 def _names() -> dict[str, Any]:

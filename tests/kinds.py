@@ -227,9 +227,18 @@ def trainer(rank: int) -> Case:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             arguments = TrainingArguments(
-                output_dir=folder, max_steps=STEPS, per_device_train_batch_size=6, report_to=[], disable_tqdm=True, use_cpu=True,
-                save_strategy="no", logging_steps=1, dataloader_pin_memory=False, seed=0, log_level="error",
-            )  # fmt: skip
+                output_dir=folder,
+                max_steps=STEPS,
+                per_device_train_batch_size=6,
+                report_to=[],
+                disable_tqdm=True,
+                use_cpu=True,
+                save_strategy="no",
+                logging_steps=1,
+                dataloader_pin_memory=False,
+                seed=0,
+                log_level="error",
+            )
             rows = [{"x": x, "labels": y} for x, y in zip(inputs, target, strict=True)]
             with contextlib.redirect_stdout(None):
                 Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[after]).train()
@@ -275,20 +284,38 @@ def lightning(rank: int) -> Case:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             L.Trainer(
-                max_steps=STEPS, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                enable_model_summary=False, callbacks=[after],
-            ).fit(model, DataLoader(rows, batch_size=None))  # fmt: skip
+                max_steps=STEPS,
+                accelerator="cpu",
+                devices=1,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                callbacks=[after],
+            ).fit(model, DataLoader(rows, batch_size=None))
 
     made = Case(model, None, inputs, target, train)
     return made
 
 
 KINDS: dict[str, tuple[Callable[[int], Case], int]] = {
-    "plain": (plain, 1), "memory gone": (freed, 1), "checkpointing": (checkpointing, 1), "compiled": (compiled, 1),
-    "compiled copy": (compiled_copy, 1), "scripted": (scripted, 1), "torchao int8": (int8, 1), "PEFT": (peft, 1), "Trainer": (trainer, 1),
-    "Lightning": (lightning, 1), "DDP": (ddp, 2), "FSDP2": (fsdp2, 2), "TP": (tensor_parallel, 2), "FSDP2 × TP": (fsdp2_tp, 4),
-    "FSDP1": (fsdp1, 2), "pipeline": (pipeline, 2),
-}  # fmt: skip
+    "plain": (plain, 1),
+    "memory gone": (freed, 1),
+    "checkpointing": (checkpointing, 1),
+    "compiled": (compiled, 1),
+    "compiled copy": (compiled_copy, 1),
+    "scripted": (scripted, 1),
+    "torchao int8": (int8, 1),
+    "PEFT": (peft, 1),
+    "Trainer": (trainer, 1),
+    "Lightning": (lightning, 1),
+    "DDP": (ddp, 2),
+    "FSDP2": (fsdp2, 2),
+    "TP": (tensor_parallel, 2),
+    "FSDP2 × TP": (fsdp2_tp, 4),
+    "FSDP1": (fsdp1, 2),
+    "pipeline": (pipeline, 2),
+}
 """By name: what makes it on a rank, and how many ranks there are."""
 
 

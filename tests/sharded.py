@@ -126,5 +126,11 @@ def train(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 1, widt
 
 
 WAYS: dict[str, Callable[..., nn.Module]] = {
-    "plain": plain, "fsdp2": fsdp2, "hsdp": hsdp, "tp": tensor_parallel, "fsdp2 x tp": both, "ddp": ddp, "fsdp1": fsdp1,
-}  # fmt: skip
+    "plain": plain,
+    "fsdp2": fsdp2,
+    "hsdp": hsdp,
+    "tp": tensor_parallel,
+    "fsdp2 x tp": both,
+    "ddp": ddp,
+    "fsdp1": fsdp1,
+}

@@ -45,12 +45,19 @@ def test_the_tables_have_their_place_in_the_page():
         accelerators.written("# another page", "")
 
 
-@pytest.mark.parametrize(("name", "pattern", "counts"), [
-    ("cudaStreamSynchronize", accelerators.WAITS, True), ("cudaDeviceSynchronize", accelerators.WAITS, True),
-    ("hipEventSynchronize", accelerators.WAITS, True), ("cudaMemcpy", accelerators.WAITS, True),
-    ("cudaMemcpyAsync", accelerators.WAITS, False), ("cudaLaunchKernel", accelerators.WAITS, False),
-    ("Memcpy DtoH (Device -> Pageable)", accelerators.TO_PAGEABLE, True), ("Memcpy DtoH (Device -> Pinned)", accelerators.TO_PINNED, True),
-    ("Memcpy HtoD (Pageable -> Device)", accelerators.TO_PAGEABLE, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "pattern", "counts"),
+    [
+        ("cudaStreamSynchronize", accelerators.WAITS, True),
+        ("cudaDeviceSynchronize", accelerators.WAITS, True),
+        ("hipEventSynchronize", accelerators.WAITS, True),
+        ("cudaMemcpy", accelerators.WAITS, True),
+        ("cudaMemcpyAsync", accelerators.WAITS, False),
+        ("cudaLaunchKernel", accelerators.WAITS, False),
+        ("Memcpy DtoH (Device -> Pageable)", accelerators.TO_PAGEABLE, True),
+        ("Memcpy DtoH (Device -> Pinned)", accelerators.TO_PINNED, True),
+        ("Memcpy HtoD (Pageable -> Device)", accelerators.TO_PAGEABLE, False),
+    ],
+)
 def test_what_counts_as_waiting(name, pattern, counts):
     assert (pattern.search(name) is not None) == counts

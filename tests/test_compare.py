@@ -710,9 +710,15 @@ def forked(x):
 def test_random_numbers_that_leave_no_trace_in_the_generator():
     comparison = modlab.compare(nn.Sequential(nn.Linear(4, 4), Made(lambda self, x: forked(x))))(torch.randn(8, 4))
     row = comparison["1"]
-    assert row.random == ("train", "eval") and row.ignores_mode and row.draws == (
-        "train: a generator that is put back", "eval: a generator that is put back",
-    )  # fmt: skip
+    assert (
+        row.random == ("train", "eval")
+        and row.ignores_mode
+        and row.draws
+        == (
+            "train: a generator that is put back",
+            "eval: a generator that is put back",
+        )
+    )
     assert comparison[""].draws == () and comparison.headline.startswith("Still random in eval mode: 1 (Made) draws")
 
 
@@ -836,7 +842,7 @@ POWER = "parametrizations.weight.0"
         (lambda: nn.Sequential(nn.BatchNorm1d(4, momentum=None)), ["0"], {"0": {"running_mean", "running_var", "num_batches_tracked"}}),
         (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), [POWER], {POWER: {"_u", "_v"}}),
     ],
-)  # fmt: skip
+)
 def test_modules_of_torch(made, acting, moved):
     comparison = modlab.compare(made())(torch.randn(8, 4))
     assert [row.path for row in comparison.records if row.acts_by_mode] == acting
@@ -869,9 +875,7 @@ def test_rounding_that_adds_up_starts_nowhere():
         return Made(lambda self, x: torch.quantize_per_tensor(part(x.dequantize()), 0.02, 128, torch.quint8), part=part)
 
     inner = nn.Sequential(*(rounded(copy.deepcopy(part)) for part in net))
-    other = Made(
-        lambda self, x: self.inner(torch.quantize_per_tensor(x, 0.04, 128, torch.quint8)).dequantize(), inner=inner
-    )  # fmt: skip
+    other = Made(lambda self, x: self.inner(torch.quantize_per_tensor(x, 0.04, 128, torch.quint8)).dequantize(), inner=inner)
     comparison = modlab.compare(net, other, match={"": "", "0": "inner.0", "1": "inner.1", "2": "inner.2"})(x)
     assert comparison.first is None and comparison.record.drift == "0"
     assert comparison.headline.startswith("The two models drift apart from 0 (Linear) on: by up to 0.")
@@ -1114,8 +1118,14 @@ class Aside(nn.Module):
         return (out, out.mean()) if self.training else out
 
 
-@pytest.mark.parametrize("form, words", [("dict", "the output has aux in training mode alone"), ("list", "the output has [1] in training"),
-                                         ("single", "and a single value in eval mode alone")])  # fmt: skip
+@pytest.mark.parametrize(
+    "form, words",
+    [
+        ("dict", "the output has aux in training mode alone"),
+        ("list", "the output has [1] in training"),
+        ("single", "and a single value in eval mode alone"),
+    ],
+)
 def test_an_output_that_one_mode_alone_has(form, words):
     comparison = modlab.compare(Aside(form))(torch.randn(8, 4))
     assert comparison.differs and words in comparison.headline and "by up to 0" not in str(comparison)

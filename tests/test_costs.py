@@ -191,7 +191,7 @@ def test_the_model_is_free_afterwards():
 
 
 def test_a_path_that_the_profiler_reads_as_a_symbol():
-    model = nn.Sequential(nn.ReLU(), nn.ReLU(), nn.Sequential(nn.Linear(4, 4), nn.ReLU()))    # "2.0" is ".0" to it
+    model = nn.Sequential(nn.ReLU(), nn.ReLU(), nn.Sequential(nn.Linear(4, 4), nn.ReLU()))  # "2.0" is ".0" to it
     with profiled(model) as profiler:
         model(torch.ones(2, 4))
     costs = modlab.costs(model, profiler)

@@ -510,9 +510,13 @@ def test_notes_are_asked_for_and_change_no_verdict():
     result = modlab.diagnose(model)
     assert result.findings == () and result.verdict == "fine" and result.headline.startswith("Nothing found in Sequential")
     assert {(one.path, one.kind) for one in result.notes} == {
-        ("0", "bias before a norm"), ("2", "dropout 1"), ("4", "in place after a hook"), ("6", "nothing between"),
-        ("5.weight", "wild scale"), ("1", "mixed modes"),
-    }  # fmt: skip
+        ("0", "bias before a norm"),
+        ("2", "dropout 1"),
+        ("4", "in place after a hook"),
+        ("6", "nothing between"),
+        ("5.weight", "wild scale"),
+        ("1", "mixed modes"),
+    }
     assert not any(one.certain for one in result.notes)
 
 
@@ -525,12 +529,43 @@ def test_many_notes_of_a_kind_are_one():
 # ---- no false alarm ------------------------------------------------------------------------------------------------------------
 
 _GIVEN = {
-    "in_features": 4, "out_features": 4, "in_channels": 4, "out_channels": 4, "kernel_size": 3, "num_features": 4, "normalized_shape": 4,
-    "num_groups": 2, "num_channels": 4, "embed_dim": 4, "num_heads": 2, "d_model": 4, "nhead": 2, "num_embeddings": 5,
-    "embedding_dim": 4, "input_size": 4, "hidden_size": 4, "in1_features": 4, "in2_features": 4, "n_classes": 20, "cutoffs": [5, 10],
-    "padding": 1, "num_layers": 2, "output_size": 2, "upscale_factor": 2, "downscale_factor": 2, "size": 4, "min_val": 0, "lower": 0,
-    "threshold": 0.1, "value": 0.2, "groups": 2, "dim": 1, "unflattened_size": (2, 2), "num_parameters": 4, "output_ratio": 0.5,
-}  # fmt: skip
+    "in_features": 4,
+    "out_features": 4,
+    "in_channels": 4,
+    "out_channels": 4,
+    "kernel_size": 3,
+    "num_features": 4,
+    "normalized_shape": 4,
+    "num_groups": 2,
+    "num_channels": 4,
+    "embed_dim": 4,
+    "num_heads": 2,
+    "d_model": 4,
+    "nhead": 2,
+    "num_embeddings": 5,
+    "embedding_dim": 4,
+    "input_size": 4,
+    "hidden_size": 4,
+    "in1_features": 4,
+    "in2_features": 4,
+    "n_classes": 20,
+    "cutoffs": [5, 10],
+    "padding": 1,
+    "num_layers": 2,
+    "output_size": 2,
+    "upscale_factor": 2,
+    "downscale_factor": 2,
+    "size": 4,
+    "min_val": 0,
+    "lower": 0,
+    "threshold": 0.1,
+    "value": 0.2,
+    "groups": 2,
+    "dim": 1,
+    "unflattened_size": (2, 2),
+    "num_parameters": 4,
+    "output_ratio": 0.5,
+}
 
 
 def torchs_own():
@@ -572,9 +607,34 @@ def test_known_architectures_raise_no_alarm(name):
     assert result.findings == () and result.verdict == "fine", str(result)
 
 
-QUIET = ["mlp", "cnn", "lstm", "tied_weight", "reused_module", "meta", "lazy", "tied_blocks", "parametrized", "weight_norm_legacy",
-         "spectral_norm_legacy", "pruned", "pruned_for_good", "quantized_dynamic", "quantized_static", "observed", "scripted", "traced",
-         "compiled", "fx_graph", "averaged", "data_parallel", "distributed_like", "sparse", "nested", "dtypes"]  # fmt: skip
+QUIET = [
+    "mlp",
+    "cnn",
+    "lstm",
+    "tied_weight",
+    "reused_module",
+    "meta",
+    "lazy",
+    "tied_blocks",
+    "parametrized",
+    "weight_norm_legacy",
+    "spectral_norm_legacy",
+    "pruned",
+    "pruned_for_good",
+    "quantized_dynamic",
+    "quantized_static",
+    "observed",
+    "scripted",
+    "traced",
+    "compiled",
+    "fx_graph",
+    "averaged",
+    "data_parallel",
+    "distributed_like",
+    "sparse",
+    "nested",
+    "dtypes",
+]
 
 
 @pytest.mark.parametrize("name", QUIET)
@@ -645,9 +705,7 @@ def test_the_worst_comes_first_and_faces_say_the_same():
 
 def test_nothing_found_says_what_was_looked_at():
     text = str(modlab.diagnose(net()))
-    assert text.startswith(
-        "Nothing found in Sequential: 11 kinds of mistakes looked for in 4 modules, 4 parameters and 0 buffers."
-    )
+    assert text.startswith("Nothing found in Sequential: 11 kinds of mistakes looked for in 4 modules, 4 parameters and 0 buffers.")
     model = net()
     assert modlab.diagnose(model, sgd(model)).headline.startswith("Nothing found in Sequential: 15 kinds")
 

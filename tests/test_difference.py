@@ -174,8 +174,10 @@ def test_reserved_names_that_are_filled():
     model.buffer1 = None
     found = modlab.diff(before, model)
     assert {r.path: (r.status, r.kind) for r in found.changed} == {
-        "param3": ("added", "parameter"), "buffer3": ("added", "parameter"), "buffer1": ("removed", "buffer"),
-    }  # fmt: skip
+        "param3": ("added", "parameter"),
+        "buffer3": ("added", "parameter"),
+        "buffer1": ("removed", "buffer"),
+    }
 
 
 def test_a_running_mean_that_is_reshaped_by_its_input():
@@ -216,21 +218,26 @@ RENAMES = {
     "orig_mod": (lambda: Wrapped("_orig_mod", Net()).state_dict(), Net, 'k.removeprefix("_orig_mod.")'),
     "both": (lambda: nn.DataParallel(Wrapped("_orig_mod", Net())).state_dict(), Net, 'k.removeprefix("module._orig_mod.")'),
     "inside": (
-        lambda: nn.Sequential(Net(), Wrapped("_orig_mod", Net())).state_dict(), lambda: nn.Sequential(Net(), Net()), 'p != "_orig_mod"',
+        lambda: nn.Sequential(Net(), Wrapped("_orig_mod", Net())).state_dict(),
+        lambda: nn.Sequential(Net(), Net()),
+        'p != "_orig_mod"',
     ),
     "another": (
         lambda: Wrapped("backbone", Net()).state_dict(),
-        lambda: Wrapped("encoder", Net()), '"encoder." + k.removeprefix("backbone.")',
+        lambda: Wrapped("encoder", Net()),
+        '"encoder." + k.removeprefix("backbone.")',
     ),
     "beside": (
         lambda: nn.ModuleDict({"body": Net(), "head": nn.Linear(2, 2)}).state_dict(),
-        lambda: nn.ModuleDict({"trunk": Net(), "head": nn.Linear(2, 2)}), '"trunk." + k.removeprefix("body.")',
+        lambda: nn.ModuleDict({"trunk": Net(), "head": nn.Linear(2, 2)}),
+        '"trunk." + k.removeprefix("body.")',
     ),
     "pruned": (
         lambda: nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)).state_dict(),
-        lambda: nn.Sequential(*(prune.identity(nn.Linear(*sizes), "weight") for sizes in ((3, 2), (2, 2)))), '"weight_orig"',
+        lambda: nn.Sequential(*(prune.identity(nn.Linear(*sizes), "weight") for sizes in ((3, 2), (2, 2)))),
+        '"weight_orig"',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("weights", "build", "words"), RENAMES.values(), ids=RENAMES)
@@ -338,7 +345,7 @@ LOADS = {
     "extra_unexpected": (lambda: nn.Sequential(nn.Linear(2, 2)), lambda m: {**m.state_dict(), "0._extra_state": torch.ones(1)}),
     "lazy": (lambda: nn.Sequential(nn.LazyLinear(3)), lambda m: {"0.weight": torch.ones(3, 2), "0.bias": torch.ones(3)}),
     "own_saving": (lambda: zoo.named("saving_otherwise").build(), lambda m: m.state_dict()),
-}  # fmt: skip
+}
 
 
 def loaded(model, state_dict):
@@ -591,9 +598,13 @@ ODD = {
     "quantized": (quantized(1.0, 0.5), quantized(2.0, 0.5), 3, 1),
     "rescaled": (quantized(1.0, 0.5), quantized(1.0, 0.25), 0, 0),
     "nested": (nested(1.0), nested(0.0), 3, 1),
-    "jagged": (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
-               torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)], layout=torch.jagged), 3, 1),
-}  # fmt: skip
+    "jagged": (
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+        torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)], layout=torch.jagged),
+        3,
+        1,
+    ),
+}
 
 
 @pytest.mark.parametrize(("before", "after", "changed", "distance"), ODD.values(), ids=ODD)
@@ -716,11 +727,15 @@ def test_questions_and_answers():
 @pytest.mark.parametrize(
     ("side", "words"),
     [
-        (torch.ones(2), "two tensors"), (3, "Pass a modlab.snapshot"), (None, "got None"), (Net, "Make an instance"),
-        (modlab.state, "Pass a"), ([torch.ones(2)], "Pass a"),
+        (torch.ones(2), "two tensors"),
+        (3, "Pass a modlab.snapshot"),
+        (None, "got None"),
+        (Net, "Make an instance"),
+        (modlab.state, "Pass a"),
+        ([torch.ones(2)], "Pass a"),
     ],
     ids=["tensor", "number", "none", "class", "function", "list"],
-)  # fmt: skip
+)
 def test_bad_input_is_answered(side, words):
     for before, after in ((side, Net()), (Net(), side)):
         with pytest.raises(NotComparableError, match=words):

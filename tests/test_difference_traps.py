@@ -80,10 +80,16 @@ def test_fingerprints_of_a_renamed_tensor_that_changed_say_so():
 
 @pytest.mark.parametrize(
     ("change", "note"),
-    [(lambda w: w.t(), "the same values, transposed"), (lambda w: w.reshape(2, 6), "the same values in another shape"),
-     (lambda w: torch.cat([w, w]), "the first 3 rows are as they were, 3 more"), (lambda w: w[:1], "the first row is as it was, 2 fewer"),
-     (lambda w: w.t() + 1, ""), (lambda w: w.reshape(2, 6) + 1, ""), (lambda w: w[1:], "")],
-)  # fmt: skip
+    [
+        (lambda w: w.t(), "the same values, transposed"),
+        (lambda w: w.reshape(2, 6), "the same values in another shape"),
+        (lambda w: torch.cat([w, w]), "the first 3 rows are as they were, 3 more"),
+        (lambda w: w[:1], "the first row is as it was, 2 fewer"),
+        (lambda w: w.t() + 1, ""),
+        (lambda w: w.reshape(2, 6) + 1, ""),
+        (lambda w: w[1:], ""),
+    ],
+)
 def test_what_became_of_reshaped_values(change, note):
     weight = torch.arange(12.0).reshape(3, 4)
     record = modlab.diff({"w": weight}, {"w": change(weight).clone()})["w"]

@@ -127,9 +127,13 @@ def nothing(case: Case) -> None:
 
 
 RUNS: dict[str, tuple[Callable[[Case], Shown], Callable[[Case], Any]]] = {
-    "trace(net)(x)": (trace_call, call), "lab(x)": (lab_call, call), "compare(net)(x)": (compare, nothing),
-    "compare(a, b)(x)": (compare_two, nothing), "diagnose(batch=)": (diagnose_batch, nothing), "explain": (explain, fail),
-}  # fmt: skip
+    "trace(net)(x)": (trace_call, call),
+    "lab(x)": (lab_call, call),
+    "compare(net)(x)": (compare, nothing),
+    "compare(a, b)(x)": (compare_two, nothing),
+    "diagnose(batch=)": (diagnose_batch, nothing),
+    "explain": (explain, fail),
+}
 
 # ---- what is open while the model trains, on all ranks
 
@@ -158,9 +162,13 @@ def in_lab(case: Case, train: Callable[[], None]) -> Shown:
 
 
 AROUND = {
-    "watch": watched(), "watch, 2 %": watched(budget=0.02), "watch(on_nan='hold')": watched("hold"),
-    "watch(on_nan='stop')": watched("stop"), "with trace": traced, "with lab": in_lab,
-}  # fmt: skip
+    "watch": watched(),
+    "watch, 2 %": watched(budget=0.02),
+    "watch(on_nan='hold')": watched("hold"),
+    "watch(on_nan='stop')": watched("stop"),
+    "with trace": traced,
+    "with lab": in_lab,
+}
 
 VERBS = [*LOOKS, *AROUND, *RUNS]
 NUMBER = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
@@ -276,10 +284,15 @@ def wrong(cell: dict[str, Any]) -> str:
     """What is wrong in a cell; nothing where all is well."""
     if "failed" in cell:
         return f"{cell['failed']}\n{cell['where']}"
-    return "; ".join(filter(None, [
-        f"changed: {', '.join(cell['changed'])}" if cell["changed"] else "",
-        f"{cell['collectives']} collectives more" if cell["collectives"] else "",
-    ]))  # fmt: skip
+    return "; ".join(
+        filter(
+            None,
+            [
+                f"changed: {', '.join(cell['changed'])}" if cell["changed"] else "",
+                f"{cell['collectives']} collectives more" if cell["collectives"] else "",
+            ],
+        )
+    )
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.long) for name in KINDS])

@@ -131,10 +131,17 @@ def test_a_layer_that_forward_freezes_is_no_failure():
 # ---- what the loss compares ----------------------------------------------------------------------------------------------------
 
 SPREADING = [
-    nn.MSELoss(), nn.L1Loss(), nn.SmoothL1Loss(), nn.HuberLoss(), F.mse_loss, F.l1_loss, F.huber_loss,
-    lambda out, target: F.mse_loss(out, target), lambda out, target: (out - target).square().mean(),
+    nn.MSELoss(),
+    nn.L1Loss(),
+    nn.SmoothL1Loss(),
+    nn.HuberLoss(),
+    F.mse_loss,
+    F.l1_loss,
+    F.huber_loss,
+    lambda out, target: F.mse_loss(out, target),
+    lambda out, target: (out - target).square().mean(),
     lambda out, target: (target - out).abs().mean(),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("loss", SPREADING)
@@ -507,16 +514,25 @@ UNEQUAL = {  # model, path, what, reason, fix, advice
     "outside": (forward_with(lambda self, x: x + torch.rand(3, generator=OUTSIDE)), "", "Case, with rand", "Meant, if", "", ""),
     "ticks": (lambda: making(ticking), "", "the forward of Case gives something else for the same input", "a counter", "", ""),
     "hidden": (
-        lambda: making(lambda self, x: self.head(self.fc(self.parts[0](x))), parts=[nn.Dropout()]), "",
-        "by a Dropout that is not registered", "eval() reaches registered modules alone", "", "Register the Dropout",
+        lambda: making(lambda self, x: self.head(self.fc(self.parts[0](x))), parts=[nn.Dropout()]),
+        "",
+        "by a Dropout that is not registered",
+        "eval() reaches registered modules alone",
+        "",
+        "Register the Dropout",
     ),
     "stays": (lambda: nn.Sequential(Model(), Stays()), "1", "1 (Stays), with F.dropout", "eval() left it in training mode.", "", ""),
     "attention": (lambda: making(attention), "", "with scaled_dot_product_attention", "dropout_p drops in every mode", SDPA, ""),
     "hook": (
-        lambda: hooked(Model()), "fc", "by the forward hook hooked.<locals>.<lambda>", "a hook has to ask for it", "", "module.training",
+        lambda: hooked(Model()),
+        "fc",
+        "by the forward hook hooked.<locals>.<lambda>",
+        "a hook has to ask for it",
+        "",
+        "module.training",
     ),
     "both": (lambda: nn.Sequential(Model(), Drops()), "1", "1 (Drops), with F.dropout2d", "drops in every mode", DROP2, ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNEQUAL)

@@ -45,7 +45,7 @@ def test_the_notes_first_error():
     )
     assert result.fixes[0].code == "dynamic_net(torch.randn(4), 'relu')"
     torch.manual_seed(0)
-    eval(result.fixes[0].code, {"torch": torch, "dynamic_net": dynamic_net})    # the call that it proposes works
+    eval(result.fixes[0].code, {"torch": torch, "dynamic_net": dynamic_net})  # the call that it proposes works
 
 
 def test_the_notes_second_error():
@@ -92,14 +92,15 @@ def test_the_ribbon_up_to_the_place():
     assert [fix.code for fix in result.fixes] == ["self.l0 = MyLinear(4, 3)", "self.l1 = MyLinear(2, 1)"]
     assert [step.depth for step in result.records] == [0, 1, 1, 2, 2, 2]
     rows = result._sheet().rows
-    assert rows[0].cells[0].flow[0] == Box((5,)) and rows[-1].cells[0].flow[0] == Box((2,), fits=False)    # drawn not to fit
+    assert rows[0].cells[0].flow[0] == Box((5,)) and rows[-1].cells[0].flow[0] == Box((2,), fits=False)  # drawn not to fit
 
 
 def test_the_oracle_of_the_ribbon_is_a_trace():
     """The shapes that are inferred for what ran before are those that really passed."""
     big, seen = big_net(), {}
-    handles = [m.register_forward_hook(lambda m, i, o, p=p: seen.update({p: (tuple(i[0].shape), tuple(o.shape))})) for p,
-        m in big.named_modules()]
+    handles = [
+        m.register_forward_hook(lambda m, i, o, p=p: seen.update({p: (tuple(i[0].shape), tuple(o.shape))})) for p, m in big.named_modules()
+    ]
     with contextlib.suppress(RuntimeError):
         big(torch.randn(5))
     for handle in handles:
@@ -352,14 +353,19 @@ def out_of_memory_in_a_module():
 
 
 CASES = {
-    "linear": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(10, 3))(R(2, 3, 4)), "product",
-        "1 (Linear) got rows of 12 numbers and has weights for 10."),
+    "linear": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(10, 3))(R(2, 3, 4)),
+        "product",
+        "1 (Linear) got rows of 12 numbers and has weights for 10.",
+    ),
     "flatten forgotten": (lambda: nn.Linear(12, 3)(R(2, 3, 4)), "product", "Linear got rows of 4 numbers and has weights for 12."),
     "matmul": (matmul, "product", "q @ k: the inner sizes 3 and 2 differ."),
-    "matmul, batches": (lambda: R(2, 3, 4) @ R(2, 5, 6), "product",
-        "R(2, 3, 4) @ R(2, 5, 6): the inner sizes 4 and 5 differ."),
-    "matmul, on meta": (lambda: nn.Linear(4, 3, device="meta")(R(2, 5, device="meta")), "product",
-        "Linear got rows of 5 numbers and has weights for 4."),
+    "matmul, batches": (lambda: R(2, 3, 4) @ R(2, 5, 6), "product", "R(2, 3, 4) @ R(2, 5, 6): the inner sizes 4 and 5 differ."),
+    "matmul, on meta": (
+        lambda: nn.Linear(4, 3, device="meta")(R(2, 5, device="meta")),
+        "product",
+        "Linear got rows of 5 numbers and has weights for 4.",
+    ),
     "mv": (lambda: torch.mv(R(2, 3), R(2)), "product", "R(2, 3) @ R(2): the inner sizes 3 and 2 differ."),
     "einsum": (lambda: torch.einsum("bi,ij->bj", R(2, 3), R(4, 5)), "product", "einsum: i is 3 in one operand and 4"),
     "lstm": (lambda: nn.LSTM(3, 2)(R(2, 1, 4)), "product", "LSTM got rows of 4 numbers and has weights for 3."),
@@ -394,14 +400,23 @@ CASES = {
     "float targets": (cross_entropy(torch.tensor([0.0, 1, 2, 1])), "loss", "The target holds class numbers of dtype float32"),
     "column of targets": (cross_entropy(torch.zeros(4, 1).long()), "loss", "The target is (4, 1) and should be (4,)"),
     "places of targets": (cross_entropy(torch.zeros(4, 5).long(), (4, 5, 3)), "loss", "The target is (4, 5) and should be (4, 3)."),
-    "no probabilities": (lambda: nn.BCELoss()(torch.tensor([-1.0, 3.0]), torch.ones(2)), "loss",
-        "BCELoss needs probabilities between 0 and 1; they go from -1 to 3."),
-    "loss shapes": (lambda: nn.BCEWithLogitsLoss()(torch.zeros(4, 1), torch.ones(4)), "loss",
-        "The predictions are (4, 1) and the targets (4,)."),
+    "no probabilities": (
+        lambda: nn.BCELoss()(torch.tensor([-1.0, 3.0]), torch.ones(2)),
+        "loss",
+        "BCELoss needs probabilities between 0 and 1; they go from -1 to 3.",
+    ),
+    "loss shapes": (
+        lambda: nn.BCEWithLogitsLoss()(torch.zeros(4, 1), torch.ones(4)),
+        "loss",
+        "The predictions are (4, 1) and the targets (4,).",
+    ),
     "binary targets": (lambda: nn.BCELoss()(torch.rand(4), torch.ones(4).long()), "loss", "The target is of dtype int64"),
     "embedding": (lambda: nn.Embedding(10, 3)(torch.tensor([3, 10])), "embedding", "Embedding has 10 rows and was asked for index 10."),
-    "embedding, negative": (lambda: nn.Embedding(10, 3)(torch.tensor([3, -1])), "embedding",
-        "Embedding has 10 rows and was asked for index -1."),
+    "embedding, negative": (
+        lambda: nn.Embedding(10, 3)(torch.tensor([3, -1])),
+        "embedding",
+        "Embedding has 10 rows and was asked for index -1.",
+    ),
     "embedding, float": (lambda: nn.Embedding(10, 3)(torch.ones(2)), "embedding", "Embedding got numbers of dtype float"),
     "double": (lambda: nn.Linear(3, 2)(R(2, 3).double()), "dtype", "Linear got float64 and has float32 weights."),
     "long": (lambda: nn.Linear(3, 2)(torch.ones(2, 3).long()), "dtype", "Linear got int64 and has float32 weights."),
@@ -411,8 +426,11 @@ CASES = {
     "norm dtype": (lambda: nn.LayerNorm(3)(torch.ones(2, 3).long()), "dtype", "LayerNorm got int64 and has float32 weights."),
     "no kernel": (lambda: torch.softmax(torch.ones(3).long(), 0), "dtype", "softmax does not exist for int64."),
     "mean of integers": (lambda: torch.ones(3).long().mean(), "dtype", "mean of int64 would be no whole number."),
-    "integer parameter": (lambda: nn.Parameter(torch.ones(3).long()), "dtype",
-        "Only floating-point and complex tensors can require gradients."),
+    "integer parameter": (
+        lambda: nn.Parameter(torch.ones(3).long()),
+        "dtype",
+        "Only floating-point and complex tensors can require gradients.",
+    ),
     "to(int)": (lambda: Net().to(torch.int), "dtype", "A module cannot become int32"),
     "meta input": (lambda: nn.Linear(3, 2)(R(2, 3, device="meta")), "device", "Linear got a tensor on the meta device"),
     "meta weights": (lambda: nn.Linear(3, 2, device="meta")(R(2, 3)), "device", "Linear is on the meta device"),
@@ -421,32 +439,56 @@ CASES = {
     "lazy": (lazy, "lazy", "net.weight is lazy: it has no shape before the first forward pass."),
     "changed output": (changed_output, "in-place", "The output of sigmoid was changed in place, and backward needs what it was."),
     "changed parameter": (step_between, "in-place", "l1.weight was changed after the forward pass"),
-    "in-place module": (lambda: nn.Sequential(nn.Sigmoid(), nn.ReLU(inplace=True))(R(3, requires_grad=True)).sum().backward(), "in-place",
-        "The output of sigmoid"),
+    "in-place module": (
+        lambda: nn.Sequential(nn.Sigmoid(), nn.ReLU(inplace=True))(R(3, requires_grad=True)).sum().backward(),
+        "in-place",
+        "The output of sigmoid",
+    ),
     "twice": (backward_twice, "backward twice", "backward ran a second time through the same graph, from loss"),
     "a buffer with a graph": (mean_twice, "backward twice", "m.mean drags the graph of the last call along"),
     "no graph": (no_graph, "no gradient", "out has no graph: there is nothing to go back through."),
     "frozen": (frozen, "no gradient", "loss has no graph: there is nothing to go back through. All parameters of net are frozen."),
-    "not a scalar": (lambda: MyLinear(4, 3)(R(4)).backward(), "not a scalar",
-        "backward starts from one number, and the loss has 3 numbers."),
+    "not a scalar": (
+        lambda: MyLinear(4, 3)(R(4)).backward(),
+        "not a scalar",
+        "backward starts from one number, and the loss has 3 numbers.",
+    ),
     "leaf": (leaf, "leaf", "w is trained, and is changed in place where gradients are recorded."),
     "numpy": (lambda: nn.Linear(3, 3)(R(3)).numpy(), "numpy", "is part of a graph, which NumPy cannot follow."),
-    "backward hook, in place": (hooked_in_place, "backward hook",
-        "1 (ReLU) changes its input in place, and that is the output of 0 (Linear) with its full backward hook."),
-    "prefix": (lambda: prefixed("module."), "state_dict",
-        "Only the prefix 'module.' differs, in the state_dict: DataParallel or DistributedDataParallel put it there."),
-    "compiled prefix": (lambda: prefixed("_orig_mod."), "state_dict",
-        "Only the prefix '_orig_mod.' differs, in the state_dict: torch.compile put it there."),
-    "missing keys": (lambda: Net().load_state_dict({}), "state_dict",
-        "Net and the state_dict differ: 4 of the model's names are not in the state_dict. None"),
+    "backward hook, in place": (
+        hooked_in_place,
+        "backward hook",
+        "1 (ReLU) changes its input in place, and that is the output of 0 (Linear) with its full backward hook.",
+    ),
+    "prefix": (
+        lambda: prefixed("module."),
+        "state_dict",
+        "Only the prefix 'module.' differs, in the state_dict: DataParallel or DistributedDataParallel put it there.",
+    ),
+    "compiled prefix": (
+        lambda: prefixed("_orig_mod."),
+        "state_dict",
+        "Only the prefix '_orig_mod.' differs, in the state_dict: torch.compile put it there.",
+    ),
+    "missing keys": (
+        lambda: Net().load_state_dict({}),
+        "state_dict",
+        "Net and the state_dict differ: 4 of the model's names are not in the state_dict. None",
+    ),
     "whole checkpoint": (whole_checkpoint, "state_dict", "What was given is a whole checkpoint: the weights are under its key 'model'."),
     "state shapes": (other_shape, "state_dict", "mean is (2, 4) in the state_dict and (4,) in RunningMean."),
     "a model for a state_dict": (lambda: Net().load_state_dict(Net()), "state_dict", "load_state_dict got a Net"),
-    "hidden parameters": (hidden_parameters, "optimizer",
-        "Holder has no registered parameter: layers (list of 2 Linear) is hidden from PyTorch."),
+    "hidden parameters": (
+        hidden_parameters,
+        "optimizer",
+        "Holder has no registered parameter: layers (list of 2 Linear) is hidden from PyTorch.",
+    ),
     "_init_": (misspelled, "optimizer", "Misspelled has no parameter: its constructor is called _init_"),
-    "a model for parameters": (lambda: torch.optim.SGD(Net(), lr=0.1), "optimizer",
-        "The optimizer takes parameters, and got the Net itself."),
+    "a model for parameters": (
+        lambda: torch.optim.SGD(Net(), lr=0.1),
+        "optimizer",
+        "The optimizer takes parameters, and got the Net itself.",
+    ),
     "super missing": (Missing, "super().__init__", "Missing's constructor never calls super().__init__()."),
     "super late": (Late, "super().__init__", "Late calls super().__init__() too late: it assigns a parameter before that."),
     "never initialised": (lambda: Forgot()(R(2)), "super().__init__", "Forgot was never initialised"),
@@ -454,15 +496,24 @@ CASES = {
     "attribute inside": (lambda: Typo()(R(2)), "attribute", "Typo has no 'fc'."),
     "no forward": (lambda: NoForward()(R(2)), "no forward", "NoForward has no forward"),
     "a list called": (lambda: nn.ModuleList([nn.ReLU()])(R(2)), "no forward", "A ModuleList holds modules, and runs none."),
-    "argument unexpected": (lambda: DynamicNet(1)(R(4), atc="relu"), "argument",
-        "DynamicNet's forward has no argument 'atc'. It takes x, act. Nearest: 'act'."),
+    "argument unexpected": (
+        lambda: DynamicNet(1)(R(4), atc="relu"),
+        "argument",
+        "DynamicNet's forward has no argument 'atc'. It takes x, act. Nearest: 'act'.",
+    ),
     "too many": (lambda: nn.Linear(3, 3)(R(3), R(3)), "argument", "Linear's forward takes 1 argument (input), and was given 2."),
     "no such key": (lambda: DynamicNet(1)(R(4), "tanh"), "argument", "activations has no 'tanh'."),
     "an array": (lambda: nn.Linear(3, 3)(np.ones(3)), "argument", "Linear got a NumPy array where a tensor belongs"),
-    "a tuple": (lambda: nn.Sequential(nn.LSTM(3, 3), nn.Linear(3, 3))(R(2, 1, 3)), "argument",
-        "1 (Linear) got a tuple where a tensor belongs (input of linear). 0 (LSTM) gives (output, (h, c))."),
-    "forward hook": (bad_forward_hook, "argument",
-        "1 (Linear) got a str where a tensor belongs (input of linear). The forward hook bad on 0 (tests/test_explain.py:"),
+    "a tuple": (
+        lambda: nn.Sequential(nn.LSTM(3, 3), nn.Linear(3, 3))(R(2, 1, 3)),
+        "argument",
+        "1 (Linear) got a tuple where a tensor belongs (input of linear). 0 (LSTM) gives (output, (h, c)).",
+    ),
+    "forward hook": (
+        bad_forward_hook,
+        "argument",
+        "1 (Linear) got a str where a tensor belongs (input of linear). The forward hook bad on 0 (tests/test_explain.py:",
+    ),
     "pre-hook": (bad_pre_hook, "argument", "The forward pre-hook bad on 0 (Linear) made 3 arguments of 1."),
     "backward hook": (bad_backward_hook, "hook", "The backward hook bad on net returned a bare int"),
     "None in a hook": (none_in_a_backward_hook, "argument", "The backward hook bad on net got None for a gradient"),
@@ -470,11 +521,14 @@ CASES = {
     "tensor hook": (tensor_hook, "hook", "The hook <lambda> on x returned a gradient of another shape than it got."),
     "a class for a module": (lambda: nn.Sequential(nn.ReLU), "registration", "Sequential takes modules, and got the class ReLU itself."),
     "a name taken": (lambda: nn.ModuleDict({"type": nn.ReLU()}), "registration", "ModuleDict has 'type' already"),
-    "reserved": (lambda: setattr(StatefulModule(), "param3", R(2)), "registration",
-        "'param3' is reserved for a parameter in StatefulModule"),
+    "reserved": (
+        lambda: setattr(StatefulModule(), "param3", R(2)),
+        "registration",
+        "'param3' is reserved for a parameter in StatefulModule",
+    ),
     "memory": (out_of_memory, "memory", "There was no memory left for 400.0 TB while Linear ran."),
     "memory in a module": (out_of_memory_in_a_module, "memory", "There was no memory left for 4.00 PB while 1 (Greedy) ran."),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -492,23 +546,32 @@ def test_a_family(name):
 def test_the_layer_that_is_proposed_fits(name):
     """The line of the last fix that makes a layer makes one that takes the input."""
     cause, *_ = CASES[name]
-    inputs = {"linear": R(2, 12), "conv channels": R(2, 1, 28, 28), "batch norm": R(2, 4, 5, 5), "layer norm": R(2, 4),
-        "embedding": torch.tensor([3, 10])}
+    inputs = {
+        "linear": R(2, 12),
+        "conv channels": R(2, 1, 28, 28),
+        "batch norm": R(2, 4, 5, 5),
+        "layer norm": R(2, 4),
+        "embedding": torch.tensor([3, 10]),
+    }
     code = next(fix.code for fix in reversed(explained(cause).fixes) if "nn." in fix.code)
     eval(code.rpartition(" = ")[2], {"nn": nn})(inputs[name])
 
 
 MESSAGES = {
-    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.78 GiB of which 1.20 GiB is free.":
-        (torch.OutOfMemoryError, "memory"),
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.78 GiB of which 1.20 GiB is free.": (
+        torch.OutOfMemoryError,
+        "memory",
+    ),
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!": (RuntimeError, "device"),
-    "Expected all tensors to be on the same device, but got mat1 is on cpu, different from other tensors on cuda:0":
-        (RuntimeError, "device"),
+    "Expected all tensors to be on the same device, but got mat1 is on cpu, different from other tensors on cuda:0": (
+        RuntimeError,
+        "device",
+    ),
     "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same": (RuntimeError, "device"),
     "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.": (TypeError, "device"),
     "CUDA error: device-side assert triggered\nCUDA kernel errors might be reported later": (RuntimeError, "device"),
     "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.": (RuntimeError, "device"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", MESSAGES)
@@ -539,7 +602,7 @@ def test_the_prefix_is_repaired():
     net = Net()
     state = {"module." + key: value for key, value in net.state_dict().items()}
     result = explained(lambda: net.load_state_dict(state))
-    assert exec(result.fixes[0].code, {"net": net, "state": state}) is None    # runs, strictly
+    assert exec(result.fixes[0].code, {"net": net, "state": state}) is None  # runs, strictly
 
 
 def normalized():
@@ -557,13 +620,13 @@ def test_a_prefix_is_seen_past_the_counts_of_batch_norms():
     result = explained(lambda: net.load_state_dict(sd))
     assert result.headline.startswith("Only the prefix 'module.' differs, in the state_dict: DataParallel")
     assert [fix.code for fix in result.fixes] == ["net.load_state_dict({k.removeprefix('module.'): v for k, v in sd.items()})"]
-    exec(result.fixes[0].code, {"net": net, "sd": sd})    # strictly
+    exec(result.fixes[0].code, {"net": net, "sd": sd})  # strictly
     wrapped = nn.DataParallel(net)
     given = net.state_dict()
     result = explained(lambda: wrapped.load_state_dict(given))
     assert result.headline.startswith("Only the prefix 'module.' differs, in the model: DataParallel")
     exec(result.fixes[0].code, {"wrapped": wrapped, "given": given})
-    sd["stranger.num_batches_tracked"] = torch.tensor(0)    # then it is not all the difference
+    sd["stranger.num_batches_tracked"] = torch.tensor(0)  # then it is not all the difference
     assert "Only the prefix" not in explained(lambda: net.load_state_dict(sd)).headline
 
 
@@ -582,7 +645,7 @@ def test_strict_is_given_up_only_where_something_would_be_loaded():
     assert result.fixes[0].prose == "To load what fits (17 of 18 tensors), and to be told what did not:"
     assert result.fixes[0].code == "print(model.load_state_dict(given, strict=False))"
     exec(result.fixes[0].code, {"model": net, "given": most})
-    most["2.bias"] = torch.zeros(5)    # strict=False does not forgive a shape: its fix leaves that out
+    most["2.bias"] = torch.zeros(5)  # strict=False does not forgive a shape: its fix leaves that out
     exec(explained(lambda: loaded(net, most)).fixes[0].code, {"model": net, "given": most})
 
 
@@ -592,7 +655,7 @@ def test_a_part_of_a_larger_model_is_taken_out():
     result = explained(lambda: loaded(net, full))
     exec(result.fixes[0].code, {"model": net, "given": full})
     renamed = {key.replace("1.", "norm.", 1) if key.startswith("1.") else key: value for key, value in net.state_dict().items()}
-    result = explained(lambda: loaded(net, renamed))    # its count is renamed with it
+    result = explained(lambda: loaded(net, renamed))  # its count is renamed with it
     exec(result.fixes[0].code, {"model": net, "given": renamed})
 
 
@@ -645,9 +708,9 @@ def test_the_way_there_can_be_traced():
     assert "is flattened: the input may have another size than meant." in str(result)
     traced = explained(lambda: modlab.trace(model)(pictures))
     assert "To see the way there" not in str(traced) and traced.family == "product"
-    unnamed = _WAY.format("model", "pictures").replace("there:", "there, write model = Headed() first, then:")    # nobody has that name
+    unnamed = _WAY.format("model", "pictures").replace("there:", "there, write model = Headed() first, then:")  # nobody has that name
     assert unnamed in str(explained(lambda: Headed()(pictures)))
-    known = str(explained(lambda: Small()(R(5))))    # nothing is missing there, nothing is flattened
+    known = str(explained(lambda: Small()(R(5))))  # nothing is missing there, nothing is flattened
     assert "To see the way there" not in known and "another size" not in known
     flat = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     result = str(explained(lambda: flat(R(2, 1, 32, 32))))
@@ -702,8 +765,7 @@ def test_a_missing_argument_gets_a_name():
     assert (fix.prose, fix.code) == ("The call with all of them:", "model(tokens, target)")
     eval(fix.code, {"model": model, "tokens": tokens, "target": target})
     fix = explained(lambda: Scored()(tokens)).fixes[0]
-    assert (fix.prose, fix.code) == (
-        "The call with all of them; targets stands for your own:", "model = Scored()\nmodel(tokens, targets)")  # fmt: skip
+    assert (fix.prose, fix.code) == ("The call with all of them; targets stands for your own:", "model = Scored()\nmodel(tokens, targets)")
     exec(fix.code, {"Scored": Scored, "tokens": tokens, "targets": target})
     around = Around()
     assert explained(lambda: around(tokens)).fixes[0].code == "self.blocks[0](x, targets)"
@@ -775,7 +837,7 @@ def test_a_path_in_a_large_model_is_found_quickly():
     assert result.records[-1].path == "layers.59.249.down" and sum(1 for _ in model.modules()) > 45_000
     start = time.perf_counter()
     explained(lambda: model(x))
-    assert time.perf_counter() - start < 5    # a fraction of a second; a busy machine is not the subject
+    assert time.perf_counter() - start < 5  # a fraction of a second; a busy machine is not the subject
 
 
 def test_errors_of_traced_and_wrapped_models():
@@ -853,8 +915,10 @@ def unpacked_state():
 
 
 CERTAIN = {
-    "factors that cannot be followed": (lambda: Normed()(R(2, 3), R(5, 4)),
-        "torch.relu(q) @ torch.relu(k): the inner sizes 3 and 5 differ in Normed. torch.relu(q) is (2, 3), torch.relu(k) is (5, 4)."),
+    "factors that cannot be followed": (
+        lambda: Normed()(R(2, 3), R(5, 4)),
+        "torch.relu(q) @ torch.relu(k): the inner sizes 3 and 5 differ in Normed. torch.relu(q) is (2, 3), torch.relu(k) is (5, 4).",
+    ),
     "a vector among the operands": (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))(R(2, 5)), "weight (4, 4)."),
     "a computed weight": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))(R(2, 5)), "weight (3, 4)."),
     "another weight at the time": (functional, "a @ b: the inner sizes 3 and 4 differ in Linear."),
@@ -862,7 +926,7 @@ CERTAIN = {
     "two of three": (loss_of_three, "anchor and negative do not fit in TripletMarginLoss: 3 and 4 in dimension 1."),
     "none of three": (lambda: nn.CosineEmbeddingLoss()(R(2, 3), R(2, 3), torch.ones(3)), "Two tensors do not fit in CosineEmbeddingLoss:"),
     "raised again": (again_in_its_words, "l0 got 5 numbers and has weights for 4."),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CERTAIN)
@@ -897,7 +961,7 @@ def test_none_is_blamed_on_the_module_that_gave_it():
         F.mse_loss(out, R(2, 3))
 
     def of_another():
-        net, w = Silent(), nn.Parameter(R(2))    # noqa: F841 - in sight, and innocent
+        net, w = Silent(), nn.Parameter(R(2))  # noqa: F841 - in sight, and innocent
         return w.grad.norm()
 
     for cause in (given, to_a_loss):
@@ -932,7 +996,7 @@ def test_a_loop_that_goes_on_otherwise_promises_no_shapes():
 
     steps = explained(lambda: Cut()(R(2, 4))).records
     assert [step.path for step in steps] == ["", "layers.0", "layers.1", "layers.2"]
-    assert not steps[2].inputs    # it was (2, 3): not what layers.0 gave
+    assert not steps[2].inputs  # it was (2, 3): not what layers.0 gave
 
 
 def test_a_constructor_may_take_tensors():
@@ -970,8 +1034,12 @@ def test_a_state_that_a_model_keeps():
 
 def test_sizes_that_are_equal_by_chance_are_not_blamed():
     """A picture of 8×8 for a layer of 8 channels: its channels do not stand last."""
-    for layer, x in ((nn.Conv2d(8, 3, 3), R(2, 4, 8, 8)), (nn.BatchNorm2d(8), R(2, 4, 8, 8)), (nn.LayerNorm(16), R(16, 8)),
-                     (nn.Linear(16, 2), R(16, 3, 8))):  # fmt: skip
+    for layer, x in (
+        (nn.Conv2d(8, 3, 3), R(2, 4, 8, 8)),
+        (nn.BatchNorm2d(8), R(2, 4, 8, 8)),
+        (nn.LayerNorm(16), R(16, 8)),
+        (nn.Linear(16, 2), R(16, 3, 8)),
+    ):
         codes = [fix.code for fix in explained(lambda layer=layer, x=x: layer(x)).fixes]
         assert codes and all("nn." in code or "(torch.randn(" in code or "layer(" in code for code in codes), codes
 
@@ -1046,7 +1114,7 @@ def test_the_fixes_run():
     table, _, line = explained(lambda: nn.Embedding(4, 2)(ids)).fixes[0].code.partition("\n")
     scope = {"ids": ids}
     exec(line, scope)
-    assert eval(table, {"nn": nn})(scope["ids"])[1].tolist() == [0, 0]    # the padding's own row
+    assert eval(table, {"nn": nn})(scope["ids"])[1].tolist() == [0, 0]  # the padding's own row
     target = torch.tensor([0, 2, 255, 1])
     assert eval(explained(scored(target)).fixes[0].code, {"nn": nn})(R(4, 3), target).isfinite()
     one_hot = F.one_hot(torch.tensor([0, 1, 2, 1]), 3)
@@ -1061,7 +1129,7 @@ LAYERS = [
     (nn.Conv2d(3, 8, (3, 1), stride=2, bias=False), R(2, 4, 8, 8)),
     (nn.LSTMCell(8, 16), R(4, 9)),
     (nn.MultiheadAttention(8, 2, batch_first=True), R(3, 5, 6)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("layer", "x"), LAYERS, ids=lambda thing: type(thing).__name__)
@@ -1140,7 +1208,7 @@ class Mixed(Plain, nn.Module):
 
 class Careless(nn.Module):
     def __init__(self):
-        self.fc = nn.Linear(2, 2)    # super().__init__() is only a comment here
+        self.fc = nn.Linear(2, 2)  # super().__init__() is only a comment here
 
 
 class Heir(Careless):
@@ -1225,10 +1293,18 @@ PROGRAMS = {
     "create_graph": (gradient_of_a_gradient, "no gradient", "only with create_graph=True.", "create_graph=True"),
     "another's step": (two_networks, "in-place", "right.weight was changed after the forward pass", "optimizer.step()"),
     "a class called": (lambda: Sized(R(1, 2)), "class called", "makes a new Sized, and calls none", "model = Sized()"),
-    "a loss class called": (lambda: nn.CrossEntropyLoss(torch.zeros(4, 3), torch.zeros(4).long()), "class called",
-        "makes a new CrossEntropyLoss", "model = nn.CrossEntropyLoss()"),
-    "a method of a class": (lambda: torch.optim.SGD(Sized.parameters(), lr=0.1), "class called",
-        "Sized.parameters is called on the class, and not on a model.", "model.parameters()"),
+    "a loss class called": (
+        lambda: nn.CrossEntropyLoss(torch.zeros(4, 3), torch.zeros(4).long()),
+        "class called",
+        "makes a new CrossEntropyLoss",
+        "model = nn.CrossEntropyLoss()",
+    ),
+    "a method of a class": (
+        lambda: torch.optim.SGD(Sized.parameters(), lr=0.1),
+        "class called",
+        "Sized.parameters is called on the class, and not on a model.",
+        "model.parameters()",
+    ),
     "a mixin": (Mixed, "super().__init__", "Mixed's super().__init__() is that of Plain", "super().__init__()"),
     "an heir": (Heir, "super().__init__", "Careless's constructor never calls super().__init__().", "class Careless(nn.Module):"),
     "forward inside": (lambda: Inside()(R(2)), "no forward", "It is defined inside of __init__", "def forward"),
@@ -1243,22 +1319,29 @@ PROGRAMS = {
     "in a worker": (unequal_in_a_worker, "join", "The DataLoader cannot make a batch", "collate_fn"),
     "mask": (attention(attn_mask=torch.zeros(6, 6)), "attention", "got an attn_mask of (6, 6) and needs (7, 7).", "torch.zeros(7, 7"),
     "padding": (attention(key_padding_mask=torch.zeros(7, 3).bool()), "attention", "with 7 in dimension 0, and needs 3.", ".T"),
-    "whole numbers": (lambda: nn.TransformerEncoderLayer(16, 4)(R(7, 3, 16), src_key_padding_mask=torch.zeros(3, 7).long()), "attention",
-        "got a src_key_padding_mask of int64", ".bool()"),
-    "widths": (translated(R(5, 2, 8), R(5, 2, 16)), "attention", "Transformer is 16 wide (d_model), and src has 8",
-        "nn.Linear(8, 16)"),
+    "whole numbers": (
+        lambda: nn.TransformerEncoderLayer(16, 4)(R(7, 3, 16), src_key_padding_mask=torch.zeros(3, 7).long()),
+        "attention",
+        "got a src_key_padding_mask of int64",
+        ".bool()",
+    ),
+    "widths": (translated(R(5, 2, 8), R(5, 2, 16)), "attention", "Transformer is 16 wide (d_model), and src has 8", "nn.Linear(8, 16)"),
     "batches": (translated(R(5, 2, 16), R(5, 3, 16)), "attention", "their batches differ", "batch_first=True"),
     "scores": (mask_of_scores, "broadcast", "s and mask == 0 do not fit: 6 and 7 in dimension 2.", "print(s.shape, (mask == 0).shape)"),
     "bmm": (lambda: torch.bmm(*[R(3, 4)] * 2), "", "", ""),
     "swapped": (lambda: nn.CrossEntropyLoss()(torch.zeros(4).long(), R(4, 3)), "loss", "they are swapped", "Loss()(R(4, 3), "),
     "segmentation": (lambda: F.cross_entropy(R(2, 5, 8, 8), torch.zeros(2, 1, 8, 8).long()), "loss", "should be (2, 8, 8)", ".squeeze(1)"),
     "targets of BCE": (lambda: nn.BCELoss()(torch.ones(3), torch.tensor([0.0, 1, 2])), "loss", "go from 0 to 2", "nn.CrossEntropyLoss()"),
-    "one score": (lambda: nn.CrossEntropyLoss()(R(2, 1), torch.tensor([0, 1])), "loss", "scores for 1 class. Only 0 is valid.",
-        "nn.BCEWithLogitsLoss()"),
+    "one score": (
+        lambda: nn.CrossEntropyLoss()(R(2, 1), torch.tensor([0, 1])),
+        "loss",
+        "scores for 1 class. Only 0 is valid.",
+        "nn.BCEWithLogitsLoss()",
+    ),
     "measured values": (lambda: nn.Embedding(4, 2)(torch.tensor([0.5])), "embedding", "got numbers of dtype float32", "nn.Linear(...)"),
     "rows written": (lambda: R(3, 4).__setitem__(0, torch.zeros(5)), "broadcast", "A tensor of (5,) does not fit where (4,) is needed", ""),
     "letters": (lambda: torch.einsum("ij,jk->ik", R(2, 3), R(3)), "product", "einsum: 2 letters for", ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -1313,9 +1396,9 @@ def test_an_unknown_error_is_said_to_be_unknown():
 
     result = explained(lambda: nn.Sequential(Odd())(R(2)))
     assert result.family == "" and result.headline.startswith("modlab does not know this ArithmeticError.")
-    assert [step.path for step in result.records] == ["", "0"]    # what the traceback shows is shown all the same
+    assert [step.path for step in result.records] == ["", "0"]  # what the traceback shows is shown all the same
     assert explained(lambda: 1 / 0).family == "" and explained(lambda: {}["a"]).family == ""
-    assert explained(lambda: modlab.tree(3)).family == ""    # our own errors explain themselves
+    assert explained(lambda: modlab.tree(3)).family == ""  # our own errors explain themselves
 
 
 def raise_from():
@@ -1384,7 +1467,7 @@ ODD = {
     "long": lambda: modlab.explain(RuntimeError("x" * 10_000_000)),
     "itself": lambda: modlab.explain(caused_by_itself()),
     "empty group": lambda: modlab.explain(BaseExceptionGroup("g", [KeyboardInterrupt()])),
-}  # fmt: skip
+}
 
 
 def caused_by_itself():
@@ -1408,7 +1491,7 @@ def test_whatever_is_in_the_frames(case):
 
     class Around(nn.Module):
         def forward(self, x, things):
-            broken, lying = [Odd()], LyingClass()    # noqa: F841 - to be met
+            broken, lying = [Odd()], LyingClass()  # noqa: F841 - to be met
             return x @ torch.ones(3, 3)
 
     outer = Around()
@@ -1479,7 +1562,7 @@ def test_nothing_is_kept_and_nothing_is_changed():
     assert all(p.grad is None for p in net.parameters())
     del x
     gc.collect()
-    assert held() is None    # no frame, no tensor
+    assert held() is None  # no frame, no tensor
     model = weakref.ref(net)
     del net
     gc.collect()
@@ -1500,7 +1583,7 @@ def test_a_frame_that_still_runs_does_not_keep_what_it_deletes():
 
 def test_the_locals_that_somebody_holds_stay():
     def cause():
-        x, mine = R(5), locals()    # one and the same dict in each call, until Python 3.13
+        x, mine = R(5), locals()  # one and the same dict in each call, until Python 3.13
         try:
             Net()(x)
         except RuntimeError as error:
@@ -1601,7 +1684,7 @@ def test_below_the_traceback(shell, capsys):
     (output,) = shell.display_pub.outputs
     assert output["data"]["text/plain"].startswith("linears.0 got 5 numbers and has weights for 4.")
     assert "modlab" in output["data"]["text/html"]
-    assert "RuntimeError" in "".join(capsys.readouterr())    # the traceback stands as it did
+    assert "RuntimeError" in "".join(capsys.readouterr())  # the traceback stands as it did
     shell.display_pub.outputs.clear()
     for quiet in ("1/0", "def f(:", "3", "raise KeyboardInterrupt", "raise ValueError('mine')"):
         shell.run_cell(quiet)
@@ -1619,8 +1702,8 @@ def test_below_the_traceback(shell, capsys):
 def test_a_trace_that_explains_is_enough(shell):
     shell.run_line_magic("load_ext", "modlab")
     shell.run_cell("modlab.trace(Net())(torch.randn(5))")
-    assert not [text for text in texts(shell) if text.startswith("l0 got 5 numbers")]    # (a shell of a test shows no trace)
-    shell.run_cell("net = Net()\nwith modlab.trace(net):\n    net(torch.randn(5))")    # nothing is shown there
+    assert not [text for text in texts(shell) if text.startswith("l0 got 5 numbers")]  # (a shell of a test shows no trace)
+    shell.run_cell("net = Net()\nwith modlab.trace(net):\n    net(torch.randn(5))")  # nothing is shown there
     assert [text for text in texts(shell) if text.startswith("l0 got 5 numbers")]
 
 
@@ -1641,7 +1724,7 @@ def test_the_shell_is_not_kept(shell):
     callbacks = shell.events.callbacks["post_run_cell"]
     (ours,) = [one for one in callbacks if "modlab" in one.__module__]
     assert shell not in gc.get_referents(ours, *gc.get_referents(*(ours.__closure__ or ())))
-    ours(None)    # ipykernel passes None where a cell was interrupted
+    ours(None)  # ipykernel passes None where a cell was interrupted
     shell.run_line_magic("unload_ext", "modlab")
     assert ours not in shell.events.callbacks["post_run_cell"]
 

@@ -50,27 +50,60 @@ net.load_state_dict(state)
 """
 # each: a program, whether there is a group, how the headline begins, the line, the code that is offered and runs
 CASES = {
-    "unused": (WRAPPED, True, "In the step before, b.weight, b.bias got no gradient, and DistributedDataParallel waits for all of them. "
-               "Net's forward does not use them for the loss (rank 0).", "net(torch.randn(2, 4)).sum().backward()",
-               ["net = DDP(Net(), find_unused_parameters=True)"]),
-    "nothing to train": ("from torch.nn.parallel import DistributedDataParallel as DDP\nnet = DDP(nn.ReLU())", True,
-                         "DistributedDataParallel got a model without a parameter that is trained", "net = DDP(nn.ReLU())",
-                         ["net = nn.ReLU()"]),
-    "no group": ("import torch.distributed as dist\ndist.all_reduce(torch.ones(1))", False, "There is no process group yet",
-                 "dist.all_reduce(torch.ones(1))", None),
-    "no environment": ("import torch.distributed as dist\ndist.init_process_group('gloo')", False,
-                       "init_process_group looks for its rank and its partners in the environment, and RANK is not set.",
-                       "dist.init_process_group('gloo')", None),
-    "ready twice": (TWICE, True, "DistributedDataParallel was told twice in one backward that the gradient of a.",
-                    "net(torch.randn(2, 4, requires_grad=True)).sum().backward()",
-                    ["net = DDP(Net(), find_unused_parameters=True, static_graph=True)"]),
-    "a whole state_dict": (WHOLE, True, "weight is spread over processes, and the state_dict holds it as a whole.",
-                           "net.load_state_dict(state)",
-                           ["from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
-                            "set_model_state_dict(net, state, options=StateDictOptions(full_state_dict=True))"]),
-    "mixed": (MIXED, True, "aten.mm.default got a plain tensor beside a DTensor: w is spread over processes, the other is not.",
-              "y = torch.zeros(2, 3) @ w", []),
-}  # fmt: skip
+    "unused": (
+        WRAPPED,
+        True,
+        "In the step before, b.weight, b.bias got no gradient, and DistributedDataParallel waits for all of them. "
+        "Net's forward does not use them for the loss (rank 0).",
+        "net(torch.randn(2, 4)).sum().backward()",
+        ["net = DDP(Net(), find_unused_parameters=True)"],
+    ),
+    "nothing to train": (
+        "from torch.nn.parallel import DistributedDataParallel as DDP\nnet = DDP(nn.ReLU())",
+        True,
+        "DistributedDataParallel got a model without a parameter that is trained",
+        "net = DDP(nn.ReLU())",
+        ["net = nn.ReLU()"],
+    ),
+    "no group": (
+        "import torch.distributed as dist\ndist.all_reduce(torch.ones(1))",
+        False,
+        "There is no process group yet",
+        "dist.all_reduce(torch.ones(1))",
+        None,
+    ),
+    "no environment": (
+        "import torch.distributed as dist\ndist.init_process_group('gloo')",
+        False,
+        "init_process_group looks for its rank and its partners in the environment, and RANK is not set.",
+        "dist.init_process_group('gloo')",
+        None,
+    ),
+    "ready twice": (
+        TWICE,
+        True,
+        "DistributedDataParallel was told twice in one backward that the gradient of a.",
+        "net(torch.randn(2, 4, requires_grad=True)).sum().backward()",
+        ["net = DDP(Net(), find_unused_parameters=True, static_graph=True)"],
+    ),
+    "a whole state_dict": (
+        WHOLE,
+        True,
+        "weight is spread over processes, and the state_dict holds it as a whole.",
+        "net.load_state_dict(state)",
+        [
+            "from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
+            "set_model_state_dict(net, state, options=StateDictOptions(full_state_dict=True))"
+        ],
+    ),
+    "mixed": (
+        MIXED,
+        True,
+        "aten.mm.default got a plain tensor beside a DTensor: w is spread over processes, the other is not.",
+        "y = torch.zeros(2, 3) @ w",
+        [],
+    ),
+}
 
 
 @pytest.fixture

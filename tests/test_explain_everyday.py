@@ -33,18 +33,28 @@ LENET = """
 
 # each: a program, the family, the first half of the sentence, the code of the fixes
 DAYS = {
-    "lengths of zero": ("""
+    "lengths of zero": (
+        """
         x, lengths = torch.randn(3, 5, 4), torch.tensor([5, 3, 0])
         packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
-    """, "lengths", "pack_padded_sequence got a sequence of length 0.", [""]),
-    "packed into a layer": ("""
+    """,
+        "lengths",
+        "pack_padded_sequence got a sequence of length 0.",
+        [""],
+    ),
+    "packed into a layer": (
+        """
         packed = nn.utils.rnn.pack_padded_sequence(torch.randn(3, 5, 4), [5, 4, 2], batch_first=True)
         lstm, fc = nn.LSTM(4, 8, batch_first=True), nn.Linear(8, 2)
         out, _ = lstm(packed)
         fc(out)
-    """, "argument", "Linear got a PackedSequence where a tensor belongs (input of linear).",
-        ["out, lengths = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)"]),
-    "one sample of a generator": ("""
+    """,
+        "argument",
+        "Linear got a PackedSequence where a tensor belongs (input of linear).",
+        ["out, lengths = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)"],
+    ),
+    "one sample of a generator": (
+        """
         class G(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -53,38 +63,70 @@ DAYS = {
                 return self.main(z)
         g = G()
         g(torch.randn(8, 100))
-    """, "convolution", "main.0 got 2 dimensions and needs 4: (batch, channels, height, width).", ["z = z[..., None, None]"]),
-    "scores as probabilities": ("""
+    """,
+        "convolution",
+        "main.0 got 2 dimensions and needs 4: (batch, channels, height, width).",
+        ["z = z[..., None, None]"],
+    ),
+    "scores as probabilities": (
+        """
         model = nn.Linear(4, 1)
         out = model(torch.ones(8, 4)) + 100
         loss = F.binary_cross_entropy(out, torch.ones(8, 1))
-    """, "loss", None,
-        ["loss = F.binary_cross_entropy_with_logits(out, torch.ones(8, 1))", "return torch.sigmoid(x)"]),
-    "scores in a module": ("""
+    """,
+        "loss",
+        None,
+        ["loss = F.binary_cross_entropy_with_logits(out, torch.ones(8, 1))", "return torch.sigmoid(x)"],
+    ),
+    "scores in a module": (
+        """
         criterion, out = nn.BCELoss(), torch.full((8, 1), 2.0)
         loss = criterion(out, torch.ones(8, 1))
-    """, "loss", "BCELoss needs probabilities between 0 and 1; they go from 2 to 2.",
-        ["criterion = nn.BCEWithLogitsLoss()", "return torch.sigmoid(x)"]),
-    "swapped": ("""
+    """,
+        "loss",
+        "BCELoss needs probabilities between 0 and 1; they go from 2 to 2.",
+        ["criterion = nn.BCEWithLogitsLoss()", "return torch.sigmoid(x)"],
+    ),
+    "swapped": (
+        """
         out, y = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 1])
         loss = F.nll_loss(y, out)
-    """, "loss", "The loss got int64 as predictions and float32 as targets: they are swapped.", ["F.nll_loss(out, y)"]),
-    "columns": ("""
+    """,
+        "loss",
+        "The loss got int64 as predictions and float32 as targets: they are swapped.",
+        ["F.nll_loss(out, y)"],
+    ),
+    "columns": (
+        """
         y = torch.tensor([0, 1, 5])
         hot = F.one_hot(y, 4)
-    """, "embedding", "one_hot got class 5 and has too few columns.", ["hot = F.one_hot(y, 6)"]),
-    "one layer in half": ("""
+    """,
+        "embedding",
+        "one_hot got class 5 and has too few columns.",
+        ["hot = F.one_hot(y, 6)"],
+    ),
+    "one layer in half": (
+        """
         model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         model[2].bfloat16()
         model(torch.randn(2, 4))
-    """, "dtype", "2 (Linear) got float32 and has bfloat16 weights.",
-        ["model.float()", "with torch.autocast('cpu'):\n    y = model(torch.randn(2, 4))"]),
-    "one picture": ("""
+    """,
+        "dtype",
+        "2 (Linear) got float32 and has bfloat16 weights.",
+        ["model.float()", "with torch.autocast('cpu'):\n    y = model(torch.randn(2, 4))"],
+    ),
+    "one picture": (
+        """
         net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
         img = torch.rand(3, 16, 16)
         net(img)
-    """, "norm", "1 (BatchNorm2d) got 3 dimensions and needs 4.", ["img = img.unsqueeze(0)"]),
-    "a layer in a list, on meta": ("""
+    """,
+        "norm",
+        "1 (BatchNorm2d) got 3 dimensions and needs 4.",
+        ["img = img.unsqueeze(0)"],
+    ),
+    "a layer in a list, on meta": (
+        """
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -93,22 +135,36 @@ DAYS = {
                 return self.layers[0](self.a(x))
         net = Net().to("meta")
         net(torch.randn(2, 4, device="meta"))
-    """, "device", "layers[0] got a tensor on the meta device, and has its weights on cpu.", ["self.layers = nn.ModuleList(self.layers)"]),
-    "a mask turned": ("""
+    """,
+        "device",
+        "layers[0] got a tensor on the meta device, and has its weights on cpu.",
+        ["self.layers = nn.ModuleList(self.layers)"],
+    ),
+    "a mask turned": (
+        """
         enc = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, batch_first=True), 1)
         pad = torch.zeros(5, 2).bool()
         enc(torch.randn(2, 5, 16), src_key_padding_mask=pad)
-    """, "attention", "layers.0.self_attn got a key_padding_mask with 5 in dimension 0, and needs 2.", ["pad = pad.T"]),
-    "a function of long ago": ("""
+    """,
+        "attention",
+        "layers.0.self_attn got a key_padding_mask with 5 in dimension 0, and needs 2.",
+        ["pad = pad.T"],
+    ),
+    "a function of long ago": (
+        """
         class Square(torch.autograd.Function):
             def forward(ctx, x):
                 return x * x
             def backward(ctx, g):
                 return g
         y = Square()(torch.ones(3))
-    """, "gradient", "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
-        ["y = Square.apply(torch.ones(3))"]),
-    "too few gradients": ("""
+    """,
+        "gradient",
+        "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
+        ["y = Square.apply(torch.ones(3))"],
+    ),
+    "too few gradients": (
+        """
         class Scale(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x, k):
@@ -117,8 +173,13 @@ DAYS = {
             def backward(ctx, g):
                 return g
         Scale.apply(torch.ones(3, requires_grad=True), 2.0).sum().backward()
-    """, "gradient", "Scale.backward returned 1 gradient, and forward takes 2 arguments.", [""]),
-    "a gradient of another shape": ("""
+    """,
+        "gradient",
+        "Scale.backward returned 1 gradient, and forward takes 2 arguments.",
+        [""],
+    ),
+    "a gradient of another shape": (
+        """
         class Sum(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x):
@@ -127,84 +188,172 @@ DAYS = {
             def backward(ctx, g):
                 return g
         Sum.apply(torch.ones(3, 4, requires_grad=True)).sum().backward()
-    """, "gradient", "Sum.backward returned a gradient of (3,) for argument 0 of forward, which is (3, 4).", [""]),
-    "numbers to cat": ("""
+    """,
+        "gradient",
+        "Sum.backward returned a gradient of (3,) for argument 0 of forward, which is (3, 4).",
+        [""],
+    ),
+    "numbers to cat": (
+        """
         losses = [torch.tensor(1.0), torch.tensor(2.0)]
         total = torch.cat(losses)
-    """, "join", "cat got single numbers, and joins along a dimension that there is.", ["total = torch.stack(losses)"]),
-    "rows of two lengths": ("""
+    """,
+        "join",
+        "cat got single numbers, and joins along a dimension that there is.",
+        ["total = torch.stack(losses)"],
+    ),
+    "rows of two lengths": (
+        """
         rows = [torch.zeros(3), torch.zeros(4)]
         batch = torch.stack(rows)
-    """, "join", "stack: rows[1] is (4,) and the first is (3,).", ["batch = torch.cat(rows)", ""]),
-    "parts as they are written": ("""
+    """,
+        "join",
+        "stack: rows[1] is (4,) and the first is (3,).",
+        ["batch = torch.cat(rows)", ""],
+    ),
+    "parts as they are written": (
+        """
         a, b = nn.Linear(4, 8), nn.Linear(4, 8)
         z = torch.cat([a(torch.ones(4, 4)), b(torch.ones(3, 4))], 1)
-    """, "join", "cat along dimension 1: b(torch.ones(3, 4)) has 3 where a(torch.ones(4, 4)) has 4.", [""]),
-    "expand to fewer": ("""
+    """,
+        "join",
+        "cat along dimension 1: b(torch.ones(3, 4)) has 3 where a(torch.ones(4, 4)) has 4.",
+        [""],
+    ),
+    "expand to fewer": (
+        """
         x = torch.randn(4, 3, 2)
         y = x.expand(4, 3)
-    """, "broadcast", "x has 3 dimensions, and expand names 2.", [""]),
-    "a mask for the columns": ("""
+    """,
+        "broadcast",
+        "x has 3 dimensions, and expand names 2.",
+        [""],
+    ),
+    "a mask for the columns": (
+        """
         x, mask = torch.randn(4, 3), torch.tensor([True, False, True])
         y = x[mask]
-    """, "index", "mask is a mask of (3,), and x is (4, 3).", ["y = x[:, mask]"]),
-    "a mask for nothing": ("""
+    """,
+        "index",
+        "mask is a mask of (3,), and x is (4, 3).",
+        ["y = x[:, mask]"],
+    ),
+    "a mask for nothing": (
+        """
         x, mask = torch.randn(4, 3), torch.ones(7).bool()
         y = x[mask]
-    """, "index", "mask is a mask of (7,), and x is (4, 3).", [""]),
-    "fractions as places": ("""
+    """,
+        "index",
+        "mask is a mask of (7,), and x is (4, 3).",
+        [""],
+    ),
+    "fractions as places": (
+        """
         x, idx = torch.randn(4, 3), torch.tensor([0.0, 1.0])
         y = x[idx]
-    """, "index", "idx is float32, and chooses from x.", ["y = x[idx.long()]"]),
-    "too many places": ("""
+    """,
+        "index",
+        "idx is float32, and chooses from x.",
+        ["y = x[idx.long()]"],
+    ),
+    "too many places": (
+        """
         x = torch.randn(4, 3)
         y = x[:, 0, :]
-    """, "index", "x has 2 dimensions, and x[:, 0, :] asks for more.", ["print(x.shape)"]),
-    "the best of too few": ("""
+    """,
+        "index",
+        "x has 2 dimensions, and x[:, 0, :] asks for more.",
+        ["print(x.shape)"],
+    ),
+    "the best of too few": (
+        """
         scores = torch.randn(4, 3)
         v, i = scores.topk(5, dim=1)
-    """, "index", "topk asks for the 5 largest, and scores has 3 in dimension 1.", ["v, i = scores.topk(min(5, scores.size(1)), dim=1)"]),
-    "places of a scatter": ("""
+    """,
+        "index",
+        "topk asks for the 5 largest, and scores has 3 in dimension 1.",
+        ["v, i = scores.topk(min(5, scores.size(1)), dim=1)"],
+    ),
+    "places of a scatter": (
+        """
         y = torch.tensor([0, 1, 5])
         hot = torch.zeros(3, 4).scatter_(1, y.unsqueeze(1), 1.0)
-    """, "index", "The tensor has 4 in dimension 1, and 5 was asked for.", ["print(y.unsqueeze(1).min(), y.unsqueeze(1).max())"]),
-    "a condition outside of functions": ("""
+    """,
+        "index",
+        "The tensor has 4 in dimension 1, and 5 was asked for.",
+        ["print(y.unsqueeze(1).min(), y.unsqueeze(1).max())"],
+    ),
+    "a condition outside of functions": (
+        """
         x = torch.randn(4)
         if x > 0:
             print("yes")
-    """, "several numbers", "x > 0 is a tensor of several truth values, and one is needed.", ["(x > 0).any()", "(x > 0).all()", ""]),
-    "parts": ("""
+    """,
+        "several numbers",
+        "x > 0 is a tensor of several truth values, and one is needed.",
+        ["(x > 0).any()", "(x > 0).all()", ""],
+    ),
+    "parts": (
+        """
         x = torch.randn(4, 10)
         a, b = x.split(4, dim=1)
-    """, "unpacking", "x.split(4, dim=1) does not give 2 parts, and 2 names are to take them: a, b.", ["print(len(x.split(4, dim=1)))"]),
-    "a flag of what is computed": ("""
+    """,
+        "unpacking",
+        "x.split(4, dim=1) does not give 2 parts, and 2 names are to take them: a, b.",
+        ["print(len(x.split(4, dim=1)))"],
+    ),
+    "a flag of what is computed": (
+        """
         h = nn.Linear(2, 2)(torch.randn(1, 2))
         h.requires_grad = False
-    """, "leaf", "h is computed from what is trained, so its requires_grad cannot be set.", ["h = h.detach()"]),
-    "a layer for its output": ("""
+    """,
+        "leaf",
+        "h is computed from what is trained, so its requires_grad cannot be set.",
+        ["h = h.detach()"],
+    ),
+    "a layer for its output": (
+        """
         out = nn.ReLU(torch.randn(2))
         out.sum()
-    """, "attribute", "ReLU has no 'sum'.", [""]),
-    "none in a batch": ("""
+    """,
+        "attribute",
+        "ReLU has no 'sum'.",
+        [""],
+    ),
+    "none in a batch": (
+        """
         class DS(torch.utils.data.Dataset):
             def __len__(self):
                 return 4
             def __getitem__(self, i):
                 return {"x": torch.zeros(3), "label": None}
         next(iter(torch.utils.data.DataLoader(DS(), batch_size=2)))
-    """, "batch", "The DataLoader cannot make a batch: the dataset gives None.", ["DataLoader(..., collate_fn=list)"]),
-    "two losses": ("""
+    """,
+        "batch",
+        "The DataLoader cannot make a batch: the dataset gives None.",
+        ["DataLoader(..., collate_fn=list)"],
+    ),
+    "two losses": (
+        """
         h = torch.tanh(nn.Linear(3, 2)(torch.randn(4, 3)))
         first, second = h[:, 0].sum(), h[:, 1].sum()
         first.backward()
         second.backward()
-    """, "backward twice", "backward ran a second time through the same graph, from second: the first time freed it.",
-        ["(first + second).backward()", "first.backward(retain_graph=True)", "loss = criterion(model(x), y)\nloss.backward()"]),
-    "names that are torch's": ("""
+    """,
+        "backward twice",
+        "backward ran a second time through the same graph, from second: the first time freed it.",
+        ["(first + second).backward()", "first.backward(retain_graph=True)", "loss = criterion(model(x), y)\nloss.backward()"],
+    ),
+    "names that are torch's": (
+        """
         a, n = torch.randn(4, 8), torch.randn(3, 8)
         loss = F.triplet_margin_loss(a, a, n)
-    """, "broadcast", "anchor and negative do not fit: 4 and 3 in dimension 0.", [""]),
-}  # fmt: skip
+    """,
+        "broadcast",
+        "anchor and negative do not fit: 4 and 3 in dimension 0.",
+        [""],
+    ),
+}
 SHOWN = ("return torch.sigmoid(x)", "print(", "DataLoader(", "(x > 0)", "(first + second)", "first.backward", "loss = criterion(model")
 
 
@@ -311,7 +460,7 @@ FULL = {
     "a parent": (lambda: Parent().train(), "Child.parent is the Parent that it is inside of, so .train goes round until"),
     "a parent, shown": (lambda: repr(Parent()), "so .__repr__ goes round until Python's stack is full."),
     "deep": (lambda: nested(600)(torch.ones(2, 4)), "The modules are nested too deep for Python's stack, which has room for"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FULL)

@@ -314,9 +314,12 @@ class Mute(nn.Module):
 
 @pytest.mark.parametrize(
     "cause",
-    [lambda: F.mse_loss(Mute()(torch.zeros(2)), torch.zeros(2)), lambda: Mute()(torch.zeros(2)).sum(),
-     lambda: nn.CrossEntropyLoss()(Mute()(torch.zeros(2)), torch.tensor(0))],
-)  # fmt: skip
+    [
+        lambda: F.mse_loss(Mute()(torch.zeros(2)), torch.zeros(2)),
+        lambda: Mute()(torch.zeros(2)).sum(),
+        lambda: nn.CrossEntropyLoss()(Mute()(torch.zeros(2)), torch.tensor(0)),
+    ],
+)
 def test_a_forward_without_return_called_within_an_expression(cause):
     result = explained(cause)
     assert result.headline.startswith("Mute's forward gives None: it has no return.") and codes(result) == ["return self.fc(x)"]

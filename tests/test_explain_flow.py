@@ -61,18 +61,18 @@ class Program:
         """The program with a fix in it: where the code says that it belongs."""
         lines, code = list(self.lines), fix.code.splitlines()
         at = self.failing(result)
-        if code[0].startswith("class "):    # a class written anew
+        if code[0].startswith("class "):  # a class written anew
             name = code[0].split("(")[0].rstrip(":")
             first = next(i for i, line in enumerate(lines) if line.startswith(name))
             last = next((i for i in range(first + 1, len(lines)) if lines[i] and not lines[i].startswith(" ")), len(lines))
             first -= lines[first - 1].startswith("@")
             return lines[:first] + code + lines[last:]
-        if code[0].startswith("def forward"):    # another signature
+        if code[0].startswith("def forward"):  # another signature
             place = next(i for i, line in enumerate(lines) if line.strip().startswith("def forward"))
             indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
             return [*lines[:place], indent + code[0].removesuffix(" ..."), *lines[place + 1 :]]
         made = " = nn." in code[0] or " = MyLinear" in code[0]
-        if made and re.match(r"\w+\.", code[0]) and ", in " in fix.prose:    # at the end of the constructor
+        if made and re.match(r"\w+\.", code[0]) and ", in " in fix.prose:  # at the end of the constructor
             owner = lines.index(f"class {fix.prose.rpartition(', in ')[2].rstrip(':')}(nn.Module):")
             end = next(i for i in range(owner, len(lines)) if lines[i].strip().startswith("def forward"))
             return lines[:end] + [" " * 8 + line for line in code] + lines[end:]
@@ -80,11 +80,11 @@ class Program:
         new = [indent + line for line in code]
         head = code[0].split(" = ")[0]
         if " = " in code[0] and head.isidentifier() and f"({head}" in lines[at]:
-            return lines[:at] + new + lines[at:]    # another value, before the line
+            return lines[:at] + new + lines[at:]  # another value, before the line
         if ", _ = " in code[0]:
             place = next(i for i, line in enumerate(lines) if line.strip() == code[0].replace(", _", ""))
             return [*lines[:place], *new, *lines[place + 1 :]]
-        if "[" in head and " = nn." in code[0]:    # a layer of a model that stands at hand
+        if "[" in head and " = nn." in code[0]:  # a layer of a model that stands at hand
             return lines[:at] + new + lines[at:]
         if ".insert(" in code[0] or code[0].startswith(("model.to(", "net.to(")):
             return lines[:at] + new + lines[at:]
@@ -371,12 +371,19 @@ PROGRAMS = {
         net.c.register_full_backward_hook(lambda module, grads, outputs: None)
         net(torch.zeros(2, 3))
     """,
-}  # fmt: skip
+}
 ILLUSTRATIONS = ("output.register_hook(lambda grad: ...)", "def forward(self, x, y): ...")
-SILENT = {    # what must not be offered: it moves the error to another line, or changes what is innocent
-    "off the path": "self.k", "a gate": "self.up", "a norm between": "self.enc", "a residual block": "net[0]", "used once more": "self.a =",
-    "used afterwards": "self.a =", "an input with two uses": "randn(2, 3)", "a row of a weight": "fill_", "complex": ".float()",
-}  # fmt: skip
+SILENT = {  # what must not be offered: it moves the error to another line, or changes what is innocent
+    "off the path": "self.k",
+    "a gate": "self.up",
+    "a norm between": "self.enc",
+    "a residual block": "net[0]",
+    "used once more": "self.a =",
+    "used afterwards": "self.a =",
+    "an input with two uses": "randn(2, 3)",
+    "a row of a weight": "fill_",
+    "complex": ".float()",
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -393,18 +400,29 @@ def test_every_line_that_is_offered_works(name):
 
 
 FIRST = {
-    "off the path": "self.q = nn.Linear(8, 6)", "a gate": "self.down = nn.Linear(16, 8)", "a norm between": "self.dec = nn.Linear(16, 8)",
-    "a residual block": "net[3] = nn.Linear(16, 2)", "used once more": "self.out = nn.Linear(16, 8)",
-    "used afterwards": "self.out = nn.Linear(16, 8)", "straight": "self.l0 = nn.Linear(8, 20)", "of one's own": "self.l0 = MyLinear(4, 3)",
-    "a Sequential": "net[0] = nn.Linear(3, 3)", "a Sequential with its own input": "net(torch.randn(2, 3))",
-    "an input with two uses": "self.b = nn.Linear(4, 4)", "a branch": "self.l0 = nn.Linear(4, 3)",
-    "flatten forgotten": "self.fc(torch.flatten(self.conv(x), 1))", "flatten forgotten in a Sequential": "net.insert(1, nn.Flatten())",
-    "a state with the output": "out, _ = self.rnn(x)", "a state with the output, in one line": "self.fc(self.rnn(x)[0])",
-    "attention": "self.q(x) @ self.k(x).transpose(-2, -1)", "self forgotten": "def forward(self, x): ...",
-    "by name alone": "net(image=torch.zeros(3))", "a flag by name": "net(torch.zeros(3), train=True)",
+    "off the path": "self.q = nn.Linear(8, 6)",
+    "a gate": "self.down = nn.Linear(16, 8)",
+    "a norm between": "self.dec = nn.Linear(16, 8)",
+    "a residual block": "net[3] = nn.Linear(16, 2)",
+    "used once more": "self.out = nn.Linear(16, 8)",
+    "used afterwards": "self.out = nn.Linear(16, 8)",
+    "straight": "self.l0 = nn.Linear(8, 20)",
+    "of one's own": "self.l0 = MyLinear(4, 3)",
+    "a Sequential": "net[0] = nn.Linear(3, 3)",
+    "a Sequential with its own input": "net(torch.randn(2, 3))",
+    "an input with two uses": "self.b = nn.Linear(4, 4)",
+    "a branch": "self.l0 = nn.Linear(4, 3)",
+    "flatten forgotten": "self.fc(torch.flatten(self.conv(x), 1))",
+    "flatten forgotten in a Sequential": "net.insert(1, nn.Flatten())",
+    "a state with the output": "out, _ = self.rnn(x)",
+    "a state with the output, in one line": "self.fc(self.rnn(x)[0])",
+    "attention": "self.q(x) @ self.k(x).transpose(-2, -1)",
+    "self forgotten": "def forward(self, x): ...",
+    "by name alone": "net(image=torch.zeros(3))",
+    "a flag by name": "net(torch.zeros(3), train=True)",
     "by name alone in a Sequential": "def forward(self, image, *, mask=None): ...",
     "whole numbers in a loss": "F.mse_loss(p.float(), t.float())",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -476,7 +494,7 @@ def test_experts_of_two_widths():
             return torch.stack([expert(x) for expert in self.experts])
 
     net = Experts()
-    assert not [fix for fix in explained(lambda: net(R(2, 3))).fixes if "randn" in fix.code]    # that makes experts.0 fail
+    assert not [fix for fix in explained(lambda: net(R(2, 3))).fixes if "randn" in fix.code]  # that makes experts.0 fail
 
 
 def test_the_argument_of_a_lambda_has_no_line():
@@ -485,8 +503,11 @@ def test_the_argument_of_a_lambda_has_no_line():
     assert [fix.code for fix in result.fixes] == [""] and "must get 5 numbers, or be made for 4" in result.fixes[0].prose
 
 
-EVERY = {**{f"case {k}": v[0] for k, v in others.CASES.items()}, **{f"program {k}": v[0] for k, v in others.PROGRAMS.items()},
-         **{f"certain {k}": v[0] for k, v in others.CERTAIN.items()}}  # fmt: skip
+EVERY = {
+    **{f"case {k}": v[0] for k, v in others.CASES.items()},
+    **{f"program {k}": v[0] for k, v in others.PROGRAMS.items()},
+    **{f"certain {k}": v[0] for k, v in others.CERTAIN.items()},
+}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -637,7 +658,7 @@ def test_a_hook_with_another_number_of_arguments_in_a_trace():
 def test_an_innocent_tensor_hook_is_not_accused():
     def cause():
         y = nn.Linear(4, 4)(R(2, 4))
-        y.register_hook(lambda grad: grad * 2)    # it has never run
+        y.register_hook(lambda grad: grad * 2)  # it has never run
         net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
         net[0].register_full_backward_hook(lambda module, grads, outputs: "z")
         net(R(2, 4, requires_grad=True)).sum().backward()
@@ -652,7 +673,7 @@ def test_an_innocent_tensor_hook_is_not_accused():
 
 def compared():
     net = Net()
-    n = h = torch.tensor(1.0)    # noqa: F841 - innocent
+    n = h = torch.tensor(1.0)  # noqa: F841 - innocent
     y = net(R(8, 4))
     z = (y > 0).float()
     z.mean().backward()
@@ -668,7 +689,7 @@ def unrecorded():
 def counted():
     net = Net()
     y = net(R(8, 4))
-    loss = R(3).sum() / y.shape[0]    # y's numbers take no part
+    loss = R(3).sum() / y.shape[0]  # y's numbers take no part
     loss.backward()
 
 
@@ -683,8 +704,11 @@ def chosen():
 
 
 ENDS = {
-    compared: "z = (y > 0).float().", unrecorded: "out = net(R(8, 4)).", chosen: "classes = out.argmax(1).", counted: "",
-}  # fmt: skip
+    compared: "z = (y > 0).float().",
+    unrecorded: "out = net(R(8, 4)).",
+    chosen: "classes = out.argmax(1).",
+    counted: "",
+}
 
 
 @pytest.mark.parametrize("cause", ENDS, ids=lambda cause: cause.__name__)
@@ -837,13 +861,14 @@ def test_below_the_traceback_of_run(tmp_path):
     shell.display_pub = CapturingDisplayPublisher()
     try:
         script = tmp_path / "script.py"
-        script.write_text("import torch\nfrom torch import nn\n"
-                          "net = nn.Sequential(nn.Linear(3, 2), nn.Linear(3, 1))\nnet(torch.zeros(1, 3))\n")
+        script.write_text(
+            "import torch\nfrom torch import nn\nnet = nn.Sequential(nn.Linear(3, 2), nn.Linear(3, 1))\nnet(torch.zeros(1, 3))\n"
+        )
         shell.run_line_magic("load_ext", "modlab")
         shell.run_cell(f"%run {script}")
         shown = [output["data"]["text/plain"] for output in shell.display_pub.outputs]
         assert len(shown) == 1 and shown[0].startswith("1 (Linear) got rows of 2 numbers")
-        shell.run_cell("1 + 1")    # it is told once
+        shell.run_cell("1 + 1")  # it is told once
         shell.run_cell("try:\n    net(torch.zeros(1, 3))\nexcept RuntimeError:\n    pass")
         assert len([o for o in shell.display_pub.outputs if "got rows" in str(o)]) == 1
         shell.run_line_magic("unload_ext", "modlab")

@@ -90,19 +90,20 @@ def test_a_plain_tensor_stays_behind_too():
         ('nn.ModuleDict({"training": nn.ReLU()})', "'training' already", "nn.ModuleDict({'training_': nn.ReLU()})"),
         ('nn.ModuleDict({"pop": nn.ReLU()})', "'pop' already", "nn.ModuleDict({'pop_': nn.ReLU()})"),
         ('nn.ModuleDict({"a.b": nn.ReLU()})', "cannot hold a dot: 'a.b'", "nn.ModuleDict({'a_b': nn.ReLU()})"),
-        ('nn.ModuleDict({3: nn.ReLU()})', "is a text, and this one is of type int", "nn.ModuleDict({'3': nn.ReLU()})"),
+        ("nn.ModuleDict({3: nn.ReLU()})", "is a text, and this one is of type int", "nn.ModuleDict({'3': nn.ReLU()})"),
         ('nn.Module().add_module("x.y", nn.ReLU())', "cannot hold a dot: 'x.y'", "nn.Module().add_module('x_y', nn.ReLU())"),
         ('nn.ParameterDict({"a.b": torch.ones(1)})', "cannot hold a dot: 'a.b'", "nn.ParameterDict({'a_b': torch.ones(1)})"),
     ],
-)  # fmt: skip
+)
 def test_a_key_that_cannot_be_taken(line, said, fix):
     result = explained(line)
     assert said in result.headline and codes(result) == [fix]
     runs(line, result, line)
 
 
-@pytest.mark.parametrize("line", ['nn.ModuleDict({"": nn.ReLU()})', 'nn.Module().register_buffer("", torch.ones(1))',
-                                  'nn.ParameterDict({"": torch.ones(1)})'])  # fmt: skip
+@pytest.mark.parametrize(
+    "line", ['nn.ModuleDict({"": nn.ReLU()})', 'nn.Module().register_buffer("", torch.ones(1))', 'nn.ParameterDict({"": torch.ones(1)})']
+)
 def test_a_name_cannot_be_empty(line):
     result = explained(line)
     assert "name cannot be empty" in result.headline and result.family == "registration" and not codes(result)
@@ -228,8 +229,13 @@ def test_the_hook_is_that_of_the_module_whose_output_it_is(lines, whose):
     assert [fact for fact in result.record.facts if fact[1] == "full backward hook"] == [(f"{whose} (Linear)", "full backward hook")]
 
 
-@pytest.mark.parametrize("lines", [("h = self.a(x)", "g = self.b(h)", "if x.sum() < 9: g = h", "g.mul_(2)"),
-                                   ("g = self.a(x)", "for _ in range(int(x.sum())): g = self.b(g)", "g.mul_(2)")])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("h = self.a(x)", "g = self.b(h)", "if x.sum() < 9: g = h", "g.mul_(2)"),
+        ("g = self.a(x)", "for _ in range(int(x.sum())): g = self.b(g)", "g.mul_(2)"),
+    ],
+)
 def test_where_the_code_does_not_show_it_no_module_is_named(lines):
     result = hooked(*lines)
     assert "a full backward hook has made that a view" in result.headline

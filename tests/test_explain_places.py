@@ -18,35 +18,48 @@ R = torch.randn
 
 # each: a program, the family, the first half of the sentence, the code of the fixes
 PLACES = {
-    'seq twice': ("""
+    "seq twice": (
+        """
         a = nn.Linear(4, 5)
         s = nn.Sequential(a, nn.ReLU(), a)
         s(torch.randn(2, 4))
-    """, 'product',
-        '2 (Linear) got rows of 5 numbers and has weights for 4.',
-        ['s[2] = nn.Linear(5, 5)']),
-    'seq twice, not first': ("""
+    """,
+        "product",
+        "2 (Linear) got rows of 5 numbers and has weights for 4.",
+        ["s[2] = nn.Linear(5, 5)"],
+    ),
+    "seq twice, not first": (
+        """
         a = nn.Linear(4, 5)
         s = nn.Sequential(nn.ConvTranspose1d(3, 3, 1), a, nn.ReLU(), a)
         s(torch.randn(2, 3, 4))
-    """, 'product',
-        '1 or 3 (Linear) got rows of 5 numbers and has weights for 4.',
-        ['']),
-    'seq first fails': ("""
+    """,
+        "product",
+        "1 or 3 (Linear) got rows of 5 numbers and has weights for 4.",
+        [""],
+    ),
+    "seq first fails": (
+        """
         a = nn.Linear(4, 4)
         s = nn.Sequential(a, nn.ReLU(), a)
         s(torch.randn(2, 5))
-    """, 'product',
-        '0 (Linear) got rows of 5 numbers and has weights for 4.',
-        ['s(torch.randn(2, 4))']),
-    'seq twice bn': ("""
+    """,
+        "product",
+        "0 (Linear) got rows of 5 numbers and has weights for 4.",
+        ["s(torch.randn(2, 4))"],
+    ),
+    "seq twice bn": (
+        """
         bn = nn.BatchNorm1d(4)
         s = nn.Sequential(nn.Linear(4, 4), bn, nn.Linear(4, 6), bn)
         s(torch.randn(2, 4))
-    """, 'norm',
-        '3 (BatchNorm1d) got 6 channels and keeps statistics for 4.',
-        ['s[3] = nn.BatchNorm1d(6)']),
-    'two names': ("""
+    """,
+        "norm",
+        "3 (BatchNorm1d) got 6 channels and keeps statistics for 4.",
+        ["s[3] = nn.BatchNorm1d(6)"],
+    ),
+    "two names": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -56,10 +69,13 @@ PLACES = {
                 return self.b(F.relu(self.a(x)))
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'b got rows of 5 numbers and has weights for 4.',
-        ['self.b = nn.Linear(5, 5)']),
-    'tied': ("""
+    """,
+        "product",
+        "b got rows of 5 numbers and has weights for 4.",
+        ["self.b = nn.Linear(5, 5)"],
+    ),
+    "tied": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -69,10 +85,13 @@ PLACES = {
                 return self.o(self.p(self.e(i)))
         net = M()
         net(torch.randint(0, 10, (3,)))
-    """, 'product',
-        'o got rows of 8 numbers and has weights for 6.',
-        ['self.p = nn.Linear(6, 6)']),
-    'tied rows': ("""
+    """,
+        "product",
+        "o got rows of 8 numbers and has weights for 6.",
+        ["self.p = nn.Linear(6, 6)"],
+    ),
+    "tied rows": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -82,10 +101,13 @@ PLACES = {
                 return self.o(self.e(i))
         net = M()
         net(torch.tensor([3, 12]))
-    """, 'embedding',
-        'e has 10 rows and was asked for index 12.',
-        ['', '']),
-    'encoder decoder': ("""
+    """,
+        "embedding",
+        "e has 10 rows and was asked for index 12.",
+        ["", ""],
+    ),
+    "encoder decoder": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -97,10 +119,13 @@ PLACES = {
                 return self.dec(self.enc(i))
         net = M()
         net(torch.tensor([3, 2]))
-    """, 'product',
-        'dec.0 got rows of 8 numbers and has weights for 6.',
-        ['']),
-    'shared block': ("""
+    """,
+        "product",
+        "dec.0 got rows of 8 numbers and has weights for 6.",
+        [""],
+    ),
+    "shared block": (
+        """
         class Block(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -110,10 +135,13 @@ PLACES = {
         b = Block()
         net = nn.Sequential(b, nn.ReLU(), b)
         net(torch.randn(2, 4))
-    """, 'product',
-        '2.fc got rows of 6 numbers and has weights for 4.',
-        ['']),
-    'loop': ("""
+    """,
+        "product",
+        "2.fc got rows of 6 numbers and has weights for 4.",
+        [""],
+    ),
+    "loop": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -124,10 +152,13 @@ PLACES = {
                 return x
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'a got rows of 5 numbers and has weights for 4.',
-        ['self.a = nn.Linear(4, 4)']),
-    'loop first': ("""
+    """,
+        "product",
+        "a got rows of 5 numbers and has weights for 4.",
+        ["self.a = nn.Linear(4, 4)"],
+    ),
+    "loop first": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -139,10 +170,13 @@ PLACES = {
                 return h
         net = M()
         net(torch.randn(2, 3, 6))
-    """, 'product',
-        'cell got rows of 6 numbers and has weights for 4.',
-        ['self.cell = nn.GRUCell(6, 5)']),
-    'comprehension': ("""
+    """,
+        "product",
+        "cell got rows of 6 numbers and has weights for 4.",
+        ["self.cell = nn.GRUCell(6, 5)"],
+    ),
+    "comprehension": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -151,10 +185,13 @@ PLACES = {
                 return [self.head(x) for x in xs]
         net = M()
         net([torch.randn(2, 4), torch.randn(2, 3)])
-    """, 'product',
-        'head got rows of 3 numbers and has weights for 4.',
-        ['']),
-    'modulelist twice': ("""
+    """,
+        "product",
+        "head got rows of 3 numbers and has weights for 4.",
+        [""],
+    ),
+    "modulelist twice": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -166,10 +203,13 @@ PLACES = {
                 return x
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'layers.0 or layers.2 got rows of 5 numbers and has weights for 4.',
-        ['']),
-    'bn twice': ("""
+    """,
+        "product",
+        "layers.0 or layers.2 got rows of 5 numbers and has weights for 4.",
+        [""],
+    ),
+    "bn twice": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -179,10 +219,13 @@ PLACES = {
                 return F.relu(self.bn(self.c2(x)))
         net = M()
         net(torch.randn(2, 3, 4, 4))
-    """, 'norm',
-        'bn got 16 channels and keeps statistics for 8.',
-        ['']),
-    'this': ("""
+    """,
+        "norm",
+        "bn got 16 channels and keeps statistics for 8.",
+        [""],
+    ),
+    "this": (
+        """
         class M(nn.Module):
             def __init__(this):
                 super().__init__()
@@ -192,10 +235,13 @@ PLACES = {
                 h = this.l0(x).relu()
                 return this.l1(h)
         M()(torch.randn(3, 4))
-    """, 'product',
-        'l1 got rows of 5 numbers and has weights for 6.',
-        ['this.l0 = nn.Linear(4, 6)', 'this.l1 = nn.Linear(5, 2)']),
-    'this, own': ("""
+    """,
+        "product",
+        "l1 got rows of 5 numbers and has weights for 6.",
+        ["this.l0 = nn.Linear(4, 6)", "this.l1 = nn.Linear(5, 2)"],
+    ),
+    "this, own": (
+        """
         class Lin(nn.Module):
             def __init__(s, i, o):
                 super().__init__()
@@ -210,10 +256,13 @@ PLACES = {
                 return s.l1(s.l0(x))
         net = M()
         net(torch.randn(3, 4))
-    """, 'product',
-        'l1 got rows of 5 numbers and has weights for 6.',
-        ['']),
-    'choices': ("""
+    """,
+        "product",
+        "l1 got rows of 5 numbers and has weights for 6.",
+        [""],
+    ),
+    "choices": (
+        """
         class M(nn.Module):
             def __init__(s):
                 super().__init__()
@@ -222,18 +271,24 @@ PLACES = {
                 return s.acts[act](x)
         net = M()
         net(torch.randn(3, 4))
-    """, 'argument',
+    """,
+        "argument",
         "M's forward takes x and act; act is missing.",
-        ["net(torch.randn(3, 4), 'relu')"]),
-    'closure': ("""
+        ["net(torch.randn(3, 4), 'relu')"],
+    ),
+    "closure": (
+        """
         enc, dec = nn.Linear(4, 8), nn.Linear(6, 4)
         def model(x):
             return dec(torch.relu(enc(x)))
         model(torch.randn(2, 4))
-    """, 'product',
-        'Linear got rows of 8 numbers and has weights for 6.',
-        ['dec = nn.Linear(8, 4)']),
-    'closure 2': ("""
+    """,
+        "product",
+        "Linear got rows of 8 numbers and has weights for 6.",
+        ["dec = nn.Linear(8, 4)"],
+    ),
+    "closure 2": (
+        """
         def make():
             enc, dec = nn.Linear(4, 8), nn.Linear(6, 4)
             def model(x):
@@ -242,10 +297,13 @@ PLACES = {
             return model
         f = make()
         f(torch.randn(2, 4))
-    """, 'product',
-        'Linear got rows of 8 numbers and has weights for 6.',
-        ['dec = nn.Linear(8, 4)']),
-    'alias': ("""
+    """,
+        "product",
+        "Linear got rows of 8 numbers and has weights for 6.",
+        ["dec = nn.Linear(8, 4)"],
+    ),
+    "alias": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -257,10 +315,13 @@ PLACES = {
                 return fc(x)
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'fc got rows of 5 numbers and has weights for 6.',
-        ['self.conv = nn.Linear(4, 6)', 'self.fc = nn.Linear(5, 2)']),
-    'inner function': ("""
+    """,
+        "product",
+        "fc got rows of 5 numbers and has weights for 6.",
+        ["self.conv = nn.Linear(4, 6)", "self.fc = nn.Linear(5, 2)"],
+    ),
+    "inner function": (
+        """
         class M(nn.Module):
             def __init__(this):
                 super().__init__()
@@ -271,10 +332,13 @@ PLACES = {
                 return run(this.l0(x))
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'l1 got rows of 5 numbers and has weights for 6.',
-        ['this.l0 = nn.Linear(4, 6)', 'this.l1 = nn.Linear(5, 2)']),
-    'train function': ("""
+    """,
+        "product",
+        "l1 got rows of 5 numbers and has weights for 6.",
+        ["this.l0 = nn.Linear(4, 6)", "this.l1 = nn.Linear(5, 2)"],
+    ),
+    "train function": (
+        """
         def step(m, batch):
             out = m(batch)
             return out.sum()
@@ -287,10 +351,13 @@ PLACES = {
                 h = s.l0(x)
                 return s.l1(h)
         step(M(), torch.randn(2, 4))
-    """, 'product',
-        'l1 got rows of 5 numbers and has weights for 6.',
-        ['s.l1 = nn.Linear(5, 2)']),
-    'gpt2 tied head': ("""
+    """,
+        "product",
+        "l1 got rows of 5 numbers and has weights for 6.",
+        ["s.l1 = nn.Linear(5, 2)"],
+    ),
+    "gpt2 tied head": (
+        """
         class Block(nn.Module):
             def __init__(self, d):
                 super().__init__()
@@ -312,10 +379,13 @@ PLACES = {
                 return self.lm_head(self.proj(x))
         net = GPT()
         net(torch.zeros(2, 5).long())
-    """, 'product',
-        'lm_head got rows of 12 numbers and has weights for 8.',
-        ['self.proj = nn.Linear(8, 8)']),
-    'siamese': ("""
+    """,
+        "product",
+        "lm_head got rows of 12 numbers and has weights for 8.",
+        ["self.proj = nn.Linear(8, 8)"],
+    ),
+    "siamese": (
+        """
         class S(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -324,10 +394,13 @@ PLACES = {
                 return self.enc(a) - self.enc(b)
         net = S()
         net(torch.randn(2, 4), torch.randn(2, 5))
-    """, 'product',
-        'enc.0 got rows of 5 numbers and has weights for 4.',
-        ['']),
-    'shared bottleneck': ("""
+    """,
+        "product",
+        "enc.0 got rows of 5 numbers and has weights for 4.",
+        [""],
+    ),
+    "shared bottleneck": (
+        """
         class S(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -339,10 +412,13 @@ PLACES = {
                 return u + v
         net = S()
         net(torch.randn(2, 4), torch.randn(2, 6))
-    """, 'product',
-        'out got rows of 9 numbers and has weights for 8.',
-        ['self.b = nn.Linear(6, 8)']),
-    'same list': ("""
+    """,
+        "product",
+        "out got rows of 9 numbers and has weights for 8.",
+        ["self.b = nn.Linear(6, 8)"],
+    ),
+    "same list": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -353,16 +429,22 @@ PLACES = {
                 return x
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'layers.0 or layers.1 or layers.2 got rows of 6 numbers and has weights for 4.',
-        ['']),
-    'seq list times': ("""
+    """,
+        "product",
+        "layers.0 or layers.1 or layers.2 got rows of 6 numbers and has weights for 4.",
+        [""],
+    ),
+    "seq list times": (
+        """
         net = nn.Sequential(*[nn.Linear(4, 6)] * 3)
         net(torch.randn(2, 4))
-    """, 'product',
-        '1 (Linear) got rows of 6 numbers and has weights for 4.',
-        ['']),
-    'recursive': ("""
+    """,
+        "product",
+        "1 (Linear) got rows of 6 numbers and has weights for 4.",
+        [""],
+    ),
+    "recursive": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -372,10 +454,13 @@ PLACES = {
                 return x if depth == 0 else self(x, depth - 1)
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'fc got rows of 5 numbers and has weights for 4.',
-        ['']),
-    'zip': ("""
+    """,
+        "product",
+        "fc got rows of 5 numbers and has weights for 4.",
+        [""],
+    ),
+    "zip": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -386,10 +471,13 @@ PLACES = {
                 return x
         net = M()
         net(torch.randn(2, 4))
-    """, 'norm',
-        'norm got a last size of 6 and has weights for 5.',
-        ['']),
-    'static helper': ("""
+    """,
+        "norm",
+        "norm got a last size of 6 and has weights for 5.",
+        [""],
+    ),
+    "static helper": (
+        """
         def block(m, x):
             return m.fc(x)
         class M(nn.Module):
@@ -400,10 +488,13 @@ PLACES = {
                 return block(self, self.l0(x))
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'fc got rows of 5 numbers and has weights for 6.',
-        ['self.l0 = nn.Linear(4, 6)', 'self.fc = nn.Linear(5, 5)']),
-    'helper method twice': ("""
+    """,
+        "product",
+        "fc got rows of 5 numbers and has weights for 6.",
+        ["self.l0 = nn.Linear(4, 6)", "self.fc = nn.Linear(5, 5)"],
+    ),
+    "helper method twice": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -415,10 +506,13 @@ PLACES = {
                 return self.head(a)
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'fc got rows of 5 numbers and has weights for 4.',
-        ['']),
-    'local rebinding': ("""
+    """,
+        "product",
+        "fc got rows of 5 numbers and has weights for 4.",
+        [""],
+    ),
+    "local rebinding": (
+        """
         class M(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -430,10 +524,12 @@ PLACES = {
                 return layer(x)
         net = M()
         net(torch.randn(2, 4))
-    """, 'product',
-        'b got rows of 5 numbers and has weights for 6.',
-        ['self.a = nn.Linear(4, 6)', 'self.b = nn.Linear(5, 2)']),
-}  # fmt: skip
+    """,
+        "product",
+        "b got rows of 5 numbers and has weights for 6.",
+        ["self.a = nn.Linear(4, 6)", "self.b = nn.Linear(5, 2)"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -518,7 +614,7 @@ def test_the_quick_look_and_the_whole_one_agree():
         assert ties._is_alone(Scene(RuntimeError(), []), [net, net[0]], {id(net[0])}, own) is alone
         found = ties._found([net], {id(net[0])}, own)
         assert (len(found) == 1 + len(own)) is alone
-    free[0].again = free    # a module that holds itself
+    free[0].again = free  # a module that holds itself
     assert ties._is_alone(Scene(RuntimeError(), []), [free], {id(free[1])}, {}) is False
 
 

@@ -35,16 +35,22 @@ WAYS = {
     "none": ("if self.skip is not None: x = self.e(x)\nif mask is None: x = self.e(x)\nreturn self.out(x)", [E]),
     "a text": ("x = self.e(x) if self.mode == 'a' else self.ls[0](x)\nreturn self.out(x)", [E]),
     "sizes": ("if x.dim() == 2 and x.shape[-1] == 4: x = self.e(x)\nreturn self.out(x)", [E]),
-    "values": ("if x.sum() > 9: x = self.e(x)\nelse: x = self.ls[0](x)\nreturn self.out(x)",
-               [("e", "ran if x.sum() > 9"), ("ls.0", "ran if not (x.sum() > 9)")]),
+    "values": (
+        "if x.sum() > 9: x = self.e(x)\nelse: x = self.ls[0](x)\nreturn self.out(x)",
+        [("e", "ran if x.sum() > 9"), ("ls.0", "ran if not (x.sum() > 9)")],
+    ),
     "an early end": ("if x.sum() > 1e9: return self.e(x)\nx = self.ls[0](x)\nreturn self.out(x)", [("ls.0", "ran")]),
     "written meanwhile": ("self.flag = False\nif self.flag: x = self.e(x)\nreturn self.out(x)", [("e", "ran if self.flag")]),
     "a list that grows": ("hs = []\nif hs: x = self.e(x)\nhs.append(x)\nreturn self.out(x)", [("e", "ran if hs")]),
     "rounds": ("for l in self.ls: x = F.relu(l(x))\nreturn x", [("ls.0", "ran"), R_E, ("ls.1", "ran"), R_E]),
-    "rounds with a counter": ("for i in range(3):\n    if i > 0: x = self.e(x)\n    x = self.ls[i](x)\nreturn x",
-                              [("ls.0", "ran"), E, ("ls.1", "ran"), E]),
-    "rounds of pairs": ("for a, b in self.pairs:\n    x = a(x) + x\n    x = b(x) + x\nreturn x",
-                        [("pairs.0.0", "ran"), ("pairs.0.1", "ran"), ("pairs.1.0", "ran")]),
+    "rounds with a counter": (
+        "for i in range(3):\n    if i > 0: x = self.e(x)\n    x = self.ls[i](x)\nreturn x",
+        [("ls.0", "ran"), E, ("ls.1", "ran"), E],
+    ),
+    "rounds of pairs": (
+        "for a, b in self.pairs:\n    x = a(x) + x\n    x = b(x) + x\nreturn x",
+        [("pairs.0.0", "ran"), ("pairs.0.1", "ran"), ("pairs.1.0", "ran")],
+    ),
     "a comprehension": ("return torch.cat([l(x) for l in self.ls])", [("ls.0", "ran"), ("ls.1", "ran")]),
     "a generator": ("return sum(l(x) for l in self.ls)", [("ls.0", "ran"), ("ls.1", "ran")]),
     "a dict of results": ("return {k: h(x) for k, h in self.heads.items()}", [("heads.a", "ran")]),
@@ -56,7 +62,7 @@ WAYS = {
     "a round left out": ("for i, l in enumerate(self.ls):\n    if i == 1: continue\n    x = l(x)\nreturn x", [("ls.0", "ran")]),
     "some rounds": ("for l in self.ls[:2]: x = l(x)\nreturn self.out(x)", [("ls.0", "ran"), ("ls.1", "ran")]),
     "in place": ("h = self.e(x)\nh.unsqueeze_(0)\nreturn self.out(h)", [E]),
-}  # fmt: skip
+}
 
 
 def program(body):
@@ -77,8 +83,10 @@ def test_every_shape_is_that_of_the_run(name):
     seen = {}
     scope = program("return x").run()
     net = scope["net"]
-    handles = [m.register_forward_hook(lambda m, a, o, path=path: seen.setdefault(path, []).append((tuple(a[0].shape), tuple(o.shape))))
-               for path, m in net.named_modules()]  # fmt: skip
+    handles = [
+        m.register_forward_hook(lambda m, a, o, path=path: seen.setdefault(path, []).append((tuple(a[0].shape), tuple(o.shape))))
+        for path, m in net.named_modules()
+    ]
     other = program(WAYS[name][0]).lines
     other = [*other[:-2], "net = M()", "net.load_state_dict(old.state_dict())"]
     text = "\n".join(other)
@@ -128,20 +136,31 @@ ONES = {
     "a tuple's method": ("rnn = nn.GRU(8, 16)\nout = rnn(torch.randn(4, 5, 8))\nout = out.flatten(1)", "out = out[0].flatten(1)"),
     "no whole numbers": ("a = torch.zeros(8, 1)\nq = torch.randn(8, 2).gather(1, a)", "q = torch.randn(8, 2).gather(1, a.long())"),
     "no gradient yet": ("w = torch.randn(3, requires_grad=True)\nw.grad.zero_()", "if w.grad is not None: w.grad.zero_()"),
-    "a target without a name": ("F.cross_entropy(torch.randn(8, 3), torch.zeros(8, 1).long())",
-                                "F.cross_entropy(torch.randn(8, 3), torch.zeros(8, 1).long().squeeze(1))"),
-    "predictions without a name": ("y = torch.ones(8)\nloss = nn.MSELoss()\nnet = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())\n"
-                                   "out = nn.BCELoss()(net(torch.zeros(8, 2)), y)",
-                                   "out = nn.BCELoss()(net(torch.zeros(8, 2)).squeeze(-1), y)"),
+    "a target without a name": (
+        "F.cross_entropy(torch.randn(8, 3), torch.zeros(8, 1).long())",
+        "F.cross_entropy(torch.randn(8, 3), torch.zeros(8, 1).long().squeeze(1))",
+    ),
+    "predictions without a name": (
+        "y = torch.ones(8)\nloss = nn.MSELoss()\nnet = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())\n"
+        "out = nn.BCELoss()(net(torch.zeros(8, 2)), y)",
+        "out = nn.BCELoss()(net(torch.zeros(8, 2)).squeeze(-1), y)",
+    ),
     "pictures as targets": ("x = torch.rand(2, 1, 4, 4)\nF.binary_cross_entropy(torch.rand(2, 16), x)", "x = x.flatten(1)"),
-    "a class of losses": ("y = torch.tensor([0, 1])\nloss = nn.CrossEntropyLoss(torch.randn(2, 3), y)",
-                          "loss = nn.CrossEntropyLoss()(torch.randn(2, 3), y)"),
-    "channels last": ("net = nn.Sequential(nn.Conv2d(3, 4, 3))\nnet(torch.rand(1, 9, 9, 3))",
-                      "net(torch.rand(1, 9, 9, 3).permute(0, 3, 1, 2))"),
-    "a dict of modules": ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-                          "        self.heads = nn.ModuleDict({'b': nn.Linear(6, 3)})\n"
-                          "    def forward(self, x): return self.heads['b'](x)\nm = M()\nm(torch.randn(2, 4))", None),
-}  # fmt: skip
+    "a class of losses": (
+        "y = torch.tensor([0, 1])\nloss = nn.CrossEntropyLoss(torch.randn(2, 3), y)",
+        "loss = nn.CrossEntropyLoss()(torch.randn(2, 3), y)",
+    ),
+    "channels last": (
+        "net = nn.Sequential(nn.Conv2d(3, 4, 3))\nnet(torch.rand(1, 9, 9, 3))",
+        "net(torch.rand(1, 9, 9, 3).permute(0, 3, 1, 2))",
+    ),
+    "a dict of modules": (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.heads = nn.ModuleDict({'b': nn.Linear(6, 3)})\n"
+        "    def forward(self, x): return self.heads['b'](x)\nm = M()\nm(torch.randn(2, 4))",
+        None,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", ONES)

@@ -53,28 +53,52 @@ EQUAL, JOINS = "default_collate stacks samples, and needs them to be equal in si
 # each: what __getitem__ does, the headline in a worker, that without one; every one has a collate_fn that works
 BATCHES = {
     "a tensor": ("return torch.zeros(3 + i)", "sample 0 is (3,), sample 1 is (4,).", "sample 0 is (3,), sample 1 is (4,)."),
-    "a pair": ("return torch.zeros(3 + i), i", "a part of sample 0 is (3,), a part of sample 1 is (4,).",
-               "sample 0[0] is (3,), sample 1[0] is (4,)."),
-    "three": ("return i, torch.zeros(3 + i, 2), 'a'", "a part of sample 0 is (3, 2), a part of sample 1 is (4, 2).",
-              "sample 0[1] is (3, 2), sample 1[1] is (4, 2)."),
-    "a dict": ("return {'ids': torch.zeros(3 + i), 'y': i}", "a part of sample 0 is (3,), a part of sample 1 is (4,).",
-               "sample 0['ids'] is (3,), sample 1['ids'] is (4,)."),
-    "a dict in a pair": ("return {'ids': torch.zeros(3 + i)}, torch.tensor(i)", "a part of sample 0 is (3,), a part of sample 1 is (4,).",
-                         "sample 0[0]['ids'] is (3,), sample 1[0]['ids'] is (4,)."),
-    "height and width": ("return torch.zeros(3, 4 + i, 9 + i)", "sample 0 is (3, 4, 9), sample 1 is (3, 5, 10).",
-                         "sample 0 is (3, 4, 9), sample 1 is (3, 5, 10)."),
-    "the first is larger": ("return torch.zeros(9 - i), i", "its samples differ in size in one of their parts, and the first one is",
-                            "sample 0[0] is (9,), sample 1[0] is (8,)."),
+    "a pair": (
+        "return torch.zeros(3 + i), i",
+        "a part of sample 0 is (3,), a part of sample 1 is (4,).",
+        "sample 0[0] is (3,), sample 1[0] is (4,).",
+    ),
+    "three": (
+        "return i, torch.zeros(3 + i, 2), 'a'",
+        "a part of sample 0 is (3, 2), a part of sample 1 is (4, 2).",
+        "sample 0[1] is (3, 2), sample 1[1] is (4, 2).",
+    ),
+    "a dict": (
+        "return {'ids': torch.zeros(3 + i), 'y': i}",
+        "a part of sample 0 is (3,), a part of sample 1 is (4,).",
+        "sample 0['ids'] is (3,), sample 1['ids'] is (4,).",
+    ),
+    "a dict in a pair": (
+        "return {'ids': torch.zeros(3 + i)}, torch.tensor(i)",
+        "a part of sample 0 is (3,), a part of sample 1 is (4,).",
+        "sample 0[0]['ids'] is (3,), sample 1[0]['ids'] is (4,).",
+    ),
+    "height and width": (
+        "return torch.zeros(3, 4 + i, 9 + i)",
+        "sample 0 is (3, 4, 9), sample 1 is (3, 5, 10).",
+        "sample 0 is (3, 4, 9), sample 1 is (3, 5, 10).",
+    ),
+    "the first is larger": (
+        "return torch.zeros(9 - i), i",
+        "its samples differ in size in one of their parts, and the first one is",
+        "sample 0[0] is (9,), sample 1[0] is (8,).",
+    ),
     "lists": ("return [1] * (i + 1), i", "its samples hold lists of unequal length.", "sample 0[0] has 1 members, sample 1[0] has 2."),
-    "lists in a dict": ("return {'ids': [1] * (i + 1), 'y': i}", "its samples hold lists of unequal length.",
-                        "sample 0['ids'] has 1 members, sample 1['ids'] has 2."),
+    "lists in a dict": (
+        "return {'ids': [1] * (i + 1), 'y': i}",
+        "its samples hold lists of unequal length.",
+        "sample 0['ids'] has 1 members, sample 1['ids'] has 2.",
+    ),
     "None": ("return None if i == 1 else torch.zeros(2)", "one of its samples is None.", "sample 1 is None."),
     "None in a pair": ("return torch.zeros(2), None", "the dataset gives None.", "the dataset gives None."),
     "None in a dict": ("return {'x': torch.zeros(2), 'y': None}", "the dataset gives None.", "the dataset gives None."),
     "an object": ("return object()", "the dataset gives an object.", "the dataset gives an object."),
-    "kinds": ("return torch.zeros(2) if i else 1.0", "default_collate could not join its samples.",
-              "default_collate could not join its samples."),
-}  # fmt: skip
+    "kinds": (
+        "return torch.zeros(2) if i else 1.0",
+        "default_collate could not join its samples.",
+        "default_collate could not join its samples.",
+    ),
+}
 
 
 @pytest.mark.parametrize("count", [1, 0], ids=["worker", "no worker"])
@@ -94,18 +118,33 @@ def test_a_batch_that_cannot_be_made(name, count):
 # each: what __getitem__ does, what is said, and the line of it that stopped
 INSIDE = {
     "a key": ("d = {'a': 1}\nreturn d['b']", "modlab does not know this KeyError. It says: the key 'b'.", "return d['b']"),
-    "a place": ("files = [1]\nreturn torch.tensor(files[i])", "modlab does not know this IndexError. It says: list index out of range.",
-                "return torch.tensor(files[i])"),
-    "a file": ("return open(f'/there/is/no/{i}.png')", "modlab does not know this FileNotFoundError. It says: [Errno 2] No such file or "
-               "directory: '/there/is/no/0.png'.", "return open(f'/there/is/no/{i}.png')"),
-    "another class": ("import json\nreturn json.loads('{')", "modlab does not know this JSONDecodeError. It says: Expecting property",
-                      "return json.loads('{')"),
-    "its own": ("assert i < 0, 'too large'\nreturn i", "modlab does not know this AssertionError. It says: too large.",
-                "assert i < 0, 'too large'"),
-    "a product": ("a = torch.zeros(2, 3) @ torch.zeros(2, 3)\nreturn a", "a @ b: the inner sizes 3 and 2 differ.",
-                  "a = torch.zeros(2, 3) @ torch.zeros(2, 3)"),
+    "a place": (
+        "files = [1]\nreturn torch.tensor(files[i])",
+        "modlab does not know this IndexError. It says: list index out of range.",
+        "return torch.tensor(files[i])",
+    ),
+    "a file": (
+        "return open(f'/there/is/no/{i}.png')",
+        "modlab does not know this FileNotFoundError. It says: [Errno 2] No such file or directory: '/there/is/no/0.png'.",
+        "return open(f'/there/is/no/{i}.png')",
+    ),
+    "another class": (
+        "import json\nreturn json.loads('{')",
+        "modlab does not know this JSONDecodeError. It says: Expecting property",
+        "return json.loads('{')",
+    ),
+    "its own": (
+        "assert i < 0, 'too large'\nreturn i",
+        "modlab does not know this AssertionError. It says: too large.",
+        "assert i < 0, 'too large'",
+    ),
+    "a product": (
+        "a = torch.zeros(2, 3) @ torch.zeros(2, 3)\nreturn a",
+        "a @ b: the inner sizes 3 and 2 differ.",
+        "a = torch.zeros(2, 3) @ torch.zeros(2, 3)",
+    ),
     "no GPU": ("return torch.zeros(2).to('cuda')", "", "return torch.zeros(2).to('cuda')"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", INSIDE)
@@ -141,17 +180,24 @@ def told(error, text):
     return workers.told(error, f"Caught {type(error).__name__} in DataLoader worker process 3.\nOriginal {text}")
 
 
-TOLD = "Traceback (most recent call last):\n  File \"/a/data.py\", line 7, in __getitem__\n    return d[i]\n           ~^^^\n"
+TOLD = 'Traceback (most recent call last):\n  File "/a/data.py", line 7, in __getitem__\n    return d[i]\n           ~^^^\n'
 
 
-@pytest.mark.parametrize(("error", "end", "message"), [
-    (KeyError("x"), "KeyError: ('a', 1)\n", "('a', 1)"),
-    (ValueError("x"), "ValueError\n", ""),
-    (ValueError("x"), "ValueError: two\nlines: of it\n", "two\nlines: of it"),
-    (ValueError("x"), "", ""),
-    (RuntimeError("x"), "a.b.Odd: Traceback (most recent call last):\n  one told before\n",
-     "Traceback (most recent call last):\n  one told before"),
-], ids=["a key", "no words", "two lines", "cut", "a traceback in the words"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "end", "message"),
+    [
+        (KeyError("x"), "KeyError: ('a', 1)\n", "('a', 1)"),
+        (ValueError("x"), "ValueError\n", ""),
+        (ValueError("x"), "ValueError: two\nlines: of it\n", "two\nlines: of it"),
+        (ValueError("x"), "", ""),
+        (
+            RuntimeError("x"),
+            "a.b.Odd: Traceback (most recent call last):\n  one told before\n",
+            "Traceback (most recent call last):\n  one told before",
+        ),
+    ],
+    ids=["a key", "no words", "two lines", "cut", "a traceback in the words"],
+)
 def test_what_was_told_is_read_back(error, end, message):
     found = told(error, TOLD + end)
     assert found.message == message and found.place == "DataLoader worker process 3"
@@ -181,6 +227,10 @@ def test_an_exception_with_a_constructor_of_its_own_is_told():
 
 
 def test_what_is_not_known_is_quoted():
-    for message, quoted in (("one. two", "It says: one. two."), ("a" * 400, "…"), ("", "What the traceback shows"),
-                            ("first\nline\n\nthe rest", "It says: first line.")):
+    for message, quoted in (
+        ("one. two", "It says: one. two."),
+        ("a" * 400, "…"),
+        ("", "What the traceback shows"),
+        ("first\nline\n\nthe rest", "It says: first line."),
+    ):
         assert quoted in explained(lambda message=message: (_ for _ in ()).throw(ArithmeticError(message))).headline

@@ -159,8 +159,14 @@ def test_faces_of_a_state_agree(case):
     assert [path for path, _ in found] == shown.paths
     for (_, row), record in zip(found, shown.records, strict=True):
         assert (row["kind"], row["saved"], row["count"], row["grad"], row["trainable"], row["persistent"], row["note"]) == (
-            record.kind, record.in_state_dict, record.count, record.grad, record.trainable, record.persistent, record.note
-        )  # fmt: skip
+            record.kind,
+            record.in_state_dict,
+            record.count,
+            record.grad,
+            record.trainable,
+            record.persistent,
+            record.note,
+        )
         assert row["shape"] == (None if record.shape is None else list(record.shape))
     assert content["summary"] == {
         "rows": len(shown.records),

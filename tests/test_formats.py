@@ -196,10 +196,11 @@ def test_dcp_holds_nested_parts_and_values(tmp_path):
 def test_gguf_says_its_types_and_settings(tmp_path):
     blocks = torch.zeros(18 * 2, dtype=torch.uint8)
     settings = [
-        ("general.architecture", 8, struct.pack("<Q", 5) + b"llama"), ("llama.block_count", 4, struct.pack("<I", 32)),
+        ("general.architecture", 8, struct.pack("<Q", 5) + b"llama"),
+        ("llama.block_count", 4, struct.pack("<I", 32)),
         ("tokenizer.tokens", 9, struct.pack("<IQ", 8, 2) + 2 * (struct.pack("<Q", 1) + b"a")),
         ("x", 9, struct.pack("<IQ3f", 6, 3, 1, 2, 3)),
-    ]  # fmt: skip
+    ]
     write_gguf(tmp_path / "m.gguf", {"w": ONE, "q": blocks}, settings, kinds={"q": 2})
     data = (tmp_path / "m.gguf").read_bytes().replace(struct.pack("<Q", 36), struct.pack("<Q", 64))  # 64 numbers in two blocks
     (tmp_path / "m.gguf").write_bytes(data)
@@ -535,9 +536,17 @@ def test_a_dtype_that_is_none_is_not_looked_up(dtype, tmp_path):
 
 
 INDEXES = [
-    b"[]", b"{}", b'{"weight_map": []}', b'{"weight_map": {"a": 1}}', b'{"weight_map": {"a": null}}', b"[" * 99_999, b"\xff\xfe",
-    b'{"weight_map": {"a": "b", "a": "c"}}', b'{"weight_map": {"a": "' + b"x" * 9999 + b'"}}', b"9" * 9999,
-]  # fmt: skip
+    b"[]",
+    b"{}",
+    b'{"weight_map": []}',
+    b'{"weight_map": {"a": 1}}',
+    b'{"weight_map": {"a": null}}',
+    b"[" * 99_999,
+    b"\xff\xfe",
+    b'{"weight_map": {"a": "b", "a": "c"}}',
+    b'{"weight_map": {"a": "' + b"x" * 9999 + b'"}}',
+    b"9" * 9999,
+]
 
 
 @pytest.mark.parametrize("text", INDEXES, ids=range(len(INDEXES)))

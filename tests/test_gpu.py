@@ -25,7 +25,7 @@ def test_gradients_of_a_gpu_model_are_told_with_one_copy():
     net(torch.randn(8, 64, device="cuda")).sum().backward()
     net[3].bias.grad.zero_()
     with torch.cuda.device(0):
-        torch.cuda.set_sync_debug_mode("error")    # an .item() a tensor would raise here
+        torch.cuda.set_sync_debug_mode("error")  # an .item() a tensor would raise here
         try:
             modlab.tree(net)
         finally:

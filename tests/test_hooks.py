@@ -325,11 +325,15 @@ def test_known_machinery():
     count = len(modlab.hooks(net))
     found = {(r.path, r.kind, r.machinery) for r in modlab.hooks(net)}
     assert found >= {
-        ("pruned", "forward pre", "pruning"), ("spectral", "forward pre", "spectral norm"),
+        ("pruned", "forward pre", "pruning"),
+        ("spectral", "forward pre", "spectral norm"),
         ("spectral", "state_dict post", "spectral norm"),
-        ("old", "forward pre", "weight norm"), ("normed", "load_state_dict pre", "weight norm"), ("lazy", "forward pre", "lazy module"),
-        ("lazy", "load_state_dict pre", "lazy module"), ("mine", "forward", ""),
-    }  # fmt: skip
+        ("old", "forward pre", "weight norm"),
+        ("normed", "load_state_dict pre", "weight norm"),
+        ("lazy", "forward pre", "lazy module"),
+        ("lazy", "load_state_dict pre", "lazy module"),
+        ("mine", "forward", ""),
+    }
     assert all(machinery for path, _, machinery in found if path != "mine")
     assert "Mine object forward pre-hook (pruning)" in str(modlab.hooks(net))
     assert modlab.hooks(net).remove() == 1, "only the user's own"
@@ -431,8 +435,13 @@ def test_left_with_prepend():
     assert [bool(r.left) for r in modlab.hooks(net)] == [False, True]
 
 
-@pytest.mark.parametrize("cell", ["net.l0.register_forward_hook(lambda m, i, o: seen.append(o))",
-                                  "def go():\n    def inner(m, i, o): seen.append(o)\n    net.l0.register_forward_hook(inner)\ngo()"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "net.l0.register_forward_hook(lambda m, i, o: seen.append(o))",
+        "def go():\n    def inner(m, i, o): seen.append(o)\n    net.l0.register_forward_hook(inner)\ngo()",
+    ],
+)
 def test_left_lambdas_and_inner_functions(cell):
     net = Net()
     notebook = Notebook(net)
@@ -498,8 +507,10 @@ def test_what_is_not_left():
     notebook.run(PROBE)
     notebook.run("del probe")
     notebook.run("def probe2(*_): pass\nprobe = 3")
-    notebook.run("import functools\n"
-                 "def other(*_): pass\nnet.l1.register_forward_hook(other)\n@functools.wraps(other)\ndef deco(*_): pass\nother = deco")
+    notebook.run(
+        "import functools\n"
+        "def other(*_): pass\nnet.l1.register_forward_hook(other)\n@functools.wraps(other)\ndef deco(*_): pass\nother = deco"
+    )
     notebook.run("for layer in (net.l0, net.l1):\n    layer.register_forward_pre_hook(lambda *_: None)")
     assert not any(r.left for r in modlab.hooks(net))
 
@@ -637,8 +648,16 @@ def full_of_hooks(seed=0):
     return net, handles
 
 
-QUESTIONS = [{}, {"path": "l0"}, {"path": "l*"}, {"kind": "forward"}, {"kind": "*backward*"}, {"function": quiet}, {"function": "<lambda>"},
-             {"path": "", "kind": "forward pre"}]  # fmt: skip
+QUESTIONS = [
+    {},
+    {"path": "l0"},
+    {"path": "l*"},
+    {"kind": "forward"},
+    {"kind": "*backward*"},
+    {"function": quiet},
+    {"function": "<lambda>"},
+    {"path": "", "kind": "forward pre"},
+]
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
@@ -963,8 +982,8 @@ ONCE = {
     "two equal lambdas": "net[0].register_forward_hook(lambda m, i, o: None); net[0].register_forward_hook(lambda m, i, o: None)",
     "partials": "def p(m, i, o, tag): pass\nfor tag in 'ab': net[0].register_forward_hook(partial(p, tag=tag))",
     "methods of two objects": "class Rec:\n    def hook(self, *_): pass\na, b = Rec(), Rec()\n"
-                              "net[0].register_forward_hook(a.hook), net[0].register_forward_hook(b.hook)",
-}  # fmt: skip
+    "net[0].register_forward_hook(a.hook), net[0].register_forward_hook(b.hook)",
+}
 
 
 @pytest.mark.parametrize("cell", ONCE.values(), ids=ONCE)

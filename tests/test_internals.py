@@ -27,16 +27,41 @@ from tests import zoo
 from tests.test_identity import everything
 
 BLOG = (
-    "training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_backward_pre_hooks", "_backward_hooks",
-    "_is_full_backward_hook", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks", "_modules",
-)  # fmt: skip
+    "training",
+    "_parameters",
+    "_buffers",
+    "_non_persistent_buffers_set",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+    "_modules",
+)
 CLASS_LEVEL = ("_version", "call_super_init", "dump_patches")
 METHODS = (
-    "forward", "parameters", "named_parameters", "buffers", "named_buffers", "children", "named_children", "modules", "named_modules",
-    "to", "state_dict", "load_state_dict", "train", "eval",
-)  # fmt: skip
+    "forward",
+    "parameters",
+    "named_parameters",
+    "buffers",
+    "named_buffers",
+    "children",
+    "named_children",
+    "modules",
+    "named_modules",
+    "to",
+    "state_dict",
+    "load_state_dict",
+    "train",
+    "eval",
+)
 
 
 def quiet(*_):
@@ -270,13 +295,43 @@ class Answers(Odd):
 
 
 MODULES = {
-    "odd": Odd, "slotted": Slotted, "answers": Answers, "forgot": Forgot, "linear": lambda: nn.Linear(2, 2),
+    "odd": Odd,
+    "slotted": Slotted,
+    "answers": Answers,
+    "forgot": Forgot,
+    "linear": lambda: nn.Linear(2, 2),
     "norm": lambda: nn.BatchNorm1d(2),
-}  # fmt: skip
+}
 NAMES = (
-    "new", "w", "no_w", "b", "t", "no_b", "child", "no_child", "plain", "tensor", "both", "on_class", "other", "fixed", "method", "forward",
-    "training", "_buffers", "parameters", "a.b", "", "weight", "bias", "running_mean", "slot", "filled", "__doc__", "naïve name",
-)  # fmt: skip
+    "new",
+    "w",
+    "no_w",
+    "b",
+    "t",
+    "no_b",
+    "child",
+    "no_child",
+    "plain",
+    "tensor",
+    "both",
+    "on_class",
+    "other",
+    "fixed",
+    "method",
+    "forward",
+    "training",
+    "_buffers",
+    "parameters",
+    "a.b",
+    "",
+    "weight",
+    "bias",
+    "running_mean",
+    "slot",
+    "filled",
+    "__doc__",
+    "naïve name",
+)
 
 
 class Torchish:
@@ -297,13 +352,26 @@ def values():
     lazy = nn.LazyLinear(2)
     leaf = nn.Parameter(torch.ones(2))
     return {
-        "parameter": leaf, "lazy": lazy.weight, "frozen": nn.Parameter(torch.ones(1), requires_grad=False),
+        "parameter": leaf,
+        "lazy": lazy.weight,
+        "frozen": nn.Parameter(torch.ones(1), requires_grad=False),
         "buffer": nn.Buffer(torch.ones(2)),
-        "transient": nn.Buffer(torch.ones(2), persistent=False), "tensor": torch.ones(2), "computed": torch.ones(2, requires_grad=True) * 2,
-        "int tensor": torch.ones(2, dtype=torch.int64), "module": nn.ReLU(), "class": nn.ReLU, "none": None, "int": 3, "text": "x",
-        "list": [nn.ReLU()], "function": quiet, "torchish": Torchish(), "liar": zoo.LyingClass() if hasattr(zoo, "LyingClass") else 3,
-        "raises": RaisesWhenAsked(), "non leaf parameter": non_leaf(),
-    }  # fmt: skip
+        "transient": nn.Buffer(torch.ones(2), persistent=False),
+        "tensor": torch.ones(2),
+        "computed": torch.ones(2, requires_grad=True) * 2,
+        "int tensor": torch.ones(2, dtype=torch.int64),
+        "module": nn.ReLU(),
+        "class": nn.ReLU,
+        "none": None,
+        "int": 3,
+        "text": "x",
+        "list": [nn.ReLU()],
+        "function": quiet,
+        "torchish": Torchish(),
+        "liar": zoo.LyingClass() if hasattr(zoo, "LyingClass") else 3,
+        "raises": RaisesWhenAsked(),
+        "non leaf parameter": non_leaf(),
+    }
 
 
 def non_leaf():

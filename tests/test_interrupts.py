@@ -275,6 +275,8 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 scenes = pytest.mark.parametrize("kind", SCENES, ids=lambda kind: kind.__name__)
+
+
 def takes_a_mode_off(frame: FrameType) -> bool:
     """Whether torch has just taken a mode off for a call which has not begun."""
     outer = frame.f_back
@@ -298,9 +300,11 @@ def under_a_mode_of_the_users(scene: Scene) -> None:
 
 
 MODES: dict[str, Callable[[], Run]] = {
-    "trace": lambda: Tracing().run, "diagnose": lambda: Diagnosing().run, "copy": lambda: partial(deepcopied, [torch.ones(2)]),
+    "trace": lambda: Tracing().run,
+    "diagnose": lambda: Diagnosing().run,
+    "copy": lambda: partial(deepcopied, [torch.ones(2)]),
     "a mode of the user's": lambda: partial(under_a_mode_of_the_users, Comparing()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", MODES)

@@ -108,7 +108,7 @@ def test_text_is_stable_and_says_what_is_filled(net, x):
     assert empty.startswith(modlab.tree(net).headline)
     assert empty.count("nothing yet") == 4
     assert lab(x) is lab
-    assert str(lab).count("nothing yet") == 1    # gradients of outputs
+    assert str(lab).count("nothing yet") == 1  # gradients of outputs
     with lab:
         net(x).sum().backward()
     assert "nothing yet" not in str(lab)
@@ -205,7 +205,7 @@ def test_gradients_of_outputs_come_from_a_traced_backward(net, x):
     assert {row["path"] for row in rows} == {path for path, _ in net.named_modules()}
     assert not opened(lab, "gradients")["notes"]
     by_path = {row["path"]: row["cells"][3] for row in rows}
-    assert float(by_path[""]) == pytest.approx(16**0.5, rel=6e-3)    # a one for each output
+    assert float(by_path[""]) == pytest.approx(16**0.5, rel=6e-3)  # a one for each output
 
 
 def test_sheets_survive_any_module():
@@ -274,7 +274,7 @@ def test_modes_are_compared_once_and_with_the_input_as_it_was(net, x):
     calls.clear()
     first = lab.panel("modes")
     assert len(calls) >= 6
-    assert opened(lab, "modes")["rows"][1]["cells"][0] != "0 ± 0"    # of the copy
+    assert opened(lab, "modes")["rows"][1]["cells"][0] != "0 ± 0"  # of the copy
     made = len(calls)
     assert lab.panel("modes") == first
     assert len(calls) == made
@@ -306,7 +306,7 @@ def test_a_dead_model_is_said(x):
     del net
     gc.collect()
     assert gone() is None
-    assert lab._given is None    # let go of with it
+    assert lab._given is None  # let go of with it
     for name in ("state", "gradients", "hooks", "modes", "findings"):
         with pytest.raises(GoneError, match=r"modlab\.lab\(model\)"):
             lab.panel(name)
@@ -314,7 +314,7 @@ def test_a_dead_model_is_said(x):
         lab(x)
     assert "exists no longer" in str(lab)
     assert "exists no longer" in " ".join(unpack(lab._payload())["headline"])
-    assert opened(lab, "tree")["modules"] == 3    # what had been read
+    assert opened(lab, "tree")["modules"] == 3  # what had been read
     assert opened(lab, "trace")["rows"]
 
 
@@ -325,7 +325,7 @@ def test_no_graph_and_one_input_is_kept(net, x):
     first(x)
     assert first._given is not None
     second(x)
-    assert first._given is None    # one for each model
+    assert first._given is None  # one for each model
     del x
     gc.collect()
     assert alive() is None
@@ -439,7 +439,7 @@ def test_it_follows_a_watch(view, net, x):
     assert "from" not in pushed[0]
     assert (pushed[-1]["state"], pushed[-1]["live"], pushed[-1]["steps"]) == ("ended", False, 30)
     assert opened(lab, "activations")["state"] == "ended"
-    lab(x)    # what is newer is shown
+    lab(x)  # what is newer is shown
     assert opened(lab, "activations")["view"] == "activations"
     assert watch.record.steps == 30
 
@@ -454,7 +454,7 @@ def test_a_lab_made_later_finds_the_watch_and_others_are_not_followed(net, x):
     gone = weakref.ref(watch)
     del watch
     gc.collect()
-    assert gone() is None    # a lab holds no watch
+    assert gone() is None  # a lab holds no watch
     with pytest.raises(ModlabError, match=r"lab\(x\)"):
         lab.panel("activations")
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "modlab"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-PLAIN = {"errors", "files", "format", "records", "version"}    # know no torch
+PLAIN = {"errors", "files", "format", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 BELOW_RESULTS = BASE | {"statistics", "inspection", "instrumentation", "wording", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
@@ -26,7 +26,7 @@ ALLOWED = {
     "compat": BASE,
     "statistics": BASE,
     "inspection": BASE | {"statistics"},
-    "instrumentation": BASE | {"statistics", "inspection", "wording"},    # wording: for rungs and alerts, as long as they hold sentences
+    "instrumentation": BASE | {"statistics", "inspection", "wording"},  # wording: for rungs and alerts, as long as they hold sentences
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,

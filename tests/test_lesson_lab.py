@@ -20,11 +20,11 @@ def test_nobody_is_asked_about_news_over_the_tour(monkeypatch, tmp_path):
     monkeypatch.setattr(lab, "COURSE", tmp_path)
     monkeypatch.setattr(os, "execv", lambda program, command: started.append(command))
     monkeypatch.setattr(sys, "argv", ["open_lab.py", "--port=1"])
-    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))    # a new user
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))  # a new user
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path / "somebody's"))
     lab.main()
     assert started[0][-1] == "--port=1"
     assert os.environ["JUPYTER_CONFIG_PATH"].endswith(os.pathsep + str(tmp_path / "somebody's"))
     assert config.get_static_page_config(level="all")["disabledExtensions"][NEWS] is True
-    assert not list(tmp_path.iterdir())    # nothing is written for it
+    assert not list(tmp_path.iterdir())  # nothing is written for it
     assert NEWS in (ROOT / "binder" / "postBuild").read_text()

@@ -414,8 +414,11 @@ def test_each_setting_shows_its_line_and_what_it_gives():
     turned = Lesson("01_a_module").modify("y = {a} + width\ny * {b}", a=[1, 2], b=[1.0, -1.0])
     assert width == 3
     assert [(one.code.splitlines()[-1], one.text) for one in turned.settings] == [
-        ("y * 1.0", "4.0"), ("y * -1.0", "-4.0"), ("y * 1.0", "5.0"), ("y * -1.0", "-5.0"),
-    ]  # fmt: skip
+        ("y * 1.0", "4.0"),
+        ("y * -1.0", "-4.0"),
+        ("y * 1.0", "5.0"),
+        ("y * -1.0", "-5.0"),
+    ]
     html = turned.html()
     assert html.count("<details") == 4 and "data-knobs" in html
     assert all(one.text in repr(turned) for one in turned.settings)
@@ -461,15 +464,27 @@ def test_missed_answers_come_back_from_the_learners_own_notebooks(tmp_path):
 
 def test_the_answers_of_a_notebook_are_read_without_running_it():
     cells = [
-        'lesson.predict("a", ...)', 'lesson.predict("b", (2, 3)); 1 / 0', "lesson.recall('c', yes)", 'trace.why("l0.weight")',
-        "%load_ext modlab", 'lesson.why("d", 1 + x)', 'lesson.predict("e", answer=4 * 3 - 1)', 'lesson.predict("f", torch.Size([3]))',
-        'lesson.predict("g", {[1]})', "x = " + "1 + " * 5000 + "1",
-    ]  # fmt: skip
+        'lesson.predict("a", ...)',
+        'lesson.predict("b", (2, 3)); 1 / 0',
+        "lesson.recall('c', yes)",
+        'trace.why("l0.weight")',
+        "%load_ext modlab",
+        'lesson.why("d", 1 + x)',
+        'lesson.predict("e", answer=4 * 3 - 1)',
+        'lesson.predict("f", torch.Size([3]))',
+        'lesson.predict("g", {[1]})',
+        "x = " + "1 + " * 5000 + "1",
+    ]
     found = notebooks.given({"cells": [{"cell_type": "code", "source": [cell]} for cell in cells]})
     assert [(one.cell, one.kind, one.name, one.value) for one in found] == [
-        (0, "predict", "a", ...), (1, "predict", "b", (2, 3)), (2, "recall", "c", "yes"), (5, "why", "d", "1 + x"),
-        (6, "predict", "e", 11), (7, "predict", "f", [3]), (8, "predict", "g", "{[1]}"),
-    ]  # fmt: skip
+        (0, "predict", "a", ...),
+        (1, "predict", "b", (2, 3)),
+        (2, "recall", "c", "yes"),
+        (5, "why", "d", "1 + x"),
+        (6, "predict", "e", 11),
+        (7, "predict", "f", [3]),
+        (8, "predict", "g", "{[1]}"),
+    ]
 
 
 def test_answers_are_carried_into_a_new_edition():

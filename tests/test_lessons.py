@@ -16,7 +16,7 @@ from tests import courses
 LESSONS = courses.lessons()
 QUESTIONS = [(lesson, question) for lesson in LESSONS for question in lesson.questions]
 TASKS = [(lesson, task) for lesson in LESSONS for task in lesson.tasks if not task.needs or available(task.needs)]
-SLOW = ("05_training_loop", "near-zero-from-seed-63")    # ten thousand steps, some times; nbval compares what they end at
+SLOW = ("05_training_loop", "near-zero-from-seed-63")  # ten thousand steps, some times; nbval compares what they end at
 LINES, WORDS, BREATH = 15, 120, 25
 
 
@@ -288,7 +288,7 @@ def test_the_notebook_is_short_and_in_order(lesson):
         assert not re.findall(r"!\[\]\(", source), "a picture without an alt text"
 
 
-@pytest.mark.long    # nbval runs the same cells and compares their text; here every value shows all its faces
+@pytest.mark.long  # nbval runs the same cells and compares their text; here every value shows all its faces
 @lesson_by_lesson
 def test_the_notebook_runs_unanswered(lesson):
     courses.reseed()

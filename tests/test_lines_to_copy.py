@@ -85,9 +85,15 @@ def tried(name: str, view: str) -> Iterator[tuple[str, str, str, str]]:
         if view not in ("internals", "compare"):  # those change nothing
             model, optimizer = sick(name)
         space: dict[str, Any] = {
-            "model": model, "optimizer": optimizer, "self": getattr(unwrapped(model), "_orig_mod", unwrapped(model)), "comparison": result,
-            "modlab": modlab, "nn": nn, "torch": torch, "state_dict": net().state_dict(),
-        }  # fmt: skip
+            "model": model,
+            "optimizer": optimizer,
+            "self": getattr(unwrapped(model), "_orig_mod", unwrapped(model)),
+            "comparison": result,
+            "modlab": modlab,
+            "nn": nn,
+            "torch": torch,
+            "state_dict": net().state_dict(),
+        }
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(code, space)

@@ -119,9 +119,14 @@ def test_under_a_transform_there_is_none():
 @pytest.mark.parametrize("row", [pytest.param(name, marks=() if name == "everything" else pytest.mark.long) for name in CASES])
 def test_no_verb_ends_the_process(row):
     answer = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", "tests.verbs", row], cwd=ROOT, capture_output=True, text=True, timeout=600,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-X", "faulthandler", "-m", "tests.verbs", row],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
+        check=False,
+    )
     begun = [line for line in answer.stdout.splitlines() if line.endswith("…")]
     assert answer.returncode == 0, f"{begun[-1:]}\n{answer.stdout[-2000:]}\n{answer.stderr[-4000:]}"
     assert len(begun) > 20

@@ -118,7 +118,7 @@ def test_the_course_comes_with_the_wheel_and_passes_nbval(wheel, tmp_path):
     python = installed(wheel, tmp_path / "lab", *REQUIRED, *EXTRA["lab"])
     said = run(python, "-I", "-m", "modlab", "lessons", "copy", tmp_path / "mine")
     assert f"{len(list(NOTEBOOKS.glob('*.ipynb')))} new" in said, said
-    assert {file.name for file in (tmp_path / "mine").iterdir()} == {file.name for file in NOTEBOOKS.glob("*.ipynb")}    # and no answers
+    assert {file.name for file in (tmp_path / "mine").iterdir()} == {file.name for file in NOTEBOOKS.glob("*.ipynb")}  # and no answers
     assert "01_a_module" in run(python, "-I", "-m", "modlab", "lessons", "list")
     options = ("--nbval-lax", "--nbval-current-env", "-p", "no:cacheprovider", "-c", os.devnull)
     assert " passed" in run(python, "-I", "-m", "pytest", "-q", *options, tmp_path / "mine" / "01_a_module.ipynb")

@@ -104,7 +104,7 @@ def test_the_front_end_stands_once():
 
 
 def test_nothing_in_it_is_of_the_machine_that_made_it():
-    told = re.sub(r"[A-Za-z0-9+/=]{400,}", "", TEXT)    # what is packed says by chance whatever one looks for
+    told = re.sub(r"[A-Za-z0-9+/=]{400,}", "", TEXT)  # what is packed says by chance whatever one looks for
     for text in (told, *payloads(TEXT)):
         assert not re.search(r"ipykernel_\d|site-packages/|/tmp/|/home/|/Users/|\b0x[0-9a-f]{8,}", text)
         assert str(ROOT) not in text
@@ -124,7 +124,7 @@ def test_the_home_stands_in_one_place():
     asked = ["pyproject.toml", "README.md", "Makefile", "CONTRIBUTING.md", *(f"binder/{file.name}" for file in (ROOT / "binder").iterdir())]
     holders = [name for name in asked if pages.repository() in (ROOT / name).read_text(encoding="utf-8")]
     if pages.repository() != pages.UNKNOWN:
-        holders.remove("README.md")    # its link is made from it
+        holders.remove("README.md")  # its link is made from it
     assert holders == ["pyproject.toml"]
 
 

@@ -50,9 +50,7 @@ def test_placements_in_words(four_ranks, placements, shape, said, local):
 
 
 @pytest.mark.parametrize("rank", range(4))
-@pytest.mark.parametrize(
-    "placements", [p.values[0] for p in PLACED if not any(isinstance(one, Partial) for one in p.values[0])], ids=str
-)
+@pytest.mark.parametrize("placements", [p.values[0] for p in PLACED if not any(isinstance(one, Partial) for one in p.values[0])], ids=str)
 @pytest.mark.parametrize("rows", [8, 5, 3, 1])
 def test_this_ranks_part_of_a_whole_tensor(placements, rank, rows):
     """What torch itself gives this rank is the oracle."""

@@ -29,9 +29,14 @@ def _look(rank, way):
             for view in (tree, state, found, modlab.hooks(net), modlab.internals(net), before):
                 assert str(view) and view._repr_html_() and view.to_dict() is not None
         seen = {
-            "collectives": counted.get_total_counts(), "tree": tree.headline, "state": state.headline, "diff": found.headline,
-            "shapes": {row.path: row.shape for row in state.records}, "l2": measured, "grads": {row.grad for row in state.records},
-        }  # fmt: skip
+            "collectives": counted.get_total_counts(),
+            "tree": tree.headline,
+            "state": state.headline,
+            "diff": found.headline,
+            "shapes": {row.path: row.shape for row in state.records},
+            "l2": measured,
+            "grads": {row.grad for row in state.records},
+        }
     copies = {name: p.full_tensor().detach() if isinstance(p, DTensor) else p.detach() for name, p in net.named_parameters()}
     parts = {name: (p.to_local() if isinstance(p, DTensor) else p).detach().norm().item() for name, p in net.named_parameters()}
     return seen, {name: tuple(one.shape) for name, one in copies.items()}, parts

@@ -48,11 +48,16 @@ def hostile() -> Sheet:
     columns = (Column(names[0], "flow"), Column(names[0], "code"))
     rows = tuple(
         Row(
-            name, name, name, name, cells=(Cell(name, flow=(name, Box((2,)))), Cell(name)), mark="careful",
+            name,
+            name,
+            name,
+            name,
+            cells=(Cell(name, flow=(name, Box((2,)))), Cell(name)),
+            mark="careful",
             details=(Block(name, name, name, (name,), ((name,),)),),
         )
         for name in names
-    )  # fmt: skip
+    )
     return Sheet("trace", (names[0], names[0]), columns, rows, rows[0].details, names[0], names[0], names[0])
 
 
@@ -197,8 +202,11 @@ def test_modules_of_another_model_are_told_apart_and_marked_once():
         judge(made(torch.randn(3, 2)))
     rows = [row for row in trace._sheet().rows if row.path is None and row.symbol != "function"]
     assert [(row.name, row.kind, row.note) for row in rows] == [
-        ("Sequential", "Sequential", "not part of the model"), ("Linear", "Linear", ""), ("ReLU", "ReLU", ""), ("Linear (2)", "", ""),
-    ]  # fmt: skip
+        ("Sequential", "Sequential", "not part of the model"),
+        ("Linear", "Linear", ""),
+        ("ReLU", "ReLU", ""),
+        ("Linear (2)", "", ""),
+    ]
     assert "Linear Linear" not in str(trace)
 
 

@@ -150,7 +150,7 @@ SENTENCES = {
 def test_the_headline_tells_of_gradients(sentence):
     model = zoo.Net()
     for parameter in model.parameters():
-        nn.init.ones_(parameter)    # no unit is dead
+        nn.init.ones_(parameter)  # no unit is dead
     SENTENCES[sentence](model)
     assert sentence in modlab.state(model).headline
 

@@ -140,7 +140,7 @@ def sparse(tensor, layout):
     return quietly(lambda: tensor.to_sparse(layout=layout, blocksize=(2, 2) if layout in BLOCKED else None))
 
 
-BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)    # in order: two workers name the same tests
+BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)  # in order: two workers name the same tests
 HALF_ZERO = normal(6, 8).relu() * (torch.arange(48).reshape(6, 8) % 3 > 0)
 LAYOUTS = {
     **{

@@ -93,7 +93,7 @@ def test_a_copy_is_renewed_without_loss(tmp_path):
     assert [notebooks.source(cell) for cell in notebooks.read(theirs / "untouched.ipynb")["cells"]] == [
         notebooks.source(cell) for cell in new["cells"]
     ]
-    assert copies.copy(theirs, course).renewed == []    # a second time nothing is left to do
+    assert copies.copy(theirs, course).renewed == []  # a second time nothing is left to do
 
 
 def test_a_copy_never_overwrites_what_it_does_not_know(tmp_path):
@@ -103,7 +103,7 @@ def test_a_copy_never_overwrites_what_it_does_not_know(tmp_path):
     (theirs / "a.ipynb").write_text("no notebook at all")
     assert [file.name for file in copies.copy(theirs, course).kept] == ["a.ipynb"]
     assert (theirs / "a.ipynb").read_text() == "no notebook at all"
-    (theirs / "a.ipynb").write_text(json.dumps(notebook("2")))    # of unknown origin: it has no mark
+    (theirs / "a.ipynb").write_text(json.dumps(notebook("2")))  # of unknown origin: it has no mark
     assert [file.name for file in copies.copy(theirs, course).kept] == ["a.ipynb"]
     assert notebooks.source(notebooks.read(theirs / "a.ipynb")["cells"][0]) == "2"
 
@@ -176,9 +176,15 @@ def test_a_check_of_a_broken_notebook_names_cell_and_reason(tmp_path):
     (report,) = validation.check(save(content, tmp_path / "broken.ipynb"))
     found = {(problem.cell, word) for problem in report.problems for word in WORDS if word in problem.says}
     assert found >= {
-        (1, "heading"), (2, "another"), (3, "ValueError: on purpose"), (4, "alt text"), (5, "alt text"), (6, "address"), (7, "answer"),
+        (1, "heading"),
+        (2, "another"),
+        (3, "ValueError: on purpose"),
+        (4, "alt text"),
+        (5, "alt text"),
+        (6, "address"),
+        (7, "answer"),
         (8, "alt text"),
-    }  # fmt: skip
+    }
     assert (9, "alt text") not in found
     assert not report.passed and "cell 3" in str(report)
 
@@ -430,11 +436,11 @@ def test_a_new_lesson_shows_where_each_kind_of_question_goes(tmp_path):
 
 def test_beside_a_lesson_of_that_name_it_says_what_is_there_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))    # as `python -m` does: so Python knows the name, too
+    monkeypatch.syspath_prepend(str(tmp_path))  # as `python -m` does: so Python knows the name, too
     (tmp_path / "my_lesson.py").write_text("")
     with pytest.raises(ModlabError, match=r"my_lesson\.py is there already.*\n.*--in DIR"):
         template.create("my_lesson", tmp_path)
-    template.create("my_lesson", tmp_path / "elsewhere")    # what the sentence advises
+    template.create("my_lesson", tmp_path / "elsewhere")  # what the sentence advises
     (tmp_path / "my_lesson.ipynb").write_text("")
     with pytest.raises(ModlabError, match=r"my_lesson\.ipynb and my_lesson\.py are there already"):
         template.create("my_lesson", tmp_path)

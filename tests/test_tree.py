@@ -114,9 +114,16 @@ def test_tied_tensors_name_their_first_owner(case):
 
 
 NINE = {
-    "mlp": (19, 19), "conv_bn_frozen": (54, 10), "lstm": (2_148, 2_148), "tied_weight": (472, 472), "reused_module": (90, 90),
-    "bare_parameters": (96, 96), "meta": (210, 210), "lazy": (34, 34), "unused_branch": (972, 972),
-}  # fmt: skip
+    "mlp": (19, 19),
+    "conv_bn_frozen": (54, 10),
+    "lstm": (2_148, 2_148),
+    "tied_weight": (472, 472),
+    "reused_module": (90, 90),
+    "bare_parameters": (96, 96),
+    "meta": (210, 210),
+    "lazy": (34, 34),
+    "unused_branch": (972, 972),
+}
 
 
 @pytest.mark.parametrize("name", NINE)

@@ -446,7 +446,7 @@ def test_a_loss_far_above_the_uniform_guess() -> None:
 def test_a_loss_that_rises() -> None:
     model = nn.Linear(4, 1)
     w = train(model, torch.optim.SGD(model.parameters(), lr=0.01, maximize=True), lambda: torch.randn(64, 4), 100)
-    assert w.verdict.broken is None and rung(w, "the loss falls").state == "careful"    # it may be meant, as here
+    assert w.verdict.broken is None and rung(w, "the loss falls").state == "careful"  # it may be meant, as here
 
 
 def test_an_alert_that_no_longer_holds_says_so() -> None:

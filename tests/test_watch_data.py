@@ -60,7 +60,7 @@ def watched(steps: int = 24, **how: Any) -> modlab.results.watch.Watch:
         (["blocks.0.a.bias", "head"], {"head"}, 3),
     ],
     ids=["below", "one", "end", "list", "a parameter", "both"],
-)  # fmt: skip
+)
 def test_only_a_part_is_measured(only: Any, modules: set[str], parameters: int) -> None:
     w = watched(only=only)
     series = w.record.history.series
@@ -79,10 +79,14 @@ def test_all_is_nothing_left_out() -> None:
 @pytest.mark.parametrize(
     ("only", "error", "says"),
     [
-        ("blok", PathNotFoundError, "Nearest: 'blocks'"), (["head", "x.*"], PathNotFoundError, "'x.*'"),
-        ([], QuestionError, "takes a dotted name"), (3, QuestionError, "got 3"), ([3], QuestionError, "got"), ("", QuestionError, "got ''"),
+        ("blok", PathNotFoundError, "Nearest: 'blocks'"),
+        (["head", "x.*"], PathNotFoundError, "'x.*'"),
+        ([], QuestionError, "takes a dotted name"),
+        (3, QuestionError, "got 3"),
+        ([3], QuestionError, "got"),
+        ("", QuestionError, "got ''"),
     ],
-)  # fmt: skip
+)
 def test_what_fits_nothing_is_refused(only: Any, error: type[Exception], says: str) -> None:
     net = model()
     with pytest.raises(error, match=says.replace("*", r"\*")):
@@ -155,11 +159,15 @@ def test_a_page_stands_alone(kind: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        (".", "is a folder"), ("run.png", "suffix .html"), ("run", "without a suffix"), ("none/run.html", "not there"),
-        (3, "takes the name"), (b"run.html", "takes the name"),
+        (".", "is a folder"),
+        ("run.png", "suffix .html"),
+        ("run", "without a suffix"),
+        ("none/run.html", "not there"),
+        (3, "takes the name"),
+        (b"run.html", "takes the name"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_no_page_is_refused(path: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     w = watched(steps=3)

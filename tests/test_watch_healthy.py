@@ -174,9 +174,17 @@ def a_function_for_the_activation() -> Run:
 @run
 def convolutions() -> Run:
     model = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(144, 4),
-    )  # fmt: skip
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(144, 4),
+    )
     return one(model, adam(model), classified(model, batches(*images(500), 16)), steps=100)
 
 
@@ -196,9 +204,14 @@ class Block(nn.Module):
 def a_resnet() -> Run:
     """With residual branches that begin at zero, so that no gradient gets into them in the first step."""
     model = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), *(Block(16) for _ in range(3)),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        *(Block(16) for _ in range(3)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 4),
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     x, y = images(500)
     x = x + torch.linspace(0, 1, 4)[y, None, None, None]  # an average over the plane knows no places
@@ -411,9 +424,18 @@ def a_decoder_that_grows() -> Run:
     """A latent vector becomes an image: each number of the output has a small gradient, and each of the latent's a great one."""
     up = partial(nn.ConvTranspose2d, kernel_size=4, stride=2, padding=1)
     model = nn.Sequential(
-        nn.Linear(4, 64), nn.Unflatten(1, (16, 2, 2)), up(16, 16), nn.GELU(), up(16, 8), nn.GELU(), up(8, 8), nn.GELU(),
-        up(8, 3), nn.GELU(), up(3, 3),
-    )  # fmt: skip
+        nn.Linear(4, 64),
+        nn.Unflatten(1, (16, 2, 2)),
+        up(16, 16),
+        nn.GELU(),
+        up(16, 8),
+        nn.GELU(),
+        up(8, 8),
+        nn.GELU(),
+        up(8, 3),
+        nn.GELU(),
+        up(3, 3),
+    )
     codes = torch.randn(8, 4)
     wanted = F.interpolate(torch.randn(8, 3, 4, 4), 64)
     return one(model, adam(model, 5e-3), lambda: F.mse_loss(model(codes), wanted), steps=40)
@@ -453,7 +475,7 @@ def adversaries(watched: str, steps: int = 150) -> Run:
         step,
         steps,
         careful={"the loss falls"} if watched == "both" else set(),  # one player's loss rises as the other one learns
-    )  # fmt: skip
+    )
 
 
 @run

@@ -108,8 +108,8 @@ def test_a_click_on_an_old_picture_is_none(clock: list[float]) -> None:
     answer = view.ask("stop", steps=12)
     assert not answer["ok"]
     assert "■" in answer["error"]
-    assert not loop.watch._watcher.controls.stop    # type: ignore[union-attr]
-    clock[0] += 1000    # between two cells: the picture is old, and there is none that is newer
+    assert not loop.watch._watcher.controls.stop  # type: ignore[union-attr]
+    clock[0] += 1000  # between two cells: the picture is old, and there is none that is newer
     assert view.ask("pause", steps=loop.watch.record.steps)["ok"]
     assert view.ask("resume", steps=loop.watch.record.steps)["ok"]
     loop.watch.close()
@@ -146,7 +146,7 @@ def test_when_it_has_ended_a_late_page_is_answered_and_nothing_is_kept() -> None
     gone = ref(loop.watch)
     del loop, shown
     gc.collect()
-    assert gone() is not None    # the last one, for a page that was loaded anew in mid-run
+    assert gone() is not None  # the last one, for a page that was loaded anew in mid-run
     Output._latest = None
     gc.collect()
     assert gone() is None

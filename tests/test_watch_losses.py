@@ -211,8 +211,20 @@ def in_a_row(m: nn.Module, seen: Seen) -> None:
 
 
 LOOPS = [
-    plain, unnamed, by_autograd, divided, scaled, penalty, closure, by_hand, in_backward, two_tasks, handed_on, others_too, in_a_row,
-]  # fmt: skip
+    plain,
+    unnamed,
+    by_autograd,
+    divided,
+    scaled,
+    penalty,
+    closure,
+    by_hand,
+    in_backward,
+    two_tasks,
+    handed_on,
+    others_too,
+    in_a_row,
+]
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
@@ -286,8 +298,9 @@ def test_rates_and_clipping_come_along() -> None:
             schedule.step()
     found = curves(w, "rate")
     assert {name: pytest.approx(one.mean.tolist()) for name, one in found.items()} == {
-        "learning rate, group 0": [rate for rate, _ in rates], "learning rate, group 1": [rate for _, rate in rates],
-    }  # fmt: skip
+        "learning rate, group 0": [rate for rate, _ in rates],
+        "learning rate, group 1": [rate for _, rate in rates],
+    }
     (norm,) = curves(w, "norm").values()
     assert norm.mean.tolist() == pytest.approx(norms) and norm.bound == 0.3
     assert norm.beyond == sum(one > 0.3 for one in norms) > 0

@@ -205,11 +205,20 @@ def meta() -> Watch:
 
 
 LOOPS: list[tuple[Callable[[], Watch], str, set[str]]] = [
-    (gan, "Adam", {"loss_d", "loss_g"}), (gan_the_other_way, "Adam", {"loss_d", "loss_g"}), (two_that_nobody_named, "SGD", {"loss"}),
-    (one_named_of_two, "Adam", {"loss"}), (in_backward, "SGD", {"loss"}), (in_turns, "SGD", {"loss"}), (replaced, "SGD", {"loss"}),
-    (replaced_unnamed, "SGD", {"loss"}), (put_aside, "SGD", {"loss"}), (wrapped, "SGD", {"loss"}), (fused, "Adam", {"loss"}),
-    (sharpness_aware, "SGD", {"loss"}), (meta, "Adam", {"loss"}),
-]  # fmt: skip
+    (gan, "Adam", {"loss_d", "loss_g"}),
+    (gan_the_other_way, "Adam", {"loss_d", "loss_g"}),
+    (two_that_nobody_named, "SGD", {"loss"}),
+    (one_named_of_two, "Adam", {"loss"}),
+    (in_backward, "SGD", {"loss"}),
+    (in_turns, "SGD", {"loss"}),
+    (replaced, "SGD", {"loss"}),
+    (replaced_unnamed, "SGD", {"loss"}),
+    (put_aside, "SGD", {"loss"}),
+    (wrapped, "SGD", {"loss"}),
+    (fused, "Adam", {"loss"}),
+    (sharpness_aware, "SGD", {"loss"}),
+    (meta, "Adam", {"loss"}),
+]
 
 
 @pytest.mark.parametrize(("loop", "optimizer", "names"), LOOPS, ids=[loop.__name__ for loop, _, _ in LOOPS])
@@ -272,13 +281,17 @@ def by_turns(*orders: str, named: str = "", same: bool = False) -> Watch:
 
 FIVES = "aaaaabbbbb" * 6
 TURNS: list[tuple[str, Callable[[], Watch], int, int]] = [
-    ("five each", lambda: by_turns(FIVES, named="ab"), 60, 0), ("five each, unnamed", lambda: by_turns(FIVES), 60, 0),
-    ("five each, one named", lambda: by_turns(FIVES, named="a"), 60, 0), ("long ones", lambda: by_turns("a" * 30, "b" * 30), 60, 0),
-    ("one each", lambda: by_turns("ab" * 30, named="ab"), 30, 30), ("a critic", lambda: by_turns("bbbbba" * 10, named="ab"), 10, 50),
+    ("five each", lambda: by_turns(FIVES, named="ab"), 60, 0),
+    ("five each, unnamed", lambda: by_turns(FIVES), 60, 0),
+    ("five each, one named", lambda: by_turns(FIVES, named="a"), 60, 0),
+    ("long ones", lambda: by_turns("a" * 30, "b" * 30), 60, 0),
+    ("one each", lambda: by_turns("ab" * 30, named="ab"), 30, 30),
+    ("a critic", lambda: by_turns("bbbbba" * 10, named="ab"), 10, 50),
     ("a critic that counts", lambda: by_turns("bbbbba" * 10, named="ba"), 50, 10),
     ("once, then another", lambda: by_turns("a", "b" * 40, named="ab"), 41, 0),
-    ("of the same parameters", lambda: by_turns(FIVES, named="ab", same=True), 60, 0), ("two phases", of_two_phases, 60, 0),
-]  # fmt: skip
+    ("of the same parameters", lambda: by_turns(FIVES, named="ab", same=True), 60, 0),
+    ("two phases", of_two_phases, 60, 0),
+]
 
 
 @pytest.mark.parametrize(("loop", "counted", "beside"), [rest for _, *rest in TURNS], ids=[name for name, *_ in TURNS])

@@ -308,8 +308,11 @@ def test_parameters_of_all_kinds_in_one_step() -> None:
     moves = Moves()
     groups = moves.before([*enumerate(parameters)])
     assert [(group.places, group.whole, group.felt) for group in groups] == [
-        ([0, 1], True, False), ([2], False, True), ([3], True, True), ([4, 5], True, True),
-    ]  # fmt: skip
+        ([0, 1], True, False),
+        ([2], False, True),
+        ([3], True, True),
+        ([4, 5], True, True),
+    ]
     with torch.no_grad():
         for number, parameter in enumerate(parameters):
             parameter += number

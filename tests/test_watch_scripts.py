@@ -173,9 +173,13 @@ def gradients_of_each_sample() -> Script:
 
 
 SCRIPTS = (
-    sharpness_by_hand, sharpness_as_an_optimizer, gradients_that_are_gone_after_the_step, learning_to_learn, gradients_by_a_function,
+    sharpness_by_hand,
+    sharpness_as_an_optimizer,
+    gradients_that_are_gone_after_the_step,
+    learning_to_learn,
+    gradients_by_a_function,
     gradients_of_each_sample,
-)  # fmt: skip
+)
 
 
 def follow(make: Callable[[], Script], *, watched: bool, budget: float = 1.0) -> tuple[list[Tensor], Watch | None]:

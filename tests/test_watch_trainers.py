@@ -56,9 +56,18 @@ def trainer(folder: Path, watching: Watching | None, told: Told) -> tuple[nn.Mod
 
     rows = [{"x": x, "labels": y} for x, y in zip(X, Y, strict=True)]
     arguments = TrainingArguments(
-        output_dir=str(folder), per_device_train_batch_size=4, gradient_accumulation_steps=PASSES, max_steps=STEPS, logging_steps=1,
-        learning_rate=0.05, max_grad_norm=0.4, report_to=[], disable_tqdm=True, use_cpu=True, save_strategy="no",
-    )  # fmt: skip
+        output_dir=str(folder),
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=PASSES,
+        max_steps=STEPS,
+        logging_steps=1,
+        learning_rate=0.05,
+        max_grad_norm=0.4,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        save_strategy="no",
+    )
     model = Net()
     made = Trainer(model=model, args=arguments, train_dataset=rows)
     w = watching(model, None) if watching else None
@@ -76,9 +85,17 @@ def trainer_with_a_callback(folder: Path, watching: Watching | None, told: Told)
 
     rows = [{"x": x, "labels": y} for x, y in zip(X, Y, strict=True)]
     arguments = TrainingArguments(
-        output_dir=str(folder), per_device_train_batch_size=8, max_steps=STEPS, logging_steps=1, learning_rate=0.05, max_grad_norm=0.4,
-        report_to=[], disable_tqdm=True, use_cpu=True, save_strategy="no",
-    )  # fmt: skip
+        output_dir=str(folder),
+        per_device_train_batch_size=8,
+        max_steps=STEPS,
+        logging_steps=1,
+        learning_rate=0.05,
+        max_grad_norm=0.4,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        save_strategy="no",
+    )
     found: list[Watch] = []
 
     class Begin(TrainerCallback):  # type: ignore[misc]
@@ -123,9 +140,15 @@ def lightning(folder: Path, watching: Watching | None, told: Told) -> tuple[nn.M
     model = Module()
     w = watching(model, None) if watching else None
     made = L.Trainer(
-        max_steps=STEPS, accumulate_grad_batches=PASSES, gradient_clip_val=0.4, accelerator="cpu", devices=1, logger=False, barebones=True,
+        max_steps=STEPS,
+        accumulate_grad_batches=PASSES,
+        gradient_clip_val=0.4,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        barebones=True,
         default_root_dir=folder,
-    )  # fmt: skip
+    )
     made.fit(model, DataLoader(TensorDataset(X, Y), batch_size=4))
     return model, w
 

@@ -82,8 +82,9 @@ def large_inputs() -> Watch:
     """A bias whose gradient is a millionth of its weight's, for that has large inputs."""
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD([{"params": [model.weight], "lr": 1e-14}, {"params": [model.bias], "lr": 0.1}])
-    return trained(model, optimizer, lambda: (1e6 * torch.rand(32, 8), torch.full((32, 1), 5.0) + torch.rand(32, 1)),
-                   lambda x, y: F.l1_loss(x, y), 60)  # fmt: skip
+    return trained(
+        model, optimizer, lambda: (1e6 * torch.rand(32, 8), torch.full((32, 1), 5.0) + torch.rand(32, 1)), lambda x, y: F.l1_loss(x, y), 60
+    )
 
 
 class Attention(nn.Module):
@@ -276,8 +277,13 @@ def dead_channels() -> Watch:
 
 def still() -> Watch:
     model = mlp()
-    return trained(model, torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters(), "lr": 0.0}]),
-                   signs, F.cross_entropy, 20)  # fmt: skip
+    return trained(
+        model,
+        torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters(), "lr": 0.0}]),
+        signs,
+        F.cross_entropy,
+        20,
+    )
 
 
 def few_dead() -> Watch:
@@ -482,7 +488,7 @@ def test_no_fix_is_offered_that_cannot_help(make: Callable[[], Watch]) -> None:
         ([0.5] * 30 + [float("nan")], "broken", "its last value is NaN"),
     ],
     ids=["few and monotone", "flat", "rises a little", "doubles", "bursts", "both signs", "negative", "below 0", "few", "ends in NaN"],
-)  # fmt: skip
+)
 def test_a_curve_is_judged_by_its_numbers(values: list[float], state: str, says: str) -> None:
     model = nn.Linear(2, 1)
     optimizer = sgd(model)
@@ -662,7 +668,7 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (batches_left_out, True, r"^NaN at step 4: .* 1 of 40 values of loss was NaN, first at step 4;", "step 4 on|step 3"),
     (a_part_of_a_sum, True, r"all 10 values are finite", "11 values"),
     (a_group_at_rest, False, r"2\.weight and 2\.bias did not move .*: the learning rate of their group is 0", "greater learning rate"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "ok", "said", "unsaid"), CLAIMS, ids=[make.__name__ for make, *_ in CLAIMS])
@@ -708,10 +714,23 @@ class Own(nn.Module):
         (nn.Conv2d(3, 6, 1), lambda x: x, (3, 6, 6), axes.UNBATCHED),
     ],
     ids=[
-        "linear", "linear of rows", "transposed", "and copied", "unsqueezed", "rows joined", "flattened", "heads", "conv", "channels last",
-        "places joined", "tokens", "conv flattened", "conv of a line", "without a batch",
+        "linear",
+        "linear of rows",
+        "transposed",
+        "and copied",
+        "unsqueezed",
+        "rows joined",
+        "flattened",
+        "heads",
+        "conv",
+        "channels last",
+        "places joined",
+        "tokens",
+        "conv flattened",
+        "conv of a line",
+        "without a batch",
     ],
-)  # fmt: skip
+)
 def test_units_are_followed(layer: nn.Module, between: Any, given: tuple[int, ...], axis: int | str) -> None:
     model = Own(layer, between)
     optimizer = sgd(model)

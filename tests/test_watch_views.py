@@ -55,28 +55,33 @@ def packed(record, **how):
         ("net", "Unit 1 of l0 is dead:", f"zero on all of 9,640 inputs. Unit 2 of l0 starves. {FELL}"),
         ("well", "No problem found:", f"143 of 10,000 steps of Net were looked at. {FELL}"),
         (
-            "unlogged", "No problem found:",
+            "unlogged",
+            "No problem found:",
             "143 of 10,000 steps of Net were looked at. The loss was not seen: w.log(loss=loss) shows it.",
         ),
         ("running", "No problem found so far:", f"143 of 1,200 steps of Net were looked at. {FELL}"),
         (
-            "nan", "NaN from step 612 on, first in h.2.attn:",
+            "nan",
+            "NaN from step 612 on, first in h.2.attn:",
             "h.2.attn makes NaN: softmax of a row of -Inf. The last value of the loss is NaN.",
         ),
         (
-            "failed", "Not seen from step 812 on:",
+            "failed",
+            "Not seen from step 812 on:",
             f"the watch failed and the training went on. ValueError: a reading without a row. {FELL}",
         ),
         (
-            "raised", "Step 812 ended in an error:",
+            "raised",
+            "Step 812 ended in an error:",
             f"RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x4). {FELL}",
         ),
         (
-            "unowned", "l1.weight is not owned by the optimizer:",
+            "unowned",
+            "l1.weight is not owned by the optimizer:",
             f"the optimizer holds 2 of 4 trained parameters. {FELL} Stopped after 10,000 steps.",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_headline_is_the_conclusion(name, strong, rest):
     assert headline.of_watch(MADE[name]) == (strong, rest)
 
@@ -225,8 +230,17 @@ def test_the_payload_holds_the_record(name):
     assert [(one["name"], one["state"], one["text"]) for one in content["verdict"]] == rungs
     for alert, sent in zip(record.alerts, content["alerts"], strict=True):
         assert [sent[field] for field in ("kind", "path", "unit", "step", "last", "over", "text", "fix", "steps", "inputs")] == [
-            alert.kind, alert.path, alert.unit, alert.step, alert.last, alert.over, alert.text, alert.fix, alert.steps, alert.inputs
-        ]  # fmt: skip
+            alert.kind,
+            alert.path,
+            alert.unit,
+            alert.step,
+            alert.last,
+            alert.over,
+            alert.text,
+            alert.fix,
+            alert.steps,
+            alert.inputs,
+        ]
     for column in payload.COLUMNS:
         expected = np.sqrt(history.columns["var"]) if column == "std" else history.columns[column]
         assert arrays[column].dtype == np.float32 and arrays[column].shape == (len(history.first), len(history.series))
@@ -265,9 +279,7 @@ def spliced(old, update):
             return begin["neurons"]
         return 0 if name in ("top", "sampled") else begin["bins"] if name.startswith("bins") else begin["history"]
 
-    return {
-        name: np.concatenate([before[name][: part(name)], array]) if part(name) else array for name, array in arrays.items()
-    }  # fmt: skip
+    return {name: np.concatenate([before[name][: part(name)], array]) if part(name) else array for name, array in arrays.items()}
 
 
 @pytest.mark.parametrize("name", ["net", "gpt", "nan", "one_sample", "hostile"])
@@ -440,9 +452,28 @@ def test_what_users_wrote_is_text():
     assert not read.open
     tags = {tag for tag, _ in read.tags}
     assert tags <= {
-        "style", "div", "ul", "li", "em", "strong", "i", "br", "code", "figure", "figcaption", "img", "p", "b", "table", "thead", "tbody",
-        "tr", "th", "td", "small",
-    }  # fmt: skip
+        "style",
+        "div",
+        "ul",
+        "li",
+        "em",
+        "strong",
+        "i",
+        "br",
+        "code",
+        "figure",
+        "figcaption",
+        "img",
+        "p",
+        "b",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "small",
+    }
     assert sum(tag == "style" for tag, _ in read.tags) == 1
     for tag, attributes in read.tags:
         names = {name for name, _ in attributes}

@@ -257,8 +257,10 @@ def state() -> Case:
     net = Spare()
     case = case_of(net)
     case.optimizer.state[net.spare.weight] = {
-        "step": torch.tensor(1.0), "exp_avg": free(torch.ones(5, 5)), "exp_avg_sq": free(torch.ones(5, 5), 12)
-    }  # fmt: skip
+        "step": torch.tensor(1.0),
+        "exp_avg": free(torch.ones(5, 5)),
+        "exp_avg_sq": free(torch.ones(5, 5), 12),
+    }
     return case._replace(dead={"exp_avg": case.optimizer.state[net.spare.weight]["exp_avg"]})
 
 

@@ -29,9 +29,15 @@ from modlab.records.watch import (
 from tests import zoo
 
 RUNGS = (
-    "data arrives", "the loss is sensible", "every module is called", "every trained parameter gets a gradient",
-    "the optimizer owns it", "it moves", "by enough for its dtype", "the loss falls",
-)  # fmt: skip
+    "data arrives",
+    "the loss is sensible",
+    "every module is called",
+    "every trained parameter gets a gradient",
+    "the optimizer owns it",
+    "it moves",
+    "by enough for its dtype",
+    "the loss falls",
+)
 
 
 def verdict(texts: dict[str, str] | None = None, *findings: Finding, **rungs: Rung) -> Verdict:
@@ -55,18 +61,29 @@ def history(series: list[Series], steps: int, slots: int, histograms: int, seed:
     size = {ACTIVATION: 0.5, GRADIENT: 2e-3, PARAMETER: 0.4, PARAMETER_GRADIENT: 1e-2, UPDATE: 4e-4}
     scale = np.array([size[one.role] for one in series]) * np.exp(walk)
     columns = {
-        "samples": np.ones(shape), "mean": scale * random.normal(0, 0.2, shape), "var": scale**2, "low": -3 * scale, "high": 3 * scale,
-        "zeros": np.where([one.role == ACTIVATION for one in series], np.clip(0.3 + walk / 5, 0, 1), 0.0), "bad": np.zeros(shape),
+        "samples": np.ones(shape),
+        "mean": scale * random.normal(0, 0.2, shape),
+        "var": scale**2,
+        "low": -3 * scale,
+        "high": 3 * scale,
+        "zeros": np.where([one.role == ACTIVATION for one in series], np.clip(0.3 + walk / 5, 0, 1), 0.0),
+        "bad": np.zeros(shape),
         "stuck": np.where([one.role == UPDATE for one in series], np.clip(0.02 + walk / 20, 0, 1), np.nan),
-    }  # fmt: skip
+    }
     bins_first, bins_last = slots_of(steps, histograms)
     at = np.abs(np.arange(BINS) - 32)
     shares = np.exp(-(((at - 22 - 2 * random.random((histograms, len(series), 1))) / 5) ** 2))
     shares[..., 32] = 0.2
     return HistoryRecord(
-        tuple(series), first, last, {name: columns[name].astype(np.float32) for name in COLUMNS},
-        bins_first, bins_last, np.rint(shares * 90).astype(np.uint8), np.array([2] * len(series), dtype=np.int16),
-    )  # fmt: skip
+        tuple(series),
+        first,
+        last,
+        {name: columns[name].astype(np.float32) for name in COLUMNS},
+        bins_first,
+        bins_last,
+        np.rint(shares * 90).astype(np.uint8),
+        np.array([2] * len(series), dtype=np.int16),
+    )
 
 
 def scalar(name: str, steps: int, slots: int, begin: float, end: float, seed: int = 1) -> ScalarRecord:
@@ -92,9 +109,15 @@ def sensible(one: ScalarRecord) -> Rung:
 def waiting() -> WatchRecord:
     none = np.zeros(0, dtype=np.int64)
     empty = HistoryRecord(
-        (), none, none, {name: np.zeros((0, 0), dtype=np.float32) for name in COLUMNS}, none, none,
-        np.zeros((0, 0, BINS), dtype=np.uint8), np.zeros(0, dtype=np.int16),
-    )  # fmt: skip
+        (),
+        none,
+        none,
+        {name: np.zeros((0, 0), dtype=np.float32) for name in COLUMNS},
+        none,
+        none,
+        np.zeros((0, 0, BINS), dtype=np.uint8),
+        np.zeros(0, dtype=np.int16),
+    )
     rungs = tuple(Rung(name, "not seen", "no training step yet") for name in RUNGS)
     return WatchRecord("Net", "", "waiting", 0, 0, 0, none, 0.0, 0.0, 0.02, empty, verdict=Verdict(rungs), modules=3)
 
@@ -141,22 +164,49 @@ def net(steps: int = 10_000, slots: int = 64) -> WatchRecord:
     """The note's Net with seed 63: unit 1 of l0 is dead, unit 2 starves."""
     seen = min(steps, 9_640)
     dead = Alert(
-        "dead", "l0", 310, f"unit 1 of l0 is dead: zero on all of {seen:,} inputs", "nn.LeakyReLU, or another seed, keeps it alive",
-        unit=1, steps=seen, inputs=seen, last=steps - 1,
-    )  # fmt: skip
+        "dead",
+        "l0",
+        310,
+        f"unit 1 of l0 is dead: zero on all of {seen:,} inputs",
+        "nn.LeakyReLU, or another seed, keeps it alive",
+        unit=1,
+        steps=seen,
+        inputs=seen,
+        last=steps - 1,
+    )
     starving = Alert(
-        "starving", "l0", 7_200, "unit 2 of l0 starves: it fires on 2.0 % of the inputs, at first on 33 %",
-        unit=2, inputs=seen, steps=seen,
-    )  # fmt: skip
+        "starving",
+        "l0",
+        7_200,
+        "unit 2 of l0 starves: it fires on 2.0 % of the inputs, at first on 33 %",
+        unit=2,
+        inputs=seen,
+        steps=seen,
+    )
     facts = {"dead": 1, "units": 3, "which": (1,), "inputs": seen}
     gone = Finding("dead units", "l0", facts, "broken", 310, fixes=(Fix("keep units alive"),))
     loss = scalar("loss", steps, 100, 1.2, 0.004)
     return WatchRecord(
-        "Net", "SGD", "ended", steps, 143, seen, np.unique(np.geomspace(1, steps, 143).astype(np.int64)) - 1, 0.018, 1.06, 0.02,
-        history(net_series(), steps, slots, slots // 2), (units_of_net(steps),), neurons_of_net(steps),
-        (loss,), (dead, starving),
-        verdict({"data arrives": f"{steps:,} steps"}, gone, the_loss_is_sensible=sensible(loss), the_loss_falls=falls(loss)), (), "", 3,
-    )  # fmt: skip
+        "Net",
+        "SGD",
+        "ended",
+        steps,
+        143,
+        seen,
+        np.unique(np.geomspace(1, steps, 143).astype(np.int64)) - 1,
+        0.018,
+        1.06,
+        0.02,
+        history(net_series(), steps, slots, slots // 2),
+        (units_of_net(steps),),
+        neurons_of_net(steps),
+        (loss,),
+        (dead, starving),
+        verdict({"data arrives": f"{steps:,} steps"}, gone, the_loss_is_sensible=sensible(loss), the_loss_falls=falls(loss)),
+        (),
+        "",
+        3,
+    )
 
 
 def well(steps: int = 10_000) -> WatchRecord:
@@ -208,14 +258,30 @@ def gpt(slots: int = 200, blocks: int = 8, steps: int = 20_000) -> WatchRecord:
         ),
         Alert("rounding", "lm_head.weight", 90, "96 % of the elements of lm_head.weight do not move", "keep a float32 copy", steps=150),
         Alert("exploding", "wte", 12, "its gradient grew 1,000 times in 10 steps", "clip_grad_norm_", steps=10, over=True, last=60),
-    )  # fmt: skip
+    )
     scalars = (scalar("loss", steps, slots, 6.2, 2.1), scalar("lr", steps, slots, 3e-4, 1e-5), scalar("accuracy", steps, slots, 0.01, 0.6))
     careful = Rung("by enough for its dtype", "careful", "96 % of its elements do not move", "keep a float32 copy", "lm_head.weight")
     return WatchRecord(
-        "GPT2LMHeadModel", "AdamW", "ended", steps, 4_000, 2_560_000, np.arange(0, steps, 5), 3.0, 210.0, 0.02, record, (units,), None,
-        scalars, alerts, verdict({}, by_enough_for_its_dtype=careful, the_loss_falls=falls(scalars[0])),
-        ("lm_head and wte share one weight: it is told once, at wte",), "", 30,
-    )  # fmt: skip
+        "GPT2LMHeadModel",
+        "AdamW",
+        "ended",
+        steps,
+        4_000,
+        2_560_000,
+        np.arange(0, steps, 5),
+        3.0,
+        210.0,
+        0.02,
+        record,
+        (units,),
+        None,
+        scalars,
+        alerts,
+        verdict({}, by_enough_for_its_dtype=careful, the_loss_falls=falls(scalars[0])),
+        ("lm_head and wte share one weight: it is told once, at wte",),
+        "",
+        30,
+    )
 
 
 def nan() -> WatchRecord:
@@ -232,9 +298,16 @@ def nan() -> WatchRecord:
         side[born:] = np.nan
     loss.bad[born:] = 25
     alert = Alert(
-        "nan", "h.2.attn", 612, "the output of h.2.attn holds NaN first: 49,152 numbers of 49,152", "leave no row masked whole",
-        steps=1, inputs=8, last=999, trace="h.2.attn makes NaN: softmax of a row of -Inf.",
-    )  # fmt: skip
+        "nan",
+        "h.2.attn",
+        612,
+        "the output of h.2.attn holds NaN first: 49,152 numbers of 49,152",
+        "leave no row masked whole",
+        steps=1,
+        inputs=8,
+        last=999,
+        trace="h.2.attn makes NaN: softmax of a row of -Inf.",
+    )
     loss = replace(loss, final=float("nan"), nan=int(loss.bad.sum()), bad_step=612)
     facts = {"nan": loss.nan, "inf": 0, "count": loss.count, "last": "nan"}
     finding = Finding("loss not finite", "loss", facts, "broken", 612)
@@ -282,10 +355,26 @@ def hostile() -> WatchRecord:
     neurons = NeuronsRecord(first, last, (Layer(names[0], names[1], np.ones((8, 2, 3), dtype=np.float32), flows, flows),))
     rungs = [Rung(RUNGS[0], "passed", names[1]), *(Rung(name, "broken", name, name, name) for name in names)]
     return WatchRecord(
-        names[0], names[1], "failed", 100, 8, 100, np.arange(8), 0.1, 1.0, 0.02, history(series, 100, 8, 4), (units,), neurons,
-        tuple(replace(scalar("loss", 100, 8, 2, 1), name=name) for name in names), tuple(alerts), Verdict(tuple(rungs)), tuple(names),
-        names[4], len(names),
-    )  # fmt: skip
+        names[0],
+        names[1],
+        "failed",
+        100,
+        8,
+        100,
+        np.arange(8),
+        0.1,
+        1.0,
+        0.02,
+        history(series, 100, 8, 4),
+        (units,),
+        neurons,
+        tuple(replace(scalar("loss", 100, 8, 2, 1), name=name) for name in names),
+        tuple(alerts),
+        Verdict(tuple(rungs)),
+        tuple(names),
+        names[4],
+        len(names),
+    )
 
 
 def one_sample() -> WatchRecord:
@@ -301,20 +390,37 @@ def large(modules: int = 3_000, slots: int = 60) -> WatchRecord:
     random = np.random.default_rng(9)
     units = tuple(
         UnitsRecord(
-            f"layers.{i}", "relu", first, last, last - first + 1, random.integers(0, 150, (32, 256)), np.zeros(256, dtype=np.int64),
+            f"layers.{i}",
+            "relu",
+            first,
+            last,
+            last - first + 1,
+            random.integers(0, 150, (32, 256)),
+            np.zeros(256, dtype=np.int64),
             np.zeros(256, dtype=bool),
         )
         for i in range(100)
-    )  # fmt: skip
+    )
     alert = Alert("saturated", "layers.1234", 7, "99 % of its outputs are 1", steps=20)
     return replace(gpt(60, 2), history=history(series, 5_000, slots, 6), units=units, alerts=(alert,), steps=5_000, modules=modules)
 
 
 WATCHES: dict[str, Callable[[], WatchRecord]] = {
-    "waiting": waiting, "without_steps": without_steps, "one_sample": one_sample, "net": net, "well": well, "unlogged": unlogged,
-    "running": running, "gpt": gpt, "nan": nan, "failed": failed, "raised": raised, "interrupted": interrupted,
-    "unowned": unowned, "hostile": hostile,
-}  # fmt: skip
+    "waiting": waiting,
+    "without_steps": without_steps,
+    "one_sample": one_sample,
+    "net": net,
+    "well": well,
+    "unlogged": unlogged,
+    "running": running,
+    "gpt": gpt,
+    "nan": nan,
+    "failed": failed,
+    "raised": raised,
+    "interrupted": interrupted,
+    "unowned": unowned,
+    "hostile": hostile,
+}
 
 
 def earlier(record: WatchRecord, share: float = 0.6) -> WatchRecord:
@@ -337,9 +443,14 @@ def earlier(record: WatchRecord, share: float = 0.6) -> WatchRecord:
     for column in columns.values():
         column[-1] *= 0.5
     seen = replace(
-        old, first=old.first[:slots], last=opened(old.last[:slots]), columns=columns, bins=old.bins[:bins],
-        bins_first=old.bins_first[:bins], bins_last=opened(old.bins_last[:bins]),
-    )  # fmt: skip
+        old,
+        first=old.first[:slots],
+        last=opened(old.last[:slots]),
+        columns=columns,
+        bins=old.bins[:bins],
+        bins_first=old.bins_first[:bins],
+        bins_last=opened(old.bins_last[:bins]),
+    )
     if net is not None:
         count = some(len(net.first))
         layers = [
@@ -357,15 +468,26 @@ def earlier(record: WatchRecord, share: float = 0.6) -> WatchRecord:
         for one in record.units
     )
     return replace(
-        record, state="running", history=seen, neurons=net, scalars=scalars, units=units, steps=int(seen.last[-1]) + 1,
+        record,
+        state="running",
+        history=seen,
+        neurons=net,
+        scalars=scalars,
+        units=units,
+        steps=int(seen.last[-1]) + 1,
         alerts=record.alerts[:1],
-    )  # fmt: skip
+    )
 
 
 def fixtures() -> dict[str, tuple[WatchRecord, WatchRecord | None]]:
     """What the front end's tests read: watches, and for an update what the page has before it."""
     small = net(1_000, 24)
     return {
-        "watch": (net(), None), "watch_part": (earlier(small), None), "watch_update": (small, earlier(small)),
-        "watch_gpt": (gpt(48, 3), None), "watch_nan": (nan(), None), "watch_waiting": (waiting(), None), "watch_hostile": (hostile(), None),
-    }  # fmt: skip
+        "watch": (net(), None),
+        "watch_part": (earlier(small), None),
+        "watch_update": (small, earlier(small)),
+        "watch_gpt": (gpt(48, 3), None),
+        "watch_nan": (nan(), None),
+        "watch_waiting": (waiting(), None),
+        "watch_hostile": (hostile(), None),
+    }

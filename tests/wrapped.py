@@ -119,11 +119,26 @@ def compiled(model: nn.Module) -> nn.Module:
 
 
 WRAPPED: dict[str, Callable[[], nn.Module]] = {
-    "odd": Odd, "DDP": lambda: ddp(net()), "DDP of odd": lambda: ddp(Odd()), "DataParallel": lambda: nn.DataParallel(net()),
-    "compiled": lambda: compiled(net()), "compiled odd": lambda: compiled(Odd()), "DDP of compiled": lambda: ddp(compiled(net())),
-    "compiled DDP": lambda: compiled(ddp(net())), "FSDP2": fsdp2, "FSDP1": fsdp1, "FSDP1, flat": flat_fsdp1, "scripted": scripted,
-    "traced": traced, "scripted part": with_a_traced_part, "PEFT": peft, "DDP of PEFT": lambda: ddp(peft()), "parametrized": parametrized,
-    "checkpointed": checkpointed, "averaged": lambda: torch.optim.swa_utils.AveragedModel(net()), "quantized": quantized,
+    "odd": Odd,
+    "DDP": lambda: ddp(net()),
+    "DDP of odd": lambda: ddp(Odd()),
+    "DataParallel": lambda: nn.DataParallel(net()),
+    "compiled": lambda: compiled(net()),
+    "compiled odd": lambda: compiled(Odd()),
+    "DDP of compiled": lambda: ddp(compiled(net())),
+    "compiled DDP": lambda: compiled(ddp(net())),
+    "FSDP2": fsdp2,
+    "FSDP1": fsdp1,
+    "FSDP1, flat": flat_fsdp1,
+    "scripted": scripted,
+    "traced": traced,
+    "scripted part": with_a_traced_part,
+    "PEFT": peft,
+    "DDP of PEFT": lambda: ddp(peft()),
+    "parametrized": parametrized,
+    "checkpointed": checkpointed,
+    "averaged": lambda: torch.optim.swa_utils.AveragedModel(net()),
+    "quantized": quantized,
     "DDP in a model": lambda: nn.Sequential(ddp(net()), nn.Linear(4, 4)),
-}  # fmt: skip
+}
 """By name; those of torch.distributed need a process group."""

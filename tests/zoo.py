@@ -944,9 +944,15 @@ def properties_raise() -> nn.Module:
 @case(walks=False)
 def named_lists_lie() -> nn.Module:
     return _liar(
-        named_parameters=lambda self, *_, **__: iter(()), parameters=lambda self, *_: iter(()), children=_raises, named_children=_raises,
-        named_modules=lambda self, *_, **__: iter(()), modules=_raises, buffers=_raises, named_buffers=_raises,
-    )  # fmt: skip
+        named_parameters=lambda self, *_, **__: iter(()),
+        parameters=lambda self, *_: iter(()),
+        children=_raises,
+        named_children=_raises,
+        named_modules=lambda self, *_, **__: iter(()),
+        modules=_raises,
+        buffers=_raises,
+        named_buffers=_raises,
+    )
 
 
 @case(walks=False, saves=False)
@@ -1050,9 +1056,19 @@ def held_by_its_class() -> nn.Module:
 
 
 HOSTILE = [
-    "<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", "$x^2$ \\(y\\)", "\"quoted\" 'twice'", "two\nlines\r\x1b[31m\x00",
-    "‮drow tfel-ot-thgir‬", "<!-- --><style>*{display:none}</style>", "é 日本 😀", "a b\tc", "&amp;&lt;", "]]>`${1}`", "n" * 2_000,
-]  # fmt: skip
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    "$x^2$ \\(y\\)",
+    "\"quoted\" 'twice'",
+    "two\nlines\r\x1b[31m\x00",
+    "‮drow tfel-ot-thgir‬",
+    "<!-- --><style>*{display:none}</style>",
+    "é 日本 😀",
+    "a b\tc",
+    "&amp;&lt;",
+    "]]>`${1}`",
+    "n" * 2_000,
+]
 
 
 @case

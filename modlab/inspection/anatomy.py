@@ -189,9 +189,17 @@ def _of_class(module: Module, held: dict[str, Any]) -> Iterator[StoreRecord]:
         purpose, writes, reads = words or Words("new in this torch: no words for it yet")
         value, home = (held[name], "the object itself") if name in held else _found(type(module), name)
         yield StoreRecord(
-            name, CLASS, type(value).__name__, value=plain(value) or type(value).__name__, purpose=purpose, writes=writes, reads=reads,
-            home=home, note=_of_flag(name, value, home), known=words is not None,
-        )  # fmt: skip
+            name,
+            CLASS,
+            type(value).__name__,
+            value=plain(value) or type(value).__name__,
+            purpose=purpose,
+            writes=writes,
+            reads=reads,
+            home=home,
+            note=_of_flag(name, value, home),
+            known=words is not None,
+        )
 
 
 def _class_level() -> list[str]:

@@ -285,6 +285,17 @@ def _row(item: Item) -> StateRecord:
         return StateRecord(item.path, item.owner, "", "value", True, note=note(value))
     entry = value.facts(item.path) if isinstance(value, Stored) else entries.describe(item.path, "tensor", value)
     return StateRecord(
-        item.path, item.owner, "", "tensor", True, entry.shape, entry.dtype, "", entry.count, entry.bytes,
-        note=entry.note, computes=entry.computes, sharding=entry.sharding,
-    )  # fmt: skip
+        item.path,
+        item.owner,
+        "",
+        "tensor",
+        True,
+        entry.shape,
+        entry.dtype,
+        "",
+        entry.count,
+        entry.bytes,
+        note=entry.note,
+        computes=entry.computes,
+        sharding=entry.sharding,
+    )

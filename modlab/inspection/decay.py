@@ -34,9 +34,14 @@ class Trace(NamedTuple):
 
 
 _KEPT = {
-    "Adam": "exp_avg", "NAdam": "exp_avg", "RAdam": "exp_avg", "Adamax": "exp_avg", "RMSprop": "square_avg", "Adadelta": "square_avg",
+    "Adam": "exp_avg",
+    "NAdam": "exp_avg",
+    "RAdam": "exp_avg",
+    "Adamax": "exp_avg",
+    "RMSprop": "square_avg",
+    "Adadelta": "square_avg",
     "Adagrad": "sum",
-}  # fmt: skip
+}
 
 
 def kept(group: dict[str, Any]) -> str:

@@ -80,9 +80,7 @@ class Comparison:
     def _side(self, one: Inventory, other: Inventory) -> dict[Key, Entry]:
         """What can be compared: beside a state_dict, of a model only what would be in one."""
         loose = other.form in LOOSE
-        return {
-            e.key: e for e in one.entries if e.key.section in self.sections and (not loose or e.saved or e.key.section != STATE)
-        }  # fmt: skip
+        return {e.key: e for e in one.entries if e.key.section in self.sections and (not loose or e.saved or e.key.section != STATE)}
 
     def record(self, same: bool) -> DiffRecord:
         """The whole comparison."""
@@ -96,9 +94,21 @@ class Comparison:
         flags = list(self._flags(pairs))
         rows = list(self._in_eval(rows))
         return DiffRecord(
-            self.before.title, self.after.title, self.before.form, self.after.form, (*rows, *flags), same, self.live, self.digests,
-            tuple(renamings), self._loading(renamings), tuple(self._skipped()), tuple(self._remarks()), self._stepped(rows), self.own,
-        )  # fmt: skip
+            self.before.title,
+            self.after.title,
+            self.before.form,
+            self.after.form,
+            (*rows, *flags),
+            same,
+            self.live,
+            self.digests,
+            tuple(renamings),
+            self._loading(renamings),
+            tuple(self._skipped()),
+            tuple(self._remarks()),
+            self._stepped(rows),
+            self.own,
+        )
 
     # ---- who stands beside whom ----
 
@@ -290,9 +300,10 @@ class Comparison:
     def _swapped(self, rows: list[DifferenceRecord], pairs: list[tuple[Entry | None, Entry | None]]) -> Iterator[DifferenceRecord]:
         """Tensors that hold, bit for bit, what another name held before: files whose layers are numbered otherwise."""
         changed = [
-            (row, before, after) for row, (before, after) in zip(rows, pairs, strict=True)
+            (row, before, after)
+            for row, (before, after) in zip(rows, pairs, strict=True)
             if before is not None and after is not None and row.differs and row.kind in TENSORS and row.status == "changed"
-        ]  # fmt: skip
+        ]
         sizes = Counter((before.facts.shape, before.facts.dtype) for _, before, _ in changed)
         changed = [one for one in changed if sizes[one[1].facts.shape, one[1].facts.dtype] > 1 and not one[0].note.startswith(OBJECT)]
         heads: dict[Any, list[Entry]] = {}
@@ -393,16 +404,26 @@ def _facts(before: Entry, after: Entry) -> Told:
     named = before if before.key.section == OPTIMIZER and before.owner and not after.owner else after
     was, now = before.facts, after.facts
     return {
-        "path": named.path, "owner": named.owner, "status": "unchanged", "count": now.count, "note": "",
+        "path": named.path,
+        "owner": named.owner,
+        "status": "unchanged",
+        "count": now.count,
+        "note": "",
         "kind": after.kind if after.kind not in ("tensor", "value", "reserved") else before.kind,
-        "shape_before": was.shape, "shape_after": now.shape, "dtype_before": was.dtype, "dtype_after": now.dtype,
-        "device_before": was.device, "device_after": now.device,
-        "value_before": _text(before), "value_after": _text(after),
+        "shape_before": was.shape,
+        "shape_after": now.shape,
+        "dtype_before": was.dtype,
+        "dtype_after": now.dtype,
+        "device_before": was.device,
+        "device_after": now.device,
+        "value_before": _text(before),
+        "value_after": _text(after),
         "renamed_from": before.path if before.key.section == STATE and before.key != after.key else "",
         "owner_type": after.owner_type or before.owner_type,
         "tied": after.tied if before.tied == after.tied else "",
-        "sharding_before": was.sharding, "sharding_after": now.sharding,
-    }  # fmt: skip
+        "sharding_before": was.sharding,
+        "sharding_after": now.sharding,
+    }
 
 
 def _identity(told: Told) -> str:
@@ -479,9 +500,14 @@ def _judge(told: Told, found: Contrast, before: Entry, after: Entry) -> None:
     if found.compared:
         finite = bool(found.distance) or not (found.changed and any((*found.nan, *found.inf)))
         told.update(
-            max_abs=found.max_abs if finite else math.inf, relative_l2=found.relative if finite else None, changed=found.changed,
-            nan_before=found.nan[0], nan_after=found.nan[1], inf_before=found.inf[0], inf_after=found.inf[1],
-        )  # fmt: skip
+            max_abs=found.max_abs if finite else math.inf,
+            relative_l2=found.relative if finite else None,
+            changed=found.changed,
+            nan_before=found.nan[0],
+            nan_after=found.nan[1],
+            inf_before=found.inf[0],
+            inf_after=found.inf[1],
+        )
 
 
 def _is_whole(lies: Sharding | None) -> bool:

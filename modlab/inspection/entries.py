@@ -62,9 +62,19 @@ def _describe(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link
     dtype, size = _stored(tensor, count)
     computes = "" if dtype is tensor.dtype else dtype_name(tensor)
     return TensorEntry(
-        name, kind, shape, _name(dtype), str(tensor.device), count, size,
-        bool(tensor.requires_grad), persistent, tied, remark(tensor, shape), computes,
-    )  # fmt: skip
+        name,
+        kind,
+        shape,
+        _name(dtype),
+        str(tensor.device),
+        count,
+        size,
+        bool(tensor.requires_grad),
+        persistent,
+        tied,
+        remark(tensor, shape),
+        computes,
+    )
 
 
 def _shared_out(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Link | None, lies: Sharding) -> TensorEntry:
@@ -78,9 +88,20 @@ def _shared_out(name: str, kind: str, tensor: Tensor, persistent: bool, tied: Li
     computes = "" if dtype is tensor.dtype else dtype_name(tensor)
     note = remark(part, lies.local_shape) if is_sharded(tensor) else ""
     return TensorEntry(
-        name, kind, lies.shape, _name(dtype), str(tensor.device), count, size,
-        bool(tensor.requires_grad), persistent, tied, note, computes, lies,
-    )  # fmt: skip
+        name,
+        kind,
+        lies.shape,
+        _name(dtype),
+        str(tensor.device),
+        count,
+        size,
+        bool(tensor.requires_grad),
+        persistent,
+        tied,
+        note,
+        computes,
+        lies,
+    )
 
 
 def _stored(tensor: Tensor, count: int) -> tuple[torch.dtype, int]:

@@ -143,7 +143,6 @@ class Finder:
         advice = "" if derived or fix else fixes.in_words(modules, tensors)
         return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived), advice)
 
-
     def _derived(self, module: Module, name: str) -> str:
         """Why a tensor attribute is there on purpose, if something known makes it anew before each forward."""
         return "computed before each forward (FSDP1)" if (id(module), name) in self._views else _derived(module, name)

@@ -132,21 +132,39 @@ def of_shelf(shelf: Shelf, sources: callables.Sources, silent: str = "") -> list
     repeats, doubts = _repeats(keys, hooks, times), _doubts(keys, hooks)
     return [
         replace(
-            _record(shelf, key, hook, sources), order=i + 1, among=len(items), with_module=with_module, prepend=_prepended(keys, i),
-            times=times[i], repeat=repeats[i], left=left[i], doubt="" if left[i] else doubts[i], silent=silent,
+            _record(shelf, key, hook, sources),
+            order=i + 1,
+            among=len(items),
+            with_module=with_module,
+            prepend=_prepended(keys, i),
+            times=times[i],
+            repeat=repeats[i],
+            left=left[i],
+            doubt="" if left[i] else doubts[i],
+            silent=silent,
         )
         for i, (key, hook, with_module) in enumerate(items)
-    ]  # fmt: skip
+    ]
 
 
 def _record(shelf: Shelf, key: Any, hook: Any, sources: callables.Sources) -> HookRecord:
     said = callables.describe(hook, sources)
     return HookRecord(
-        shelf.path, shelf.kind, 1, 1, said.function, said.form, said.where, said.code,
-        with_kwargs=shelf.marked(key, "with_kwargs"), always_call=shelf.marked(key, "always_called"),
-        public=shelf.kind != "state_dict post" or _flag(hook, "_from_public_api"), machinery=said.machinery,
-        owner=shelf.owner, number=key if isinstance(key, int) else -1,
-    )  # fmt: skip
+        shelf.path,
+        shelf.kind,
+        1,
+        1,
+        said.function,
+        said.form,
+        said.where,
+        said.code,
+        with_kwargs=shelf.marked(key, "with_kwargs"),
+        always_call=shelf.marked(key, "always_called"),
+        public=shelf.kind != "state_dict post" or _flag(hook, "_from_public_api"),
+        machinery=said.machinery,
+        owner=shelf.owner,
+        number=key if isinstance(key, int) else -1,
+    )
 
 
 def _flag(hook: Any, name: str) -> bool:

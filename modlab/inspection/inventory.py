@@ -152,9 +152,20 @@ def _mode(module: Module) -> Any:
 def _of_slot(slot: slots.Slot) -> Entry:
     row = slot.record
     facts = TensorEntry(
-        row.name, "tensor" if slot.tensor is not None else "", row.shape, row.dtype, row.device, row.count, row.bytes,
-        row.trainable, row.persistent, None, row.note, row.computes, row.sharding,
-    )  # fmt: skip
+        row.name,
+        "tensor" if slot.tensor is not None else "",
+        row.shape,
+        row.dtype,
+        row.device,
+        row.count,
+        row.bytes,
+        row.trainable,
+        row.persistent,
+        None,
+        row.note,
+        row.computes,
+        row.sharding,
+    )
     key = Key(STATE, row.path)
     return Entry(key, row.path, row.owner, row.kind, facts, slot.tensor, saved=row.in_state_dict, owner_type=row.owner_type, tied=row.tied)
 

@@ -99,12 +99,13 @@ def _memory(event: Any, device: bool) -> int:
 def _measured(row: CostRecord, calls: list[_Call], memory: bool) -> CostRecord:
     times = len(calls)
     return replace(
-        row, calls=times,
+        row,
+        calls=times,
         seconds=times * min(call.time for call in calls) / 1e6,
         own_seconds=times * min(call.own_time for call in calls) / 1e6,
         bytes=times * median_low(call.memory for call in calls) if memory else None,
         own_bytes=times * median_low(call.own_memory for call in calls) if memory else None,
-    )  # fmt: skip
+    )
 
 
 def _summed(rows: dict[str, CostRecord], memory: bool) -> Iterable[CostRecord]:

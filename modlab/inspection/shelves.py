@@ -32,10 +32,24 @@ ON_TENSORS = {"_backward_hooks": "gradient", "_post_accumulate_grad_hooks": "pos
 
 # in the order in which they run; one that a future torch adds comes after these
 ORDER = (
-    "forward pre", "forward", "full backward pre", "full backward", "legacy backward", "backward",
-    "gradient", "post accumulate grad", "state_dict pre", "state_dict post", "load_state_dict pre", "load_state_dict post",
-    "module registration", "parameter registration", "buffer registration", "optimizer step pre", "optimizer step post",
-)  # fmt: skip
+    "forward pre",
+    "forward",
+    "full backward pre",
+    "full backward",
+    "legacy backward",
+    "backward",
+    "gradient",
+    "post accumulate grad",
+    "state_dict pre",
+    "state_dict post",
+    "load_state_dict pre",
+    "load_state_dict post",
+    "module registration",
+    "parameter registration",
+    "buffer registration",
+    "optimizer step pre",
+    "optimizer step post",
+)
 
 
 @dataclass

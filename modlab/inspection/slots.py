@@ -48,9 +48,14 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
     held = {id(slot.tensor) for slot in slots if slot.tensor is not None}
     return TableRecord(
         compat.own_class(type(walk.model)).__name__,
-        tuple(rows), ownership.labels, ownership.orphans(held), tuple(walk.remarks), ranks=_ranks(model, rows),
-        variable=distributed.variable_of(model), scripted=marks.is_scripted(walk.model),
-    )  # fmt: skip
+        tuple(rows),
+        ownership.labels,
+        ownership.orphans(held),
+        tuple(walk.remarks),
+        ranks=_ranks(model, rows),
+        variable=distributed.variable_of(model),
+        scripted=marks.is_scripted(walk.model),
+    )
 
 
 def _ranks(model: Module, rows: list[StateRecord]) -> Ranks | None:
@@ -181,10 +186,24 @@ class Walk:
         if entry.kind == "parameter" and first == here and (other := self._overlaps.of(tensor, here)):
             note = ", ".join(filter(None, (note, f"shares the memory of {other}, and is another parameter")))
         return self._record(
-            path, module, entry.name, entry.kind, saved, shape=entry.shape, dtype=entry.dtype, device=entry.device, count=entry.count,
-            bytes=entry.bytes, trainable=entry.trainable, persistent=entry.persistent, tied="" if first == here else first, note=note,
-            grad=gradients.NONE if entry.trainable and compat.is_leaf(tensor) else "", computes=entry.computes, sharding=entry.sharding,
-        )  # fmt: skip
+            path,
+            module,
+            entry.name,
+            entry.kind,
+            saved,
+            shape=entry.shape,
+            dtype=entry.dtype,
+            device=entry.device,
+            count=entry.count,
+            bytes=entry.bytes,
+            trainable=entry.trainable,
+            persistent=entry.persistent,
+            tied="" if first == here else first,
+            note=note,
+            grad=gradients.NONE if entry.trainable and compat.is_leaf(tensor) else "",
+            computes=entry.computes,
+            sharding=entry.sharding,
+        )
 
     def _record(self, path: str, module: Module, name: str, kind: str, saved: bool, **facts: Any) -> StateRecord:
         self.position += 1

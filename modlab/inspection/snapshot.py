@@ -82,9 +82,21 @@ def _record(entry: Entry) -> SnapshotRecord:
     value = entry.plain.text if entry.plain is not None else ""
     note = facts.note or ("no values" if entry.is_tensor and not kept else "")
     return SnapshotRecord(
-        entry.path, entry.owner, entry.kind, facts.shape, facts.dtype, facts.device, facts.count, facts.bytes,
-        kept or ("value" if value else ""), value, digest.hex() if digest else "", entry.tied, note, facts.sharding,
-    )  # fmt: skip
+        entry.path,
+        entry.owner,
+        entry.kind,
+        facts.shape,
+        facts.dtype,
+        facts.device,
+        facts.count,
+        facts.bytes,
+        kept or ("value" if value else ""),
+        value,
+        digest.hex() if digest else "",
+        entry.tied,
+        note,
+        facts.sharding,
+    )
 
 
 def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:

@@ -276,9 +276,7 @@ def _ranks(tree: Subtree) -> Ranks | None:
     return together([*tree.totals.ranks, *([held] if held is not None else [])])
 
 
-def _entry(
-    name: str, kind: str, tensor: Tensor | None, persistent: bool, tied: Link | None, lies: Sharding | None
-) -> TensorEntry:
+def _entry(name: str, kind: str, tensor: Tensor | None, persistent: bool, tied: Link | None, lies: Sharding | None) -> TensorEntry:
     return entries.reserved(name, kind) if tensor is None else entries.describe(name, kind, tensor, persistent, tied, lies)
 
 

@@ -70,9 +70,7 @@ def _fsdp1(module: Module) -> Unit:
     policy = held.get("mixed_precision")
     reshards = strategy in ("FULL_SHARD", "HYBRID_SHARD") if strategy else None
     ranks = _of_group(held["process_group"], strategy != "NO_SHARD")
-    return Unit(
-        "FSDP1", ranks, _dtype(getattr(policy, "param_dtype", None)), _dtype(getattr(policy, "reduce_dtype", None)), "", reshards
-    )
+    return Unit("FSDP1", ranks, _dtype(getattr(policy, "param_dtype", None)), _dtype(getattr(policy, "reduce_dtype", None)), "", reshards)
 
 
 def _ddp(module: Module) -> Unit | None:
@@ -152,9 +150,7 @@ class Flat:
             self.views.add((id(info.module), info.param_name))
         for parameter, shape, place in zip(flat._params or (), flat._shapes, flat._shard_param_infos or (), strict=False):
             here = int(getattr(place, "numel_in_shard", None) or 0)
-            self.tensors[id(parameter)] = Sharding(
-                tuple(shape), (here,), (placement,), ranks, here, here * size, "in a flat parameter"
-            )
+            self.tensors[id(parameter)] = Sharding(tuple(shape), (here,), (placement,), ranks, here, here * size, "in a flat parameter")
 
     @staticmethod
     def _piece(flat: Any, ranks: Ranks, whole: int) -> int:

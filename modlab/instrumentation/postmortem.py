@@ -353,9 +353,17 @@ def _ran(call: Call, one: Ran, depth: int, taken: tuple[int, ...] | None, given:
     registered = call.path is not None and calls.at(call.module, name) is module
     path = call.shown(calls.join(call.path or "", name)) if registered else None
     return Step(
-        path, name.rpartition(".")[2] if path is not None else name, own_class(type(module)).__name__, marks.category(type(module)), depth,
-        inputs, outputs, _tensors(module), stopped=False, said=said,
-    )  # fmt: skip
+        path,
+        name.rpartition(".")[2] if path is not None else name,
+        own_class(type(module)).__name__,
+        marks.category(type(module)),
+        depth,
+        inputs,
+        outputs,
+        _tensors(module),
+        stopped=False,
+        said=said,
+    )
 
 
 def _left_out(rounds_before: int, calls_before: int) -> str:

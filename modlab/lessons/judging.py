@@ -105,9 +105,18 @@ def _judged(task: Task, answer: Any) -> Verdict:
     if shown is None:
         shown = _Told(says=("It does what it should, but leaves something behind.",))
     return Verdict(
-        task.name, "not yet", passed / (len(names) + bool(left)), steps, shown.mistake, shown.belief, shown.says,
-        shown.expected, shown.got, tuple(left), shown.evidence,
-    )  # fmt: skip
+        task.name,
+        "not yet",
+        passed / (len(names) + bool(left)),
+        steps,
+        shown.mistake,
+        shown.belief,
+        shown.says,
+        shown.expected,
+        shown.got,
+        tuple(left),
+        shown.evidence,
+    )
 
 
 def _is_stub(failure: BaseException | None) -> bool:
@@ -337,9 +346,14 @@ class Judgement(Card):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         record = self.record
         kept = {
-            "schema": 1, "lesson": self._lesson, "task": record.task, "outcome": record.outcome, "score": round(record.score, 3),
-            "mistake": record.mistake, "belief": record.belief,
-        }  # fmt: skip
+            "schema": 1,
+            "lesson": self._lesson,
+            "task": record.task,
+            "outcome": record.outcome,
+            "score": round(record.score, 3),
+            "mistake": record.mistake,
+            "belief": record.belief,
+        }
         return {"text/plain": repr(self), "text/html": self.html(), MIME: kept}
 
 

@@ -31,9 +31,12 @@ def missed(folder: Path, content: Content, said: Mapping[str, Answer]) -> Card:
     if not wrong:
         return Card(CardRecord("missed", content.name, f"None of {plural(len(found), 'answer')} was wrong.", "", "fine"))
     first = CardRecord(
-        "missed", content.name, f"{plural(len(wrong), 'answer')} of {len(found)} came out otherwise.",
-        "Think each through once more, then change it in its notebook.", "careful",
-    )  # fmt: skip
+        "missed",
+        content.name,
+        f"{plural(len(wrong), 'answer')} of {len(found)} came out otherwise.",
+        "Think each through once more, then change it in its notebook.",
+        "careful",
+    )
     return Card(first, *(_again(lesson, answer) for lesson, answer in wrong[-SHOWN:][::-1]))
 
 

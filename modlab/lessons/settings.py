@@ -270,26 +270,33 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("autocast", _autocast, _put_autocast),
     Setting("saved-tensor hooks", compat.saved_tensor_hooks, compat.set_saved_tensor_hooks),
     Setting(
-        "deterministic algorithms", _deterministic, lambda both: torch.use_deterministic_algorithms(both[0], warn_only=both[1]),
+        "deterministic algorithms",
+        _deterministic,
+        lambda both: torch.use_deterministic_algorithms(both[0], warn_only=both[1]),
     ),
     Setting(
-        "anomaly detection", lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        "anomaly detection",
+        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         lambda both: torch.autograd.set_detect_anomaly(*both),
     ),
     Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     Setting("the number of interop threads", torch.get_num_interop_threads, torch.set_num_interop_threads),
     Setting(
-        "how processes share tensors", torch.multiprocessing.get_sharing_strategy, torch.multiprocessing.set_sharing_strategy,
+        "how processes share tensors",
+        torch.multiprocessing.get_sharing_strategy,
+        torch.multiprocessing.set_sharing_strategy,
     ),
     Setting("torch's warnings", torch.is_warn_always_enabled, torch.set_warn_always),
     Setting("torch's way to print", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
     Setting(
-        "torch.__future__.overwrite_module_params_on_conversion", torch.__future__.get_overwrite_module_params_on_conversion,
+        "torch.__future__.overwrite_module_params_on_conversion",
+        torch.__future__.get_overwrite_module_params_on_conversion,
         torch.__future__.set_overwrite_module_params_on_conversion,
     ),
     Setting(
-        "torch.__future__.swap_module_params_on_conversion", torch.__future__.get_swap_module_params_on_conversion,
+        "torch.__future__.swap_module_params_on_conversion",
+        torch.__future__.get_swap_module_params_on_conversion,
         torch.__future__.set_swap_module_params_on_conversion,
     ),
     *(_flag(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
@@ -371,8 +378,25 @@ def namespaces() -> list[Namespace]:
     classes = dict.fromkeys([nn.Module, *(thing for thing in vars(nn).values() if isinstance(thing, type))])
     optimizers = dict.fromkeys(thing for thing in vars(torch.optim).values() if isinstance(thing, type))
     rooms = [
-        torch, torch.autograd, torch.linalg, torch.fft, torch.special, torch.random, torch.optim, torch.optim.lr_scheduler,
-        torch.utils.data, torch.nn.utils, torch.testing, np, np.random, builtins, math, os, random, time, modlab,
-    ]  # fmt: skip
+        torch,
+        torch.autograd,
+        torch.linalg,
+        torch.fft,
+        torch.special,
+        torch.random,
+        torch.optim,
+        torch.optim.lr_scheduler,
+        torch.utils.data,
+        torch.nn.utils,
+        torch.testing,
+        np,
+        np.random,
+        builtins,
+        math,
+        os,
+        random,
+        time,
+        modlab,
+    ]
     whole = [F, nn, nn.init, *classes, torch.Tensor, torch.autograd.Function]
     return [*(Namespace(thing) for thing in whole), *(Namespace(room, only=True) for room in (*rooms, *optimizers))]

@@ -208,10 +208,25 @@ def _running(file: Path) -> Iterator[Problem]:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
         command = [
-            sys.executable, "-m", "pytest", "--nbval", "-p", "modlab.lessons.comparing", "-p", "no:cacheprovider", "--quiet",
-            "--nbval-cell-timeout", str(CELL_TIMEOUT_S), f"--junit-xml={results}", "--rootdir", str(file.parent), "--noconftest",
-            "-o", "addopts=", str(file),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pytest",
+            "--nbval",
+            "-p",
+            "modlab.lessons.comparing",
+            "-p",
+            "no:cacheprovider",
+            "--quiet",
+            "--nbval-cell-timeout",
+            str(CELL_TIMEOUT_S),
+            f"--junit-xml={results}",
+            "--rootdir",
+            str(file.parent),
+            "--noconftest",
+            "-o",
+            "addopts=",
+            str(file),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, cwd=file.parent, check=False)
         if not results.exists():
             yield Problem(0, f"it could not be run: {cut((done.stderr or done.stdout).strip(), 600)}")

@@ -22,8 +22,12 @@ from modlab.records.slots import Floats
 Ints = npt.NDArray[np.int64]
 
 ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE = ROLES = (
-    "activation", "gradient", "parameter", "parameter gradient", "update",
-)  # fmt: skip
+    "activation",
+    "gradient",
+    "parameter",
+    "parameter gradient",
+    "update",
+)
 """What is measured: a module's output, the gradient of it; a parameter, its gradient, and what a step added to it."""
 
 BINS = 65
@@ -389,13 +393,17 @@ def part(record: WatchRecord, path: str) -> WatchRecord:
     own = replace(history, series=series, columns=columns, bins=history.bins[:, kept], top=history.top[kept], bad_step=since)
     names = {path, *(one.path for one in series)}
     return replace(
-        record, history=own, units=tuple(one for one in record.units if one.path == path), neurons=None,
-        alerts=tuple(alert for alert in record.alerts if alert.path in names), scalars=(),
+        record,
+        history=own,
+        units=tuple(one for one in record.units if one.path == path),
+        neurons=None,
+        alerts=tuple(alert for alert in record.alerts if alert.path in names),
+        scalars=(),
         verdict=Verdict(
             tuple(rung for rung in record.verdict.rungs if rung.path in names),
             tuple(one for one in record.verdict.findings if one.path in names),
         ),
-    )  # fmt: skip
+    )
 
 
 def _module(series: Series) -> str:

@@ -63,9 +63,18 @@ def diagnose(
     found, notes, remarks = catalogue.findings(subject)
     run = series.run(subject, *pair, loss) if pair is not None else series.Results(())
     record = DiagnosisRecord(
-        own_class(type(model)).__name__, catalogue.checks(subject), len(subject.sites), len(subject.parameters), len(subject.buffers),
-        (*run.findings, *found), (*run.notes, *notes), run.experiments, subject.labels, pair is not None, tuple(remarks),
-    )  # fmt: skip
+        own_class(type(model)).__name__,
+        catalogue.checks(subject),
+        len(subject.sites),
+        len(subject.parameters),
+        len(subject.buffers),
+        (*run.findings, *found),
+        (*run.notes, *notes),
+        run.experiments,
+        subject.labels,
+        pair is not None,
+        tuple(remarks),
+    )
     code = "modlab.diagnose(model, optimizer" if given else "modlab.diagnose(model"
     return Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
 

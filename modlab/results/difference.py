@@ -187,9 +187,7 @@ class Diff(RowsResult):
     def __bool__(self) -> bool:
         return True
 
-    def find(
-        self, pattern: str = "*", *, status: str | Sequence[str] | None = None, kind: str | None = None
-    ) -> list[DifferenceRecord]:  # fmt: skip
+    def find(self, pattern: str = "*", *, status: str | Sequence[str] | None = None, kind: str | None = None) -> list[DifferenceRecord]:
         """The records that match all that is asked.
 
         Args:

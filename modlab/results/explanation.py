@@ -99,9 +99,13 @@ class Explanation(RowsResult):
         """Plain data: besides what every result has, the error, its family, facts and fixes."""
         record = self.record
         return {
-            **super().to_dict(), "error": record.error, "message": record.message, "family": record.family,
-            "facts": dict(record.facts), "fixes": [asdict(fix) for fix in record.fixes],
-        }  # fmt: skip
+            **super().to_dict(),
+            "error": record.error,
+            "message": record.message,
+            "family": record.family,
+            "facts": dict(record.facts),
+            "fixes": [asdict(fix) for fix in record.fixes],
+        }
 
     def _fingerprint(self) -> str:
         model = self._source() if self._source is not None else None

@@ -38,9 +38,15 @@ if TYPE_CHECKING:
     from modlab.results.widget import View
 
 PANELS = {
-    "state": "State", "activations": "Activations", "gradients": "Gradients", "trace": "Trace", "hooks": "Hooks", "modes": "Modes",
-    "findings": "Findings", "source": "Source",
-}  # fmt: skip
+    "state": "State",
+    "activations": "Activations",
+    "gradients": "Gradients",
+    "trace": "Trace",
+    "hooks": "Hooks",
+    "modes": "Modes",
+    "findings": "Findings",
+    "source": "Source",
+}
 """The tabs, by the names that the page asks for; "source" is made in the page, from the tree."""
 
 _RAN = ("tree", "activations", "trace", "modes")
@@ -300,9 +306,15 @@ class Lab(Result):
         outputs = "of the last backward pass that was traced" if backward else "nothing yet: with lab: ..."
         of_modes = "of the input of the last call, which is kept until lab.close()" if self._given is not None else nothing
         return {
-            "state": now, "activations": watched or kept, "gradients": watched or f"{parameters}; of outputs {outputs}",
-            "trace": kept, "hooks": now, "modes": of_modes, "findings": now, "source": "of the selected module",
-        }  # fmt: skip
+            "state": now,
+            "activations": watched or kept,
+            "gradients": watched or f"{parameters}; of outputs {outputs}",
+            "trace": kept,
+            "hooks": now,
+            "modes": of_modes,
+            "findings": now,
+            "source": "of the selected module",
+        }
 
     def _text(self) -> str:
         wide = max(len(title) for title in PANELS.values())

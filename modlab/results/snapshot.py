@@ -78,7 +78,7 @@ class Snapshot(RowsResult):
 
     def __init__(
         self, found: Inventory, model: Module, given: tuple[torch.optim.Optimizer, ...], fingerprint: str = "", values: bool = True
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(model)
         self._found = found
         self._structure = fingerprint

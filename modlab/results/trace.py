@@ -439,22 +439,40 @@ class Trace(RowsResult):
         events = [
             {
                 "name": f"{event.path or event.name} ({event.name})" if event.kind == "module" else event.name,
-                "cat": event.kind, "ph": "X", "ts": event.start * 1e6, "dur": event.seconds * 1e6, "pid": 0, "tid": 0,
+                "cat": event.kind,
+                "ph": "X",
+                "ts": event.start * 1e6,
+                "dur": event.seconds * 1e6,
+                "pid": 0,
+                "tid": 0,
                 "args": {"path": event.path, "in": _shapes(event.inputs), "out": _shapes(event.outputs), "marks": list(event.marks)},
             }
             for event in self.events
             if event.kind != "gradient"
-        ]  # fmt: skip
+        ]
         files.write(path, json.dumps({"traceEvents": events}))
 
     def _row(self, record: Event) -> dict[str, Any]:
         return {
-            "index": record.index, "kind": record.kind, "path": record.path, "name": record.name, "call": record.call,
-            "parent": record.parent, "depth": record.depth, "training": record.training,
-            "inputs": [_plain(value) for value in record.inputs], "outputs": [_plain(value) for value in record.outputs],
-            "seconds": record.seconds, "own_seconds": record.own_seconds, "bytes": record.bytes, "memory": record.memory,
-            "where": record.where, "marks": list(record.marks), "error": record.error, "times": record.times,
-        }  # fmt: skip
+            "index": record.index,
+            "kind": record.kind,
+            "path": record.path,
+            "name": record.name,
+            "call": record.call,
+            "parent": record.parent,
+            "depth": record.depth,
+            "training": record.training,
+            "inputs": [_plain(value) for value in record.inputs],
+            "outputs": [_plain(value) for value in record.outputs],
+            "seconds": record.seconds,
+            "own_seconds": record.own_seconds,
+            "bytes": record.bytes,
+            "memory": record.memory,
+            "where": record.where,
+            "marks": list(record.marks),
+            "error": record.error,
+            "times": record.times,
+        }
 
     def _sheet(self) -> Sheet:
         return view.sheet(self.record)
@@ -485,10 +503,16 @@ def _plain(value: Value) -> dict[str, Any]:
     numbers = ("mean", "std", "min", "max", "zeros", "nan", "posinf", "neginf")
     found = {name: getattr(stats, name) for name in numbers} if stats is not None and stats.measured else {}
     return {
-        "name": value.name, "kind": value.kind, "shape": value.shape, "dtype": value.dtype, "device": value.device,
-        "requires_grad": value.requires_grad, "text": value.text, "note": value.note,
+        "name": value.name,
+        "kind": value.kind,
+        "shape": value.shape,
+        "dtype": value.dtype,
+        "device": value.device,
+        "requires_grad": value.requires_grad,
+        "text": value.text,
+        "note": value.note,
         **{name: number if number == number and abs(number) != float("inf") else None for name, number in found.items()},
-    }  # fmt: skip
+    }
 
 
 def _shapes(values: Sequence[Value]) -> list[str]:

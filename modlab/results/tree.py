@@ -176,15 +176,24 @@ class Tree(Result):
     def _row(self, record: ModuleRecord) -> dict[str, Any]:
         totals = record.subtree.totals
         return {
-            "path": record.path, "type": record.type, "extra": record.extra, "training": record.training,
-            "own_parameters": totals.own_parameters, "total_parameters": totals.parameters,
-            "trainable_parameters": totals.trainable, "frozen_parameters": record.frozen_parameters,
-            "buffers": totals.buffers, "bytes": totals.bytes, "dtypes": list(totals.dtypes), "devices": list(totals.devices),
-            "flags": list(record.flags), "same_as": record.same_as,
+            "path": record.path,
+            "type": record.type,
+            "extra": record.extra,
+            "training": record.training,
+            "own_parameters": totals.own_parameters,
+            "total_parameters": totals.parameters,
+            "trainable_parameters": totals.trainable,
+            "frozen_parameters": record.frozen_parameters,
+            "buffers": totals.buffers,
+            "bytes": totals.bytes,
+            "dtypes": list(totals.dtypes),
+            "devices": list(totals.devices),
+            "flags": list(record.flags),
+            "same_as": record.same_as,
             "reserved": [str(name) for run in record.subtree.runs if run.subtree is None and run.same_as is None for name in run.names],
             "tensors": [_entry(entry, record.path) for entry in record.tensors],
             "ghosts": [asdict(ghost) for ghost in record.subtree.ghosts],
-        }  # fmt: skip
+        }
 
     def _sentence(self) -> tuple[str, str]:
         return headline.of_tree(self.record)

@@ -343,9 +343,13 @@ class Watch(Result):
         """
         record = self.record
         return {
-            "schema": columns.SCHEMA, "kind": self.kind, "headline": self.headline, **columns.of_conclusion(record),
-            "scalars": columns.of_scalars(record), "records": [self._row(one) for one in self.records],
-        }  # fmt: skip
+            "schema": columns.SCHEMA,
+            "kind": self.kind,
+            "headline": self.headline,
+            **columns.of_conclusion(record),
+            "scalars": columns.of_scalars(record),
+            "records": [self._row(one) for one in self.records],
+        }
 
     def to_pandas(self) -> pandas.DataFrame:
         """The history as a table, with what was logged as rows of the role "scalar"; needs pandas.

@@ -31,9 +31,11 @@ _VIRTUAL = {
 }
 _SPARSE = {
     torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"), torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"), torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}  # fmt: skip
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
 
 _sharded: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 _dtensor: type | None = None  # the class itself, once it was met: there may be thousands

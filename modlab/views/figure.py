@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {
-    "container": "#8c959f", "linear": "#2f6fbf", "conv": "#7b4fb5", "norm": "#1a7f64", "activation": "#d9822b",
-    "dropout": "#b59f00", "embedding": "#c2188f", "own": "#57606a",
-}  # fmt: skip
+    "container": "#8c959f",
+    "linear": "#2f6fbf",
+    "conv": "#7b4fb5",
+    "norm": "#1a7f64",
+    "activation": "#d9822b",
+    "dropout": "#b59f00",
+    "embedding": "#c2188f",
+    "own": "#57606a",
+}
 _BARS = 40
 _HUGE, _GREATEST = 1e300, sys.float_info.max
 _MOUNT = "max-width:100%;box-sizing:border-box;padding:8px;border-radius:6px;background:#fff"  # on a dark page, a white card

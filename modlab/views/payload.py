@@ -151,10 +151,7 @@ def _plain(rows: Sequence[StateRecord]) -> dict[str, Any]:
     """What stands in a file beside tensors, and is known from reading its frame."""
     told = ((row.path, row.note.partition(" ")) for row in rows if row.kind == "value")  # "int 3", or "dict" alone
     blank = {"nan": 0, "inf": 0, "note": "", "bars": None, "grid": None}
-    return {
-        path: {**blank, "title": path, "stats": [[kind if value else "value", value or kind]]}
-        for path, (kind, _, value) in told
-    }  # fmt: skip
+    return {path: {**blank, "title": path, "stats": [[kind if value else "value", value or kind]]} for path, (kind, _, value) in told}
 
 
 def of_measurement(values: ValuesRecord, code: str, version: str) -> bytes:
@@ -187,15 +184,28 @@ def fingerprint(tree: TreeRecord) -> str:
 
 
 def common(
-    view: str, sentence: tuple[str, str], model: str, code: str, version: str, foot: str, live: bool,
+    view: str,
+    sentence: tuple[str, str],
+    model: str,
+    code: str,
+    version: str,
+    foot: str,
+    live: bool,
     root: TreeRecord | TableRecord | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What every payload begins with."""
     return {
-        "schema": SCHEMA, "version": version, "view": view, "headline": list(sentence), "model": model,
-        "variable": VARIABLE if root is None else root.variable, "code": code, "foot": foot, "live": live,
+        "schema": SCHEMA,
+        "version": version,
+        "view": view,
+        "headline": list(sentence),
+        "model": model,
+        "variable": VARIABLE if root is None else root.variable,
+        "code": code,
+        "foot": foot,
+        "live": live,
         **({"scripted": True} if root is not None and root.scripted else {}),
-    }  # fmt: skip
+    }
 
 
 def _state_foot(table: TableRecord) -> str:
@@ -207,15 +217,25 @@ def _state_foot(table: TableRecord) -> str:
 def _subtree(subtree: Subtree) -> dict[str, Any]:
     totals = subtree.totals
     return {
-        "type": subtree.type, "category": subtree.category, "extra": subtree.extra, "training": subtree.training,
-        "flags": list(subtree.flags), "own": totals.own_parameters, "total": totals.parameters,
-        "trainable": totals.trainable, "buffers": totals.buffers, "bytes": totals.bytes,
-        "ownText": format.count(totals.own_parameters), "totalText": format.count(totals.parameters),
+        "type": subtree.type,
+        "category": subtree.category,
+        "extra": subtree.extra,
+        "training": subtree.training,
+        "flags": list(subtree.flags),
+        "own": totals.own_parameters,
+        "total": totals.parameters,
+        "trainable": totals.trainable,
+        "buffers": totals.buffers,
+        "bytes": totals.bytes,
+        "ownText": format.count(totals.own_parameters),
+        "totalText": format.count(totals.parameters),
         "bytesText": f"{sharding.size(totals.bytes, totals.bytes_here)}{headline.unreal(totals)}",
-        "dtypes": list(totals.dtypes), "devices": list(totals.devices),
-        "lazy": totals.lazy, "modules": totals.modules,
+        "dtypes": list(totals.dtypes),
+        "devices": list(totals.devices),
+        "lazy": totals.lazy,
+        "modules": totals.modules,
         **({"unit": _unit(subtree.unit)} if subtree.unit is not None else {}),
-    }  # fmt: skip
+    }
 
 
 def _unit(unit: Unit) -> dict[str, Any]:
@@ -232,41 +252,72 @@ def _lies(entry: TensorEntry | StateRecord) -> dict[str, Any]:
 
 def _entry(entry: TensorEntry) -> dict[str, Any]:
     return {
-        "name": entry.name, "kind": entry.kind, "shape": None if entry.shape is None else list(entry.shape),
-        "shapeText": format.shape(entry.shape), "dtype": _dtype(entry), "device": entry.device, "count": entry.count,
-        "countText": format.count(entry.count), "bytesText": sharding.size(entry.bytes, entry.bytes_here), "trainable": entry.trainable,
-        "persistent": entry.persistent, "tied": _link(entry.tied), "note": entry.note, **_lies(entry),
-    }  # fmt: skip
+        "name": entry.name,
+        "kind": entry.kind,
+        "shape": None if entry.shape is None else list(entry.shape),
+        "shapeText": format.shape(entry.shape),
+        "dtype": _dtype(entry),
+        "device": entry.device,
+        "count": entry.count,
+        "countText": format.count(entry.count),
+        "bytesText": sharding.size(entry.bytes, entry.bytes_here),
+        "trainable": entry.trainable,
+        "persistent": entry.persistent,
+        "tied": _link(entry.tied),
+        "note": entry.note,
+        **_lies(entry),
+    }
 
 
 def _ghost(ghost: Ghost) -> dict[str, Any]:
     return {
-        "name": ghost.name, "what": ghost.what, "reason": ghost.reason, "fix": ghost.fix, "parameters": ghost.parameters,
-        "parametersText": format.count(ghost.parameters), "harmless": ghost.harmless,
+        "name": ghost.name,
+        "what": ghost.what,
+        "reason": ghost.reason,
+        "fix": ghost.fix,
+        "parameters": ghost.parameters,
+        "parametersText": format.count(ghost.parameters),
+        "harmless": ghost.harmless,
         **({"advice": ghost.advice} if ghost.advice else {}),
-    }  # fmt: skip
+    }
 
 
 def _definition(definition: Definition) -> dict[str, Any]:
     return {
-        "name": definition.name, "where": definition.where, "signature": definition.signature, "doc": definition.doc,
-        "code": definition.code, "codeNote": definition.code_note,
-    }  # fmt: skip
+        "name": definition.name,
+        "where": definition.where,
+        "signature": definition.signature,
+        "doc": definition.doc,
+        "code": definition.code,
+        "codeNote": definition.code_note,
+    }
 
 
 def _signature(row: StateRecord) -> dict[str, Any]:
     return {
-        "kind": row.kind, "shape": None if row.shape is None else list(row.shape), "shapeText": format.shape(row.shape),
-        "dtype": _dtype(row), "device": row.device, "count": row.count, "countText": format.count(row.count),
-        "bytes": row.bytes, "bytesText": sharding.size(row.bytes, row.bytes_here), "trainable": row.trainable, "trained": row.trained,
+        "kind": row.kind,
+        "shape": None if row.shape is None else list(row.shape),
+        "shapeText": format.shape(row.shape),
+        "dtype": _dtype(row),
+        "device": row.device,
+        "count": row.count,
+        "countText": format.count(row.count),
+        "bytes": row.bytes,
+        "bytesText": sharding.size(row.bytes, row.bytes_here),
+        "trainable": row.trainable,
+        "trained": row.trained,
         "persistent": row.persistent,
-        "saved": row.in_state_dict, "grad": row.grad, "tied": _absolute(row.tied), "note": row.note, "mark": row.mark,
+        "saved": row.in_state_dict,
+        "grad": row.grad,
+        "tied": _absolute(row.tied),
+        "note": row.note,
+        "mark": row.mark,
         "optimizer": [
             {"label": o.label, "lr": format.number(o.lr), "decay": format.number(o.weight_decay), "state": list(o.state)}
             for o in row.optimizers
         ],
         **_lies(row),
-    }  # fmt: skip
+    }
 
 
 def _dtype(entry: TensorEntry | StateRecord) -> str:
@@ -289,11 +340,14 @@ def of_values(values: ValuesRecord, arrays: Arrays, beside: Iterable[ValuesRecor
         if histogram is None
         else {
             "counts": arrays.add(f"bars {name}", np.array(histogram.counts, dtype=np.uint32)),
-            "lo": histogram.alone or format.number(histogram.low), "hi": "" if histogram.alone else format.number(histogram.high),
-            "low": histogram.low, "high": histogram.high, "note": histogram.note,
+            "lo": histogram.alone or format.number(histogram.low),
+            "hi": "" if histogram.alone else format.number(histogram.high),
+            "low": histogram.low,
+            "high": histogram.high,
+            "note": histogram.note,
         },
         "grid": _grid(values, arrays, name),
-    }  # fmt: skip
+    }
 
 
 def _grid(values: ValuesRecord, arrays: Arrays, name: str) -> dict[str, Any] | None:

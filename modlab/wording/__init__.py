@@ -6,5 +6,18 @@ from modlab.wording.names import joined, named
 from modlab.wording.trends import arrow, travelled
 
 __all__ = [
-    "KINDS", "Kind", "arrow", "fix", "joined", "named", "notes", "rank", "said", "sentence", "sorted_by_rank", "title", "told", "travelled",
-]  # fmt: skip
+    "KINDS",
+    "Kind",
+    "arrow",
+    "fix",
+    "joined",
+    "named",
+    "notes",
+    "rank",
+    "said",
+    "sentence",
+    "sorted_by_rank",
+    "title",
+    "told",
+    "travelled",
+]

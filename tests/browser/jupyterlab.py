@@ -24,9 +24,9 @@ from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect, 
 
 from tests.patience import PAGE, PATIENCE
 
-PAGE_LASTS = 12    # notebooks; then it is loaded anew, as a renderer that has shown many of them holds a gigabyte
+PAGE_LASTS = 12  # notebooks; then it is loaded anew, as a renderer that has shown many of them holds a gigabyte
 CHROMIUM_FLAGS = (
-    "--no-sandbox",    # as root, in a container
+    "--no-sandbox",  # as root, in a container
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -51,7 +51,7 @@ IS_IDLE = f"""path => {{
     const panel = window.jupyterapp && {PANEL};
     return panel?.context.isReady && panel.sessionContext.session?.kernel?.status === 'idle';
 }}"""
-CLOSE_ALL = "() => { for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose(); }"    # and nobody asks to save
+CLOSE_ALL = "() => { for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose(); }"  # and nobody asks to save
 COMMAND_DONE = f"path => window.__done && {PANEL}.sessionContext.session?.kernel?.status === 'idle'"
 START_COMMAND = """([name, args]) => {
     window.__done = '';
@@ -113,19 +113,19 @@ class JupyterLab:
         overrides = settings or {}
         self.settings = {plugin: {**SETTINGS.get(plugin, {}), **overrides.get(plugin, {})} for plugin in {*SETTINGS, *overrides}}
         self.environment = dict(environment or {})
-        self.path = ""    # of the open notebook, below root
+        self.path = ""  # of the open notebook, below root
         self.console: list[tuple[str, str]] = []
         self.page_errors: list[str] = []
-        self.outside: list[str] = []    # what the page asked of other hosts
+        self.outside: list[str] = []  # what the page asked of other hosts
         self.page: Page
         self._stack = ExitStack()
         self._opened = 0
-        self._loaded = False    # whether the page is one in which a further notebook can be opened
+        self._loaded = False  # whether the page is one in which a further notebook can be opened
 
     # ---- start and stop ----------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:    # unwinds if a later step fails
+        with ExitStack() as stack:  # unwinds if a later step fails
             self.folder = Path(tempfile.mkdtemp(prefix="modlab-lab-"))
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.root = self.folder / "root"

@@ -40,7 +40,7 @@ def test_a_lab_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     lab.run_cell(0)
     lab.run_cell(1)
     before = [(cell["type"], cell["source"]) for cell in sources(lab)]
-    expect(panel(lab).get_by_role("grid")).to_be_visible()    # the first tab
+    expect(panel(lab).get_by_role("grid")).to_be_visible()  # the first tab
 
     lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
     selected = panel(lab).locator('[aria-selected="true"]')
@@ -49,7 +49,7 @@ def test_a_lab_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     for width in (400, 640, 720, 1000):
         lab.cell(1).locator(".modlab-live").evaluate(f"e => {{ e.style.width = '{width}px'; }}")
         rows = lab.cell(1).get_by_role("treeitem").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
-        assert [round(below - above) for above, below in pairwise(rows)] == [25] * 4    # each module has one line
+        assert [round(below - above) for above, below in pairwise(rows)] == [25] * 4  # each module has one line
     lab.cell(1).locator(".modlab-live").evaluate("e => { e.style.width = ''; }")
 
     tab(lab, "Trace").click()
@@ -57,7 +57,7 @@ def test_a_lab_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     lab.run_cell(2)
     expect(panel(lab).get_by_role("treegrid")).to_be_visible()
     expect(panel(lab)).to_contain_text("5 of 5 modules ran")
-    expect(selected.first).to_contain_text("l0")    # what was selected before
+    expect(selected.first).to_contain_text("l0")  # what was selected before
 
     tab(lab, "Trace").focus()
     lab.page.keyboard.press("End")
@@ -74,7 +74,7 @@ def test_a_lab_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     assert [(cell["type"], cell["source"]) for cell in sources(lab)] == before
 
     lab.run_cell(3, wait=False)
-    tab(lab, "Gradients").click()    # the kernel is busy: what was pushed is shown
+    tab(lab, "Gradients").click()  # the kernel is busy: what was pushed is shown
     slider = panel(lab).get_by_role("slider", name="step")
     expect(slider.first).to_be_visible()
     lab.wait_until_done()

@@ -14,7 +14,7 @@ from tests.patience import PATIENCE, until
 
 ACTIVE = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
 BY_KEYBOARD = ["01_a_module", "10_forward_hooks"]
-TRAINS = "05_training_loop"    # half a minute of CPU time: make test-long
+TRAINS = "05_training_loop"  # half a minute of CPU time: make test-long
 
 
 def rewrite(lab: JupyterLab, cell: int, source: str) -> None:

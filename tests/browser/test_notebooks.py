@@ -9,7 +9,7 @@ from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_lessons import BY_KEYBOARD, TRAINS, every_view_is_alive
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-OFTEN = ("00_tour", "04_reaching_every_tensor", "08_save_load_repair", "12_inside_the_class", "15_two_processes")    # the rest is long
+OFTEN = ("00_tour", "04_reaching_every_tensor", "08_save_load_repair", "12_inside_the_class", "15_two_processes")  # the rest is long
 
 
 def cases() -> list[object]:
@@ -26,7 +26,7 @@ def test_the_learners_copy_runs_and_every_view_is_alive(lab: JupyterLab, noteboo
     every_view_is_alive(lab)
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS[::15], ids=lambda path: path.stem)    # their HTML is all of one make
+@pytest.mark.parametrize("notebook", NOTEBOOKS[::15], ids=lambda path: path.stem)  # their HTML is all of one make
 def test_as_committed_it_shows_the_static_pictures(lab: JupyterLab, notebook: Path) -> None:
     lab.open(notebook)
     assert lab.page.locator(".modlab-static:visible").count() >= 3

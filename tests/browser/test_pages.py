@@ -18,7 +18,7 @@ def tour(request: pytest.FixtureRequest, lab_server: JupyterLab) -> Iterator[Pag
     """In a window of its own of the browser that runs anyway: Playwright starts only once in a thread."""
     scheme, width = request.param.split()
     page = lab_server.page.context.browser.new_page(viewport={"width": int(width), "height": 900}, color_scheme=scheme)
-    page.trouble = []    # what it complained of, and what it asked of others
+    page.trouble = []  # what it complained of, and what it asked of others
     page.on("console", lambda message: page.trouble.append(message.text))
     page.on("pageerror", lambda error: page.trouble.append(str(error)))
     page.on("request", lambda asked: asked.url.startswith(("file:", "data:", "blob:")) or page.trouble.append(asked.url[:80]))

@@ -8,7 +8,7 @@ from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_views import HOSTILE, is_below, sources
 from tests.patience import PAGE, until
 
-SET_UP = '''
+SET_UP = """
 import copy, torch, modlab
 from torch import nn
 from modlab.lessons.note import BigNet, DynamicNet
@@ -19,16 +19,16 @@ def plus_one(module, args):
 net.net.l0.register_forward_pre_hook(plus_one)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 x = torch.randn(5)
-'''
+"""
 STEP = "before = modlab.snapshot(net, optimizer)\nnet(x).abs().sum().backward()\noptimizer.step()"
-BROKEN = '''
+BROKEN = """
 broken = copy.deepcopy(net)
 broken.net.l1 = nn.Linear(2, 1)
 try:
     broken(x)
 except RuntimeError as error:
     explanation = modlab.explain(error)
-'''
+"""
 VIEWS = {
     "trace": "modlab.trace(net)(x)",
     "explain": f"{BROKEN}\nexplanation",
@@ -64,7 +64,7 @@ def test_each_view_by_mouse_and_keyboard(lab: JupyterLab) -> None:
     lab.save()
     lab.reopen()
     for cell in range(1, len(VIEWS) + 1):
-        expect(grid(lab, cell)).to_be_visible()    # at rest a view needs no kernel
+        expect(grid(lab, cell)).to_be_visible()  # at rest a view needs no kernel
     assert not lab.errors()
 
 
@@ -90,7 +90,7 @@ def harmless(lab: JupyterLab, cell: int) -> None:
     grid(lab, cell).focus()
     for key in ("x", "d", "d", "a", "b", "m", "z", "*", "y", "Enter", "Escape", "1", "/"):
         lab.page.keyboard.press(key)
-    lab.page.keyboard.type("xddabmz/*")    # now in the search box
+    lab.page.keyboard.type("xddabmz/*")  # now in the search box
     lab.page.keyboard.press("Escape")
     lab.page.wait_for_timeout(50)
 
@@ -101,7 +101,7 @@ def test_a_trace_and_a_tree_share_the_selection_and_narrow_the_details_go_below(
     lab.cell(1).get_by_role("treeitem").filter(has_text="l0").click()
     expect(selected(lab, 2)).to_contain_text("l0")
     lab.cell(2).get_by_role("row").filter(has_text="F.relu").click()
-    expect(lab.cell(1).locator("aside h3")).to_have_text("net")    # the module in whose forward it ran
+    expect(lab.cell(1).locator("aside h3")).to_have_text("net")  # the module in whose forward it ran
     lab.cell(2).locator(".modlab").evaluate("e => { e.style.width = '400px'; }")
     until(lambda: is_below(lab.cell(2).locator("aside"), grid(lab, 2)), PAGE)
     wide = lab.cell(2).locator(".modlab-live").evaluate("e => e.scrollWidth - e.clientWidth")
@@ -126,9 +126,9 @@ def test_an_error_is_explained_under_its_traceback(lab: JupyterLab) -> None:
     lab.open([SET_UP, "%load_ext modlab", "DynamicNet(2)(torch.randn(5), 'relu')", "{}['nothing of ours']", "%unload_ext modlab"])
     lab.run_all()
     expect(grid(lab, 2)).to_be_visible()
-    expect(lab.cell(2)).to_contain_text("mat1 and mat2 shapes cannot be multiplied")    # torch's own words stay
+    expect(lab.cell(2)).to_contain_text("mat1 and mat2 shapes cannot be multiplied")  # torch's own words stay
     expect(lab.cell(2).locator("header").first).to_contain_text("linears.0")
-    assert lab.cell(3).get_by_role("treegrid").count() == 0    # what modlab does not know it leaves alone
+    assert lab.cell(3).get_by_role("treegrid").count() == 0  # what modlab does not know it leaves alone
     assert not lab.errors()
 
 
@@ -141,7 +141,7 @@ def test_the_widget_is_the_same_view(lab: JupyterLab) -> None:
     assert not lab.errors()
 
 
-EVIL = '''
+EVIL = """
 def forward(self, x):
     return torch.relu(x)
 Evil.forward = forward
@@ -150,14 +150,18 @@ def hook(module, args):
 hook.__name__ = hook.__qualname__ = "<img src=x onerror=window.pwned=7>"
 evil.register_forward_pre_hook(hook)
 after = modlab.snapshot(evil)
-'''
+"""
 
 
 def test_hostile_names_are_text(lab: JupyterLab) -> None:
     codes = [
-        "modlab.trace(evil)(torch.ones(2))", "modlab.hooks(evil)", "modlab.internals(evil)", "modlab.diff(after, torch.nn.Linear(1, 1))",
-        "modlab.compare(evil)(torch.ones(2))", "modlab.diagnose(evil)",
-    ]  # fmt: skip
+        "modlab.trace(evil)(torch.ones(2))",
+        "modlab.hooks(evil)",
+        "modlab.internals(evil)",
+        "modlab.diff(after, torch.nn.Linear(1, 1))",
+        "modlab.compare(evil)(torch.ones(2))",
+        "modlab.diagnose(evil)",
+    ]
     lab.open([SET_UP, HOSTILE, EVIL, *codes])
     lab.run_all()
     assert not lab.trouble()

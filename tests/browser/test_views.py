@@ -42,22 +42,30 @@ def test_the_static_picture_makes_way_for_a_view_that_is_walked_by_keyboard(lab:
     assert lab.cell(1).get_by_role("treeitem").count() == 5
     view.focus()
     for key, path in [
-        ("ArrowDown", "l1"), ("ArrowDown", "net"), ("ArrowRight", "net.l0"), ("End", "net.l1"), ("ArrowLeft", "net"),
-        ("Home", "(root)"), ("n", "net"), ("Enter", "net"),
-    ]:  # fmt: skip
+        ("ArrowDown", "l1"),
+        ("ArrowDown", "net"),
+        ("ArrowRight", "net.l0"),
+        ("End", "net.l1"),
+        ("ArrowLeft", "net"),
+        ("Home", "(root)"),
+        ("n", "net"),
+        ("Enter", "net"),
+    ]:
         lab.page.keyboard.press(key)
         expect(lab.cell(1).locator("aside h3")).to_have_text(path)
-    assert lab.cell(1).get_by_role("treeitem").count() == 3    # Enter closed `net`
+    assert lab.cell(1).get_by_role("treeitem").count() == 3  # Enter closed `net`
     lab.page.keyboard.press("*")
-    assert lab.cell(1).get_by_role("treeitem").count() == 5    # and * opens it and what stands beside it
+    assert lab.cell(1).get_by_role("treeitem").count() == 5  # and * opens it and what stands beside it
     copied_and_deleted(lab)
     assert not lab.errors()
 
 
 def copied_and_deleted(lab: JupyterLab) -> None:
     """The copy of a view is alive, and the view stays when the copy goes."""
-    lab.page.evaluate("() => { const nb = [...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible).content;"
-                      " nb.deselectAll(); nb.activeCellIndex = 1; }")    # fmt: skip
+    lab.page.evaluate(
+        "() => { const nb = [...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible).content;"
+        " nb.deselectAll(); nb.activeCellIndex = 1; }"
+    )
     lab.command("notebook:copy-cell")
     lab.command("notebook:paste-cell-below")
     expect(tree(lab, 2)).to_be_visible()
@@ -88,7 +96,7 @@ def test_keys_stay_in_the_view(lab: JupyterLab) -> None:
         lab.cell(cell).locator('[role="tree"], [role="grid"]').first.focus()
         for key in ("x", "d", "d", "a", "b", "m", "z", "*", "y", "Enter", "Escape", "1", "/"):
             lab.page.keyboard.press(key)
-        lab.page.keyboard.type("xddabmz/*")    # now in the search box
+        lab.page.keyboard.type("xddabmz/*")  # now in the search box
         lab.page.wait_for_timeout(200)
         assert [(found["type"], found["source"]) for found in sources(lab)] == before, code
 
@@ -107,7 +115,7 @@ def test_a_selection_is_shared_by_the_views_of_a_model(lab: JupyterLab) -> None:
     expect(lab.cell(2).locator('[role="row"].selected')).to_contain_text("net.l0.weight")
     lab.cell(2).get_by_role("row").filter(has_text="net.l1.bias").click()
     expect(lab.cell(1).locator("aside h3")).to_have_text("net.l1")
-    expect(lab.cell(3).locator("aside h3")).to_have_text("(root)")    # another model: not concerned
+    expect(lab.cell(3).locator("aside h3")).to_have_text("(root)")  # another model: not concerned
 
 
 def test_a_state_shows_values_and_its_widget_asks_the_kernel(lab: JupyterLab) -> None:
@@ -209,7 +217,7 @@ def still_html() -> str:
 def alive_offline(lab: JupyterLab, file: Path) -> None:
     page = lab.page.context.new_page()
     try:
-        page.goto(file.as_uri(), wait_until="domcontentloaded")    # MathJax's address is never reached
+        page.goto(file.as_uri(), wait_until="domcontentloaded")  # MathJax's address is never reached
         expect(page.get_by_role("tree")).to_be_visible()
         page.get_by_role("tree").focus()
         page.keyboard.press("End")

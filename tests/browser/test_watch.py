@@ -18,7 +18,7 @@ from tests.browser.jupyterlab import JupyterLab
 from tests.browser.test_views import sources
 from tests.patience import PATIENCE, until
 
-SET_UP = '''
+SET_UP = """
 import gc, time, torch, modlab
 from torch import nn
 from modlab.lessons.note import Net
@@ -27,8 +27,8 @@ torch.set_num_threads(1)    # two beside a browser on two cores wait for each ot
 net = Net()
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, weight_decay=1e-2, momentum=0.9)
 deep = nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(32, 32), nn.ReLU())], nn.Linear(32, 1))
-'''
-TRAIN = '''
+"""
+TRAIN = """
 until = time.monotonic() + {seconds}
 with modlab.watch(net, optimizer, budget={budget}) as w:
     while time.monotonic() < until:
@@ -38,8 +38,8 @@ with modlab.watch(net, optimizer, budget={budget}) as w:
         optimizer.step()
         w.log(loss=loss)
 print("after:", w.record.state)
-'''
-DEEP = '''
+"""
+DEEP = """
 until = time.monotonic() + {seconds}
 slow = torch.optim.AdamW(deep.parameters(), lr=1e-3)
 with modlab.watch(deep, slow, budget={budget}) as w:
@@ -50,7 +50,7 @@ with modlab.watch(deep, slow, budget={budget}) as w:
         slow.step()
         w.log(loss=loss)
 print("after:", w.record.state)
-'''
+"""
 
 
 def train(seconds: float, cell: str = TRAIN, budget: float = 0.2) -> str:
@@ -102,7 +102,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     before, drawn = steps(lab, 1), pixels(lab, 1)
     until(lambda: steps(lab, 1) > before + 20)
     assert len(drawn) >= 4
-    until(lambda: all(one != other for one, other in zip(drawn, pixels(lab, 1), strict=False)))    # none stands still
+    until(lambda: all(one != other for one, other in zip(drawn, pixels(lab, 1), strict=False)))  # none stands still
 
     click(lab, 1, "pause")
     expect(view(lab, 1).get_by_role("button", name="resume")).to_be_visible()
@@ -128,7 +128,7 @@ def test_a_learner_watches_steers_and_keeps_it(lab: JupyterLab, tmp_path: Path) 
     click(lab, 1, "resume")
     until(lambda: steps(lab, 1) > paused + 20)
     assert "budget 25 %" in view(lab, 1).locator(".foot bdi").inner_text()
-    assert cursor(lab, 1) == 0    # who looks back is left alone
+    assert cursor(lab, 1) == 0  # who looks back is left alone
     view(lab, 1).get_by_role("slider", name="step").focus()
     lab.page.keyboard.press("f")
     until(lambda: cursor(lab, 1) > paused)
@@ -162,6 +162,7 @@ def settled(lab: JupyterLab, cell: int) -> int:
         time.sleep(0.2)
         last.append(steps(lab, cell))
         return last[-1] == last[-2]
+
     until(stands)
     return last[-1]
 
@@ -200,7 +201,7 @@ def at_rest(lab: JupyterLab, cell: int) -> None:
     until(lambda: cursor(lab, cell) < last)
 
 
-LEFT = '''
+LEFT = """
 import ipywidgets
 from torch.nn.modules import module
 from torch.optim import optimizer as steps
@@ -208,7 +209,7 @@ gc.collect()
 hooks = [module._global_forward_hooks, module._global_forward_pre_hooks]
 hooks += [steps._global_optimizer_pre_hooks, steps._global_optimizer_post_hooks]
 print([len(one) for one in hooks], sum(type(one) is modlab.results.watch.Watch for one in gc.get_objects()))
-'''
+"""
 
 
 def interrupt(lab: JupyterLab, cell: int) -> None:
@@ -224,7 +225,7 @@ DEAF = "import modlab.results.live\nmodlab.results.live._answer_while_the_cell_r
 def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) -> None:
     set_up(lab, train(PATIENCE, DEEP), LEFT, DEAF)
     for deaf in (False, True):
-        begin(lab, 1)    # where no question is answered, pictures come all the same
+        begin(lab, 1)  # where no question is answered, pictures come all the same
         if deaf:
             click(lab, 1, "pause")
             expect(view(lab, 1).get_by_role("status").filter(has_text="use ■ of the notebook")).to_be_visible()
@@ -241,7 +242,7 @@ def test_the_square_interrupts_and_a_second_run_leaves_nothing(lab: JupyterLab) 
     assert not lab.errors()
 
 
-PACED = '''
+PACED = """
 import os
 until, paces, last, gaps = time.monotonic() + 240, [], time.monotonic(), []
 with modlab.watch(net, optimizer, budget=0.2) as w:
@@ -254,17 +255,17 @@ with modlab.watch(net, optimizer, budget=0.2) as w:
             gaps.append((time.monotonic() - last, time.time()))
             last = time.monotonic()
         paces.append((50 / (time.thread_time() - cpu), time.time()))
-'''
-PACES = '''
+"""
+PACES = """
 from statistics import median
 times = {times}
 found = [[value for value, at in paces if low <= at < high] for low, high in zip(times, times[1:])]
 print([round(median(some)) for some in found], *(max(gap for gap, at in gaps if (at >= times[1]) == later) for later in (False, True)))
-'''
+"""
 BUSY = "new Promise(done => setTimeout(() => { const end = performance.now() + 1500; while (performance.now() < end); done(); }))"
 
 
-@pytest.mark.alone    # it compares the steps of some seconds with those of others
+@pytest.mark.alone  # it compares the steps of some seconds with those of others
 def test_a_page_that_is_slow_gone_and_loaded_anew(lab: JupyterLab) -> None:
     """It never holds up the training, and when the cell ends the picture returns."""
     set_up(lab, PACED, "w", "")
@@ -280,7 +281,7 @@ def test_a_page_that_is_slow_gone_and_loaded_anew(lab: JupyterLab) -> None:
     time.sleep(2)
     times.append(time.time())
     lab.page.goto(f"{lab.address}/lab/tree/{lab.path}?reset&token={lab.token}", wait_until="commit")
-    expect(lab.cell(1)).to_contain_text("Loading widget", timeout=PATIENCE * 1000)    # JupyterLab loads as slowly as the machine is busy
+    expect(lab.cell(1)).to_contain_text("Loading widget", timeout=PATIENCE * 1000)  # JupyterLab loads as slowly as the machine is busy
     (lab.root / "the page is back").touch()
     expect(view(lab, 1).get_by_role("slider", name="step")).to_be_visible(timeout=40_000)
     at_rest(lab, 1)
@@ -295,25 +296,33 @@ def paced(lab: JupyterLab, times: list[float]) -> None:
     """Steps per second of CPU time with the page at work, busy and gone; and no step waited for it."""
     lab.page.evaluate(
         "source => [...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible)"
-        ".content.widgets[3].model.sharedModel.setSource(source)", PACES.format(times=times),
-    )    # fmt: skip
+        ".content.widgets[3].model.sharedModel.setSource(source)",
+        PACES.format(times=times),
+    )
     lab.run_cell(3)
     found = re.fullmatch(r"\[(\d+), (\d+), (\d+)\] ([\d.]+) ([\d.]+)", lab.text(3).strip())
     assert found, lab.text(3)
     seen, busy, gone = (int(found[i]) for i in (1, 2, 3))
     assert min(busy, gone) >= 0.6 * seen
-    assert float(found[5]) < max(1.5, 3 * float(found[4]))    # on a busy machine a step waits for its turn, page or not
+    assert float(found[5]) < max(1.5, 3 * float(found[4]))  # on a busy machine a step waits for its turn, page or not
 
 
-TWO = ["w = modlab.watch(evil, optimizer, budget=0.2)", "w.widget()", '''
+TWO = [
+    "w = modlab.watch(evil, optimizer, budget=0.2)",
+    "w.widget()",
+    """
 until = time.monotonic() + 4
 while time.monotonic() < until:
     optimizer.zero_grad()
     evil(torch.randn(4)).square().sum().backward()
     optimizer.step()
 time.sleep(0.5)
-''', "w.close()"]    # fmt: skip
-EVIL = SET_UP + '''
+""",
+    "w.close()",
+]
+EVIL = (
+    SET_UP
+    + """
 class Evil(nn.Module):
     def __init__(self):
         super().__init__()
@@ -327,7 +336,8 @@ class Evil(nn.Module):
 Evil.__name__ = "<img src=x onerror=window.pwned=3>"
 evil = Evil()
 optimizer = torch.optim.SGD(evil.parameters(), lr=0.01)
-'''
+"""
+)
 
 
 def test_two_views_agree_whatever_the_names_are(lab: JupyterLab) -> None:
@@ -392,11 +402,11 @@ def test_executed_without_a_browser_the_file_holds_the_whole_run(tmp_path: Path)
     }
     (tmp_path / "run.ipynb").write_text(json.dumps(notebook))
     execute = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--inplace", "--log-level", "ERROR", "run.ipynb"]
-    alone = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}    # it tells of a server of notebooks
+    alone = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}  # it tells of a server of notebooks
     subprocess.run(execute, cwd=tmp_path, env=alone, check=True)
     saved = (tmp_path / "run.ipynb").read_text()
     outputs = json.loads(saved)["cells"][1]["outputs"]
     assert [sorted(one.get("data", {})) for one in outputs] == [["text/html", "text/plain"], []]
     assert "modlab-static" in "".join(outputs[0]["data"]["text/html"])
     assert "after: ended" in "".join(outputs[1]["text"])
-    assert len(saved) <= 250_000    # the front end stands in it once, packed
+    assert len(saved) <= 250_000  # the front end stands in it once, packed

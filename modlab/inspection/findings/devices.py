@@ -30,21 +30,29 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
         for group in cover(members, counted, "tensor"):
             if name == "meta":
                 yield FindingRecord(
-                    group.path, group.site.path, "no values yet", "broken", group.words,
+                    group.path,
+                    group.site.path,
+                    "no values yet",
+                    "broken",
+                    group.words,
                     f"{group.verb('is', 'are')} on the meta device and {group.verb('has', 'have')} no values; the rest is on {main}",
                     "Meta tensors have a shape and nothing else: the first operation on them fails, or gives meta tensors.",
                     _giving(group, f"to_empty(device={main!r})"),
                     group.places,
                     advice="Then load or initialise its values.",
-                )  # fmt: skip
+                )
                 continue
             yield FindingRecord(
-                group.path, group.site.path, "on another device", "note" if spread else "careful", group.words,
+                group.path,
+                group.site.path,
+                "on another device",
+                "note" if spread else "careful",
+                group.words,
                 f"{group.verb('is', 'are')} on {name}, and most of the model ({format.plural(len(devices[main]), 'tensor')}) is on {main}",
                 "An operation that takes tensors of two devices fails. Where forward moves its input from part to part, this is meant.",
                 f"model.to({main!r})",
                 group.places,
-            )  # fmt: skip
+            )
 
 
 def _giving(group: Group, call: str) -> str:
@@ -73,10 +81,14 @@ def states(subject: Subject) -> Iterator[FindingRecord]:
     for (label, there, here), members in left.items():
         for group in cover(members, subject.parameters, "parameter"):
             yield FindingRecord(
-                group.path, group.site.path, "state left behind", "broken", group.words,
+                group.path,
+                group.site.path,
+                "state left behind",
+                "broken",
+                group.words,
                 f"{group.verb('is', 'are')} on {here}, and the state that {label} keeps for {group.verb('it', 'them')} is on {there}: "
                 "the next step fails",
                 "model.to(...) does not move an optimizer's state; load_state_dict of the optimizer does.",
                 "optimizer.load_state_dict(optimizer.state_dict())",
                 group.places,
-            )  # fmt: skip
+            )

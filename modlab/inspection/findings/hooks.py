@@ -29,11 +29,15 @@ def edited(subject: Subject) -> Iterator[FindingRecord]:
     for row in hookbook.extract(subject.model).rows:
         if row.doubt and not row.machinery:
             yield FindingRecord(
-                row.path, row.owner or "", "perhaps a left-over hook", "note", _label(subject, row.path),
+                row.path,
+                row.owner or "",
+                "perhaps a left-over hook",
+                "note",
+                _label(subject, row.path),
                 f"has the {row.kind} hook {row.name}, and {row.doubt}",
                 "If that is its cell, edited and run again, this one still runs beside the new one. If both are meant, all is well.",
                 advice="If it is left over: modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.doubt])",
-            )  # fmt: skip
+            )
 
 
 def _label(subject: Subject, path: str) -> str:
@@ -51,6 +55,12 @@ def _of(row: HookRecord, kind: str, label: str) -> FindingRecord:
     where = f" It stands in {row.where}." if row.where else ""
     flag = "left" if row.left else "repeat"
     return FindingRecord(
-        row.path, row.owner or "", kind, "careful", label, what, reason + where,
+        row.path,
+        row.owner or "",
+        kind,
+        "careful",
+        label,
+        what,
+        reason + where,
         f"modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.{flag}])",
-    )  # fmt: skip
+    )

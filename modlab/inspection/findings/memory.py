@@ -24,14 +24,18 @@ def _shared(first: Held, held: Held) -> FindingRecord:
     apart = f"For two that are apart: nn.Parameter({held.code}.detach().clone())."
     one = "" if tie else f"For one, keep {first.path} alone, and make the other from it in forward, where it is used. "
     return FindingRecord(
-        held.path, held.site.path, "two parameters share one memory", "careful", f"{first.path} and {held.path}",
+        held.path,
+        held.site.path,
+        "two parameters share one memory",
+        "careful",
+        f"{first.path} and {held.path}",
         "are two parameters that share one memory: each has a gradient of its own, and a step of one changes both",
         "nn.Parameter(x) lies in the memory of x, and is a parameter of its own all the same. An optimizer moves the shared numbers "
         "twice; a copy of the model, or a move to another device or dtype, ends the sharing without a word.",
         tie,
         (first.path, held.path),
         advice=f"{one}{apart}",
-    )  # fmt: skip
+    )
 
 
 def _alike(one: Held, other: Held) -> bool:

@@ -27,14 +27,18 @@ def frozen_norms(subject: Subject) -> Iterator[FindingRecord]:
     for group in cover([Whole(site) for site in flagged], [Whole(site) for site in norms], types[0] if len(types) == 1 else "norm"):
         each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model", types)
         yield FindingRecord(
-            group.path, group.site.path, "frozen, but moves", "careful", group.words,
+            group.path,
+            group.site.path,
+            "frozen, but moves",
+            "careful",
+            group.words,
             f"{group.verb('has', 'have')} frozen weights, but {group.verb('is', 'are')} in training mode: running_mean and running_var "
             f"move with every forward pass",
             "requires_grad concerns gradients; running statistics move by the training flag alone, under no_grad too. "
             "model.train() sets the flag of every module again.",
             f"{each}  # after each model.train()",
             group.places,
-        )  # fmt: skip
+        )
 
 
 def _each(root: str, types: list[str]) -> str:
@@ -65,12 +69,16 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
     mode = "evaluation" if root else "training"
     for group in cover([Whole(site) for site in others], [Whole(site) for site in known], "module"):
         yield FindingRecord(
-            group.path, group.site.path, "mixed modes", "note", group.words,
+            group.path,
+            group.site.path,
+            "mixed modes",
+            "note",
+            group.words,
             f"{group.verb('is', 'are')} in {mode} mode, and the model is in {'training' if root else 'evaluation'} mode",
             "Meant for a frozen part. model.train() and model.eval() set every module, also this one.",
             f"model.{'train' if root else 'eval'}()",
             group.places,
-        )  # fmt: skip
+        )
 
 
 def evaluating(subject: Subject) -> Iterator[FindingRecord]:
@@ -81,11 +89,15 @@ def evaluating(subject: Subject) -> Iterator[FindingRecord]:
         return
     types = list(dict.fromkeys(site.type for site in minding))
     yield FindingRecord(
-        "", "", "in evaluation mode", "note", "the model",
+        "",
+        "",
+        "in evaluation mode",
+        "note",
+        "the model",
         f"is in evaluation mode, and an optimizer is given: {' and '.join(types[:3])} {'acts' if len(types) == 1 else 'act'} as in use",
         "Dropout drops nothing, and BatchNorm neither takes the batch's statistics nor keeps any.",
         "model.train()  # before training",
-    )  # fmt: skip
+    )
 
 
 def dropouts(subject: Subject) -> Iterator[FindingRecord]:
@@ -97,6 +109,12 @@ def dropouts(subject: Subject) -> Iterator[FindingRecord]:
         if type(p) in (int, float) and p in (0, 1):
             what = "drops nothing: it does what nn.Identity does" if p == 0 else "drops everything: in training its output is zero"
             yield FindingRecord(
-                site.path, site.path, f"dropout {p:g}", "note", site.label or "the model", f"has p = {p:g} and {what}",
-                "p is the share that is dropped, not the share that is kept.", f"{site.code}.p = 0.1",
-            )  # fmt: skip
+                site.path,
+                site.path,
+                f"dropout {p:g}",
+                "note",
+                site.label or "the model",
+                f"has p = {p:g} and {what}",
+                "p is the share that is dropped, not the share that is kept.",
+                f"{site.code}.p = 0.1",
+            )

@@ -54,13 +54,17 @@ def missing(subject: Subject) -> Iterator[FindingRecord]:
         yield _old_copy(subject, group)
     for group in cover(rest, subject.trained, "parameter"):
         yield FindingRecord(
-            group.path, group.site.path, "in no optimizer", "broken", group.words,
+            group.path,
+            group.site.path,
+            "in no optimizer",
+            "broken",
+            group.words,
             f"{group.verb('is', 'are')} in no group of {' or '.join(subject.names)}, so no step changes {group.verb('it', 'them')}",
             "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not "
             "clear them.",
             _anew(subject) if replaced else _adding(subject, group),
             group.places,
-        )  # fmt: skip
+        )
 
 
 def _adding(subject: Subject, group: Group) -> str:
@@ -114,14 +118,18 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
 def _old_copy(subject: Subject, group: Group) -> FindingRecord:
     names = " or ".join(subject.names)
     return FindingRecord(
-        group.path, group.site.path, "replaced since", "broken", group.words,
+        group.path,
+        group.site.path,
+        "replaced since",
+        "broken",
+        group.words,
         f"{group.verb('is', 'are')} not what {names} holds: it has {group.verb('another tensor', 'other tensors')} of the same shape, so "
         f"no step changes {group.verb('it', 'them')}",
         "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
         "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
         _anew(subject),
         group.places,
-    )  # fmt: skip
+    )
 
 
 def twice(subject: Subject) -> Iterator[FindingRecord]:
@@ -139,13 +147,17 @@ def twice(subject: Subject) -> Iterator[FindingRecord]:
             steps = "one step moves" if same else "the steps of both move"
             place = f"{len(places)} times in {places[0]}" if same else f"in {' and in '.join(dict.fromkeys(places))}"
             yield FindingRecord(
-                group.path, group.site.path, "held twice", "broken" if same else "careful", group.words,
+                group.path,
+                group.site.path,
+                "held twice",
+                "broken" if same else "careful",
+                group.words,
                 f"{group.verb('is', 'are')} {place}: {steps} {group.verb('it', 'them')} twice",
                 "Each entry is updated by itself, with a state of its own where there are two optimizers.",
                 _ONCE if same else "",
                 group.places,
                 advice="" if same else f"Give {group.verb('it', 'each of them')} to one optimizer.",
-            )  # fmt: skip
+            )
 
 
 _ONCE = 'for group in optimizer.param_groups:\n    group["params"] = list(dict.fromkeys(group["params"]))'
@@ -162,14 +174,18 @@ def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:
     for (label, cause), members in causes.items():
         for group in cover(members, subject.parameters, "parameter"):
             yield FindingRecord(
-                group.path, group.site.path, "frozen, but moves", "broken", group.words,
+                group.path,
+                group.site.path,
+                "frozen, but moves",
+                "broken",
+                group.words,
                 f"{group.verb('is', 'are')} frozen, and the next step of {label} moves {group.verb('it', 'them')} all the same: {cause}",
                 "step() looks at .grad, not at requires_grad. A gradient from before the freezing stays until zero_grad() sets it to None; "
                 "zero_grad(set_to_none=False) makes it zero, which weight decay and momentum still act on. Without a gradient a "
                 "parameter is skipped, weight decay included.",
                 _clearing(group),
                 group.places,
-            )  # fmt: skip
+            )
 
 
 def _clearing(group: Group) -> str:
@@ -231,13 +247,17 @@ def frozen_and_skipped(subject: Subject) -> Iterator[FindingRecord]:
     for label, members in seen.items():
         for group in cover(members, subject.parameters, "parameter"):
             yield FindingRecord(
-                group.path, group.site.path, "frozen, in an optimizer", "note", group.words,
+                group.path,
+                group.site.path,
+                "frozen, in an optimizer",
+                "note",
+                group.words,
                 f"{group.verb('is', 'are')} frozen and in {label}: without a gradient step() skips {group.verb('it', 'them')}, "
                 "weight decay included",
                 "This is fine. It would change if a gradient were left in .grad.",
                 "optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)",
                 group.places,
-            )  # fmt: skip
+            )
 
 
 def strangers(subject: Subject) -> Iterator[FindingRecord]:
@@ -258,10 +278,14 @@ def strangers(subject: Subject) -> Iterator[FindingRecord]:
         shapes = ", ".join(f"{format.shape(_shape(tensor))} {dtype_name(tensor)}" for tensor in tensors[:3])
         number = format.plural(len(tensors), "tensor")
         yield FindingRecord(
-            "", "", "not of this model", "note", label,
+            "",
+            "",
+            "not of this model",
+            "note",
+            label,
             f"holds {number} that this model does not have ({shapes}{', …' if len(tensors) > 3 else ''})",
             "They belong to another model, or to a part that was replaced.",
-        )  # fmt: skip
+        )
 
 
 def rates(subject: Subject) -> Iterator[FindingRecord]:
@@ -274,7 +298,11 @@ def rates(subject: Subject) -> Iterator[FindingRecord]:
     still = [label for label, rate in listed if rate == 0]
     if still:
         yield FindingRecord(
-            "", "", "learning rate 0", "note", ", ".join(still),
+            "",
+            "",
+            "learning rate 0",
+            "note",
+            ", ".join(still),
             f"{'has' if len(still) == 1 else 'have'} the learning rate 0 now: a step changes nothing",
             "A scheduler with a warm-up starts so; else nothing trains.",
-        )  # fmt: skip
+        )

@@ -46,11 +46,15 @@ def bias_before_norm(subject: Subject) -> Iterator[FindingRecord]:
         if stores.contents(first).get("_parameters", {}).get("bias") is not None:
             path = _path(site, a)
             yield FindingRecord(
-                path, path, "bias before a norm", "note", f"{path}.bias",
+                path,
+                path,
+                "bias before a norm",
+                "note",
+                f"{path}.bias",
                 f"does nothing in training: {_path(site, b)} behind it ({type(second).__name__}) subtracts the mean again",
                 "It costs a little memory and time, and its gradient is rounding noise.",
                 f"nn.{type(first).__name__}(..., bias=False)",
-            )  # fmt: skip
+            )
 
 
 def in_place_after_hook(subject: Subject) -> Iterator[FindingRecord]:
@@ -61,11 +65,15 @@ def in_place_after_hook(subject: Subject) -> Iterator[FindingRecord]:
         if hooked and stores.contents(second).get("inplace") is True:
             path = _path(site, b)
             yield FindingRecord(
-                path, path, "in place after a hook", "note", _label(site, b, second),
+                path,
+                path,
+                "in place after a hook",
+                "note",
+                _label(site, b, second),
                 f"changes in place what {_label(site, a, first)} returns, which has a full backward hook: the forward pass raises",
                 "A full backward hook makes the output a view of a custom function, which must not be changed in place.",
                 f"model.get_submodule({joined(site.registered, b)!r}).inplace = False",
-            )  # fmt: skip
+            )
 
 
 def nothing_between(subject: Subject) -> Iterator[FindingRecord]:
@@ -74,8 +82,12 @@ def nothing_between(subject: Subject) -> Iterator[FindingRecord]:
         if type(first) is nn.Linear and type(second) is nn.Linear:
             path = _path(site, b)
             yield FindingRecord(
-                path, path, "nothing between", "note", _label(site, b, second),
+                path,
+                path,
+                "nothing between",
+                "note",
+                _label(site, b, second),
                 f"follows {_label(site, a, first)} with nothing between: together they are one linear map",
                 "Meant for a low-rank map; else an activation is missing.",
                 "nn.Sequential(nn.Linear(...), nn.ReLU(), nn.Linear(...))",
-            )  # fmt: skip
+            )

@@ -55,9 +55,16 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
         fix, advice = _remedy(site, ghost, ghost.fix)
         place = f"hidden {where}" if where != "past registration" else "set past registration"
         return FindingRecord(
-            path, site.path, kind, severity, words, f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}", _reason(ghost), fix,
+            path,
+            site.path,
+            kind,
+            severity,
+            words,
+            f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}",
+            _reason(ghost),
+            fix,
             advice=advice,
-        )  # fmt: skip
+        )
     joined = isinstance(value, Tensor) and grad_fn(value) is not None
     if isinstance(value, Tensor) and joined and not access(site.module, ghost.name).written:
         return _lost(site, path, ghost, value)
@@ -142,22 +149,30 @@ def _lost(site: Site, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
     """What was a parameter before something was done with it: ``nn.Parameter(...).to(...)``."""
     function = type(grad_fn(value)).__name__
     return FindingRecord(
-        path, site.path, "no longer a parameter", "broken", path,
+        path,
+        site.path,
+        "no longer a parameter",
+        "broken",
+        path,
         f"was computed from a tensor that requires a gradient ({function}), and is no parameter itself: it never changes",
         "nn.Parameter(...).to(...), .cuda() or * 2 give a plain tensor, not a parameter; and what is computed once in the "
         "constructor is not computed again when the weights change. backward() through it works only once.",
         _as_parameter(site, ghost),
-    )  # fmt: skip
+    )
 
 
 def _unregistered(site: Site, path: str, ghost: Ghost) -> FindingRecord:
     """A tensor that is meant to be trained, and is no ``nn.Parameter``."""
     return FindingRecord(
-        path, site.path, "should be a parameter", "broken", path,
+        path,
+        site.path,
+        "should be a parameter",
+        "broken",
+        path,
         "requires a gradient, but is a plain tensor: parameters() does not list it, .to() does not move it, state_dict() does not save it",
         "requires_grad=True makes a tensor trainable, not registered. Only an nn.Parameter is registered by assigning it.",
         _as_parameter(site, ghost),
-    )  # fmt: skip
+    )
 
 
 def _as_parameter(site: Site, ghost: Ghost) -> str:
@@ -176,11 +191,15 @@ def uninitialized(subject: Subject) -> Iterator[FindingRecord]:
     for site in subject.sites:
         if "_modules" not in site.held:
             yield FindingRecord(
-                site.path, site.path, "never initialised", "broken", site.path,
+                site.path,
+                site.path,
+                "never initialised",
+                "broken",
+                site.path,
                 f"is a {site.type} whose constructor did not call super().__init__(): it can hold no parameter, and cannot be called",
                 "nn.Module's constructor makes the stores in which parameters, buffers, children and hooks are kept.",
                 f"super().__init__()  # first in the constructor of {site.type}",
-            )  # fmt: skip
+            )
 
 
 def plain_switches(subject: Subject) -> Iterator[FindingRecord]:
@@ -195,11 +214,15 @@ def plain_switches(subject: Subject) -> Iterator[FindingRecord]:
             value = vars(held.tensor)[name]
             if type(value) is bool and value is not held.tensor.requires_grad:
                 yield FindingRecord(
-                    held.path, held.site.path, "misspelt requires_grad", "broken", held.path,
+                    held.path,
+                    held.site.path,
+                    "misspelt requires_grad",
+                    "broken",
+                    held.path,
                     f"has .{name} = {value}, a new attribute: requires_grad is still {held.tensor.requires_grad}",
                     "Python lets one set any attribute of a tensor; only requires_grad is a switch.",
                     f"del {held.code}.{name}\n{held.code}.requires_grad_({value})",
-                )  # fmt: skip
+                )
 
 
 def _module_switch(subject: Subject, site: Site, name: str, value: bool) -> Iterator[FindingRecord]:
@@ -211,12 +234,16 @@ def _module_switch(subject: Subject, site: Site, name: str, value: bool) -> Iter
     what = "freezes" if not value else "thaws"
     state = f"{len(against)} of {format.plural(len(inside), 'parameter')} are {'trained' if not value else 'frozen'}"
     yield FindingRecord(
-        site.path, site.path, f"{name} = {value}", "broken", site.label or "the model",
+        site.path,
+        site.path,
+        f"{name} = {value}",
+        "broken",
+        site.label or "the model",
         f"has the attribute {name} = {value}, which {what} nothing: {state}",
         "A module has no such switch: the assignment only makes an attribute of that name. The method with an underscore at its end "
         "goes through the parameters.",
         f"del {site.code}.{name}\n{site.code}.requires_grad_({value})",
-    )  # fmt: skip
+    )
 
 
 def misspelt_constructors(subject: Subject) -> Iterator[FindingRecord]:
@@ -230,8 +257,12 @@ def misspelt_constructors(subject: Subject) -> Iterator[FindingRecord]:
             for name in sorted(CONSTRUCTORS & vars(cls).keys()):
                 if type(vars(cls)[name]) is FunctionType and "__init__" not in vars(cls):
                     yield FindingRecord(
-                        site.path, site.path, "misspelt constructor", "broken", site.label or "the model",
+                        site.path,
+                        site.path,
+                        "misspelt constructor",
+                        "broken",
+                        site.label or "the model",
                         f"is of class {cls.__name__}, whose constructor is spelled {name}: Python never calls it",
                         "The constructor has two underscores on each side. Under any other name its layers are never made.",
                         f"def __init__(self, ...):  # instead of {name}, in class {cls.__name__}",
-                    )  # fmt: skip
+                    )

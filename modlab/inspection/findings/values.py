@@ -34,13 +34,18 @@ def not_finite(subject: Subject) -> Iterator[FindingRecord]:
         total = sum(one.count for one in stats)
         words = " and ".join(part for part in (f"{nan:,} NaN" if nan else "", f"{inf:,} Inf" if inf else "") if part)
         yield FindingRecord(
-            group.path, group.site.path, "not finite", "broken", group.words,
+            group.path,
+            group.site.path,
+            "not finite",
+            "broken",
+            group.words,
             f"{group.verb('holds', 'hold')} {words} among {format.plural(total, 'number')}: what meets them is no number either",
             "One step with a gradient that is not finite is enough, and no later step repairs it. Often the learning rate is too high, "
             "a log or a division meets 0, or float16 overflows.",
             "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)",
-            group.places, _if_new(group),
-        )  # fmt: skip
+            group.places,
+            _if_new(group),
+        )
 
 
 def _if_new(group: Group) -> str:
@@ -75,22 +80,31 @@ def all_zero(subject: Subject) -> Iterator[FindingRecord]:
     stuck = _stuck(flagged)
     for group in cover([held for held in flagged if id(held.site.module) in stuck], weights, "weight"):
         yield FindingRecord(
-            group.path, group.site.path, "all zero", "broken", group.words,
+            group.path,
+            group.site.path,
+            "all zero",
+            "broken",
+            group.words,
             f"{group.verb('is', 'are')} zero throughout, one behind the other: each waits for a gradient from the other, and never learns",
             "A weight of zero passes no gradient to what is before it, and what gives zero gives it none: of two in a row none can start.",
             _initializing(group),
             group.places,
-        )  # fmt: skip
+        )
     for group in cover([held for held in flagged if id(held.site.module) not in stuck], weights, "weight"):
         again = _initializing(group).replace("\n    ", " ")
         yield FindingRecord(
-            group.path, group.site.path, "all zero", "note", group.words,
+            group.path,
+            group.site.path,
+            "all zero",
+            "note",
+            group.words,
             f"{group.verb('is', 'are')} zero throughout: the layer ignores its input until it has learnt, and what is before it gets no "
             "gradient until then",
             "Meant where something is to begin as if it were not there: the last layer of a residual branch or of the model, LoRA's B, "
             "ControlNet's zero convolutions, adaLN-zero. It learns its way out.",
-            places=group.places, advice=f"If it is not meant: {again}" if again else "",
-        )  # fmt: skip
+            places=group.places,
+            advice=f"If it is not meant: {again}" if again else "",
+        )
 
 
 def is_weight(held: Held) -> bool:
@@ -169,12 +183,16 @@ def wild_scales(subject: Subject) -> Iterator[FindingRecord]:
             continue
         what = "far above" if ratio > 1 else "far below"
         yield FindingRecord(
-            held.path, held.site.path, "wild scale", "note", held.path,
+            held.path,
+            held.site.path,
+            "wild scale",
+            "note",
+            held.path,
             f"has a spread of {format.number(float(f'{stats.std:.2g}'))}, {what} {format.number(float(f'{1 / math.sqrt(inputs):.2g}'))}, "
             f"which is 1 / sqrt of its {inputs} inputs",
             "With such weights signals and gradients grow or fade at each layer; a norm behind it makes up for that.",
             f"nn.init.kaiming_uniform_({held.code}, a=5 ** 0.5)",
-        )  # fmt: skip
+        )
 
 
 def _inputs(held: Held) -> int:

@@ -19,6 +19,8 @@ from modlab.inspection.formats.stored import LARGEST, FileSource, PartSource, St
 METADATA = ".metadata"
 _MOST = 500_000_000  # bytes of it that are read
 _SMALL, _FEW = 10_000, 2_000  # bytes of a value that is read, and how many are
+
+
 class Place(NamedTuple):
     """Where a part lies: the file, from which byte on, how many, and whether it was compressed or the like."""
 
@@ -133,7 +135,7 @@ def _places(given: Any) -> dict[Any, Place]:
 
 def _loader(
     folder: Path, name: str, shape: tuple[int, ...], dtype: str, parts: list[Part], places: dict[Any, Place]
-) -> Callable[[], Tensor]:  # fmt: skip
+) -> Callable[[], Tensor]:
     def load() -> Tensor:
         covered = 0
         whole = torch.empty(shape, dtype=getattr(torch, dtype))

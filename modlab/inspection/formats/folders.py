@@ -11,15 +11,34 @@ from modlab.inspection.formats.dcp import METADATA
 
 # the first that is there is taken: what Hugging Face's libraries look for, in their order
 _USUAL = (
-    "model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin",
-    "diffusion_pytorch_model.safetensors.index.json", "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin",
-    "adapter_model.safetensors", "adapter_model.bin", "consolidated.safetensors", "consolidated.00.pth",
-)  # fmt: skip
+    "model.safetensors.index.json",
+    "model.safetensors",
+    "pytorch_model.bin.index.json",
+    "pytorch_model.bin",
+    "diffusion_pytorch_model.safetensors.index.json",
+    "diffusion_pytorch_model.safetensors",
+    "diffusion_pytorch_model.bin",
+    "adapter_model.safetensors",
+    "adapter_model.bin",
+    "consolidated.safetensors",
+    "consolidated.00.pth",
+)
 _ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".gguf", ".pt2")
 _BESIDE = (  # what lies beside a model's weights, and is none
-    "optimizer.pt", "optimizer.bin", "scheduler.pt", "scheduler.bin", "scaler.pt", "scaler.bin", "training_args.bin", "random_states",
-    "rng_state", "sampler", "dl_state_dict", "trainer_state", "custom_checkpoint",
-)  # fmt: skip
+    "optimizer.pt",
+    "optimizer.bin",
+    "scheduler.pt",
+    "scheduler.bin",
+    "scaler.pt",
+    "scaler.bin",
+    "training_args.bin",
+    "random_states",
+    "rng_state",
+    "sampler",
+    "dl_state_dict",
+    "trainer_state",
+    "custom_checkpoint",
+)
 _INSIDE = ("pytorch_model_fsdp_0", "model", "checkpoint", "weights", "state")
 """Folders in which accelerate and others write a DCP checkpoint."""
 _LISTED = 10_000
@@ -87,4 +106,3 @@ def _is_shard(name: str) -> bool:
 def _some(names: list[str]) -> str:
     shown = ", ".join(format.cut(format.clean(name), 80) for name in names[:5])
     return f"{shown}, and {len(names) - 5:,} more" if len(names) > 5 else shown
-

@@ -42,13 +42,13 @@ _HEADS: tuple[tuple[int, bytes, Foreign], ...] = (
 )
 _TORCHSCRIPT = Foreign(
     "is a TorchScript program, and no checkpoint", "Load it: model = torch.jit.load({name!r}), then modlab.state(model)."
-)  # fmt: skip
+)
 _ENDINGS = {
     ".onnx": Foreign("is an ONNX model", "Read it with onnx: onnx.load({name!r}).graph.initializer lists its weights."),
     ".msgpack": Foreign("is a msgpack file, as Flax saves weights", "Read it: flax.serialization.msgpack_restore(file.read())"),
     ".pb": Foreign("is a graph of TensorFlow's", "Its own tools read it."),
     ".ckpt.index": Foreign("is the index of a TensorFlow checkpoint", "Read it: tf.train.list_variables(path)"),
-}  # fmt: skip
+}
 
 
 def refused(source: Source, what: Foreign) -> CheckpointError:

@@ -21,11 +21,25 @@ PICKLE = 300_000_000
 _MAGIC = 0x1950A86A20F9469CFC6C
 _FIRST = 1 << 22  # bytes that are read at first of a file whose pickle is of unknown length
 _STORAGES = {
-    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16", "LongStorage": "int64",
-    "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool",
-    "ComplexDoubleStorage": "complex128", "ComplexFloatStorage": "complex64", "QInt8Storage": "qint8", "QInt32Storage": "qint32",
-    "QUInt8Storage": "quint8", "QUInt4x2Storage": "quint4x2", "QUInt2x4Storage": "quint2x4", "UntypedStorage": "uint8",
-}  # fmt: skip
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexDoubleStorage": "complex128",
+    "ComplexFloatStorage": "complex64",
+    "QInt8Storage": "qint8",
+    "QInt32Storage": "qint32",
+    "QUInt8Storage": "quint8",
+    "QUInt4x2Storage": "quint4x2",
+    "QUInt2x4Storage": "quint2x4",
+    "UntypedStorage": "uint8",
+}
 _PLAIN_CLASSES = ("torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer", "torch.Tensor", "torch._tensor.Tensor")
 _SHARDED = ("torch.distributed.tensor.DTensor", "torch.distributed._tensor.api.DTensor", "torch.distributed.tensor._api.DTensor")
 _INERT = ("torch.distributed.", "torch._C.", "torch.utils._pytree.")
@@ -125,12 +139,12 @@ class Tensors:
 
     def _tensor_2(
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any = None, hooks: Any = None, metadata: Any = None
-    ) -> Stored:  # fmt: skip
+    ) -> Stored:
         return _flipped(self._tensor(storage, offset, size, stride), metadata)
 
     def _tensor_3(
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
-    ) -> Stored:  # fmt: skip
+    ) -> Stored:
         return _flipped(self._stored(storage, offset, size, stride, _dtype_named(dtype)), metadata)
 
     def _meta(self, dtype: Any, size: Any, stride: Any, grad: Any = None) -> Stored:

@@ -110,9 +110,12 @@ def layer_norm(module: Module, shape: str) -> str:
 def _of_attention(module: Module, held: dict[str, Any], new: int) -> str:
     """Widths of key and value of its own stay; what was given for all three goes with the new size."""
     old = held["embed_dim"]
-    said = [f"dropout={held['dropout']!r}" if held.get("dropout") else "", "" if own(module, "in_proj_bias") is not None else "bias=False",
-            "add_bias_kv=True" if own(module, "bias_k") is not None else "",
-            "add_zero_attn=True" if held.get("add_zero_attn") else ""]  # fmt: skip
+    said = [
+        f"dropout={held['dropout']!r}" if held.get("dropout") else "",
+        "" if own(module, "in_proj_bias") is not None else "bias=False",
+        "add_bias_kv=True" if own(module, "bias_k") is not None else "",
+        "add_zero_attn=True" if held.get("add_zero_attn") else "",
+    ]
     said += [f"{name}={held[name]}" for name in ("kdim", "vdim") if held.get(name) not in (None, old)]
     said.append("batch_first=True" if held.get("batch_first") else "")
     return f"nn.MultiheadAttention({new}, {held['num_heads']}{''.join(f', {word}' for word in said if word)}{_numbers(module)})"
@@ -292,8 +295,7 @@ def _is_held(scene: Scene, path: str) -> bool:
     return False
 
 
-def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None,
-                 named: bool = False) -> str:  # fmt: skip
+def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None, named: bool = False) -> str:
     """The call of the outermost module as it is written, with a first argument of another shape, or with further arguments.
 
     `named`: these are given by their names.

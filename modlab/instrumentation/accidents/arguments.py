@@ -77,11 +77,16 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
         f"It was given {said}{' alone' if len(given) == 1 else ''}" + (f"; {'; '.join(more)}." if more else "."),
         f"{_and(names)} missing",
-        (("given", ", ".join(f"{n} {described(v)}" for n,
-            v in zip(given, (*call.args, *call.kwargs.values()), strict=False)) or "nothing"), ("expected", ", ".join(taken)),
-         *((f"{name}: one of", ", ".join(map(repr, keys))) for name, (_, keys) in choices.items() if keys)),
+        (
+            (
+                "given",
+                ", ".join(f"{n} {described(v)}" for n, v in zip(given, (*call.args, *call.kwargs.values()), strict=False)) or "nothing",
+            ),
+            ("expected", ", ".join(taken)),
+            *((f"{name}: one of", ", ".join(map(repr, keys))) for name, (_, keys) in choices.items() if keys),
+        ),
         (Fix(f"The call with all of them{stands}:", written) if written else _OWN_FORWARD,),
-    )  # fmt: skip
+    )
 
 
 _OWN_FORWARD = Fix("A Sequential passes one value from layer to layer. Several need a forward of your own:", "def forward(self, x, y): ...")
@@ -185,9 +190,14 @@ def _too_many(scene: Scene, match: re.Match[str]) -> Verdict | None:
         "A Sequential passes one value from layer to layer." if sequential else "",
         f"{format.plural(given, 'argument')}, takes {len(taken)}",
         (("given", ", ".join(described(v) for v in call.args)), ("expected", ", ".join(taken))),
-        (Fix("Several inputs need a forward of your own:", "def forward(self, x, y): ...") if sequential else
-         Fix(f"Give it {_and(taken)} alone, or let forward take more." if taken else "It takes none: let forward take what it is given."),),
-    )  # fmt: skip
+        (
+            Fix("Several inputs need a forward of your own:", "def forward(self, x, y): ...")
+            if sequential
+            else Fix(
+                f"Give it {_and(taken)} alone, or let forward take more." if taken else "It takes none: let forward take what it is given."
+            ),
+        ),
+    )
 
 
 def _forgets_self(code: CodeType, module: Module, given: int) -> bool:
@@ -198,10 +208,15 @@ def _forgets_self(code: CodeType, module: Module, given: int) -> bool:
     body = bodies.of_code(code)
     if body is None or not names:
         return not names
-    held = {*stores.contents(module), *(name for store in ("_modules", "_parameters", "_buffers")
-        for name in stores.contents(module).get(store) or ())}  # fmt: skip
-    asked = [node.attr for node in ast.walk(body.tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-             and node.value.id == names[0]]  # fmt: skip
+    held = {
+        *stores.contents(module),
+        *(name for store in ("_modules", "_parameters", "_buffers") for name in stores.contents(module).get(store) or ()),
+    }
+    asked = [
+        node.attr
+        for node in ast.walk(body.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == names[0]
+    ]
     return not any(name in held for name in asked)
 
 
@@ -228,10 +243,12 @@ def _placed_first(module: Module) -> str:
 def _without_self(scene: Scene, call: Call, names: list[str]) -> Verdict:
     first = f"its first argument, {names[0]}, is the module itself" if names else "it takes nothing, not even the module itself"
     return Verdict(
-        f"{scene.subject}'s forward has no self: {first}.", "Python puts the module before what a call is given.", "no self",
+        f"{scene.subject}'s forward has no self: {first}.",
+        "Python puts the module before what a call is given.",
+        "no self",
         (("given", ", ".join(described(v) for v in call.args or ())), ("expected", ", ".join(names))),
         (Fix("Put it first:", f"def forward({', '.join(['self', *names])}): ..."),),
-    )  # fmt: skip
+    )
 
 
 def _by_name_alone(scene: Scene, call: Call, placed: list[str], named: list[str]) -> Verdict:
@@ -256,9 +273,13 @@ def _by_name_alone(scene: Scene, call: Call, placed: list[str], named: list[str]
         f"{scene.subject}'s forward takes {by_place}{_and(named)} by name alone, and was given {number} by place.",
         f"In its signature {_and(named)} {'stands' if len(named) == 1 else 'stand'} behind a star.",
         f"{given} by place, takes {len(placed)}",
-        (("given", ", ".join(described(v) for v in call.args or ())), ("by place", ", ".join(placed) or "none"),
-         ("by name", ", ".join(named))), (fix,),
-    )  # fmt: skip
+        (
+            ("given", ", ".join(described(v) for v in call.args or ())),
+            ("by place", ", ".join(placed) or "none"),
+            ("by name", ", ".join(named)),
+        ),
+        (fix,),
+    )
 
 
 def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -280,7 +301,7 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"no argument {name!r}",
         (("given", ", ".join(["…"] * bool(call.args) + [f"{k}=" for k in call.kwargs])), ("expected", ", ".join(taken))),
         (Fix(f"If {close[0]} was meant:", written),) if written else (),
-    )  # fmt: skip
+    )
 
 
 def _twice(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -288,10 +309,12 @@ def _twice(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     taken = values.argument_names(type(scene.failing.module)) if scene.failing is not None else ()
     return Verdict(
-        f"{scene.subject}'s forward got {match[2]!r} twice: by its place and by its name.", f"It takes {', '.join(taken)}.",
+        f"{scene.subject}'s forward got {match[2]!r} twice: by its place and by its name.",
+        f"It takes {', '.join(taken)}.",
         f"{match[2]} twice",
-        (("expected", ", ".join(taken)),), (Fix("Leave one of them out."),),
-    )  # fmt: skip
+        (("expected", ", ".join(taken)),),
+        (Fix("Leave one of them out."),),
+    )
 
 
 def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -302,10 +325,12 @@ def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
     keys = [name for name, _ in stores.named_children(call.module)]
     close = nearest(scene.message, keys, 1)
     return Verdict(
-        f"{scene.subject} has no {scene.message!r}.", f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.", f"no {scene.message!r}",
+        f"{scene.subject} has no {scene.message!r}.",
+        f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.",
+        f"no {scene.message!r}",
         (("given", repr(scene.message)), ("expected", ", ".join(map(repr, keys[:16])))),
         (_other_key(scene, (close or keys)[0], bool(close)),) if keys else (),
-    )  # fmt: skip
+    )
 
 
 def _other_key(scene: Scene, key: str, near: bool) -> Fix:
@@ -343,10 +368,11 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
         name, where, on = changed
         return Verdict(
             f"{subject} got {_said(kind)} where a tensor belongs: the forward pre-hook {name} on {on} returned it.",
-            f"It stands at {where}; what it got was {described(call.given[0]) if call.given else 'nothing'}.", f"{kind} ≠ Tensor",
+            f"It stands at {where}; what it got was {described(call.given[0]) if call.given else 'nothing'}.",
+            f"{kind} ≠ Tensor",
             (("hook", f"{name}, {where}"), ("given", _said(kind, bare=True)), ("expected", "Tensor")),
             (Fix("A forward pre-hook returns None, or the new input (a tuple for several):", "return (x,)"),),
-        )  # fmt: skip
+        )
     thing = call.args[0] if call is not None and call.args and type(call.args[0]).__name__ == kind else None
     more, fixes = "", _mended(scene, kind, argument, thing)
     remarks: tuple[str, ...] = ()
@@ -371,9 +397,13 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
         if hooked:
             more = f"The forward hook {hooked[0][1]} on {hooked[0][0]} ({hooked[0][2]}) may have returned it."
     return Verdict(
-        f"{subject} got {_said(kind)} where a tensor belongs ({argument} of {function}).", more, f"{_said(kind, bare=True)} ≠ Tensor",
-        (("given", _said(kind, bare=True)), ("expected", "Tensor")), tuple(fixes), remarks,
-    )  # fmt: skip
+        f"{subject} got {_said(kind)} where a tensor belongs ({argument} of {function}).",
+        more,
+        f"{_said(kind, bare=True)} ≠ Tensor",
+        (("given", _said(kind, bare=True)), ("expected", "Tensor")),
+        tuple(fixes),
+        remarks,
+    )
 
 
 def _combination(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -400,9 +430,12 @@ def _of_none(scene: Scene, match: re.Match[str]) -> Verdict | None:
         if module is not None and sources.returns_nothing(type(module)):
             cls = type(module).__name__
             return Verdict(
-                f"{node.id} is None: {cls}'s forward has no return.", "What a forward does not return is lost.", "None",
-                ((node.id, "None"), ("expected", "Tensor")), (Fix(f"At the end of {cls}'s forward:", "return x"),),
-            )  # fmt: skip
+                f"{node.id} is None: {cls}'s forward has no return.",
+                "What a forward does not return is lost.",
+                "None",
+                ((node.id, "None"), ("expected", "Tensor")),
+                (Fix(f"At the end of {cls}'s forward:", "return x"),),
+            )
     return None
 
 
@@ -474,9 +507,12 @@ def _by_kind(kind: str, argument: str, scene: Scene | None = None) -> Fix:
 def _list_member(scene: Scene, match: re.Match[str]) -> Verdict:
     kind = match[2].rpartition(".")[2]
     return Verdict(
-        f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{scene.within}.", "", f"{_said(kind, bare=True)} ≠ Tensor",
-        (("given", _said(kind, bare=True)), ("expected", "Tensor")), (_by_kind(kind, "x"),),
-    )  # fmt: skip
+        f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{scene.within}.",
+        "",
+        f"{_said(kind, bare=True)} ≠ Tensor",
+        (("given", _said(kind, bare=True)), ("expected", "Tensor")),
+        (_by_kind(kind, "x"),),
+    )
 
 
 def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -492,10 +528,14 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if issubclass(type(call.module), (nn.ModuleList, nn.ModuleDict)):
         return Verdict(
             f"{scene.subject if scene.failing.path else f'A {name}'} holds modules, and runs none." if scene.failing is not None else "",
-            f"{name} has no forward.", "no forward", facts,
-            (Fix("Run them yourself:", f"for layer in {_layers(call)}:\n    x = layer(x)"),
-                Fix("Or take what runs them in order:", "nn.Sequential(*layers)")),
-        )  # fmt: skip
+            f"{name} has no forward.",
+            "no forward",
+            facts,
+            (
+                Fix("Run them yourself:", f"for layer in {_layers(call)}:\n    x = layer(x)"),
+                Fix("Or take what runs them in order:", "nn.Sequential(*layers)"),
+            ),
+        )
     near = [attr for cls in type(call.module).__mro__[:-1] for attr in vars(cls) if cls.__module__ != "torch.nn.modules.module"]
     close = [attr for attr in nearest("forward", near, 3) if callable(getattr(type(call.module), attr, None)) and attr != "forward"]
     typo = next(
@@ -510,9 +550,12 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
         more = "It is defined inside of __init__, where it is a name of that function alone."
         fix = Fix("Move it to the left, so that it stands beside __init__:", "def forward(self, x):\n    return ...")
     return Verdict(
-        f"{scene.subject} has no forward: {'it' if scene.subject == name else name} does not say what it computes.", more, "no forward",
-        facts, (fix,),
-    )  # fmt: skip
+        f"{scene.subject} has no forward: {'it' if scene.subject == name else name} does not say what it computes.",
+        more,
+        "no forward",
+        facts,
+        (fix,),
+    )
 
 
 def _layers(call: Call) -> str:

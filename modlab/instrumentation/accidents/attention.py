@@ -29,9 +29,12 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes.insert(0, Fix(f"Each of the {given[0]} samples needs its mask once for each head:", code))
     layout = "(length of the target, length of the source)" if len(expected) == 2 else "(batch × heads, target, source)"
     return Verdict(
-        f"{scene.subject or 'attention'} got an attn_mask of {given} and needs {expected}.", f"It is {layout}.",
-        f"mask {shown(given)} ≠ {shown(expected)}", (("attn_mask", str(given)), ("expected", str(expected))), tuple(fixes),
-    )  # fmt: skip
+        f"{scene.subject or 'attention'} got an attn_mask of {given} and needs {expected}.",
+        f"It is {layout}.",
+        f"mask {shown(given)} ≠ {shown(expected)}",
+        (("attn_mask", str(given)), ("expected", str(expected))),
+        tuple(fixes),
+    )
 
 
 def _of_padding(scene: Scene) -> tuple[int, int] | None:
@@ -55,17 +58,20 @@ def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes.append(Fix("The batch comes first in it, whatever batch_first says:", _turned(scene, shape)))
     return Verdict(
         f"{scene.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
-        f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.", f"mask: {given} ≠ {expected}",
-        (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))), tuple(fixes),
-    )  # fmt: skip
+        f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.",
+        f"mask: {given} ≠ {expected}",
+        (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))),
+        tuple(fixes),
+    )
 
 
 def _turned(scene: Scene, shape: tuple[int, ...]) -> str:
     """The line that turns the mask, by the name that the user has for it where the model is called."""
     call, caller = scene.call_expression(), scene.caller
     nodes = [*call.args[1:], *(word.value for word in call.keywords)] if call is not None else []
-    found = {node.id for node in nodes if isinstance(node, ast.Name) and caller is not None
-             and shape_of(operands.follow(node, caller)) == shape}  # fmt: skip
+    found = {
+        node.id for node in nodes if isinstance(node, ast.Name) and caller is not None and shape_of(operands.follow(node, caller)) == shape
+    }
     name = found.pop() if len(found) == 1 else "key_padding_mask"
     return f"{name} = {name}.T"
 
@@ -81,9 +87,12 @@ def _causal(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if length is None or scene.failing is None:
         return None
     return Verdict(
-        f"{scene.subject} got is_causal=True and no attn_mask.", "is_causal says of what kind the mask is, and makes none.", "no attn_mask",
-        (), (Fix("Give the mask, too:", f"attn_mask = nn.Transformer.generate_square_subsequent_mask({length[1]})"),),
-    )  # fmt: skip
+        f"{scene.subject} got is_causal=True and no attn_mask.",
+        "is_causal says of what kind the mask is, and makes none.",
+        "no attn_mask",
+        (),
+        (Fix("Give the mask, too:", f"attn_mask = nn.Transformer.generate_square_subsequent_mask({length[1]})"),),
+    )
 
 
 def _local(scene: Scene, name: str) -> Any:
@@ -97,12 +106,14 @@ def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
     kind = str(mask.dtype).removeprefix("torch.") if mask is not None else "whole numbers"
     return Verdict(
         f"{scene.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
-        "In a bool mask True hides a place; a floating-point one is added to the scores.", f"{name}: {kind}", ((name, kind),),
+        "In a bool mask True hides a place; a floating-point one is added to the scores.",
+        f"{name}: {kind}",
+        ((name, kind),),
         (
             Fix("If 1 marks what is to be hidden:", f"{name} = {name}.bool()"),
             Fix("If 1 marks what is to be seen:", f"{name} = {name} == 0"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _batches(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -111,10 +122,11 @@ def _batches(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     return Verdict(
         f"{scene.subject} got a source of {source} and a target of {target}: their batches differ.",
-        "Without batch_first=True the batch is dimension 1.", "batches differ", (("src", str(source)), ("tgt", str(target))),
-        (Fix("If the batch comes first in both:", "nn.Transformer(..., batch_first=True)"),)
-        if source[0] == target[0] else (),
-    )  # fmt: skip
+        "Without batch_first=True the batch is dimension 1.",
+        "batches differ",
+        (("src", str(source)), ("tgt", str(target))),
+        (Fix("If the batch comes first in both:", "nn.Transformer(..., batch_first=True)"),) if source[0] == target[0] else (),
+    )
 
 
 def _width(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -124,10 +136,12 @@ def _width(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if type(width) is not int or not odd:
         return None
     return Verdict(
-        f"{scene.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.", f"{odd[0][0]} is {odd[0][1]}.",
-        f"{odd[0][1][-1]} ≠ d_model {width}", tuple((name, described(_local(scene, name))) for name, _ in pairs),
+        f"{scene.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.",
+        f"{odd[0][0]} is {odd[0][1]}.",
+        f"{odd[0][1][-1]} ≠ d_model {width}",
+        tuple((name, described(_local(scene, name))) for name, _ in pairs),
         (Fix("Make it that wide, by an embedding or a projection before it:", f"nn.Linear({odd[0][1][-1]}, {width})"),),
-    )  # fmt: skip
+    )
 
 
 def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -144,10 +158,12 @@ def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     layout = "(batch, length, numbers)" if first else "(length, batch, numbers), as it was made without batch_first=True"
     return Verdict(
-        f"{scene.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.", f"It reads {layout}.",
-        f"batch {batches['query']} ≠ {batches[odd]}", tuple((name, str(shape)) for name, shape in shapes.items()),
+        f"{scene.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.",
+        f"It reads {layout}.",
+        f"batch {batches['query']} ≠ {batches[odd]}",
+        tuple((name, str(shape)) for name, shape in shapes.items()),
         (Fix("All three need the batch of the query; their lengths may differ."),),
-    )  # fmt: skip
+    )
 
 
 _R, _A = (RuntimeError,), (AssertionError,)

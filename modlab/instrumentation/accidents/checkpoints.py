@@ -80,26 +80,32 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
         return Verdict(
             f"Only the prefix {prefix[1]!r} differs, {more}.",
             f"{'The name fits' if len(missing) == 1 else f'All {max(len(missing), len(unexpected)):,} names fit'} "
-            f"{'without' if prefix[0] == 'file' else 'with'} it.", "",
-            tuple(fact for fact in facts if fact[1]), (_renaming(loading, prefix),),
-        )  # fmt: skip
+            f"{'without' if prefix[0] == 'file' else 'with'} it.",
+            "",
+            tuple(fact for fact in facts if fact[1]),
+            (_renaming(loading, prefix),),
+        )
     nested = next((key for key in _NESTED if key in unexpected and _is_mapping(given, key)), None)
     if nested is None and type(given) is dict:
         nested = next((key for key in unexpected if _is_mapping(given, key)), None)
     if nested is not None:
         return Verdict(
             f"What was given is a whole checkpoint: the weights are under its key {nested!r}.",
-            f"{model} knows none of {_some(unexpected)}.", "",
-            tuple(fact for fact in facts if fact[1]), (loading.fix("", f"{loading.state}[{nested!r}]"),),
-        )  # fmt: skip
+            f"{model} knows none of {_some(unexpected)}.",
+            "",
+            tuple(fact for fact in facts if fact[1]),
+            (loading.fix("", f"{loading.state}[{nested!r}]"),),
+        )
     path = utilities.part(scene.module, given) if scene.module is not None and unexpected else ""
     if path:
         place = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
         return Verdict(
             f"The {what} is that of a part of the model: all its {len(given):,} names fit {path}.",
-            f"{model} has more than that.", "", tuple(fact for fact in facts if fact[1]),
+            f"{model} has more than that.",
+            "",
+            tuple(fact for fact in facts if fact[1]),
             (Fix("Load it into that part:", f"{loading.made}{loading.model}{place}.load_state_dict({loading.state})"),),
-        )  # fmt: skip
+        )
     return _names(scene, loading, model, missing, unexpected, sizes, facts)
 
 
@@ -115,9 +121,12 @@ def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple
         code = f"{loading.made}{utilities.merged(loading.state)}{loading.model}.load_state_dict(state)"
         fix = Fix("Load the weights as they are with their masks:", code)
     return Verdict(
-        f"The {loading.what} is of a {word} model, and {model} is not {word}.", f"{names[0]} stands there as {became}.", "",
-        tuple(fact for fact in facts if fact[1]), (fix,),
-    )  # fmt: skip
+        f"The {loading.what} is of a {word} model, and {model} is not {word}.",
+        f"{names[0]} stands there as {became}.",
+        "",
+        tuple(fact for fact in facts if fact[1]),
+        (fix,),
+    )
 
 
 def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Verdict:
@@ -126,9 +135,11 @@ def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, .
     what_then = utility.rpartition(".")[2] or "pruning"
     return Verdict(
         f"{model} is {word}, and the {what} is of a model that is not.",
-        f"It has {names[0]}, and the model has {patterns[0].format(names[0].rpartition('.')[2])} in its place.", "",
-        tuple(fact for fact in facts if fact[1]), (Fix(f"Load it into the model as it is made, and apply {what_then} afterwards."),),
-    )  # fmt: skip
+        f"It has {names[0]}, and the model has {patterns[0].format(names[0].rpartition('.')[2])} in its place.",
+        "",
+        tuple(fact for fact in facts if fact[1]),
+        (Fix(f"Load it into the model as it is made, and apply {what_then} afterwards."),),
+    )
 
 
 def _spread(loading: _Loading, names: list[str]) -> Verdict:
@@ -231,8 +242,9 @@ def _loadable(scene: Scene, missing: list[str], sizes: list[Any]) -> tuple[int, 
     return fits, fits + len(bad)
 
 
-def _names(scene: Scene, loading: _Loading, model: str, missing: list[str], unexpected: list[str], sizes: list[Any],
-        facts: list[tuple[str, str]]) -> Verdict:  # fmt: skip
+def _names(
+    scene: Scene, loading: _Loading, model: str, missing: list[str], unexpected: list[str], sizes: list[Any], facts: list[tuple[str, str]]
+) -> Verdict:
     what, pairs = loading.what, _renamed(scene, missing, unexpected)
     words = []
     if missing:
@@ -240,8 +252,9 @@ def _names(scene: Scene, loading: _Loading, model: str, missing: list[str], unex
             f"{missing[0]} is not in the {what}" if len(missing) == 1 else f"{len(missing):,} of the model's names are not in the {what}"
         )
     if unexpected:
-        words.append(f"{unexpected[0]} is not in the model" if len(unexpected) == 1
-            else f"{len(unexpected):,} of the {what}'s are not in the model")  # fmt: skip
+        words.append(
+            f"{unexpected[0]} is not in the model" if len(unexpected) == 1 else f"{len(unexpected):,} of the {what}'s are not in the model"
+        )
     if sizes:
         words.append(f"{format.plural(len(sizes), 'shape differs', 'shapes differ')}")
     fixes = []
@@ -265,9 +278,13 @@ def _names(scene: Scene, loading: _Loading, model: str, missing: list[str], unex
         fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''}, and to be told what did not:", loose))
     else:
         fixes.append(_fitting(scene, loading, "To load what fits in name and shape, and to be told what did not:"))
-    return Verdict(f"{model} and the {what} differ: {' and '.join(words)}.", more, "",
-                   (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in ([] if part else pairs[:4]))),
-                   tuple(fixes))  # fmt: skip
+    return Verdict(
+        f"{model} and the {what} differ: {' and '.join(words)}.",
+        more,
+        "",
+        (*(fact for fact in facts if fact[1]), *((f"nearest to {new}", old) for new, old in ([] if part else pairs[:4]))),
+        tuple(fixes),
+    )
 
 
 def _part(missing: list[str], unexpected: list[str]) -> str:
@@ -296,9 +313,10 @@ def _sizes(scene: Scene, loading: _Loading, model: str, sizes: list[tuple[str, s
     return Verdict(
         f"{key} is {before} in the {loading.what} and {after} in {model}{more}.",
         "The names fit, the sizes do not; strict=False does not forgive that.",
-        f"{shown(before)} ≠ {shown(after)}", tuple((k, f"{loading.what} ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
+        f"{shown(before)} ≠ {shown(after)}",
+        tuple((k, f"{loading.what} ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
         (_fitting(scene, loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
-    )  # fmt: skip
+    )
 
 
 def _prefix(missing: list[str], unexpected: list[str]) -> tuple[str, str] | None:
@@ -383,24 +401,32 @@ def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
         )
     return Verdict(
         f"The file holds more than weights: {cls}{', a class of yours' if own and what else ''}.",
-        "torch.load reads with weights_only=True, which runs no code that is stored in a file.", "",
-        (("refused", cls),), tuple(fixes), ("What is in the file can be seen without running it: modlab.state(path).",),
-    )  # fmt: skip
+        "torch.load reads with weights_only=True, which runs no code that is stored in a file.",
+        "",
+        (("refused", cls),),
+        tuple(fixes),
+        ("What is in the file can be seen without running it: modlab.state(path).",),
+    )
 
 
 def _no_folder(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
-        f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save makes none.", "", "", (),
+        f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save makes none.",
+        "",
+        "",
+        (),
         (Fix("Make it first:", "os.makedirs(os.path.dirname(path), exist_ok=True)"),),
-    )  # fmt: skip
+    )
 
 
 def _groups(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         "The optimizer's state is of other parameters: its groups differ from those of this optimizer.",
-        "Number and order of the parameters must be what they were.", "", (),
+        "Number and order of the parameters must be what they were.",
+        "",
+        (),
         (Fix("Build model and optimizer just as they were when it was saved; state is matched by position, not by name."),),
-    )  # fmt: skip
+    )
 
 
 _R = (RuntimeError,)
@@ -409,6 +435,10 @@ FAMILIES = (
     Family("state_dict", (TypeError,), r"Expected state_dict to be dict-like, got <class '([^']+)'>", _not_a_dict),
     Family("weights_only", (Exception,), r"Weights only load failed", _refused),
     Family("file", _R, r"Parent directory (.+?) does not exist", _no_folder),
-    Family("state_dict", (ValueError,),
-        r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)", _groups),
-)  # fmt: skip
+    Family(
+        "state_dict",
+        (ValueError,),
+        r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)",
+        _groups,
+    ),
+)

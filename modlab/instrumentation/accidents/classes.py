@@ -56,9 +56,11 @@ def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
     maker = f"{written if '.' in written else name}({'...' if advice.parameters(cls) else ''})"
     return Verdict(
         f"{written}({given}) makes a new {name}, and calls none: {words}.",
-        f"A constructor takes sizes and options; the {name} that it makes takes the tensors.", "", (("given to the constructor", given),),
+        f"A constructor takes sizes and options; the {name} that it makes takes the tensors.",
+        "",
+        (("given to the constructor", given),),
         (Fix("Make it first, then call it:", _made_first(frame, call, maker) or f"model = {maker}\nmodel({given})"),),
-    )  # fmt: skip
+    )
 
 
 def _constructed(scene: Scene) -> tuple[Frame, str] | None:
@@ -106,10 +108,12 @@ def _of_class(scene: Scene, match: re.Match[str]) -> Verdict | None:
     written = f"model({given})" if match[1] == "forward" else f"model.{match[1]}({given})"
     needed = advice.parameters(cls)
     return Verdict(
-        f"{ast.unparse(call.func)} is called on the class, and not on a model.", f"{cls.__name__} is what models are made by.", "",
+        f"{ast.unparse(call.func)} is called on the class, and not on a model.",
+        f"{cls.__name__} is what models are made by.",
+        "",
         (("class", cls.__name__), ("method", match[1])),
         (Fix("Make one first:", f"model = {cls.__name__}({'...' if needed else ''})\n{written}"),),
-    )  # fmt: skip
+    )
 
 
 FAMILIES = (

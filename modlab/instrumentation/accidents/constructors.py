@@ -50,17 +50,26 @@ def _too_early(scene: Scene, does: str, lack: str) -> Verdict | None:
         among = other in owner.__bases__ and len(owner.__bases__) > 1
         return Verdict(
             f"{name}'s super().__init__() is that of {other.__name__}, which does not call nn.Module's.",
-            f"{name} has {other.__name__} before nn.Module among its bases." if among else f"{name} derives from {other.__name__}.", "",
-            (("line", frame.text),), (Fix(f"Let {other.__name__} pass it on:", _begun_by_super(other)),),
-        )  # fmt: skip
+            f"{name} has {other.__name__} before nn.Module among its bases." if among else f"{name} derives from {other.__name__}.",
+            "",
+            (("line", frame.text),),
+            (Fix(f"Let {other.__name__} pass it on:", _begun_by_super(other)),),
+        )
     if found:
         said = f"{name} calls super().__init__() too late: it {does} before that"
     else:
-        said = f"{name} {does} before super().__init__() has run" if supers.elsewhere(owner) else (
-            f"{name}'s constructor never calls super().__init__()")  # fmt: skip
+        said = (
+            f"{name} {does} before super().__init__() has run"
+            if supers.elsewhere(owner)
+            else (f"{name}'s constructor never calls super().__init__()")
+        )
     return Verdict(
-        f"{said}.", f"{'Without it' if 'never' in said else 'Until then'} {lack}.", "", (("line", frame.text),), (fix,),
-    )  # fmt: skip
+        f"{said}.",
+        f"{'Without it' if 'never' in said else 'Until then'} {lack}.",
+        "",
+        (("line", frame.text),),
+        (fix,),
+    )
 
 
 _STATEMENTS = 8  # of a constructor that is written out
@@ -112,8 +121,9 @@ def _written_out(cls: type) -> str:
     names = [field.name for field in fields]
     bases = ", ".join("nn.Module" if base is Module else base.__name__ for base in cls.__bases__)
     lines = [f"        self.{name} = {name}" for name in names]
-    return "\n".join([f"class {cls.__name__}({bases}):", f"    def __init__({', '.join(['self', *names])}):",
-        "        super().__init__()", *lines])  # fmt: skip
+    return "\n".join(
+        [f"class {cls.__name__}({bases}):", f"    def __init__({', '.join(['self', *names])}):", "        super().__init__()", *lines]
+    )
 
 
 def _between(cls: type, owner: type) -> type | None:
@@ -134,10 +144,11 @@ def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name = type(module).__name__
     return Verdict(
         f"{name} was never initialised: its constructor does not call super().__init__().",
-        f"So it has no {match[2]}, nor any other store.", "never initialised", (("missing", match[2]),),
-        (Fix("Put it first in the constructor:",
-            _begun_by_super(type(module))),),
-    )  # fmt: skip
+        f"So it has no {match[2]}, nor any other store.",
+        "never initialised",
+        (("missing", match[2]),),
+        (Fix("Put it first in the constructor:", _begun_by_super(type(module))),),
+    )
 
 
 _OF_TENSORS = {
@@ -171,9 +182,11 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if any(wanted in vars(base) for base in cls.__mro__):
         return Verdict(
             f"{cls.__name__}.{wanted} is a property, and its own code raised an AttributeError.",
-            "Python then asks the module for the name, which hides the first error.", "", (("property", wanted),),
+            "Python then asks the module for the name, which hides the first error.",
+            "",
+            (("property", wanted),),
             (Fix("Call its function to see that error:", f"type(model).{wanted}.fget(model)"),),
-        )  # fmt: skip
+        )
     own = [name for store in ("_modules", "_parameters", "_buffers") for name in held.get(store) or ()]
     plain = [name for name in held if name not in stores.STANDARD]
     methods = [name for base in cls.__mro__ for name in vars(base) if not name.startswith("_")]
@@ -212,9 +225,11 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     listed = ", ".join(own[:8]) or "no module, parameter or buffer"
     return Verdict(
         f"{subject} has no {wanted!r}" + (f" ({cls.__name__})." if subject != cls.__name__ and "(" not in subject else "."),
-        f"It has {listed}{', …' if len(own) > 8 else ''}.", f"no {wanted!r}",
-        (("asked for", wanted), ("there is", listed)), tuple(fixes),
-    )  # fmt: skip
+        f"It has {listed}{', …' if len(own) > 8 else ''}.",
+        f"no {wanted!r}",
+        (("asked for", wanted), ("there is", listed)),
+        tuple(fixes),
+    )
 
 
 def _base_arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -223,9 +238,12 @@ def _base_arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     name = scene.failing.type if scene.failing is not None else "The class"
     return Verdict(
-        f"{name} passes arguments on to nn.Module, which takes none.", "super().__init__() is called without them.", "", (),
+        f"{name} passes arguments on to nn.Module, which takes none.",
+        "super().__init__() is called without them.",
+        "",
+        (),
         (Fix("", "super().__init__()"),),
-    )  # fmt: skip
+    )
 
 
 def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -233,12 +251,17 @@ def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
     name = cls.__name__ if isinstance(cls, type) else "The module"
     return Verdict(
         f"{name}'s constructor has no device argument, which skip_init needs.",
-        "It builds the module on the meta device, where nothing is initialised.", "", (("class", name),),
-        (Fix("Pass device and dtype on to every parameter:",
-            "def __init__(self, device=None, dtype=None):\n    self.weight = nn.Parameter(torch.empty(3, device=device, "
-            "dtype=dtype))"),
-         Fix("Or build it there without skip_init:", f"with torch.device('meta'):\n    model = {name}(...)")),
-    )  # fmt: skip
+        "It builds the module on the meta device, where nothing is initialised.",
+        "",
+        (("class", name),),
+        (
+            Fix(
+                "Pass device and dtype on to every parameter:",
+                "def __init__(self, device=None, dtype=None):\n    self.weight = nn.Parameter(torch.empty(3, device=device, dtype=dtype))",
+            ),
+            Fix("Or build it there without skip_init:", f"with torch.device('meta'):\n    model = {name}(...)"),
+        ),
+    )
 
 
 FAMILIES = (

@@ -48,10 +48,12 @@ def _attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return _lacking(scene, frame, node, held, wanted, "an attribute")
     name = ast.unparse(node.value)
     return Verdict(
-        f"{name} is a dict, and {wanted!r} is a key of it{scene.within}.", "A dict gives its values by keys, and not as attributes.",
-        f"{wanted!r} is a key", (("keys", _listed(held)),),
+        f"{name} is a dict, and {wanted!r} is a key of it{scene.within}.",
+        "A dict gives its values by keys, and not as attributes.",
+        f"{wanted!r} is a key",
+        (("keys", _listed(held)),),
         (Fix("Ask for the key:", bodies.rewritten(frame, node, _subscript(node.value, wanted))),),
-    )  # fmt: skip
+    )
 
 
 def _is_batch(scene: Scene, held: Any) -> bool:
@@ -77,9 +79,12 @@ def _lacking(scene: Scene, frame: Frame, node: ast.Subscript | ast.Attribute, he
     if near:
         fix = Fix(f"If {near!r} was meant:", bodies.rewritten(frame, node, _subscript(node.value, near)))
     return Verdict(
-        f"{name} has no {wanted!r}{scene.within}.", f"It is a dict with {_listed(held)}.", f"no {wanted!r}",
-        (("asked for", repr(wanted)), *((f"{name}[{key!r}]", described(value)) for key, value in list(held.items())[:_LISTED])), (fix,),
-    )  # fmt: skip
+        f"{name} has no {wanted!r}{scene.within}.",
+        f"It is a dict with {_listed(held)}.",
+        f"no {wanted!r}",
+        (("asked for", repr(wanted)), *((f"{name}[{key!r}]", described(value)) for key, value in list(held.items())[:_LISTED])),
+        (fix,),
+    )
 
 
 def _by_place(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -93,10 +98,12 @@ def _by_place(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     name, kind = ast.unparse(node.value), type(held).__name__
     return Verdict(
-        f"{name} is a {kind} of {len(held)}, and has no {key!r}{scene.within}.", "Its parts have places, and no names.",
-        f"{kind}, no dict", tuple((f"{name}[{i}]", described(part)) for i, part in enumerate(held[:_LISTED])),
+        f"{name} is a {kind} of {len(held)}, and has no {key!r}{scene.within}.",
+        "Its parts have places, and no names.",
+        f"{kind}, no dict",
+        tuple((f"{name}[{i}]", described(part)) for i, part in enumerate(held[:_LISTED])),
         (Fix(f"Take it by its place, as the dataset gives it: {name}[0] is the first."),),
-    )  # fmt: skip
+    )
 
 
 # ---- one number, one truth ---------------------------------------------------------------------------------------------------
@@ -130,10 +137,12 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     reduced = bodies.rewritten(frame, node, ast.parse(change.format(f"{operand}.mean()"), mode="eval").body)
     numbers = "none" if count == 0 else counted(count, "number") if count is not None else "several numbers"
     return Verdict(
-        f"{wrapped.rpartition('.')[2]} reads one number, and {name} has {numbers}{scene.within}.", " ".join(filter(None, (words, more))),
-        f"{numbers} ≠ 1", ((name, str(shape)),) if shape is not None else (),
+        f"{wrapped.rpartition('.')[2]} reads one number, and {name} has {numbers}{scene.within}.",
+        " ".join(filter(None, (words, more))),
+        f"{numbers} ≠ 1",
+        ((name, str(shape)),) if shape is not None else (),
         () if count == 0 else (Fix("Their mean is one number:", reduced), Fix("All of them, as a list:", f"{operand}.tolist()")),
-    )  # fmt: skip
+    )
 
 
 def _truth(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -148,11 +157,16 @@ def _truth(scene: Scene, match: re.Match[str]) -> Verdict | None:
     whole = text if isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
     shapes = [(one.text, str(shape_of(one.thing))) for one in operands.tensors(operands.of_frame(frame))]
     return Verdict(
-        f"{text} is a tensor of several truth values, and one is needed{scene.within}.", "Each number is compared for itself.",
-        "several truth values", tuple(shapes[:4]),
-        (Fix("If one that is true is enough:", f"{whole}.any()"), Fix("If all must be:", f"{whole}.all()"),
-         Fix("To choose for each number: torch.where(condition, a, b).")),
-    )  # fmt: skip
+        f"{text} is a tensor of several truth values, and one is needed{scene.within}.",
+        "Each number is compared for itself.",
+        "several truth values",
+        tuple(shapes[:4]),
+        (
+            Fix("If one that is true is enough:", f"{whole}.any()"),
+            Fix("If all must be:", f"{whole}.all()"),
+            Fix("To choose for each number: torch.where(condition, a, b)."),
+        ),
+    )
 
 
 def _tested(frame: Frame, node: ast.expr) -> ast.expr | None:

@@ -25,14 +25,22 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     if taken[-1] == expected and len(taken) > 2 and taken[-1] not in taken[2:-1]:
         order = (0, len(taken) - 1, *range(1, len(taken) - 1))[0 if not unbatched else 1 :]
         order = order if not unbatched else tuple(place - 1 for place in order)
-        fixes.append(Fix(f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
-            flow.elsewhere(scene, "{}.permute" + f"{order}")))  # fmt: skip
+        fixes.append(
+            Fix(
+                f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
+                flow.elsewhere(scene, "{}.permute" + f"{order}"),
+            )
+        )
     elif unbatched and expected == 1:
         fixes.append(Fix("If the first size is the batch, put the channel behind it:", flow.elsewhere(scene, "{}.unsqueeze(1)")))
     elif unbatched and len(seen) > 1 and seen[1] == expected:
         kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", scene.failing.type) if scene.failing is not None else ""
-        fixes.append(Fix(f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
-            flow.elsewhere(scene, "{}.unsqueeze(2)")))  # fmt: skip
+        fixes.append(
+            Fix(
+                f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
+                flow.elsewhere(scene, "{}.unsqueeze(2)"),
+            )
+        )
     elif given == 1 and expected == 3:
         fixes.append(Fix("A grey image can stand for its three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
     if unbatched:
@@ -98,8 +106,12 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     elif len(taken) == plain - 1:
         fixes.append(Fix("One sample without channel and batch: put both in front:", flow.elsewhere(scene, "{}[None, None]")))
     elif len(taken) > batched:
-        fixes.append(Fix(f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some, or use the layer for"
-                         f" more dimensions ({_wider(function, len(taken) - batched)})."))  # fmt: skip
+        fixes.append(
+            Fix(
+                f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some, or use the layer for"
+                f" more dimensions ({_wider(function, len(taken) - batched)})."
+            )
+        )
     elif len(taken) < plain - 1:
         fixes.append(Fix(f"It needs all of {layout}; a flat input is folded back by view:", "x = x.view(batch, channels, height, width)"))
     return Verdict(
@@ -139,9 +151,13 @@ def _too_small(scene: Scene, match: re.Match[str]) -> Verdict:
         f"{scene.stopped}its output would be {shown(left)}.",
         f"{shown(size[1:])} → {shown(left[1:])}",
         (("input, without the batch", shown(size)), ("output", shown(left))),
-        (Fix("Pool one time less, or start with a larger picture; whatever the size, this gives one number a channel:",
-            "nn.AdaptiveAvgPool2d(1)"),),
-    )  # fmt: skip
+        (
+            Fix(
+                "Pool one time less, or start with a larger picture; whatever the size, this gives one number a channel:",
+                "nn.AdaptiveAvgPool2d(1)",
+            ),
+        ),
+    )
 
 
 def _pool_dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -153,9 +169,10 @@ def _pool_dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{scene.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
         f"{scene.stopped}input {taken}; the batch alone may be left out.",
-        format.plural(len(taken), "dimension"), (("input", str(taken)), ("expected", f"{match[1]} or {match[2]} dimensions")),
+        format.plural(len(taken), "dimension"),
+        (("input", str(taken)), ("expected", f"{match[1]} or {match[2]} dimensions")),
         (Fix("Put what is missing in front:", flow.elsewhere(scene, "{}[None, None]" if len(taken) == int(match[1]) - 1 else "{}[None]")),),
-    )  # fmt: skip
+    )
 
 
 def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -171,17 +188,31 @@ def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("convolution", _R,
+    Family(
+        "convolution",
+        _R,
         r"Given \w+=\d+, weight of size \[([\d, ]+)\], expected input\[([\d, ]+)\] to have (\d+) channels, but got (\d+) channels",
-        _channels),
-    Family("convolution", _R,
+        _channels,
+    ),
+    Family(
+        "convolution",
+        _R,
         r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (?:torch\.Size)?\(?\[([\d, ]*)\]",
-        _dimensions),
+        _dimensions,
+    ),
     Family("convolution", _R, r"Calculated padded input size per channel: \(([\dx ]+)\)\. Kernel size: \(([\dx ]+)\)", _kernel),
-    Family("convolution", _R, r"Given input size: \(([\dx ]+)\)\. Calculated output size: \(([\dx -]+)\)\. Output size is too small",
-        _too_small),
+    Family(
+        "convolution",
+        _R,
+        r"Given input size: \(([\dx ]+)\)\. Calculated output size: \(([\dx -]+)\)\. Output size is too small",
+        _too_small,
+    ),
     Family("convolution", _R, r"non-empty (\d)D or (\d)D \(batch mode\) tensor expected for input", _pool_dimensions),
-    Family("convolution", _R,
+    Family(
+        "convolution",
+        _R,
         r"Padding size should be less than the corresponding input dimension, but got: padding \(([\d, ]+)\) at dimension (\d) of input "
-        r"\[([\d, ]+)\]", _padding),
-)  # fmt: skip
+        r"\[([\d, ]+)\]",
+        _padding,
+    ),
+)

@@ -73,8 +73,11 @@ def _code(frame: Frame) -> _Code | None:
 def _here(code: _Code) -> ast.stmt | None:
     """The statement that failed; of several in one line that which calls ``backward``."""
     line = code.frame.line - code.first + 1
-    found = [node for node in ast.walk(code.tree) if isinstance(node, ast.Expr) and node.lineno <= line <= (node.end_lineno or 0)
-             and "backward" in ast.unparse(node)]  # fmt: skip
+    found = [
+        node
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.Expr) and node.lineno <= line <= (node.end_lineno or 0) and "backward" in ast.unparse(node)
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -155,8 +158,13 @@ def _statement(code: _Code, node: ast.AST) -> ast.AST | None:
 
 def _told(code: _Code, node: ast.expr, at: ast.stmt, trained: list[str]) -> Cut | None:
     by = _unrecorded(code, at) or next(
-        (f"{'.' if isinstance(code.around.get(inner), ast.Call) else ''}{inner.attr}".lstrip(".") for inner in ast.walk(node)
-         if isinstance(inner, ast.Attribute) and inner.attr in _CUTTING), "")  # fmt: skip
+        (
+            f"{'.' if isinstance(code.around.get(inner), ast.Call) else ''}{inner.attr}".lstrip(".")
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Attribute) and inner.attr in _CUTTING
+        ),
+        "",
+    )
     if not by and any(isinstance(inner, ast.Compare) for inner in ast.walk(node)):
         by = "a comparison"
     called = [name for name in trained if stores.is_module(code.frame.names.get(name))]

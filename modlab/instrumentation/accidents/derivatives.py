@@ -28,18 +28,22 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict:
     expected, got = int(match[2]), int(match[3])
     return Verdict(
         f"{match[1]}.backward returned {counted(got, 'gradient')}, and forward takes {counted(expected, 'argument')}.",
-        _where(scene, match[1]), f"{got} ≠ {expected} gradients", (("expected", str(expected)), ("given", str(got))),
+        _where(scene, match[1]),
+        f"{got} ≠ {expected} gradients",
+        (("expected", str(expected)), ("given", str(got))),
         (Fix("Return one for each argument of forward, in their order; None for what needs none (numbers, flags)."),),
-    )  # fmt: skip
+    )
 
 
 def _shape(scene: Scene, match: re.Match[str]) -> Verdict:
     given, wanted, place = tuple_of(match[3]), tuple_of(match[4]), int(match[2])
     return Verdict(
         f"{match[1]}.backward returned a gradient of {given} for argument {place} of forward, which is {wanted}.",
-        _where(scene, match[1]), f"{given} ≠ {wanted}", (("given", str(given)), ("expected", str(wanted))),
+        _where(scene, match[1]),
+        f"{given} ≠ {wanted}",
+        (("given", str(given)), ("expected", str(wanted))),
         (Fix("A gradient has the shape of what it is the gradient of: what forward summed, backward spreads again."),),
-    )  # fmt: skip
+    )
 
 
 def _old(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -51,17 +55,30 @@ def _old(scene: Scene, _: re.Match[str]) -> Verdict:
         if isinstance(made, ast.Call) and not made.args and not made.keywords:
             code = bodies.rewritten(user, call, ast.Call(ast.Attribute(made.func, "apply", ast.Load()), call.args, call.keywords))
     return Verdict(
-        "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.", "", "", (),
-        (Fix("Put @staticmethod above forward and backward, and call it so:" if code
-             else "Put @staticmethod above forward and backward, and call it by .apply.", code),),
-    )  # fmt: skip
+        "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
+        "",
+        "",
+        (),
+        (
+            Fix(
+                "Put @staticmethod above forward and backward, and call it so:"
+                if code
+                else "Put @staticmethod above forward and backward, and call it by .apply.",
+                code,
+            ),
+        ),
+    )
 
 
 _R = (RuntimeError,)
 FAMILIES = (
     Family("gradient", _R, r"^function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _number),
-    Family("gradient", _R,
+    Family(
+        "gradient",
+        _R,
         r"^Function (\w+)Backward returned an invalid gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with "
-        r"\[([\d, ]*)\]", _shape),
+        r"\[([\d, ]*)\]",
+        _shape,
+    ),
     Family("gradient", _R, r"^Legacy autograd function with non-static forward method is deprecated", _old),
-)  # fmt: skip
+)

@@ -80,26 +80,36 @@ def _meta(scene: Scene, given: str, own: str) -> Verdict:
         return Verdict(
             f"{scene.subject} is on the meta device: its weights have shapes and no numbers.",
             f"{scene.stopped}the input is on {given or 'cpu'}.",
-            "weights on meta", (("input", given), ("weights", own)),
-            (Fix("Give them memory, then values:",
-                f"{model}.to_empty(device={given or 'cpu'!r})\n{model}.load_state_dict(torch.load('weights.pt'))"),
-             Fix("Or fill them as they are read:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)")),
-        )  # fmt: skip
+            "weights on meta",
+            (("input", given), ("weights", own)),
+            (
+                Fix(
+                    "Give them memory, then values:",
+                    f"{model}.to_empty(device={given or 'cpu'!r})\n{model}.load_state_dict(torch.load('weights.pt'))",
+                ),
+                Fix("Or fill them as they are read:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)"),
+            ),
+        )
     hidden = hiding.of_module(scene) if given == "meta" else None
     if hidden is not None:
         return Verdict(
             f"{scene.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
             f"{scene.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
-            "input on meta", (("input", given), ("weights", own or "cpu")), (hidden.fix("Register it, before the model is moved"),),
-        )  # fmt: skip
+            "input on meta",
+            (("input", given), ("weights", own or "cpu")),
+            (hidden.fix("Register it, before the model is moved"),),
+        )
     if given == "meta":
         return Verdict(
             f"{scene.subject} got a tensor on the meta device, which has a shape and no numbers.",
             f"{scene.stopped}its weights are on {own or 'cpu'}.",
-            "input on meta", (("input", given), ("weights", own or "cpu")),
-            (Fix("For shapes alone, put the model there too:", f"{model}.to('meta')"),
-                Fix("For numbers, make the input on a real device:", "torch.randn(..., device='cpu')")),
-        )  # fmt: skip
+            "input on meta",
+            (("input", given), ("weights", own or "cpu")),
+            (
+                Fix("For shapes alone, put the model there too:", f"{model}.to('meta')"),
+                Fix("For numbers, make the input on a real device:", "torch.randn(..., device='cpu')"),
+            ),
+        )
     facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
     return Verdict(
         f"A tensor on the meta device meets one that has numbers{scene.within}.", "Meta tensors have shapes alone.", "meta ≠ cpu", facts
@@ -113,18 +123,27 @@ def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
         part = f".get_submodule({place!r})" if place else ""
         rest = "" if not part else " alone: the rest of the model has its numbers"
         return Verdict(
-            f"{scene.subject} is on the meta device: there are no numbers to move.", "Its weights have shapes and dtypes alone.", "no data",
+            f"{scene.subject} is on the meta device: there are no numbers to move.",
+            "Its weights have shapes and dtypes alone.",
+            "no data",
             (("weights", "meta"),),
-            (Fix(f"Give them memory{rest} (the values are then arbitrary), and load or initialise them:",
-                f"{model}{part}.to_empty(device={_wanted(scene)!r})"),),
-        )  # fmt: skip
+            (
+                Fix(
+                    f"Give them memory{rest} (the values are then arbitrary), and load or initialise them:",
+                    f"{model}{part}.to_empty(device={_wanted(scene)!r})",
+                ),
+            ),
+        )
     name = next((o.text for o in scene.tensors if _device(o.thing) == "meta"), "The tensor")
     return Verdict(
         f"{name} is on the meta device: it has no number to read{scene.within}.",
-        "skip_init and torch.device('meta') run constructors so: what reads a value there fails." if scene.module is not None
-            else "It has a shape and a dtype alone.",
-        "no number", ((name, "meta"),), (Fix("Make it on a real device:", "torch.zeros(..., device='cpu')"),),
-    )  # fmt: skip
+        "skip_init and torch.device('meta') run constructors so: what reads a value there fails."
+        if scene.module is not None
+        else "It has a shape and a dtype alone.",
+        "no number",
+        ((name, "meta"),),
+        (Fix("Make it on a real device:", "torch.zeros(..., device='cpu')"),),
+    )
 
 
 def _wanted(scene: Scene) -> str:
@@ -148,10 +167,12 @@ def _lazy(scene: Scene, match: re.Match[str]) -> Verdict:
     subject = names[0] if names else "A parameter"
     model = scene.models[0][0] if scene.models else "model"
     return Verdict(
-        f"{subject} is lazy: it has no shape before the first forward pass.", f"{len(names)} parameters are." if len(names) > 1 else "",
-        "no shape yet", tuple((name, "lazy") for name in names[:8]),
+        f"{subject} is lazy: it has no shape before the first forward pass.",
+        f"{len(names)} parameters are." if len(names) > 1 else "",
+        "no shape yet",
+        tuple((name, "lazy") for name in names[:8]),
         (Fix("Run one batch through the model first; then count, initialise, load or share:", f"{model}(torch.zeros(batch, ...))"),),
-    )  # fmt: skip
+    )
 
 
 def _lazy_in(model: Module) -> list[str]:
@@ -167,21 +188,32 @@ def _lazy_in(model: Module) -> list[str]:
 
 def _no_cuda(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
-        "This PyTorch is built without CUDA: there is no GPU for it here.", "", "", (("device", "cuda"),),
+        "This PyTorch is built without CUDA: there is no GPU for it here.",
+        "",
+        "",
+        (("device", "cuda"),),
         (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
-    )  # fmt: skip
+    )
 
 
 def _no_driver(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict("PyTorch finds no NVIDIA driver, or no GPU.", "", "", (("device", "cuda"),),
-        (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),))  # fmt: skip
+    return Verdict(
+        "PyTorch finds no NVIDIA driver, or no GPU.",
+        "",
+        "",
+        (("device", "cuda"),),
+        (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
+    )
 
 
 def _saved_elsewhere(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
-        "The file holds tensors of a GPU, and there is none here.", "", "", (("device", "cuda"),),
+        "The file holds tensors of a GPU, and there is none here.",
+        "",
+        "",
+        (("device", "cuda"),),
         (Fix("Read them onto the CPU:", "torch.load(path, map_location='cpu')"),),
-    )  # fmt: skip
+    )
 
 
 def _assertion(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -223,10 +255,13 @@ def _types(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{scene.subject or 'The layer'} got its input on {sides[0]} and has its weights on {sides[1]}.",
         scene.stopped + "they must be on one device.",
-        f"{sides[0]} ≠ {sides[1]}", (("input", sides[0]), ("weights", sides[1])),
-        (Fix("Send the input where the model is:", f"x = x.to({sides[1]!r})"),
-            Fix("Or the model, once, before the loop:", f"{model}.to({sides[0]!r})")),
-    )  # fmt: skip
+        f"{sides[0]} ≠ {sides[1]}",
+        (("input", sides[0]), ("weights", sides[1])),
+        (
+            Fix("Send the input where the model is:", f"x = x.to({sides[1]!r})"),
+            Fix("Or the model, once, before the loop:", f"{model}.to({sides[0]!r})"),
+        ),
+    )
 
 
 _GPUS = ("gpu", "nvidia", "amd", "rocm")
@@ -243,9 +278,12 @@ def _no_such(scene: Scene, match: re.Match[str]) -> Verdict:
     elif close := get_close_matches(kind, _COMMON, 1, 0.75):
         fix = _with_device(scene, word, repr(close[0]), f"If {close[0]!r} was meant")
     return Verdict(
-        f"PyTorch has no device called {word!r}.", "The common ones are 'cpu', 'cuda' and 'mps'.", f"no device {word!r}",
-        (("given", repr(word)),), (fix,),
-    )  # fmt: skip
+        f"PyTorch has no device called {word!r}.",
+        "The common ones are 'cpu', 'cuda' and 'mps'.",
+        f"no device {word!r}",
+        (("given", repr(word)),),
+        (fix,),
+    )
 
 
 def _no_place(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -253,9 +291,12 @@ def _no_place(scene: Scene, match: re.Match[str]) -> Verdict:
     word = match[1]
     first = f"{word.partition(':')[0]}:0"
     return Verdict(
-        f"{word!r} is no device: a number stands behind the colon.", "The first one has number 0.", f"no device {word!r}",
-        (("given", repr(word)),), (_with_device(scene, word, repr(first), "The first one"),),
-    )  # fmt: skip
+        f"{word!r} is no device: a number stands behind the colon.",
+        "The first one has number 0.",
+        f"no device {word!r}",
+        (("given", repr(word)),),
+        (_with_device(scene, word, repr(first), "The first one"),),
+    )
 
 
 def _with_device(scene: Scene, word: str, new: str, said: str) -> Fix:
@@ -271,13 +312,23 @@ _R = (RuntimeError,)
 _D = r"(\w+(?::\d+)?)"
 FAMILIES = (
     Family("device", _R, rf"Expected all tensors to be on the same device, but found at least two devices, {_D} and {_D}!?", _mixed),
-    Family("device", _R, rf"Expected all tensors to be on the same device, but got \w+ is on {_D}, different from other tensors on {_D}",
-        _mixed),
-    Family("device", _R, rf"Tensor (?:for .*?)?(?:is )?on (?:device )?{_D}(?:,)? (?:is not on the expected device|but expected (?:it"
-                         rf"|them) (?:to be )?on) {_D}", _mixed),
+    Family(
+        "device",
+        _R,
+        rf"Expected all tensors to be on the same device, but got \w+ is on {_D}, different from other tensors on {_D}",
+        _mixed,
+    ),
+    Family(
+        "device",
+        _R,
+        rf"Tensor (?:for .*?)?(?:is )?on (?:device )?{_D}(?:,)? (?:is not on the expected device|but expected (?:it"
+        rf"|them) (?:to be )?on) {_D}",
+        _mixed,
+    ),
     Family("device", _R, r"Input type \(([^)]+)\) and (?:bias|weight) type \(([^)]+)\) should be the same", _types),
-    Family("meta", (RuntimeError, NotImplementedError), r"Cannot copy out of meta tensor; no data!|cannot be called on meta tensors",
-        _no_data),
+    Family(
+        "meta", (RuntimeError, NotImplementedError), r"Cannot copy out of meta tensor; no data!|cannot be called on meta tensors", _no_data
+    ),
     Family("lazy", (RuntimeError, ValueError), r"uninitialized parameter|UninitializedParameter", _lazy),
     Family("device", (AssertionError,), r"Torch not compiled with CUDA enabled", _no_cuda),
     Family("device", _R, r"device-side assert triggered", _assertion),
@@ -286,4 +337,4 @@ FAMILIES = (
     Family("device", _R, r"Expected one of cpu, .* device type at start of device string: (\S+)", _no_such),
     Family("device", _R, r"^Invalid device string: '([^']+:[^']*)'", _no_place),
     Family("device", (TypeError,), rf"can't convert {_D} device type tensor to numpy", _to_numpy),
-)  # fmt: skip
+)

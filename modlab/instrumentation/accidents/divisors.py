@@ -21,11 +21,13 @@ def _groups(scene: Scene, match: re.Match[str]) -> Verdict | None:
     fitting = max(n for n in range(1, groups + 1) if taken % n == 0 == given % n)
     return Verdict(
         f"{kind} cannot share {counted(wrong, match[1] + '_channel')} evenly among {groups} groups.",
-        "Each group has its part of both the channels that come in and those that go out.", f"{wrong} / {groups}",
+        "Each group has its part of both the channels that come in and those that go out.",
+        f"{wrong} / {groups}",
         tuple((name, str(size)) for name, size in zip(names, sizes, strict=True)),
         (Fix("A number of groups that divides both:", _made(scene, fitting) or f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),)
-        if kind[:1] == "C" else (),
-    )  # fmt: skip
+        if kind[:1] == "C"
+        else (),
+    )
 
 
 def _made(scene: Scene, groups: int) -> str:
@@ -44,11 +46,16 @@ def _shuffle(scene: Scene, match: re.Match[str]) -> Verdict:
     factor = round(places**0.5)
     return Verdict(
         f"{scene.subject or 'pixel_shuffle'} makes {places} places of {places} channels; {channels} cannot be shared so.",
-        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "", f"{channels} / {places}",
+        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
+        f"{channels} / {places}",
         (("channels", str(channels)), ("upscale_factor", str(factor))),
-        (Fix(f"For {counted(channels, 'channel')} behind it the layer before gives {channels * places}:",
-             f"nn.Conv2d(..., {channels * places}, ...)"),),
-    )  # fmt: skip
+        (
+            Fix(
+                f"For {counted(channels, 'channel')} behind it the layer before gives {channels * places}:",
+                f"nn.Conv2d(..., {channels * places}, ...)",
+            ),
+        ),
+    )
 
 
 def _unshuffle(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -57,15 +64,26 @@ def _unshuffle(scene: Scene, match: re.Match[str]) -> Verdict:
     pad = (0, 0, 0, missing) if what == "height" else (0, missing)
     return Verdict(
         f"{scene.subject or 'pixel_unshuffle'} got a {what} of {size}, which {factor} does not divide.",
-        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "", f"{size} / {factor}",
-        ((what, str(size)), ("downscale_factor", str(factor))), (Fix("Cut it, or pad it:", f"x = F.pad(x, {pad})"),),
-    )  # fmt: skip
+        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
+        f"{size} / {factor}",
+        ((what, str(size)), ("downscale_factor", str(factor))),
+        (Fix("Cut it, or pad it:", f"x = F.pad(x, {pad})"),),
+    )
 
 
 FAMILIES = (
     Family("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
-    Family("shuffle", (RuntimeError,), r"divisible by the square of upscale_factor, but input\.size\(-3\)=(\d+) is not divisible by (\d+)",
-           _shuffle),
-    Family("shuffle", (RuntimeError,), r"expects (height|width) to be divisible by downscale_factor, but input\.size\(-\d\)=(\d+) is not "
-                                       r"divisible by (\d+)", _unshuffle),
-)  # fmt: skip
+    Family(
+        "shuffle",
+        (RuntimeError,),
+        r"divisible by the square of upscale_factor, but input\.size\(-3\)=(\d+) is not divisible by (\d+)",
+        _shuffle,
+    ),
+    Family(
+        "shuffle",
+        (RuntimeError,),
+        r"expects (height|width) to be divisible by downscale_factor, but input\.size\(-\d\)=(\d+) is not "
+        r"divisible by (\d+)",
+        _unshuffle,
+    ),
+)

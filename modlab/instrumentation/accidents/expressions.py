@@ -212,8 +212,15 @@ class Expressions:
         inner = self.source.inner
         return self.scope.stop is None and inner is not None and module is inner.module and self.is_at(node)
 
-    def ended(self, node: ast.Call, module: Module | None, room: bool, method: bool, numbers: dict[int | str, int],
-              parts: list[tuple[int | str, ast.expr]]) -> int:  # fmt: skip
+    def ended(
+        self,
+        node: ast.Call,
+        module: Module | None,
+        room: bool,
+        method: bool,
+        numbers: dict[int | str, int],
+        parts: list[tuple[int | str, ast.expr]],
+    ) -> int:
         """The value that a call gave which came to its end."""
         source, scope = self.source, self.scope
         if module is None and not room:

@@ -79,8 +79,11 @@ def _content(head: bytes, path: str) -> _Content | None:
     if head.startswith(b"\x1f\x8b"):
         code = f"import gzip, io\nwith gzip.open({path}) as file:\n    torch.load(io.BytesIO(file.read()))"
         return _Content("is packed (gzip)", (Fix("Unpack it first:", code),))
-    for start, what in ((b"\x89HDF", "is HDF5, as Keras writes it"), (b"GGUF", "is GGUF, as llama.cpp reads it"),
-                        (b"\x93NUMPY", "is an array of numpy's: np.load reads it")):  # fmt: skip
+    for start, what in (
+        (b"\x89HDF", "is HDF5, as Keras writes it"),
+        (b"GGUF", "is GGUF, as llama.cpp reads it"),
+        (b"\x93NUMPY", "is an array of numpy's: np.load reads it"),
+    ):
         if head.startswith(start):
             return _Content(what, ())
     if _PRINTABLE.issuperset(head):
@@ -107,10 +110,17 @@ def _cut_off(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return of_no_checkpoint(scene)
     size = (("size", format.size(os.path.getsize(path))),) if head is not None else ()
     return Verdict(
-        "The file is cut off: its end is missing.", "A download that broke off, a full disk, or a save that was interrupted.", "", size,
-        (Fix("Get it, or save it, once more. So that a save cannot break off half-way:",
-             "torch.save(model.state_dict(), path + '.new')\nos.replace(path + '.new', path)"),),
-    )  # fmt: skip
+        "The file is cut off: its end is missing.",
+        "A download that broke off, a full disk, or a save that was interrupted.",
+        "",
+        size,
+        (
+            Fix(
+                "Get it, or save it, once more. So that a save cannot break off half-way:",
+                "torch.save(model.state_dict(), path + '.new')\nos.replace(path + '.new', path)",
+            ),
+        ),
+    )
 
 
 def _damaged(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -123,9 +133,12 @@ def _other_archive(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if not _reads(scene):
         return None
     return Verdict(
-        "This is no checkpoint: the file is a zip archive of something else.", "torch.load reads what torch.save has written.", "", (),
+        "This is no checkpoint: the file is a zip archive of something else.",
+        "torch.load reads what torch.save has written.",
+        "",
+        (),
         (Fix("See what is in it:", f"import zipfile\nprint(zipfile.ZipFile({written(path_of(scene))}).namelist()[:9])"),),
-    )  # fmt: skip
+    )
 
 
 def _no_safetensors(scene: Scene, _: re.Match[str]) -> Verdict | None:

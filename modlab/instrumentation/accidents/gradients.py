@@ -44,12 +44,20 @@ def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
         owner = owners[0] if len(owners) == 1 else f"A parameter of shape {shape} ({', '.join(owners[:3])}{', …' if owners[3:] else ''})"
         return Verdict(
             f"{owner} was changed after the forward pass, and this backward still needs what it was.",
-            f"Shape {shape}, changed {_times(version - expected)} since: an optimizer's step, or a line that writes to it.", "",
-            (*((name, str(shape)) for name in owners[:4]), ("changes since it was used", str(version - expected)),
-                *_suspects(sources.lines(scene, sources.IN_PLACE))),
-            (Fix("Run the model again after each step, and call backward before it:",
-                "loss = criterion(model(x), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()"),),
-        )  # fmt: skip
+            f"Shape {shape}, changed {_times(version - expected)} since: an optimizer's step, or a line that writes to it.",
+            "",
+            (
+                *((name, str(shape)) for name in owners[:4]),
+                ("changes since it was used", str(version - expected)),
+                *_suspects(sources.lines(scene, sources.IN_PLACE)),
+            ),
+            (
+                Fix(
+                    "Run the model again after each step, and call backward before it:",
+                    "loss = criterion(model(x), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+                ),
+            ),
+        )
     modules = sources.in_place_modules(scene)
     lines = sources.lines(scene, sources.IN_PLACE)
     what = f"The output of {_plain(function)}" if function else f"A {match[1].lower()} tensor"
@@ -76,9 +84,10 @@ def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"{what} was changed in place, and backward needs what it was.",
         f"Shape {shape}, changed {_times(version - expected)} since it was saved.",
-        "", (("tensor", str(shape)), *((("made by", _plain(function)),) if function else ()), *_suspects(lines), *_suspects(modules)),
+        "",
+        (("tensor", str(shape)), *((("made by", _plain(function)),) if function else ()), *_suspects(lines), *_suspects(modules)),
         tuple(fixes),
-    )  # fmt: skip
+    )
 
 
 def _times(number: int) -> str:
@@ -122,23 +131,35 @@ def _changed_parameters(scene: Scene, shape: tuple[int, ...], version: int) -> l
 
 def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
     name, _loss_tensor = _loss(scene)
-    buffers = [f"{owner}.{path + '.' if path else ''}{own}" for owner, model in scene.models[:4] for path, module in sources.walk(model)
-               for own, tensor in stores.named_tensors(module) if tensor.grad_fn is not None]  # fmt: skip
+    buffers = [
+        f"{owner}.{path + '.' if path else ''}{own}"
+        for owner, model in scene.models[:4]
+        for path, module in sources.walk(model)
+        for own, tensor in stores.named_tensors(module)
+        if tensor.grad_fn is not None
+    ]
     if buffers:
         return Verdict(
             f"{buffers[0]} drags the graph of the last call along: backward came to a part that is freed already.",
-            "It was computed from a tensor that requires grad and kept for the next call.", "",
+            "It was computed from a tensor that requires grad and kept for the next call.",
+            "",
             tuple((buffer, "has a grad_fn") for buffer in buffers[:4]),
             (Fix("Cut it off where it is updated:", f"self.{buffers[0].rpartition('.')[2]} = (...).detach()"),),
-        )  # fmt: skip
+        )
     carried = _carried(scene)
     again = Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()")
     first, second = _losses(scene, name)
-    both = (Fix("For two losses on one graph, go back once from their sum:", f"({first} + {second}).backward()"),
-            Fix("Or keep the graph the first time:", f"{first}.backward(retain_graph=True)"))  # fmt: skip
+    both = (
+        Fix("For two losses on one graph, go back once from their sum:", f"({first} + {second}).backward()"),
+        Fix("Or keep the graph the first time:", f"{first}.backward(retain_graph=True)"),
+    )
     if name in carried:
-        fixes = [Fix(f"{name} takes along the graph of each round: go back from this round's loss alone, and add up numbers.",
-            f"loss.backward()\n{name} += loss.item()")]  # fmt: skip
+        fixes = [
+            Fix(
+                f"{name} takes along the graph of each round: go back from this round's loss alone, and add up numbers.",
+                f"loss.backward()\n{name} += loss.item()",
+            )
+        ]
     elif carried:
         key, thing = next(iter(carried.items()))
         cut = f"{key}.detach()" if issubclass(type(thing), Tensor) else f"tuple(one.detach() for one in {key})"
@@ -149,9 +170,11 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
         fixes = [*both, again, *([keep] if cut != "state" else [])] if _backwards(scene) > 1 else [again, keep, *both]
     return Verdict(
         f"backward ran a second time through the same graph, from {name}: the first time freed it.",
-        "Each forward pass makes a graph for one backward.", "", tuple((key, "handed on from round to round") for key in carried),
+        "Each forward pass makes a graph for one backward.",
+        "",
+        tuple((key, "handed on from round to round") for key in carried),
         tuple(fixes),
-    )  # fmt: skip
+    )
 
 
 def _carried(scene: Scene) -> dict[str, Any]:
@@ -159,8 +182,11 @@ def _carried(scene: Scene) -> dict[str, Any]:
     if scene.user is None:
         return {}
     named = {name: scene.user.names.get(name) for name in sources.carried(scene.user)}
-    return {name: thing for name, thing in named.items() if any(
-        issubclass(type(part), Tensor) and part.grad_fn is not None for part in (thing if type(thing) is tuple else (thing,)))}  # fmt: skip
+    return {
+        name: thing
+        for name, thing in named.items()
+        if any(issubclass(type(part), Tensor) and part.grad_fn is not None for part in (thing if type(thing) is tuple else (thing,)))
+    }
 
 
 def _kept(scene: Scene) -> list[str]:
@@ -248,9 +274,11 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     fix = Fix("Go back from the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
     return Verdict(
         f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
-        "item, tolist and NumPy give numbers without a graph.", "",
-        ((name, match[1]), *_suspects(lines)), (fix,),
-    )  # fmt: skip
+        "item, tolist and NumPy give numbers without a graph.",
+        "",
+        ((name, match[1]), *_suspects(lines)),
+        (fix,),
+    )
 
 
 def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -267,9 +295,11 @@ def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
     name = ast.unparse(owner)
     return Verdict(
         f"{name} is computed from what is trained, so its requires_grad cannot be set{scene.within}.",
-        "Only a tensor made by hand, such as a parameter, has it as a choice.", "", (),
+        "Only a tensor made by hand, such as a parameter, has it as a choice.",
+        "",
+        (),
         (Fix("To go on without its graph:", f"{name} = {name}.detach()"),),
-    )  # fmt: skip
+    )
 
 
 def _not_scalar(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -280,10 +310,16 @@ def _not_scalar(scene: Scene, _: re.Match[str]) -> Verdict:
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not call.args):
         return Verdict(*told, "", ((name, str(shape)),), (Fix("Make one number of them where the loss is computed, such as loss.mean()."),))
     return Verdict(
-        *told, "", ((name, str(shape)),),
-        (Fix("Make one number of them:", f"{name}.mean().backward()" if name.isidentifier() else "loss.mean().backward()"),
-         Fix("Or give a weight for each (for a Jacobian product):", f"{name if name.isidentifier() else 'y'}.backward(torch.ones{shape})")),
-    )  # fmt: skip
+        *told,
+        "",
+        ((name, str(shape)),),
+        (
+            Fix("Make one number of them:", f"{name}.mean().backward()" if name.isidentifier() else "loss.mean().backward()"),
+            Fix(
+                "Or give a weight for each (for a Jacobian product):", f"{name if name.isidentifier() else 'y'}.backward(torch.ones{shape})"
+            ),
+        ),
+    )
 
 
 def _count(shape: tuple[int, ...]) -> int:
@@ -296,9 +332,12 @@ def _count(shape: tuple[int, ...]) -> int:
 def _grad_shape(scene: Scene, match: re.Match[str]) -> Verdict:
     given, expected = tuple_of(match[1]), tuple_of(match[2])
     return Verdict(
-        f"backward got weights of shape {given} for an output of {expected}.", "They must be equal.", f"{shown(given)} ≠ {shown(expected)}",
-        (("given", str(given)), ("expected", str(expected))), (Fix("", f"backward(torch.ones{expected})"),),
-    )  # fmt: skip
+        f"backward got weights of shape {given} for an output of {expected}.",
+        "They must be equal.",
+        f"{shown(given)} ≠ {shown(expected)}",
+        (("given", str(given)), ("expected", str(expected))),
+        (Fix("", f"backward(torch.ones{expected})"),),
+    )
 
 
 def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -316,10 +355,12 @@ def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
     if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("grad") and all(k.arg != "allow_unused" for k in call.keywords):
         line = f"{ast.unparse(call).removesuffix(')')}, allow_unused=True)"
     return Verdict(
-        f"{name} took no part in the output: there is no gradient with respect to it.", "It was not used, or was detached on the way.", "",
+        f"{name} took no part in the output: there is no gradient with respect to it.",
+        "It was not used, or was detached on the way.",
+        "",
         ((name, described(wanted)),) if wanted is not None else (),
         (Fix("If that is meant, None then stands for its gradient:", line),),
-    )  # fmt: skip
+    )
 
 
 def _paths(scene: Scene, wanted: Any) -> Iterator[tuple[str, str]]:
@@ -342,10 +383,11 @@ def _leaf(scene: Scene, match: re.Match[str]) -> Verdict:
     of = f"a view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
     return Verdict(
         f"{of} is trained, and is changed in place where gradients are recorded{scene.within}.",
-        "The gradient of what it was would be lost.", "in place on what is trained",
+        "The gradient of what it was would be lost.",
+        "in place on what is trained",
         tuple((o.text, described(o.thing)) for o in scene.tensors[:2]),
         tuple(fixes),
-    )  # fmt: skip
+    )
 
 
 def _anew(statement: ast.stmt | None) -> str:
@@ -380,11 +422,12 @@ def _numpy(scene: Scene, match: re.Match[str]) -> Verdict:
     name = scene.tensors[0].text if scene.tensors else "The tensor"
     code = ast.unparse(receiver) if receiver is not None else name if scene.tensors else "x"
     return Verdict(
-        f"{name} is part of a graph, which NumPy cannot follow{scene.within}.", "Its gradient would end there unnoticed.", "requires grad",
+        f"{name} is part of a graph, which NumPy cannot follow{scene.within}.",
+        "Its gradient would end there unnoticed.",
+        "requires grad",
         ((name, f"{described(scene.tensors[0].thing)}, requires grad"),) if scene.tensors else (),
-        (Fix("Say that it ends here:", f"{code}.detach().cpu().numpy()"),
-         Fix("Or compute under torch.no_grad() what needs no graph.")),
-    )  # fmt: skip
+        (Fix("Say that it ends here:", f"{code}.detach().cpu().numpy()"), Fix("Or compute under torch.no_grad() what needs no graph.")),
+    )
 
 
 def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -398,8 +441,10 @@ def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
     if itself:
         said, facts = f"{where}, and its own full backward hook has made that a view.", ((f"{subject}", "full backward hook"),)
     elif found is not None:
-        said, facts = f"{where}, and that is the output of {found[0]} with its full backward hook.", (
-            (f"{found[0]} ({found[1]})" if "(" not in found[0] else found[0], "full backward hook"),)  # fmt: skip
+        said, facts = (
+            f"{where}, and that is the output of {found[0]} with its full backward hook.",
+            ((f"{found[0]} ({found[1]})" if "(" not in found[0] else found[0], "full backward hook"),),
+        )
     else:
         said = f"{where}, and a full backward hook has made that a view."
     fixes = []
@@ -408,12 +453,19 @@ def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
     anew = _out_of_place(scene.user.text) if scene.user is not None and not own else ""
     if anew:
         fixes.append(Fix("Make a new tensor there:", anew))
-    fixes.append(Fix(f"{'Or hook' if fixes else 'Hook'} the tensor instead of the module, in a forward hook:",
-        "output.register_hook(lambda grad: ...)"))  # fmt: skip
+    fixes.append(
+        Fix(
+            f"{'Or hook' if fixes else 'Hook'} the tensor instead of the module, in a forward hook:",
+            "output.register_hook(lambda grad: ...)",
+        )
+    )
     return Verdict(
-        said, "Such a hook wraps what goes in and what comes out in views, which must stay as they are.", "in place on a hooked tensor",
-        facts, tuple(fixes),
-    )  # fmt: skip
+        said,
+        "Such a hook wraps what goes in and what comes out in views, which must stay as they are.",
+        "in place on a hooked tensor",
+        facts,
+        tuple(fixes),
+    )
 
 
 def _has_backward_hook(module: Module) -> bool:
@@ -449,11 +501,14 @@ def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
     name = next((o.text for o in scene.tensors if o.thing.is_inference()), "A tensor")
     return Verdict(
         f"{name} was made in inference mode and has no version to go back to{scene.within}.",
-        "Such tensors can take no part in training, and are not changed outside.", "made in inference mode",
+        "Such tensors can take no part in training, and are not changed outside.",
+        "made in inference mode",
         ((name, "inference tensor"),) if name != "A tensor" else (),
-        (Fix("A copy is a normal tensor:", f"{name if name != 'A tensor' else 'x'}.clone()"),
-         Fix("Or make it under torch.no_grad() instead, so that it can be used later.")),
-    )  # fmt: skip
+        (
+            Fix("A copy is a normal tensor:", f"{name if name != 'A tensor' else 'x'}.clone()"),
+            Fix("Or make it under torch.no_grad() instead, so that it can be used later."),
+        ),
+    )
 
 
 def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -464,13 +519,20 @@ def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
     node = tensor.grad_fn if known else None
     said = type(node).__name__ if node is not None else "a grad_fn"
     what = f"{kind} {name}".strip() or "A tensor"
-    kept = Fix("Keep it without its graph:", f"self.{key} = (...).detach()") if key.isidentifier() else Fix(
-        "Take it out of its graph first:", f"{name if name.isidentifier() else 'x'}.detach()")  # fmt: skip
+    kept = (
+        Fix("Keep it without its graph:", f"self.{key} = (...).detach()")
+        if key.isidentifier()
+        else Fix("Take it out of its graph first:", f"{name if name.isidentifier() else 'x'}.detach()")
+    )
     return Verdict(
-        f"{what[:1].upper()}{what[1:]} is part of a graph, and a graph cannot be copied." if kind else
-            f"{what} is part of a graph, and a graph cannot be copied.",
-        "deepcopy takes what was made by hand, not what was computed.", "", ((name, f"computed by {said}"),) if name else (), (kept,),
-    )  # fmt: skip
+        f"{what[:1].upper()}{what[1:]} is part of a graph, and a graph cannot be copied."
+        if kind
+        else f"{what} is part of a graph, and a graph cannot be copied.",
+        "deepcopy takes what was made by hand, not what was computed.",
+        "",
+        ((name, f"computed by {said}"),) if name else (),
+        (kept,),
+    )
 
 
 def _carrier(scene: Scene, tensor: Tensor) -> tuple[str, str, str]:
@@ -505,23 +567,39 @@ def _is_in(thing: object, tensor: Tensor, depth: int = 3) -> bool:
 _R = (RuntimeError,)
 FAMILIES = (
     Family("no gradient", (AttributeError,), r"^'(float|int|ndarray|numpy\.\w+)' object has no attribute 'backward'", _number),
-    Family("in-place", _R,
+    Family(
+        "in-place",
+        _R,
         r"modified by an inplace operation: \[torch\.(?:cuda\.)?(\w+?)Tensor \[([\d, ]*)\]\](?:, which is output \d+ of (\w+),)? is at "
-        r"version (\d+); expected version (\d+)", _in_place),
+        r"version (\d+); expected version (\d+)",
+        _in_place,
+    ),
     Family("backward twice", _R, r"Trying to backward through the graph a second time", _twice),
     Family("no gradient", _R, r"does not require grad and does not have a grad_fn", _no_graph),
     Family("not a scalar", _R, r"grad can be implicitly created only for scalar outputs", _not_scalar),
-    Family("not a scalar", _R,
+    Family(
+        "not a scalar",
+        _R,
         r"Mismatch in shape: grad_output\[\d+\] has a shape of torch\.Size\(\[([\d, ]*)\]\) and output\[\d+\] has a shape of "
-        r"torch\.Size\(\[([\d, ]*)\]\)", _grad_shape),
+        r"torch\.Size\(\[([\d, ]*)\]\)",
+        _grad_shape,
+    ),
     Family("no gradient", _R, r"differentiated Tensor(?:s)? at index (\d+) appears? to not have been used in the graph", _unused),
     Family("leaf", _R, r"a (view of a )?leaf Variable that requires grad is being used in an in-place operation", _leaf),
     Family("leaf", _R, r"^you can only change requires_grad flags of leaf variables", _flag),
     Family("numpy", _R, r"Can't call numpy\(\) on Tensor that requires grad", _numpy),
-    Family("backward hook", _R,
+    Family(
+        "backward hook",
+        _R,
         r"Output \d+ of BackwardHookFunction(?:Backward)? is a view and (?:is being|its base or another view of its base has been) "
-        r"modified in-?place", _backward_hook_view),
-    Family("inference", _R, r"Inference tensors cannot be saved for backward|Inplace update to inference tensor outside InferenceMode",
-        _inference),
+        r"modified in-?place",
+        _backward_hook_view,
+    ),
+    Family(
+        "inference",
+        _R,
+        r"Inference tensors cannot be saved for backward|Inplace update to inference tensor outside InferenceMode",
+        _inference,
+    ),
     Family("deepcopy", _R, r"Only Tensors created explicitly by the user .*support the deepcopy protocol", _deepcopy),
-)  # fmt: skip
+)

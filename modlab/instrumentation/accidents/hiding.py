@@ -48,8 +48,14 @@ def _holding(scene: Scene, holder: Any, place: str, thing: Any) -> Hiding | None
     root = scene.root
     if root is None or advice.is_torchs(holder):
         return None
-    name = next((name for name, value in stores.contents(holder).items() if name not in stores.STANDARD
-                 and any(hidden.thing is thing for hidden in ghosts.Members(value))), None)  # fmt: skip
+    name = next(
+        (
+            name
+            for name, value in stores.contents(holder).items()
+            if name not in stores.STANDARD and any(hidden.thing is thing for hidden in ghosts.Members(value))
+        ),
+        None,
+    )
     if name is None:
         return None
     finder = ghosts.Finder(module for _, module in sources.walk(root.module))

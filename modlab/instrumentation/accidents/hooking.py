@@ -19,16 +19,19 @@ from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, messa
 from modlab.records.explanation import Fix
 
 _KINDS = {
-    "_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward hook",
-    "_backward_pre_hooks": "full backward pre-hook", "_backward_hooks": "backward hook",
-}  # fmt: skip
+    "_forward_pre_hooks": "forward pre-hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "full backward pre-hook",
+    "_backward_hooks": "backward hook",
+}
 _RETURNS = {
     "forward pre-hook": Fix("A forward pre-hook returns None, or the new input (a tuple for several):", "return (x,)"),
     "forward hook": Fix("A forward hook returns None, or a new output of the same kind:", "return output"),
-    "full backward pre-hook": Fix("A full backward pre-hook returns None, or a tuple of as many gradients as it got:",
-        "return (grad_outputs[0] * 2,)"),
+    "full backward pre-hook": Fix(
+        "A full backward pre-hook returns None, or a tuple of as many gradients as it got:", "return (grad_outputs[0] * 2,)"
+    ),
     "backward hook": Fix("A backward hook returns None, or a tuple of as many gradients as it got:", "return (grad_inputs[0] * 2,)"),
-}  # fmt: skip
+}
 
 Named = tuple[str, str]
 """A hook's function, and where it stands."""
@@ -143,15 +146,18 @@ def raised_in(scene: Scene) -> Verdict | None:
     if missing:
         return Verdict(
             f"The {kind} {name} on {on} got None for a gradient, and used it as a tensor.",
-            f"{on}'s input requires no gradient, as in the first layer of any net; then there is none.", f"{kind} {name} raised",
+            f"{on}'s input requires no gradient, as in the first layer of any net; then there is none.",
+            f"{kind} {name} raised",
             (("hook", f"{name}, {where}"), ("raised", error)),
             (Fix("Leave None as it is:", "return tuple(None if g is None else ... for g in grad_inputs)"),),
-        )  # fmt: skip
+        )
     return Verdict(
         f"The {kind} {name} on {on} raised the {type(scene.error).__name__}: {format.cut(scene.message, 200).rstrip('.')}.",
         f"It stands at {where}.",
-        f"{kind} {name} raised", (("hook", f"{name}, {where}"), ("raised", error)), (),
-    )  # fmt: skip
+        f"{kind} {name} raised",
+        (("hook", f"{name}, {where}"), ("raised", error)),
+        (),
+    )
 
 
 def _raised(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -163,9 +169,11 @@ def changed_arguments(scene: Scene, hooks: list[Named], before: int, after: int,
     name, where = hooks[-1]
     return Verdict(
         f"The forward pre-hook {name} on {scene.subject} made {after} arguments of {before}.",
-        f"It stands at {where}; forward takes {', '.join(taken)}.", f"{after} arguments from pre-hook {name}",
-        (("hook", f"{name}, {where}"), ("arguments before", str(before)), ("arguments after", str(after))), (_RETURNS["forward pre-hook"],),
-    )  # fmt: skip
+        f"It stands at {where}; forward takes {', '.join(taken)}.",
+        f"{after} arguments from pre-hook {name}",
+        (("hook", f"{name}, {where}"), ("arguments before", str(before)), ("arguments after", str(after))),
+        (_RETURNS["forward pre-hook"],),
+    )
 
 
 def _with_kwargs(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -176,10 +184,11 @@ def _with_kwargs(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name, where = named(hook)
     return Verdict(
         f"The {kind} {name} on {place(scene, module)} returned {format.cut(match[1], 60)}, and should return None or (args, kwargs).",
-        f"It stands at {where}, and was registered with_kwargs=True.", f"{kind} {name} returned {format.cut(match[1], 40)}",
+        f"It stands at {where}, and was registered with_kwargs=True.",
+        f"{kind} {name} returned {format.cut(match[1], 40)}",
         (("hook", f"{name}, {where}"), ("returned", format.cut(match[1], 200))),
         (Fix("Both, the first as a tuple:", "return (x,), kwargs"),),
-    )  # fmt: skip
+    )
 
 
 def _wrong_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -192,9 +201,10 @@ def _wrong_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"The {kind} {name} on {place(scene, module)} returned {format.plural(int(given), 'gradient')} for {expected}.",
         f"It stands at {where}.",
-        f"{given} ≠ {expected} gradients", (("hook", f"{name}, {where}"), ("returned", given), ("expected", expected)),
+        f"{given} ≠ {expected} gradients",
+        (("hook", f"{name}, {where}"), ("returned", given), ("expected", expected)),
         (_RETURNS.get(kind, _RETURNS["backward hook"]),),
-    )  # fmt: skip
+    )
 
 
 def _no_length(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -210,9 +220,10 @@ def _no_length(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"The {kind} {name} on {place(scene, module)} returned a bare {match[1]}, and should return a tuple of gradients.",
         f"It stands at {where}.",
-        f"{kind} {name} returned {match[1]}", (("hook", f"{name}, {where}"), ("returned", match[1]), ("expected", "None, or a tuple")),
+        f"{kind} {name} returned {match[1]}",
+        (("hook", f"{name}, {where}"), ("returned", match[1]), ("expected", "None, or a tuple")),
         (_RETURNS[kind],),
-    )  # fmt: skip
+    )
 
 
 def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -224,16 +235,25 @@ def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name, where = named(hook)
     if match[1].rpartition(".")[2] not in (name.rpartition(".")[2], getattr(callables.anchor(callables.given(hook)[0]), "__name__", "")):
         return None
-    wanted = {"forward pre-hook": "(module, args)", "forward hook": "(module, args, output)",
+    wanted = {
+        "forward pre-hook": "(module, args)",
+        "forward hook": "(module, args, output)",
         "backward hook": "(module, grad_inputs, grad_outputs)",
-              "full backward pre-hook": "(module, grad_outputs)"}.get(kind, "what this kind gets")  # fmt: skip
+        "full backward pre-hook": "(module, grad_outputs)",
+    }.get(kind, "what this kind gets")
     return Verdict(
-        f"The {kind} {name} on {place(scene, module)} is called with {wanted}, and takes something else.", f"It stands at {where}.",
+        f"The {kind} {name} on {place(scene, module)} is called with {wanted}, and takes something else.",
+        f"It stands at {where}.",
         f"{kind} {name} cannot be called so",
         (("hook", f"{name}, {where}"), ("called with", wanted), ("raised", format.cut(message_of(scene.error), 200))),
-        (Fix("", f"def {name.rpartition('.')[2] if name.rpartition('.')[2].isidentifier() else 'hook'}"
-                 f"{wanted.replace('(', '(self, ', 1) if inspect.ismethod(hook) else wanted}: ..."),),
-    )  # fmt: skip
+        (
+            Fix(
+                "",
+                f"def {name.rpartition('.')[2] if name.rpartition('.')[2].isidentifier() else 'hook'}"
+                f"{wanted.replace('(', '(self, ', 1) if inspect.ismethod(hook) else wanted}: ...",
+            ),
+        ),
+    )
 
 
 def _is_called(scene: Scene, caller: Frame) -> bool:
@@ -271,18 +291,23 @@ def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if wrong == "hook" and len(modules) == 1:
         path, cls, name, where = modules[0]
         return Verdict(
-            f"The backward hook {name} on {path or cls} returned a gradient of another shape than it got.", f"It stands at {where}.", "",
+            f"The backward hook {name} on {path or cls} returned a gradient of another shape than it got.",
+            f"It stands at {where}.",
+            "",
             (("hook", f"{name}, {where}"), ("on", path or cls)),
             (Fix("A gradient has the shape of what it is the gradient of:", "return tuple(torch.zeros_like(g) for g in grad_inputs)"),),
-        )  # fmt: skip
+        )
     fitting = [one for one in hooked if one[1].rpartition(".")[2] == wrong.rpartition(".")[2]]
     said, fix = "returned a gradient of another shape than it got", Fix("It has the shape of the tensor:", "return torch.zeros_like(grad)")
     if wrong == "hook" or len(fitting) != 1:
         listed = [f"{on}: {name} ({where})" for on, name, where in fitting] or [f"{p or c}: {n} ({w})" for p, c, n, w in modules]
         return Verdict(
-            f"A hook on a tensor {said}.", f"In sight are {', '.join(listed[:4])}." if listed else "", "",
-            tuple(("hook", one) for one in listed[:8]), (fix,),
-        )  # fmt: skip
+            f"A hook on a tensor {said}.",
+            f"In sight are {', '.join(listed[:4])}." if listed else "",
+            "",
+            tuple(("hook", one) for one in listed[:8]),
+            (fix,),
+        )
     tensor, name, where = fitting[0]
     return Verdict(
         f"The hook {name} on {tensor} {said}.", f"It stands at {where}.", "", (("hook", f"{name}, {where}"), ("on", tensor)), (fix,)
@@ -291,15 +316,24 @@ def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 def _some_hook(scene: Scene, wrong: str, hooked: list[tuple[str, str, str]]) -> Verdict:
     """Autograd called a hook that gave no gradient: it is named only where there is no other."""
-    modules = [(path or type(module).__name__, *hook) for _, root in scene.models[:4] for path, module in sources.walk(root)
-               for store in ("_backward_hooks", "_backward_pre_hooks") for hook in of_kind(module, store)]  # fmt: skip
+    modules = [
+        (path or type(module).__name__, *hook)
+        for _, root in scene.models[:4]
+        for path, module in sources.walk(root)
+        for store in ("_backward_hooks", "_backward_pre_hooks")
+        for hook in of_kind(module, store)
+    ]
     every = [*((f"the tensor {on}", name, where) for on, name, where in hooked), *modules]
     fix = Fix("A hook of backward returns None, or a gradient of the same shape (that of a module: a tuple of them).")
     listed = [f"{name} on {on} ({where})" for on, name, where in every[:4]]
     told = f"{'The one in sight is' if len(listed) == 1 else 'In sight are'} {', '.join(listed)}." if listed else ""
     return Verdict(
-        f"A hook returned {_article(wrong)}, which is no gradient.", told, "", tuple(("hook", one) for one in listed), (fix,),
-    )  # fmt: skip
+        f"A hook returned {_article(wrong)}, which is no gradient.",
+        told,
+        "",
+        tuple(("hook", one) for one in listed),
+        (fix,),
+    )
 
 
 def _article(word: str) -> str:
@@ -325,11 +359,12 @@ def _tensor_hooks(scene: Scene) -> list[tuple[str, str, str]]:
 def _both_kinds(scene: Scene, _: re.Match[str]) -> Verdict:
     old = of_kind(scene.module, "_backward_hooks") if scene.module is not None else []
     return Verdict(
-        f"{scene.subject} has a backward hook of the other kind already.", "A module takes full backward hooks or legacy ones, not both.",
+        f"{scene.subject} has a backward hook of the other kind already.",
+        "A module takes full backward hooks or legacy ones, not both.",
         "",
         tuple(("there already", f"{name}, {where}") for name, where in old),
         (Fix("Take the full kind for both:", "layer.register_full_backward_hook(hook)"),),
-    )  # fmt: skip
+    )
 
 
 _T, _R = (TypeError,), (RuntimeError,)

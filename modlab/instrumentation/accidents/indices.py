@@ -42,10 +42,12 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict | None:
             made = ast.Subscript(node.value, ast.Tuple([*around, parts[0]], ast.Load()), ast.Load())
             fixes = [Fix(f"It fits dimension {fitting[0]}:", bodies.rewritten(frame, node, made))]
     return Verdict(
-        f"{text} is a mask of {mask}, and {name} is {shape}{scene.within}.", f"From dimension {place} on, the sizes must be equal.",
-        f"mask {mask} ≠ {shape}", ((text, str(mask)), (name, str(shape))),
+        f"{text} is a mask of {mask}, and {name} is {shape}{scene.within}.",
+        f"From dimension {place} on, the sizes must be equal.",
+        f"mask {mask} ≠ {shape}",
+        ((text, str(mask)), (name, str(shape))),
         tuple(fixes) or (Fix("A mask has the sizes of the dimensions that it chooses from."),),
-    )  # fmt: skip
+    )
 
 
 def _kind(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -61,10 +63,12 @@ def _kind(scene: Scene, _: re.Match[str]) -> Verdict | None:
     text, kind = ast.unparse(part), str(thing.dtype).removeprefix("torch.")
     made = ast.Call(ast.Attribute(part, "long", ast.Load()), [], [])
     return Verdict(
-        f"{text} is {kind}, and chooses from {ast.unparse(node.value)}{scene.within}.", "Places are whole numbers, and masks are bool.",
-        f"{kind} ≠ int64", ((text, kind),),
+        f"{text} is {kind}, and chooses from {ast.unparse(node.value)}{scene.within}.",
+        "Places are whole numbers, and masks are bool.",
+        f"{kind} ≠ int64",
+        ((text, kind),),
         (Fix("If they are whole numbers all the same:", bodies.rewritten(frame, part, made)),),
-    )  # fmt: skip
+    )
 
 
 def _many(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -74,10 +78,12 @@ def _many(scene: Scene, match: re.Match[str]) -> Verdict:
     frame, node, parts = found
     name, shape = ast.unparse(node.value), shape_of(operands.follow(node.value, frame))
     return Verdict(
-        f"{name} has {count}, and {ast.unparse(node)} asks for more{scene.within}.", f"It is {shape}." if shape is not None else "",
-        f"{len(parts)} indices for {count}", ((name, str(shape)),) if shape is not None else (),
+        f"{name} has {count}, and {ast.unparse(node)} asks for more{scene.within}.",
+        f"It is {shape}." if shape is not None else "",
+        f"{len(parts)} indices for {count}",
+        ((name, str(shape)),) if shape is not None else (),
         (Fix("Look at what it is before:", f"print({name}.shape)"),),
-    )  # fmt: skip
+    )
 
 
 def _best(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -97,9 +103,12 @@ def _best(scene: Scene, _: re.Match[str]) -> Verdict | None:
     name = ast.unparse(nodes["input"])
     least = ast.parse(f"min({ast.unparse(nodes['k'])}, {name}.size({place}))", mode="eval").body
     return Verdict(
-        f"topk asks for the {count} largest, and {name} has {shape[place]} in dimension {place}{scene.within}.", f"It is {shape}.",
-        f"{count} of {shape[place]}", ((name, str(shape)),), (Fix("As many as there are:", bodies.rewritten(user, nodes["k"], least)),),
-    )  # fmt: skip
+        f"topk asks for the {count} largest, and {name} has {shape[place]} in dimension {place}{scene.within}.",
+        f"It is {shape}.",
+        f"{count} of {shape[place]}",
+        ((name, str(shape)),),
+        (Fix("As many as there are:", bodies.rewritten(user, nodes["k"], least)),),
+    )
 
 
 _I, _L = (IndexError,), r"\[([\d, ]*)\]"

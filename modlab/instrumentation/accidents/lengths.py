@@ -26,10 +26,12 @@ def _places(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"The scores are for {shown(given[2:])} places, and the target has {shown(target[1:])}.",
         f"The input is {given}, the target {target}; the target needs (batch, {', '.join(map(str, given[2:]))}).",
-        f"{shown(given[2:])} ≠ {shown(target[1:])}", ((names[0], str(given)), (names[1], str(target))),
+        f"{shown(given[2:])} ≠ {shown(target[1:])}",
+        ((names[0], str(given)), (names[1], str(target))),
         (Fix("Bring the scores to the size of the target:", f"{names[0]} = F.interpolate({names[0]}, size={target[1:]}, mode={mode!r})"),)
-        if given[0] == target[0] else (),
-    )  # fmt: skip
+        if given[0] == target[0]
+        else (),
+    )
 
 
 def _time(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -39,9 +41,11 @@ def _time(scene: Scene, match: re.Match[str]) -> Verdict | None:
     most, got = int(match[1]), int(match[2])
     return Verdict(
         f"input_lengths has {got}, and log_probs has {counted(most, 'step')}.",
-        f"log_probs is {shape}, read as (time, batch, classes).", f"length {got} > {most}", (("log_probs", str(shape)),),
+        f"log_probs is {shape}, read as (time, batch, classes).",
+        f"length {got} > {most}",
+        (("log_probs", str(shape)),),
         _turned(scene) if shape[1] >= got else (Fix("The lengths are those of log_probs, behind all strides and pools of the model."),),
-    )  # fmt: skip
+    )
 
 
 def _turned(scene: Scene) -> tuple[Fix, ...]:
@@ -52,10 +56,12 @@ def _turned(scene: Scene) -> tuple[Fix, ...]:
 def _targets(scene: Scene, match: re.Match[str]) -> Verdict:
     wanted, got = int(match[1]), int(match[2])
     return Verdict(
-        f"target_lengths has {wanted}, and targets has {counted(got, 'column')}.", f"targets is {shape_of(scene.local('targets'))}.",
-        f"length {wanted} > {got}", (("targets", str(shape_of(scene.local("targets")))),),
+        f"target_lengths has {wanted}, and targets has {counted(got, 'column')}.",
+        f"targets is {shape_of(scene.local('targets'))}.",
+        f"length {wanted} > {got}",
+        (("targets", str(shape_of(scene.local("targets")))),),
         (Fix("Each length is the number of labels of that sample, without padding."),),
-    )  # fmt: skip
+    )
 
 
 def _batch(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -64,10 +70,12 @@ def _batch(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if shape is None or len(shape) < 2 or lengths is None:
         return None
     return Verdict(
-        f"{name} has {counted(lengths, 'number')} for a batch of {shape[1]}.", f"log_probs is {shape}, read as (time, batch, classes).",
-        f"{lengths} ≠ {shape[1]}", (("log_probs", str(shape)), (name, str(lengths))),
+        f"{name} has {counted(lengths, 'number')} for a batch of {shape[1]}.",
+        f"log_probs is {shape}, read as (time, batch, classes).",
+        f"{lengths} ≠ {shape[1]}",
+        (("log_probs", str(shape)), (name, str(lengths))),
         _turned(scene) if shape[0] == lengths else (Fix("It needs one for each sample."),),
-    )  # fmt: skip
+    )
 
 
 def _length(thing: Any) -> int | None:
@@ -88,18 +96,22 @@ def _keys(scene: Scene, match: re.Match[str]) -> Verdict | None:
     owner, line = flow.made_anew(scene, made)
     return Verdict(
         f"{call.label} got {which}s of {counted(shape[-1], 'number')}, and was made for {weight[1]} ({name}={weight[1]}).",
-        f"{scene.stopped}{which} {shape}.", f"{shape[-1]} ≠ {name} {weight[1]}", ((which, str(shape)), (name, str(weight[1]))),
+        f"{scene.stopped}{which} {shape}.",
+        f"{shape[-1]} ≠ {name} {weight[1]}",
+        ((which, str(shape)), (name, str(weight[1]))),
         (Fix(f"Let it take {shape[-1]}{f', in {owner}' if owner else ''}:", line),) if line else (),
-    )  # fmt: skip
+    )
 
 
 def _unlike(scene: Scene, match: re.Match[str]) -> Verdict:
     key, value = tuple_of(match[1]), tuple_of(match[2])
     return Verdict(
-        f"{scene.subject or 'attention'} got a key of {key} and a value of {value}: each key needs a value.", "",
+        f"{scene.subject or 'attention'} got a key of {key} and a value of {value}: each key needs a value.",
+        "",
         f"{shown(key)} ≠ {shown(value)}",
-        (("key", str(key)), ("value", str(value))), (Fix("Both come from the same tokens; their widths alone may differ (kdim, vdim)."),),
-    )  # fmt: skip
+        (("key", str(key)), ("value", str(value))),
+        (Fix("Both come from the same tokens; their widths alone may differ (kdim, vdim)."),),
+    )
 
 
 _R, _A = (RuntimeError,), (AssertionError,)

@@ -121,8 +121,10 @@ def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
         f"The target holds class {target}, and the model gives scores for "
         f"{'fewer classes' if count is None else counted(count, 'class', 'classes')}.",
         (f"Valid are 0 to {count - 1}." if count > 1 else "Only 0 is valid.") if count else "",
-        f"class {target} of {count}", _facts(scene), tuple(fixes),
-    )  # fmt: skip
+        f"class {target} of {count}",
+        _facts(scene),
+        tuple(fixes),
+    )
 
 
 def _batch(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -130,9 +132,12 @@ def _batch(scene: Scene, match: re.Match[str]) -> Verdict:
     shape = shape_of(_pair(scene)[0]) or ()
     hints = [Fix("Both must come from the same batch: a view(-1, ...) before may have mixed the batch with other dimensions.")]
     return Verdict(
-        f"The loss got {given} predictions for {target} targets.", f"input {shape}, target {shape_of(_pair(scene)[1])}.",
-        f"{given} ≠ {target}", _facts(scene), tuple(hints),
-    )  # fmt: skip
+        f"The loss got {given} predictions for {target} targets.",
+        f"input {shape}, target {shape_of(_pair(scene)[1])}.",
+        f"{given} ≠ {target}",
+        _facts(scene),
+        tuple(hints),
+    )
 
 
 def _long(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -156,9 +161,11 @@ def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
     if floating and len(shapes[1]) == len(shapes[0]) == 2 and shapes[1][1] not in (1, shapes[0][1]):
         return Verdict(
             f"The target has {shapes[1][1]} columns, and the model gives scores for {shapes[0][1]} classes.",
-            f"The input is {shapes[0]}, the target {shapes[1]}.", f"{shapes[1][1]} ≠ {shapes[0][1]} classes", _facts(scene),
+            f"The input is {shapes[0]}, the target {shapes[1]}.",
+            f"{shapes[1][1]} ≠ {shapes[0][1]} classes",
+            _facts(scene),
             (Fix("Give the last layer one output for each column:", f"nn.Linear(..., {shapes[1][1]})"),),
-        )  # fmt: skip
+        )
     if len(shapes[1]) == 2 and shapes[1][1] == 1:
         fix = Fix("Leave out the dimension of 1:", _changed(scene, 1, "{}.squeeze(1)"))
     elif floating:
@@ -167,8 +174,11 @@ def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
         fix = Fix("One class a sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
     return Verdict(
         f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number a sample.",
-        f"The input is {shapes[0]}.", f"target {shown(shapes[1])}", _facts(scene), (fix,),
-    )  # fmt: skip
+        f"The input is {shapes[0]}.",
+        f"target {shown(shapes[1])}",
+        _facts(scene),
+        (fix,),
+    )
 
 
 def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -179,16 +189,23 @@ def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
         binary = f"F.binary_cross_entropy_with_logits({first}, {second}.float())"
         return Verdict(
             f"The predictions are {shape}: the loss takes them for one sample with {shape[0] if shape else 0} classes.",
-            "It needs one score for each class, (batch, classes).", f"no classes in {shown(shape)}", _facts(scene),
+            "It needs one score for each class, (batch, classes).",
+            f"no classes in {shown(shape)}",
+            _facts(scene),
             (Fix("For yes and no with one score, take the loss for that:", binary),)
-            if function != "loss" and _is_binary(scene) else (Fix("Let the last layer give one score for each class."),),
-        )  # fmt: skip
+            if function != "loss" and _is_binary(scene)
+            else (Fix("Let the last layer give one score for each class."),),
+        )
     return Verdict(
         f"The target has the shape of the scores, so it holds probabilities; those cannot be {_dtypes(match[1])}.",
-        "A class number is one a sample.", f"{_dtypes(match[1])} ≠ float", _facts(scene),
-        (Fix("If it is one-hot, class numbers say the same in less:", f"{name} = {name}.argmax(dim=1)"),
-         Fix("Or make probabilities of it:", f"{name} = {name}.float()")),
-    )  # fmt: skip
+        "A class number is one a sample.",
+        f"{_dtypes(match[1])} ≠ float",
+        _facts(scene),
+        (
+            Fix("If it is one-hot, class numbers say the same in less:", f"{name} = {name}.argmax(dim=1)"),
+            Fix("Or make probabilities of it:", f"{name} = {name}.float()"),
+        ),
+    )
 
 
 def _is_binary(scene: Scene) -> bool:
@@ -208,9 +225,12 @@ def _spatial(scene: Scene, match: re.Match[str]) -> Verdict:
         code = f"{name} = {name}.squeeze(1)" if target[1] == 1 else f"{name} = {name}.argmax(dim=1)  # if it is one-hot"
         fix = Fix("Leave out the dimension of channels:", code)
     return Verdict(
-        f"The target is {target} and should be {wanted}: one class number a place.", f"The input is {given}.", f"target {shown(target)}",
-        _facts(scene), (fix,),
-    )  # fmt: skip
+        f"The target is {target} and should be {wanted}: one class number a place.",
+        f"The input is {given}.",
+        f"target {shown(target)}",
+        _facts(scene),
+        (fix,),
+    )
 
 
 def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -222,18 +242,24 @@ def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     function, first, second, more = _written(scene)
     return Verdict(
-        f"The loss got {_dtype(given)} as predictions and {_dtype(target)} as targets: they are swapped.", "The predictions come first.",
-        "swapped", _facts(scene), (Fix("", f"{function}({second}, {first}{more})"),),
-    )  # fmt: skip
+        f"The loss got {_dtype(given)} as predictions and {_dtype(target)} as targets: they are swapped.",
+        "The predictions come first.",
+        "swapped",
+        _facts(scene),
+        (Fix("", f"{function}({second}, {first}{more})"),),
+    )
 
 
 def _target_range(scene: Scene, _: re.Match[str]) -> Verdict:
     ends = _ends(_pair(scene)[1])
     where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
     return Verdict(
-        f"BCELoss needs targets between 0 and 1; {where}.", "Each is the probability of a yes.", "outside 0 to 1", _facts(scene),
+        f"BCELoss needs targets between 0 and 1; {where}.",
+        "Each is the probability of a yes.",
+        "outside 0 to 1",
+        _facts(scene),
         (Fix("For classes 0, 1, 2, … there is another loss:", "loss = nn.CrossEntropyLoss()"),) if ends is not None and ends[1] > 1 else (),
-    )  # fmt: skip
+    )
 
 
 def _places(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -249,16 +275,19 @@ def _places(scene: Scene, match: re.Match[str]) -> Verdict:
         f"The target is {got} and should be {expected}.",
         f"The input {shape} is read as (batch, classes, …): {shape[1] if len(shape) > 1 else '?'} classes.",
         f"target {shown(got)} ≠ {shown(expected)}",
-        _facts(scene), tuple(fixes),
-    )  # fmt: skip
+        _facts(scene),
+        tuple(fixes),
+    )
 
 
 def _weights(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
-        f"The loss got {match[2]} class weights for {match[1]} classes.", "It needs one a class, or none.", f"{match[2]} ≠ {match[1]}",
+        f"The loss got {match[2]} class weights for {match[1]} classes.",
+        "It needs one a class, or none.",
+        f"{match[2]} ≠ {match[1]}",
         (*_facts(scene), ("weight", f"({match[2]},)")),
         (Fix("One weight a class:", f"nn.CrossEntropyLoss(weight=torch.ones({match[1]}))"),),
-    )  # fmt: skip
+    )
 
 
 def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -278,9 +307,12 @@ def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
     elif len(given) == 2 and target[:1] == given[:1] and prod(target[1:]) == given[1]:
         fixes = [Fix("Make one row of each target:", _changed(scene, 1, "{}.flatten(1)"))]
     return Verdict(
-        f"The predictions are {given} and the targets {target}.", "The loss compares them one by one.", f"{shown(given)} ≠ {shown(target)}",
-        _facts(scene), tuple(fixes),
-    )  # fmt: skip
+        f"The predictions are {given} and the targets {target}.",
+        "The loss compares them one by one.",
+        f"{shown(given)} ≠ {shown(target)}",
+        _facts(scene),
+        tuple(fixes),
+    )
 
 
 def _are_classes(scene: Scene, count: int) -> bool:
@@ -299,12 +331,17 @@ def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     fix = Fix("Both need one shape: look at the size of the last layer.")
     if len(target) < len(given) == 2 and given[0] == target[0]:
-        fix = Fix(f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
-            f"{_names(scene)[0]}.squeeze(-1)")  # fmt: skip
+        fix = Fix(
+            f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
+            f"{_names(scene)[0]}.squeeze(-1)",
+        )
     return Verdict(
-        f"The predictions are {given} and the targets {target}.", f"In dimension {match[3]} they differ.",
-        f"{shown(given)} ≠ {shown(target)}", _facts(scene), (fix,),
-    )  # fmt: skip
+        f"The predictions are {given} and the targets {target}.",
+        f"In dimension {match[3]} they differ.",
+        f"{shown(given)} ≠ {shown(target)}",
+        _facts(scene),
+        (fix,),
+    )
 
 
 def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -320,12 +357,17 @@ def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
         code = bodies.rewritten(user, call, made)
     name = "BCELoss" if module else "binary_cross_entropy"
     return Verdict(
-        f"{name} needs probabilities between 0 and 1, and the predictions hold NaN." if nan
+        f"{name} needs probabilities between 0 and 1, and the predictions hold NaN."
+        if nan
         else f"{name} needs probabilities between 0 and 1; {where}.",
-        "" if nan else "Scores of a linear layer are no probabilities yet.", "outside 0 to 1", _facts(scene),
-        (Fix("Take the loss that turns scores into probabilities itself:", code),
-         Fix("Or do it at the end of forward:", "return torch.sigmoid(x)")),
-    )  # fmt: skip
+        "" if nan else "Scores of a linear layer are no probabilities yet.",
+        "outside 0 to 1",
+        _facts(scene),
+        (
+            Fix("Take the loss that turns scores into probabilities itself:", code),
+            Fix("Or do it at the end of forward:", "return torch.sigmoid(x)"),
+        ),
+    )
 
 
 def _float_target(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -336,15 +378,20 @@ def _float_target(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"The target is of dtype {dtype}, and this loss needs floating-point numbers.",
         "0 and 1 are probabilities here, not class numbers.",
-        f"{dtype} ≠ float", _facts(scene), (Fix("", _changed(scene, 1, "{}.float()")),),
-    )  # fmt: skip
+        f"{dtype} ≠ float",
+        _facts(scene),
+        (Fix("", _changed(scene, 1, "{}.float()")),),
+    )
 
 
 def _one_target(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
-        f"The predictions are one sample without a batch, and there are {match[1]} targets.", "", f"1 ≠ {match[1]}", _facts(scene),
+        f"The predictions are one sample without a batch, and there are {match[1]} targets.",
+        "",
+        f"1 ≠ {match[1]}",
+        _facts(scene),
         (Fix("Give the predictions a batch:", _changed(scene, 0, "{}.unsqueeze(0)")),),
-    )  # fmt: skip
+    )
 
 
 # ---- embeddings --------------------------------------------------------------------------------------------------------------
@@ -387,7 +434,7 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
         f"{asked} of {rows} rows" if ends is not None else f"no such row of {rows}",
         (("weight", str(shape)), *((("indices", f"{shape_of(indices)}, {ends[0]:g} to {ends[1]:g}"),) if ends else ())),
         tuple(fixes),
-    )  # fmt: skip
+    )
 
 
 def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -397,9 +444,12 @@ def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
     if _fractions(given):
         fix = Fix("They are no whole numbers: measured values go through a linear layer, not through a table.", "nn.Linear(...)")
     return Verdict(
-        f"{scene.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.", "",
-        f"{dtype} ≠ int64", (("dtype", dtype),), (fix,),
-    )  # fmt: skip
+        f"{scene.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.",
+        "",
+        f"{dtype} ≠ int64",
+        (("dtype", dtype),),
+        (fix,),
+    )
 
 
 def _fractions(tensor: Any) -> bool:
@@ -420,9 +470,12 @@ def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
     if ends and user is not None and isinstance(call, ast.Call) and call.args and not isinstance(call.args[0], ast.Starred):
         code = bodies.rewritten(user, call, ast.Call(call.func, [call.args[0], ast.Constant(int(ends[1]) + 1)], []))
     return Verdict(
-        f"one_hot got class{most or 'es'} and has too few columns{scene.within}.", "Classes are counted from 0.", "class ≥ num_classes", (),
+        f"one_hot got class{most or 'es'} and has too few columns{scene.within}.",
+        "Classes are counted from 0.",
+        "class ≥ num_classes",
+        (),
         (Fix("One column more than the largest class:", code),) if ends else (),
-    )  # fmt: skip
+    )
 
 
 _R, _V, _I = (RuntimeError,), (ValueError,), (IndexError,)
@@ -437,19 +490,32 @@ FAMILIES = (
     Family("loss", _R, r"all elements of target should be between 0 and 1", _target_range),
     Family("loss", _R, r"0D or 1D target tensor expected, multi-target not supported", _multi),
     Family("loss", _R, r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]", _places),
-    Family("loss", _R, r"weight tensor should be defined either for all (\d+) classes or no classes but got weight tensor of shape: "
-                       r"\[(\d+)\]", _weights),
+    Family(
+        "loss",
+        _R,
+        r"weight tensor should be defined either for all (\d+) classes or no classes but got weight tensor of shape: "
+        r"\[(\d+)\]",
+        _weights,
+    ),
     Family("loss", _V, rf"Using a target size {_S} that is different to the input size {_S}", _same_size),
     Family("loss", _V, rf"Target size {_S} must be the same as input size {_S}", _same_size),
     Family("loss", _V, r"For 1D input, 1D target must have size 1, but got target size: (\d+)", _one_target),
-    Family("loss", _R, r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
-        _mean_square),
+    Family(
+        "loss",
+        _R,
+        r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        _mean_square,
+    ),
     Family("loss", _R, r"all elements of input should be between 0 and 1", _probabilities),
     Family("loss", _R, r"result type Float can't be cast to the desired output type (\w+)", _float_target),
     Family("loss", _R, r"Found dtype (\w+) but expected Float", _float_target),
     Family("embedding", _I, r"index out of range in self", _embedding),
     Family("embedding", _R, r"Index \d+ of input takes value (-?\d+) which is not in the valid range", _embedding),
-    Family("embedding", _R, r"'indices' to have one of the following scalar types: Long, Int; but got torch\.(?:cuda\.)?(\w+)Tensor",
-        _embedding_dtype),
+    Family(
+        "embedding",
+        _R,
+        r"'indices' to have one of the following scalar types: Long, Int; but got torch\.(?:cuda\.)?(\w+)Tensor",
+        _embedding_dtype,
+    ),
     Family("embedding", _R, r"Class values must be smaller than num_classes", _one_hot),
-)  # fmt: skip
+)

@@ -141,10 +141,12 @@ def _made(scene: Scene, match: re.Match[str]) -> Verdict:
     channels, groups = int(match[1]), int(match[2])
     fitting = max(n for n in range(1, groups + 1) if channels % n == 0)
     return Verdict(
-        f"GroupNorm cannot share {channels} channels evenly among {groups} groups.", "", "",
+        f"GroupNorm cannot share {channels} channels evenly among {groups} groups.",
+        "",
+        "",
         (("num_channels", str(channels)), ("num_groups", str(groups))),
         (Fix("A number of groups that divides the channels:", f"nn.GroupNorm({fitting}, {channels})"),),
-    )  # fmt: skip
+    )
 
 
 _R, _V = (RuntimeError,), (ValueError,)

@@ -34,9 +34,12 @@ def _returned(scene: Scene, _: re.Match[str]) -> Verdict | None:
         last = ast.unparse(forward.body[-1])
         code = f"return {last}" if isinstance(forward.body[-1], ast.Expr) else "return x"
         return Verdict(
-            f"{cls.__name__}'s forward gives None: it has no return.", "What it computes is lost when it ends.", "None", (),
+            f"{cls.__name__}'s forward gives None: it has no return.",
+            "What it computes is lost when it ends.",
+            "None",
+            (),
             (Fix(f"At the end of forward, in {cls.__name__}:", code if len(code) < 100 else "return x"),),
-        )  # fmt: skip
+        )
     return None
 
 
@@ -67,14 +70,22 @@ def _no_gradient(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     name = ast.unparse(node.value)
     if not tensor.requires_grad:
-        return Verdict(f"{name}.grad is None: {name} does not require a gradient.", "", "no gradient", (("attribute", match[1]),),
-            (Fix("Before it is used:", f"{name}.requires_grad_()"),))  # fmt: skip
+        return Verdict(
+            f"{name}.grad is None: {name} does not require a gradient.",
+            "",
+            "no gradient",
+            (("attribute", match[1]),),
+            (Fix("Before it is used:", f"{name}.requires_grad_()"),),
+        )
     return Verdict(
         f"{name}.grad is None: no backward has reached {name} since it was made, or since its gradient was cleared.",
-        "zero_grad sets gradients to None, too." if match[1] != "zero_" else "", "no gradient", (("attribute", match[1]),),
+        "zero_grad sets gradients to None, too." if match[1] != "zero_" else "",
+        "no gradient",
+        (("attribute", match[1]),),
         (Fix("Ask before:", f"if {name}.grad is not None: {scene.user.text}"),)
-        if scene.user is not None and scene.user.text.startswith(f"{name}.grad.") else (Fix("Call backward on the loss first."),),
-    )  # fmt: skip
+        if scene.user is not None and scene.user.text.startswith(f"{name}.grad.")
+        else (Fix("Call backward on the loss first."),),
+    )
 
 
 def _hook(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -92,10 +103,13 @@ def _hook(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"A {_HOOKS[store]} of {call.label} is None, and cannot be called.",
         "torch takes None when it is registered, and stops when it is run.",
-        "hook is None", (),
-        (Fix("Take it out:", f"modlab.hooks({root}).remove(function='NoneType')"),
-         Fix("And register the function itself, not what calling it gives:", f"{_REGISTER[store]}(hook)  # not hook(...)")),
-    )  # fmt: skip
+        "hook is None",
+        (),
+        (
+            Fix("Take it out:", f"modlab.hooks({root}).remove(function='NoneType')"),
+            Fix("And register the function itself, not what calling it gives:", f"{_REGISTER[store]}(hook)  # not hook(...)"),
+        ),
+    )
 
 
 def _spread(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -115,10 +129,11 @@ def _spread(scene: Scene, _: re.Match[str]) -> Verdict | None:
     code = f"{advice.name_of_root(scene)}(**{name})"
     return Verdict(
         f"{root.type} got a {type(root.args[0]).__name__} as {parameters[0]}, and its members are arguments of their own.",
-        f"It holds {', '.join(keys[:4])}.", f"{parameters[0]} is a {type(root.args[0]).__name__}",
+        f"It holds {', '.join(keys[:4])}.",
+        f"{parameters[0]} is a {type(root.args[0]).__name__}",
         (("forward takes", ", ".join(parameters[:6])),),
         (Fix("Two stars give each under its own name:", code),),
-    )  # fmt: skip
+    )
 
 
 FIRST = (

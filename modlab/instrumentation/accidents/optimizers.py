@@ -43,9 +43,12 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     found = _model(scene)
     if found is None:
         return Verdict(
-            "The optimizer got no parameter at all.", "An iterator that was used before is empty, too.", "", (),
+            "The optimizer got no parameter at all.",
+            "An iterator that was used before is empty, too.",
+            "",
+            (),
             (Fix("Pass a fresh one, of a model that has parameters:", "torch.optim.SGD(model.parameters(), lr=0.1)"),),
-        )  # fmt: skip
+        )
     name, model = found
     cls = type(model).__name__
     modules = list(sources.walk(model, _ASKED))
@@ -54,25 +57,31 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if frozen:
         return Verdict(
             f"The optimizer got an empty list: all {format.plural(own, 'parameter')} of {name} are frozen.",
-            "A filter for what requires a gradient lets none through.", "", ((f"{name}: parameters that require a gradient", "0"),),
+            "A filter for what requires a gradient lets none through.",
+            "",
+            ((f"{name}: parameters that require a gradient", "0"),),
             (Fix("Let those be trained that are meant, before the optimizer is made:", f"{name}.requires_grad_(True)"),),
-        )  # fmt: skip
+        )
     if own:
         return Verdict(
             f"The optimizer got an empty list, though {name} has {format.plural(own, 'parameter')}.",
-            "The iterator was used up before, or a filter let none through.", "", ((f"{name}: parameters", str(own)),),
+            "The iterator was used up before, or a filter let none through.",
+            "",
+            ((f"{name}: parameters", str(own)),),
             (Fix("Make a list once, if it is needed twice:", f"parameters = list({name}.parameters())"),),
-        )  # fmt: skip
+        )
     finder = ghosts.Finder(module for _, module in modules)
     hidden = [(path, ghost) for path, module in modules for ghost in finder.find(module) if not ghost.harmless]
     if hidden:
         path, ghost = hidden[0]
         place = f"{path}.{ghost.name}" if path else ghost.name
         return Verdict(
-            f"{cls} has no registered parameter: {place} ({ghost.what}) is hidden from PyTorch.", f"It is {ghost.reason}.", "",
+            f"{cls} has no registered parameter: {place} ({ghost.what}) is hidden from PyTorch.",
+            f"It is {ghost.reason}.",
+            "",
             tuple((f"{p}.{g.name}" if p else g.name, f"{g.what}, {format.plural(g.parameters, 'number')}") for p, g in hidden[:8]),
             (Fix(f"Register them, in the constructor:{f' {ghost.advice}.' if ghost.advice else ''}", ghost.fix),),
-        )  # fmt: skip
+        )
     typo = next((n for n in vars(type(model)) if n.strip("_") == "init" and n != "__init__"), "")
     if typo:
         return Verdict(
@@ -91,9 +100,12 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
         else ""
     )
     return Verdict(
-        f"{cls} has no parameter: there is nothing to train.", more, "", (("model", name), ("modules", str(len(modules))), *made),
+        f"{cls} has no parameter: there is nothing to train.",
+        more,
+        "",
+        (("model", name), ("modules", str(len(modules))), *made),
         (Fix("Make the layers in the constructor, as attributes:", "self.layer = nn.Linear(...)"),),
-    )  # fmt: skip
+    )
 
 
 def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -103,9 +115,12 @@ def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if frame is not None and stores.is_module(holder):
         name = next((n for n, m in scene.models if m is holder), "model")
         return Verdict(
-            f"The optimizer got the method {given.__name__} itself: it was not called.", "", "",
-            (("given", "a method"), ("expected", "an iterable of tensors")), (Fix("Call it:", f"{name}.{given.__name__}()"),),
-        )  # fmt: skip
+            f"The optimizer got the method {given.__name__} itself: it was not called.",
+            "",
+            "",
+            (("given", "a method"), ("expected", "an iterable of tensors")),
+            (Fix("Call it:", f"{name}.{given.__name__}()"),),
+        )
     if frame is None or not (stores.is_module(given) or issubclass(type(given), Tensor)):
         return None
     what = type(given).__name__
@@ -121,19 +136,36 @@ def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 
 def _several_groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
-    return None if _optimizer(scene) is None else Verdict(
-        "A parameter is in two groups of the optimizer, which would step it twice.", "", "", (),
-        (Fix("Keep what has a group of its own out of the others:",
-            "special = {id(p) for p in head.parameters()}\nrest = [p for p in model.parameters() if id(p) not in special]"),),
-    )  # fmt: skip
+    return (
+        None
+        if _optimizer(scene) is None
+        else Verdict(
+            "A parameter is in two groups of the optimizer, which would step it twice.",
+            "",
+            "",
+            (),
+            (
+                Fix(
+                    "Keep what has a group of its own out of the others:",
+                    "special = {id(p) for p in head.parameters()}\nrest = [p for p in model.parameters() if id(p) not in special]",
+                ),
+            ),
+        )
+    )
 
 
 def _non_leaf(scene: Scene, _: re.Match[str]) -> Verdict | None:
-    return None if _optimizer(scene) is None else Verdict(
-        "The optimizer got a tensor that is computed from others: only those themselves can be trained.",
-        "nn.Parameter(...).to(device) and w * 0.1 are such tensors.", "", (),
-        (Fix("Compute first, then make the parameter:", "nn.Parameter(torch.randn(3, device=device))"),),
-    )  # fmt: skip
+    return (
+        None
+        if _optimizer(scene) is None
+        else Verdict(
+            "The optimizer got a tensor that is computed from others: only those themselves can be trained.",
+            "nn.Parameter(...).to(device) and w * 0.1 are such tensors.",
+            "",
+            (),
+            (Fix("Compute first, then make the parameter:", "nn.Parameter(torch.randn(3, device=device))"),),
+        )
+    )
 
 
 FAMILIES = (

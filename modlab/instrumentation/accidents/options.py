@@ -68,9 +68,12 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
         next(word for word in call.keywords if word.arg == wanted).arg = close
         fixes = (Fix(f"If {close} was meant:", _short(call)),)
     return Verdict(
-        f"{making.name} has no argument {wanted!r}.", f"It takes {', '.join(taken)}." + (f" Nearest: {close!r}." if close else ""),
-        f"no argument {wanted!r}", (("given", f"{wanted}="), ("expected", ", ".join(taken))), fixes,
-    )  # fmt: skip
+        f"{making.name} has no argument {wanted!r}.",
+        f"It takes {', '.join(taken)}." + (f" Nearest: {close!r}." if close else ""),
+        f"no argument {wanted!r}",
+        (("given", f"{wanted}="), ("expected", ", ".join(taken))),
+        fixes,
+    )
 
 
 def _is_given(making: _Making, taken: list[str], name: str) -> bool:
@@ -184,9 +187,12 @@ def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
         plain = isinstance(node, (ast.UnaryOp, ast.Constant))
         fixes = [Fix("Give the size." if plain else f"Look at what it is computed from: {ast.unparse(node)} is {value}.")]
     return Verdict(
-        f"{making.name} got {name}={value}, and a size cannot be negative.", "", f"{name} {value} < 0",
-        ((name, str(value)),), tuple(fixes),
-    )  # fmt: skip
+        f"{making.name} got {name}={value}, and a size cannot be negative.",
+        "",
+        f"{name} {value} < 0",
+        ((name, str(value)),),
+        tuple(fixes),
+    )
 
 
 def _lazy(making: _Making, node: ast.expr) -> str:
@@ -218,10 +224,12 @@ def _strided(scene: Scene, _: re.Match[str]) -> Verdict | None:
     exact = all(size % 2 for size in kernel)
     said = "In numbers" + (", so that the output has the size of the input divided by the stride, rounded up:" if exact else ":")
     return Verdict(
-        f"{making.name} got padding='same' with a stride: then the output cannot have the size of the input.", "", "'same' with a stride",
+        f"{making.name} got padding='same' with a stride: then the output cannot have the size of the input.",
+        "",
+        "'same' with a stride",
         (("stride", str(sizes.get("stride"))), ("kernel_size", str(kernel))),
         (Fix(said, _with(making, node, number)),) if node is not None else (Fix(f"padding={padding}"),),
-    )  # fmt: skip
+    )
 
 
 def _word(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -234,9 +242,12 @@ def _word(scene: Scene, match: re.Match[str]) -> Verdict | None:
     close = _nearest(given, listed)
     fix = Fix(f"Nearest: {close!r}.", _with(making, node, ast.Constant(close))) if close else Fix("Take one of them.")
     return Verdict(
-        f"{making.name} got {match['name']}={given!r}, and knows {', '.join(map(repr, listed))}.", "", f"no {match['name']} {given!r}",
-        ((match["name"], repr(given)), ("expected", ", ".join(map(repr, listed)))), (fix,),
-    )  # fmt: skip
+        f"{making.name} got {match['name']}={given!r}, and knows {', '.join(map(repr, listed))}.",
+        "",
+        f"no {match['name']} {given!r}",
+        ((match["name"], repr(given)), ("expected", ", ".join(map(repr, listed)))),
+        (fix,),
+    )
 
 
 def _probability(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -248,9 +259,12 @@ def _probability(scene: Scene, match: re.Match[str]) -> Verdict | None:
     literal = isinstance(node, ast.Constant) and node.value == value
     fixes = [Fix("If it is percent:", _with(making, node, ast.Constant(value / 100)))] if literal and node and 1 < value < 100 else []
     return Verdict(
-        f"{making.name} got a probability of {match[1]}, and takes one between 0 and 1.", "It is the share of numbers that are dropped.",
-        f"p = {match[1]}", (("p", match[1]),), tuple(fixes) or (Fix("Give a share: 0.1 drops one in ten."),),
-    )  # fmt: skip
+        f"{making.name} got a probability of {match[1]}, and takes one between 0 and 1.",
+        "It is the share of numbers that are dropped.",
+        f"p = {match[1]}",
+        (("p", match[1]),),
+        tuple(fixes) or (Fix("Give a share: 0.1 drops one in ten."),),
+    )
 
 
 def _padding_index(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -260,9 +274,12 @@ def _padding_index(scene: Scene, _: re.Match[str]) -> Verdict | None:
     node = making.call.args[0] if making.call.args else None
     fixes = [Fix("With a row of its own for the padding:", _with(making, node, ast.Constant(index + 1)))] if node and index == rows else []
     return Verdict(
-        f"{making.name} has {rows} rows, and padding_idx={index} is none of them.", f"Rows are 0 to {rows - 1}.", f"row {index} of {rows}",
-        (("num_embeddings", str(rows)), ("padding_idx", str(index))), tuple(fixes) or (Fix(f"Take a row: padding_idx={rows - 1}."),),
-    )  # fmt: skip
+        f"{making.name} has {rows} rows, and padding_idx={index} is none of them.",
+        f"Rows are 0 to {rows - 1}.",
+        f"row {index} of {rows}",
+        (("num_embeddings", str(rows)), ("padding_idx", str(index))),
+        tuple(fixes) or (Fix(f"Take a row: padding_idx={rows - 1}."),),
+    )
 
 
 _T, _V, _R = (TypeError,), (ValueError,), (RuntimeError,)

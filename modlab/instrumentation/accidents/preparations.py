@@ -21,9 +21,11 @@ def _unbound(scene: Scene, _: re.Match[str]) -> Verdict | None:
             if found is not None and number <= frame.line:
                 return Verdict(
                     f"super({found[1]}).__init__() calls no constructor of nn.Module: super with a class alone is bound to nothing.",
-                    "So nn.Module never made the stores in which layers are kept.", "no stores yet", (),
+                    "So nn.Module never made the stores in which layers are kept.",
+                    "no stores yet",
+                    (),
                     (Fix(f"In the constructor of {found[1]}:", f"super().__init__({found[2]})"),),
-                )  # fmt: skip
+                )
     return None
 
 

@@ -71,11 +71,15 @@ def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left
         f"{scene.subject} got {_numbers(given, left)} and has weights for {expected}.",
         f"{scene.stopped}{input_name} {left}, {weight_name} {weight}.",
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
-        ((f"{scene.subject}: {input_name}", str(left)), (f"{scene.subject}: {weight_name}", str(weight)),
-         ("numbers given", str(given)), ("numbers expected", str(expected))),
+        (
+            (f"{scene.subject}: {input_name}", str(left)),
+            (f"{scene.subject}: {weight_name}", str(weight)),
+            ("numbers given", str(given)),
+            ("numbers expected", str(expected)),
+        ),
         tuple(_layer_fixes(scene, factors, given, expected, left, weight)),
         (*_flat(scene, left), *_flattened(scene, given, expected, left), *_hooked(scene)),
-    )  # fmt: skip
+    )
 
 
 def _of_itself(scene: Scene, text: str) -> str:
@@ -121,8 +125,10 @@ def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int
         expression = scene.user.expression() if scene.user is not None else None
         assert isinstance(expression, ast.Call)
         name = ast.unparse(expression.args[1])
-        return [Fix("F.linear wants the weight as (out, in), and this one is (in, out): turn it.", f"{name} = nn.Parameter({name}.T)"),
-                Fix("Or multiply without it, where nothing is turned:", f"{ast.unparse(expression.args[0])} @ {name}")]  # fmt: skip
+        return [
+            Fix("F.linear wants the weight as (out, in), and this one is (in, out): turn it.", f"{name} = nn.Parameter({name}.T)"),
+            Fix("Or multiply without it, where nothing is turned:", f"{ast.unparse(expression.args[0])} @ {name}"),
+        ]
     whole = shape_of(root.args[0]) if root.args else None
     alone = whole is not None and (whole == left or (whole[0] != left[0] and not (whole[0] == 1 and len(whole) > 3)))  # no batch yet
     if 1 < len(left) < 4 and prod(left) == expected and alone:
@@ -219,20 +225,29 @@ def _bare(scene: Scene, factors: list[Operand], given: int, expected: int, left:
         fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal."))
     told = f"{first} is {left}, {second} is {right}." if named or not pairs else f"As torch multiplies them: {left} and {right}."
     return Verdict(
-        f"{first} @ {second}: the inner sizes {given} and {expected} differ{scene.within}.", told,
+        f"{first} @ {second}: the inner sizes {given} and {expected} differ{scene.within}.",
+        told,
         f"({shown(left)}) @ ({shown(right)}): inner sizes {given} ≠ {expected}",
-        ((first, str(left)), (second, str(right))), tuple(fixes),
-    )  # fmt: skip
+        ((first, str(left)), (second, str(right))),
+        tuple(fixes),
+    )
 
 
 def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
     inner = expected[0] == got[0]
     factors = next(
-        ([one, other] for one, other in combinations(scene.tensors, 2)
-         if (left := shape_of(one.thing)) and (right := shape_of(other.thing)) and len(left) > 2 < len(right)
-         and left[-1] == expected[1] and right[-2] == got[1]), [],
-    )  # fmt: skip
+        (
+            [one, other]
+            for one, other in combinations(scene.tensors, 2)
+            if (left := shape_of(one.thing))
+            and (right := shape_of(other.thing))
+            and len(left) > 2 < len(right)
+            and left[-1] == expected[1]
+            and right[-2] == got[1]
+        ),
+        [],
+    )
     pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or flow.sides(scene)
     first, second = [_operand(name) for name, _ in pairs] or ["a", "b"]
     shapes = [shape for _, shape in pairs if shape is not None]
@@ -248,8 +263,10 @@ def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"{first} @ {second}: {what} {a} and {b} differ{scene.within}.",
         f"{first} is {shapes[0]}, {second} is {shapes[1]}." if len(shapes) == 2 else "",
-        f"{what} {a} ≠ {b}", tuple(zip((first, second), map(str, shapes), strict=True)) if len(shapes) == 2 else (), tuple(fixes),
-    )  # fmt: skip
+        f"{what} {a} ≠ {b}",
+        tuple(zip((first, second), map(str, shapes), strict=True)) if len(shapes) == 2 else (),
+        tuple(fixes),
+    )
 
 
 def _operand(text: str) -> str:
@@ -275,10 +292,18 @@ def _attention(scene: Scene, a: int, b: int) -> Verdict:
     elif query and key:
         said = f"The key {names[1]} and the value {names[2] if len(names) > 2 else ''} differ in length: {a} and {b}{scene.within}."
     return Verdict(
-        said, "Query and key need one size a head, key and value one length.", f"{a} ≠ {b}", facts,
-        (Fix(f"Make both of one size a head: project {names[0]} or {names[1]}." if query and key and query[-1] != key[-1]
-             else "Look at the last size of query and key, and at the last but one of key and value."),),
-    )  # fmt: skip
+        said,
+        "Query and key need one size a head, key and value one length.",
+        f"{a} ≠ {b}",
+        facts,
+        (
+            Fix(
+                f"Make both of one size a head: project {names[0]} or {names[1]}."
+                if query and key and query[-1] != key[-1]
+                else "Look at the last size of query and key, and at the last but one of key and value."
+            ),
+        ),
+    )
 
 
 def _vector(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -307,9 +332,10 @@ def _not_a_matrix(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{function} takes two tensors of {wanted} dimensions, and {odd[0]} has {len(odd[1])}{scene.within}.",
         " ".join(f"{name} is {shape}." for name, shape in pairs),
-        f"{format.plural(len(odd[1]), 'dimension')} ≠ {wanted}", tuple((name, str(shape)) for name, shape in pairs),
+        f"{format.plural(len(odd[1]), 'dimension')} ≠ {wanted}",
+        tuple((name, str(shape)) for name, shape in pairs),
         (Fix("matmul takes any number of them, and multiplies the last two:", f"{pairs[0][0]} @ {pairs[-1][0]}"),),
-    )  # fmt: skip
+    )
 
 
 def _letters(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -317,11 +343,13 @@ def _letters(scene: Scene, match: re.Match[str]) -> Verdict:
     name = scene.tensors[operand].text if operand < len(scene.tensors) else f"operand {operand}"
     return Verdict(
         f"einsum: {format.plural(letters, 'letter')} for {name}, which has {format.plural(dimensions, 'dimension')}{scene.within}.",
-        "Each dimension has one letter.", f"{letters} letters ≠ {dimensions} dimensions",
+        "Each dimension has one letter.",
+        f"{letters} letters ≠ {dimensions} dimensions",
         tuple((one.text, str(shape_of(one.thing))) for one in scene.tensors),
         (Fix("Look at it, and write one letter for each; ... stands for any number of them:", f"print({name}.shape)"),)
-        if name.isidentifier() else (),
-    )  # fmt: skip
+        if name.isidentifier()
+        else (),
+    )
 
 
 def _einsum(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -354,8 +382,13 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fixes.append(Fix(flow.ran_before(scene)))
     batch = 0 if stores.contents(scene.failing.module).get("batch_first") is True else 1
     if expected in taken[:-1] and taken.index(expected) != batch:
-        fixes.insert(0, Fix(f"If the {expected} in place {taken.index(expected)} are meant, put them last:",
-            f"x = x.transpose({taken.index(expected)}, -1)"))  # fmt: skip
+        fixes.insert(
+            0,
+            Fix(
+                f"If the {expected} in place {taken.index(expected)} are meant, put them last:",
+                f"x = x.transpose({taken.index(expected)}, -1)",
+            ),
+        )
     return Verdict(
         f"{scene.subject} got {_numbers(given, taken)} and has weights for {expected}.",
         f"{scene.stopped}input {taken}.",
@@ -391,9 +424,10 @@ def _hidden_state(scene: Scene, match: re.Match[str]) -> Verdict | None:
 def _bilinear(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"{scene.subject or 'bilinear'} got {match[2]} numbers in {match[1]} and has weights for {match[3]}.",
-        "", f"{match[1]}: {match[2]} ≠ {match[3]}",
+        "",
+        f"{match[1]}: {match[2]} ≠ {match[3]}",
         ((match[1], match[2]), ("expected", match[3])),
-    )  # fmt: skip
+    )
 
 
 def _without_one(scene: Scene, taken: _Shape) -> tuple[Fix, ...]:
@@ -411,10 +445,11 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     given = int(match[2])
     return Verdict(
         f"{scene.subject} got {format.plural(given, 'dimension')} and needs 3: (length, batch, features), or 2 without a batch.",
-        f"{scene.stopped}input {scene.taken[0]}.", f"{format.plural(given, 'dimension')} ≠ 2 or 3",
+        f"{scene.stopped}input {scene.taken[0]}.",
+        f"{format.plural(given, 'dimension')} ≠ 2 or 3",
         (("input", str(scene.taken[0])), ("expected", "2 or 3 dimensions")),
         (Fix("One step of one sequence:", "x = x[None]"),) if given == 1 else _without_one(scene, scene.taken[0]),
-    )  # fmt: skip
+    )
 
 
 _R = (RuntimeError,)

@@ -56,18 +56,22 @@ def _number_of_states(scene: Scene, _: re.Match[str]) -> Verdict | None:
     text = ast.unparse(node) if node is not None else "h"
     if kind in _TWO and issubclass(type(given), Tensor):
         return Verdict(
-            f"{scene.subject} got one tensor as its state, and needs two: (h, c).", f"{scene.stopped}the state is {shape_of(given)}.",
-            "one state, not (h, c)", (("given", str(shape_of(given))), ("expected", "(h, c)")),
+            f"{scene.subject} got one tensor as its state, and needs two: (h, c).",
+            f"{scene.stopped}the state is {shape_of(given)}.",
+            "one state, not (h, c)",
+            (("given", str(shape_of(given))), ("expected", "(h, c)")),
             (Fix("With a second one of zeros:", _again(scene, node, f"({text}, torch.zeros_like({text}))")),),
-        )  # fmt: skip
+        )
     if kind not in _TWO and type(given) in (tuple, list):
         return Verdict(
             f"{scene.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, and needs one tensor: h.",
-            "An LSTM alone has two, (h, c).", f"{type(given).__name__}, not h",
+            "An LSTM alone has two, (h, c).",
+            f"{type(given).__name__}, not h",
             (("given", ", ".join(str(shape_of(part)) for part in given)), ("expected", "h")),
-            (Fix("The first of them:", _again(scene, node, f"{text}[0]")),) if given and isinstance(node, (ast.Name, ast.Attribute)) else
-            (Fix("Give it the first of them."),),
-        )  # fmt: skip
+            (Fix("The first of them:", _again(scene, node, f"{text}[0]")),)
+            if given and isinstance(node, (ast.Name, ast.Attribute))
+            else (Fix("Give it the first of them."),),
+        )
     return None
 
 
@@ -104,9 +108,12 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     fixes.append(Fix("A state that fits:", f"({zeros}, {zeros})" if kind in _TWO else zeros))
     listed = " and ".join(map(str, dict.fromkeys(shapes)))
     return Verdict(
-        f"{scene.subject} got a state of shape {listed} and needs {needed}.", f"It is {layout}; the batch is that of the input.",
-        f"state {listed}", (("given", listed), ("expected", str(needed))), tuple(fixes),
-    )  # fmt: skip
+        f"{scene.subject} got a state of shape {listed} and needs {needed}.",
+        f"It is {layout}; the batch is that of the input.",
+        f"state {listed}",
+        (("given", listed), ("expected", str(needed))),
+        tuple(fixes),
+    )
 
 
 def _cell(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -123,9 +130,12 @@ def _cell(scene: Scene, match: re.Match[str]) -> Verdict | None:
     zeros = f"torch.zeros{needed if len(needed) > 1 else f'({needed[0]})'}"
     fix = f"({zeros}, {zeros})" if call.type in _TWO else zeros
     return Verdict(
-        said, f"{scene.stopped}input {scene.taken[0]}.", f"{given} ≠ {expected}", (("given", str(given)), ("expected", str(expected))),
+        said,
+        f"{scene.stopped}input {scene.taken[0]}.",
+        f"{given} ≠ {expected}",
+        (("given", str(given)), ("expected", str(expected))),
         (Fix("A state that fits:", fix),),
-    )  # fmt: skip
+    )
 
 
 # ---- packed sequences --------------------------------------------------------------------------------------------------------
@@ -142,9 +152,11 @@ def _unsorted(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     return Verdict(
         "pack_padded_sequence got lengths that do not fall from the longest to the shortest.",
-        "Unless told otherwise it takes the batch to be sorted by length.", "not sorted", (),
+        "Unless told otherwise it takes the batch to be sorted by length.",
+        "not sorted",
+        (),
         (Fix("Let it sort them itself:", f"{ast.unparse(call)[:-1]}, enforce_sorted=False)"),),
-    )  # fmt: skip
+    )
 
 
 def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -152,9 +164,12 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if call is None:
         return None
     return Verdict(
-        "pack_padded_sequence got a sequence of length 0.", "A packed batch has no place for one.", "length 0", (),
+        "pack_padded_sequence got a sequence of length 0.",
+        "A packed batch has no place for one.",
+        "length 0",
+        (),
         (Fix("Leave the empty sequences out of the batch, and out of its lengths, before."),),
-    )  # fmt: skip
+    )
 
 
 def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -174,9 +189,12 @@ def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fixes = [Fix(f"The batch of {given} stands {'first' if not is_first else 'second'}:", code)]
     layout = "(batch, length, …)" if is_first else "(length, batch, …)"
     return Verdict(
-        f"pack_padded_sequence got {format.plural(given, 'length')} for a batch of {batch}.", f"The input {shape} is read as {layout}.",
-        f"{given} ≠ {batch}", (("lengths", str(given)), ("input", str(shape))), tuple(fixes),
-    )  # fmt: skip
+        f"pack_padded_sequence got {format.plural(given, 'length')} for a batch of {batch}.",
+        f"The input {shape} is read as {layout}.",
+        f"{given} ≠ {batch}",
+        (("lengths", str(given)), ("input", str(shape))),
+        tuple(fixes),
+    )
 
 
 _R, _ANY = (RuntimeError,), (RuntimeError, IndexError, AttributeError, TypeError)

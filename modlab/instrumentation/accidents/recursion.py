@@ -38,10 +38,11 @@ def _again(scene: Scene) -> Verdict | None:
     end = Fix("Leave that call out, or return before it under a condition that comes true.")
     return Verdict(
         f"{names[0]} calls {'itself' if len(names) < 2 else names[1] + ', and so on to itself,'} until Python's stack is full.",
-        f"The call stands in `{last.text}`, {last.where}." if last.text else f"The call stands at {last.where}.", "calls itself",
+        f"The call stands in `{last.text}`, {last.where}." if last.text else f"The call stands at {last.where}.",
+        "calls itself",
         (("one round", " → ".join(names[:_NAMES])),) if len(names) > 1 else (),
         (Fix("Ask the class above for what is not there:", f"super().__getattr__({last.code.co_varnames[1]})") if getting else end,),
-    )  # fmt: skip
+    )
 
 
 def _named(frame: Frame) -> str:
@@ -68,10 +69,12 @@ def _nested(scene: Scene) -> Verdict | None:
         return None
     limit = sys.getrecursionlimit()
     return Verdict(
-        f"The modules are nested too deep for Python's stack, which has room for {limit} calls.", "Each level of them takes several.",
-        "the stack is full", (("limit", str(limit)),),
+        f"The modules are nested too deep for Python's stack, which has room for {limit} calls.",
+        "Each level of them takes several.",
+        "the stack is full",
+        (("limit", str(limit)),),
         (Fix("Give it more room, before the call:", f"import sys\nsys.setrecursionlimit({10 * limit})"),),
-    )  # fmt: skip
+    )
 
 
 def _held(scene: Scene, owned: list[Frame]) -> Verdict | None:
@@ -87,9 +90,11 @@ def _held(scene: Scene, owned: list[Frame]) -> Verdict | None:
     taken = name in getattr(getattr(type(module).__init__, "__code__", None), "co_varnames", ())
     return Verdict(
         f"{owner}.{name} is {what}, so .{function} goes round until Python's stack is full.",
-        "A module that is assigned to an attribute becomes a child.", "goes round", (),
+        "A module that is assigned to an attribute becomes a child.",
+        "goes round",
+        (),
         (Fix(f"Keep it where it is no child, in {owner}:", f"object.__setattr__(self, {name!r}, {name})" if taken else ""),),
-    )  # fmt: skip
+    )
 
 
 FAMILIES = (Family("recursion", (RecursionError,), "maximum recursion depth exceeded", _full),)

@@ -59,9 +59,12 @@ def _taken(scene: Scene, match: re.Match[str]) -> Verdict | None:
     else:
         fix = _other_name(scene, name, f"{name}_", f"Take another {'key' if mapping else 'name'}")
     return Verdict(
-        f"{scene.subject} has {name!r} already: nothing can be registered under that name.", f"{why[0].upper()}{why[1:]}.", "",
-        (("name", name),), (fix,),
-    )  # fmt: skip
+        f"{scene.subject} has {name!r} already: nothing can be registered under that name.",
+        f"{why[0].upper()}{why[1:]}.",
+        "",
+        (("name", name),),
+        (fix,),
+    )
 
 
 def _other_name(scene: Scene, old: str | int, new: str, said: str) -> Fix:
@@ -92,18 +95,24 @@ def _dotted(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if scene.module is None or type(name) is not str:
         return None
     return Verdict(
-        f"A {match[1]}'s name cannot hold a dot: {name!r}.", "The dots of a path separate a module from what it holds.", "",
-        (("name", name),), (_other_name(scene, name, name.replace(".", "_"), "Take another sign"),),
-    )  # fmt: skip
+        f"A {match[1]}'s name cannot hold a dot: {name!r}.",
+        "The dots of a path separate a module from what it holds.",
+        "",
+        (("name", name),),
+        (_other_name(scene, name, name.replace(".", "_"), "Take another sign"),),
+    )
 
 
 def _empty_name(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if scene.module is None:
         return None
     return Verdict(
-        f"A {match[1]}'s name cannot be empty.", f"It is what {scene.subject} calls it by, and a part of its path.", "",
-        (("name", '""'),), (Fix("Give it a name of one letter or more."),),
-    )  # fmt: skip
+        f"A {match[1]}'s name cannot be empty.",
+        f"It is what {scene.subject} calls it by, and a part of its path.",
+        "",
+        (("name", '""'),),
+        (Fix("Give it a name of one letter or more."),),
+    )
 
 
 def _no_text(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -112,9 +121,12 @@ def _no_text(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     fix = _other_name(scene, name, str(name), "Write it as a text") if type(name) is int else Fix("Give it a text.")
     return Verdict(
-        f"A {match[1]}'s name is a text, and this one is of type {match[2]}.", "It becomes a part of a path.", "",
-        (("name", repr(name) if type(name) in (int, float, bool, type(None)) else match[2]), ("expected", "str")), (fix,),
-    )  # fmt: skip
+        f"A {match[1]}'s name is a text, and this one is of type {match[2]}.",
+        "It becomes a part of a path.",
+        "",
+        (("name", repr(name) if type(name) in (int, float, bool, type(None)) else match[2]), ("expected", "str")),
+        (fix,),
+    )
 
 
 def _cannot_assign(scene: Scene, match: re.Match[str]) -> Verdict:

@@ -32,9 +32,12 @@ def _mode(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fixes.reverse()
     name = scene.subject or "interpolate"
     return Verdict(
-        f"{name} got {given} dimensions, and mode={mode!r} takes {needed}: {_LAYOUTS[needed]}.", f"{scene.stopped}input {shape}.",
-        f"{given} dimensions ≠ {needed}", (("input", str(shape)), ("mode", mode)), tuple(fixes),
-    )  # fmt: skip
+        f"{name} got {given} dimensions, and mode={mode!r} takes {needed}: {_LAYOUTS[needed]}.",
+        f"{scene.stopped}input {shape}.",
+        f"{given} dimensions ≠ {needed}",
+        (("input", str(shape)), ("mode", mode)),
+        tuple(fixes),
+    )
 
 
 def _batched(scene: Scene) -> str:
@@ -80,11 +83,15 @@ def _offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     shape = scene.taken[0]
     return Verdict(
-        f"{scene.subject} got one row of indices, and not where its bags begin (offsets).", f"{scene.stopped}input {shape}.", "no offsets",
+        f"{scene.subject} got one row of indices, and not where its bags begin (offsets).",
+        f"{scene.stopped}input {shape}.",
+        "no offsets",
         (("input", str(shape)), ("expected", "(batch, indices), or indices and offsets")),
-        (Fix("If all of them are one bag, put the batch in front:", flow.changed(scene, "{}.unsqueeze(0)")),
-         Fix("For bags of unequal length say at which place each begins: offsets=torch.tensor([0, ...])")),
-    )  # fmt: skip
+        (
+            Fix("If all of them are one bag, put the batch in front:", flow.changed(scene, "{}.unsqueeze(0)")),
+            Fix("For bags of unequal length say at which place each begins: offsets=torch.tensor([0, ...])"),
+        ),
+    )
 
 
 def _no_offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -94,9 +101,10 @@ def _no_offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{scene.subject} got a table of indices, and offsets beside it.",
         f"{scene.stopped}input {scene.taken[0]}; each row of it is a bag.",
-        "offsets with 2 dimensions", (("input", str(scene.taken[0])),),
+        "offsets with 2 dimensions",
+        (("input", str(scene.taken[0])),),
         (Fix("Leave the offsets out; or give one row of indices, in which they are places."),),
-    )  # fmt: skip
+    )
 
 
 FAMILIES = (

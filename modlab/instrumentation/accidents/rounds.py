@@ -91,8 +91,11 @@ def bound(target: ast.expr, member: Any) -> list[tuple[str, Any]]:
 
 def reached(rounds: Rounds, target: ast.expr, names: Mapping[str, Any], rewritten: frozenset[str]) -> list[int]:
     """The rounds in which a loop may have been, as its names show; all of them where they show nothing."""
-    return [number for number, member in enumerate(rounds.members) if all(
-        name in rewritten or name not in names or _is_same(thing, names[name]) for name, thing in bound(target, member))]  # fmt: skip
+    return [
+        number
+        for number, member in enumerate(rounds.members)
+        if all(name in rewritten or name not in names or _is_same(thing, names[name]) for name, thing in bound(target, member))
+    ]
 
 
 def _is_same(thing: Any, now: Any) -> bool:

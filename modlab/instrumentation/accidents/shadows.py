@@ -30,10 +30,12 @@ def _covered(scene: Scene, match: re.Match[str]) -> Verdict | None:
     written = repr(value) if type(value) in (bool, int, float, str) else f"a {type(value).__name__}"
     mode = f"It changes no mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
     return Verdict(
-        f"{place}.{name} is {written}, and no method any more.", f"It was assigned. {mode}".strip(), f"{name} is {written}",
+        f"{place}.{name} is {written}, and no method any more.",
+        f"It was assigned. {mode}".strip(),
+        f"{name} is {written}",
         ((f"{place}.{name}", written), ("expected", "the method")),
         (Fix("Take it away, then the method is there again:", f"del {place}.{name}"),),
-    )  # fmt: skip
+    )
 
 
 def _is_method(module: Module, name: str) -> bool:

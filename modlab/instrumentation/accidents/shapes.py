@@ -61,18 +61,22 @@ def _cat(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"cat along dimension {place}: {name} has {given} where {first} has {expected}{scene.within}.",
         "Only the size of the dimension along which they are joined may differ.",
-        f"{given} ≠ {expected}, beside dimension {place}", _facts(pairs), tuple(fixes),
-    )  # fmt: skip
+        f"{given} ≠ {expected}, beside dimension {place}",
+        _facts(pairs),
+        tuple(fixes),
+    )
 
 
 def _cat_dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     pairs = _joined(scene)
     names = " and ".join(name for name, _ in pairs[:2]) or "the tensors"
     return Verdict(
-        f"cat: {names} have {match[1]} and {match[2]} dimensions{scene.within}.", "They need the same number.",
-        f"{match[1]} ≠ {match[2]} dimensions", _facts(pairs),
+        f"cat: {names} have {match[1]} and {match[2]} dimensions{scene.within}.",
+        "They need the same number.",
+        f"{match[1]} ≠ {match[2]} dimensions",
+        _facts(pairs),
         (Fix("Give the smaller one the missing dimension:", f"{pairs[1][0] if len(pairs) > 1 else 'x'}.unsqueeze(0)"),),
-    )  # fmt: skip
+    )
 
 
 def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -82,9 +86,12 @@ def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(scene))] if first and first[1:] == other[1:] else []
     fixes.append(Fix("Crop, pad or project them to one shape first."))
     return Verdict(
-        f"stack: {name} is {other} and the first is {first}{scene.within}.", "stack needs tensors of equal size.",
-        f"{shown(other)} ≠ {shown(first)}", (("entry 0", str(first)), (f"entry {number}", str(other))), tuple(fixes),
-    )  # fmt: skip
+        f"stack: {name} is {other} and the first is {first}{scene.within}.",
+        "stack needs tensors of equal size.",
+        f"{shown(other)} ≠ {shown(first)}",
+        (("entry 0", str(first)), (f"entry {number}", str(other))),
+        tuple(fixes),
+    )
 
 
 def _cat_instead(scene: Scene) -> str:
@@ -97,9 +104,12 @@ def _cat_instead(scene: Scene) -> str:
 
 def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
     return Verdict(
-        f"cat or stack got an empty list{scene.within}.", "It has nothing to join: the loop that filled it never ran.", "empty list", (),
+        f"cat or stack got an empty list{scene.within}.",
+        "It has nothing to join: the loop that filled it never ran.",
+        "empty list",
+        (),
         (Fix("Look at what it was made from, or leave the call out where there is nothing:", "x = torch.cat(parts) if parts else ..."),),
-    )  # fmt: skip
+    )
 
 
 def _scalars(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -110,9 +120,12 @@ def _scalars(scene: Scene, _: re.Match[str]) -> Verdict:
         made = ast.Call(ast.Attribute(call.func.value, "stack", ast.Load()), call.args, call.keywords)
         code = bodies.rewritten(user, call, made)
     return Verdict(
-        f"cat got single numbers{scene.within}, and joins along a dimension that there is.", "A tensor of shape () has none.",
-        "no dimension", _facts(_joined(scene)[:4]), (Fix("stack makes one:", code),),
-    )  # fmt: skip
+        f"cat got single numbers{scene.within}, and joins along a dimension that there is.",
+        "A tensor of shape () has none.",
+        "no dimension",
+        _facts(_joined(scene)[:4]),
+        (Fix("stack makes one:", code),),
+    )
 
 
 def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -134,14 +147,19 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
             fixes.append(Fix(f"{'Or give' if fixes else 'Give'} {owned[0]} the size {owned[1]}."))
     look = ", ".join(f"{name if name.replace('.', '').isidentifier() else f'({name})'}.shape" for name in names)
     look = look if _are_users(scene, names) else ""
-    fixes.append(Fix("Sizes are compared from the right: equal, or one of them 1." + (" Look at both:" if look else ""),
-        f"print({look})" if look else ""))  # fmt: skip
+    fixes.append(
+        Fix(
+            "Sizes are compared from the right: equal, or one of them 1." + (" Look at both:" if look else ""),
+            f"print({look})" if look else "",
+        )
+    )
     return Verdict(
         f"{' and '.join(names) or 'Two tensors'} do not fit{scene.within}: {a} and {b} in dimension {place}.",
         f"{names[0]} is {pairs[0][1]}, {names[1]} is {pairs[1][1]}." if len(pairs) == 2 else "",
         (f"({shown(pairs[0][1])}) and ({shown(pairs[1][1])}): " if len(pairs) == 2 else "") + f"{a} ≠ {b}",
-        _facts(pairs or known), tuple(fixes),
-    )  # fmt: skip
+        _facts(pairs or known),
+        tuple(fixes),
+    )
 
 
 def _are_users(scene: Scene, texts: list[str]) -> bool:
@@ -170,10 +188,12 @@ def _output(scene: Scene, match: re.Match[str]) -> Verdict:
     kept, wider = tuple_of(match[1]), tuple_of(match[2])
     name = scene.tensors[0].text if scene.tensors else "the tensor"
     return Verdict(
-        f"{name} is {kept} and cannot hold a result of {wider}{scene.within}.", "A change in place keeps the shape.",
-        f"{shown(wider)} into {shown(kept)}", ((name, str(kept)), ("result", str(wider))),
+        f"{name} is {kept} and cannot hold a result of {wider}{scene.within}.",
+        "A change in place keeps the shape.",
+        f"{shown(wider)} into {shown(kept)}",
+        ((name, str(kept)), ("result", str(wider))),
         (Fix("Make a new tensor instead:", f"{name} = {name} + ..."),),
-    )  # fmt: skip
+    )
 
 
 def _view(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -197,16 +217,20 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"{name} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{scene.within}.",
         f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
-        f"{count} numbers → {shown(wanted)}", ((name, str(taken)), ("wanted", str(wanted)), ("numbers", str(count))), tuple(fixes),
-    )  # fmt: skip
+        f"{count} numbers → {shown(wanted)}",
+        ((name, str(taken)), ("wanted", str(wanted)), ("numbers", str(count))),
+        tuple(fixes),
+    )
 
 
 def _flattened(scene: Scene, name: str, rows: int, each: int, wanted: int) -> list[Fix]:
     """To make a row of each sample helps only where a layer takes so many numbers, or is made to."""
     call, flat = scene.failing, _instead(scene, f"{name}.flatten(1)")
-    layers = [] if call is None or call.path is None else [
-        (join(call.path, key), child) for key, child in stores.named_children(call.module) if type(child) is nn.Linear
-    ]  # fmt: skip
+    layers = (
+        []
+        if call is None or call.path is None
+        else [(join(call.path, key), child) for key, child in stores.named_children(call.module) if type(child) is nn.Linear]
+    )
     if any(layer.in_features == each for _, layer in layers):
         return [Fix(f"That would mix up the batch; to keep its rows, ({rows}, {each}):", flat)]
     told = Fix(
@@ -243,9 +267,11 @@ def _strides(scene: Scene, _: re.Match[str]) -> Verdict:
     name = scene.tensors[0].text if scene.tensors else "x"
     return Verdict(
         f"{name} is not contiguous, and view copies nothing{scene.within}.",
-        "After a transpose or permute its numbers lie in another order than its shape says.", "not contiguous", (),
+        "After a transpose or permute its numbers lie in another order than its shape says.",
+        "not contiguous",
+        (),
         (Fix("Let it copy where it must:", _reshaped(scene) or f"{name}.reshape(...)"),),
-    )  # fmt: skip
+    )
 
 
 def _reshaped(scene: Scene) -> str:
@@ -278,9 +304,10 @@ def _no_places(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return Verdict(
         f"{match[1].rstrip('_')}: {index.text} is {dtype}, and needs int64{scene.within}.",
         "It holds places in the other tensor, which are whole numbers.",
-        f"{dtype} ≠ int64", ((index.text, f"{shape_of(index.thing)} {dtype}"),),
+        f"{dtype} ≠ int64",
+        ((index.text, f"{shape_of(index.thing)} {dtype}"),),
         (Fix("If they are whole numbers all the same:", bodies.rewritten(user, call, made)),),
-    )  # fmt: skip
+    )
 
 
 def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
@@ -305,20 +332,25 @@ def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
     it = f" {ast.unparse(call.func.value)} is {shape}." if shape is not None else ""
     return Verdict(
         f"{call.func.attr}: {name} has {len(index_shape)} dimension{'' if len(index_shape) == 1 else 's'}, and needs as many as what"
-        f" it chooses from{scene.within}.", f"{name} is {index_shape}.{it}", "numbers of dimensions differ", ((name, str(index_shape)),),
+        f" it chooses from{scene.within}.",
+        f"{name} is {index_shape}.{it}",
+        "numbers of dimensions differ",
+        ((name, str(index_shape)),),
         tuple(fixes),
-    )  # fmt: skip
+    )
 
 
 def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
     wanted, place, taken, target = int(match[1]), int(match[3]), tuple_of(match[5]), tuple_of(match[4])
     written = scene.user.segment() if scene.user is not None else ""
     return Verdict(
-        f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}." if ".expand(" in written
-            else f"A tensor of {taken} does not fit where {target} is needed{scene.within}: {match[2]} and {wanted} in dimension {place}.",
+        f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}."
+        if ".expand(" in written
+        else f"A tensor of {taken} does not fit where {target} is needed{scene.within}: {match[2]} and {wanted} in dimension {place}.",
         "Only a size of 1 can be expanded.",
-        f"{shown(taken)} → {shown(target)}", (("tensor", str(taken)), ("target", str(target))),
-    )  # fmt: skip
+        f"{shown(taken)} → {shown(target)}",
+        (("tensor", str(taken)), ("target", str(target))),
+    )
 
 
 def _index_written(node: ast.AST | None) -> str:
@@ -333,10 +365,12 @@ def _expand_fewer(scene: Scene, match: re.Match[str]) -> Verdict:
     taken, wanted = tuple_of(match[1]), tuple_of(match[2])
     name = scene.tensors[0].text if scene.tensors else "The tensor"
     return Verdict(
-        f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{scene.within}.", f"It is {taken}; expand can only add some.",
-        f"{len(taken)} > {len(wanted)} dimensions", ((name, str(taken)), ("wanted", str(wanted))),
+        f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{scene.within}.",
+        f"It is {taken}; expand can only add some.",
+        f"{len(taken)} > {len(wanted)} dimensions",
+        ((name, str(taken)), ("wanted", str(wanted))),
         (Fix("Name them all; -1 leaves a size as it is."),),
-    )  # fmt: skip
+    )
 
 
 def _index(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -350,10 +384,14 @@ def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     return Verdict(
         f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",
         f"Valid are 0 to {size - 1}; counting starts at 0.",
-        f"index {index} of {size}", (("index", str(index)), (f"size of dimension {place}", str(size))),
-        (Fix("Look for where it comes from:", f"print({where}.min(), {where}.max())") if by_tensor
-         else Fix("The last one, however many there are:", last),),
-    )  # fmt: skip
+        f"index {index} of {size}",
+        (("index", str(index)), (f"size of dimension {place}", str(size))),
+        (
+            Fix("Look for where it comes from:", f"print({where}.min(), {where}.max())")
+            if by_tensor
+            else Fix("The last one, however many there are:", last),
+        ),
+    )
 
 
 def _dimension(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -365,42 +403,60 @@ def _dimension(scene: Scene, match: re.Match[str]) -> Verdict:
     verb = "got" if scene.taken else "has"
     return Verdict(
         f"{subject} {verb} {much}, and dimension {asked} was asked for.",
-        f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.", f"dimension {asked} of {high + 1}",
+        f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.",
+        f"dimension {asked} of {high + 1}",
         (("shape", str(taken)), ("dimension", str(asked))),
         (Fix("The last dimension, however many there are:", "dim=-1"), Fix("Or put the batch in front:", "x.unsqueeze(0)")),
-    )  # fmt: skip
+    )
 
 
 def _permutation(scene: Scene, match: re.Match[str]) -> Verdict:
     name = scene.tensors[0].text if scene.tensors else "the tensor"
     return Verdict(
-        f"{name} has {match[1]} dimensions, and permute names {match[2]}{scene.within}.", "permute names each dimension once.",
-        f"{match[1]} ≠ {match[2]} dimensions", tuple((o.text, described(o.thing)) for o in scene.tensors[:1]),
-    )  # fmt: skip
+        f"{name} has {match[1]} dimensions, and permute names {match[2]}{scene.within}.",
+        "permute names each dimension once.",
+        f"{match[1]} ≠ {match[2]} dimensions",
+        tuple((o.text, described(o.thing)) for o in scene.tensors[:1]),
+    )
 
 
 def _unflatten(scene: Scene, match: re.Match[str]) -> Verdict:
     sizes, place, size = tuple_of(match[1]), match[2], int(match[3])
     return Verdict(
         f"{scene.subject or 'unflatten'} makes {shown(sizes)} of dimension {place}, which has {size}.",
-        f"{shown(sizes)} is {prod(sizes)}.", f"{size} ≠ {prod(sizes)}", (("size", str(size)), ("wanted", str(sizes))),
-    )  # fmt: skip
+        f"{shown(sizes)} is {prod(sizes)}.",
+        f"{size} ≠ {prod(sizes)}",
+        (("size", str(size)), ("wanted", str(sizes))),
+    )
 
 
 _R, _I, _RI = (RuntimeError,), (IndexError,), (RuntimeError, IndexError)
 _L = r"\[([-\d, ]*)\]"
 FAMILIES = (
-    Family("join", _R, r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor "
-                       r"number (\d+)", _cat),
+    Family(
+        "join",
+        _R,
+        r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor "
+        r"number (\d+)",
+        _cat,
+    ),
     Family("join", _R, r"Tensors must have same number of dimensions: got (\d+) and (\d+)", _cat_dimensions),
     Family("join", _R, rf"stack expects each tensor to be equal size, but got {_L} at entry 0 and {_L} at entry (\d+)", _stack),
     Family("join", (RuntimeError, ValueError), r"expected a non-empty (?:list of Tensors|TensorList)", _nothing_to_join),
-    Family("broadcast", _R, r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
-        _broadcast),
+    Family(
+        "broadcast",
+        _R,
+        r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        _broadcast,
+    ),
     Family("broadcast", _R, rf"output with shape {_L} doesn't match the broadcast shape {_L}", _output),
-    Family("broadcast", _R,
+    Family(
+        "broadcast",
+        _R,
         rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
-        rf"sizes: {_L}\.\s+Tensor sizes: {_L}", _expand),
+        rf"sizes: {_L}\.\s+Tensor sizes: {_L}",
+        _expand,
+    ),
     Family("join", _R, r"^zero-dimensional tensor \(at position \d+\) cannot be concatenated", _scalars),
     Family("broadcast", _R, rf"^expand\([\w.]+\{{{_L}\}}, size={_L}\): the number of sizes provided", _expand_fewer),
     Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
@@ -411,4 +467,4 @@ FAMILIES = (
     Family("view", _R, r"input\.dim\(\) = (\d+) is not equal to len\(dims\) = (\d+)", _permutation),
     Family("index", _RI, r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", _index),
     Family("index", _I, r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)", _dimension),
-)  # fmt: skip
+)

@@ -31,9 +31,12 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
     more = "".join(f"{', ' if i or call.args or call.keywords else ''}{one}=..." for i, one in enumerate(lacking))
     written = ast.unparse(call)
     return Verdict(
-        f"{name} takes {_listed(needed)}; {_listed(lacking)} {are} missing.", f"It was called as {written}." if len(written) < 100 else "",
-        f"{_listed(lacking)} missing", (("takes", ", ".join(needed)),), (Fix("Give what is missing:", f"{written[:-1]}{more})"),),
-    )  # fmt: skip
+        f"{name} takes {_listed(needed)}; {_listed(lacking)} {are} missing.",
+        f"It was called as {written}." if len(written) < 100 else "",
+        f"{_listed(lacking)} missing",
+        (("takes", ", ".join(needed)),),
+        (Fix("Give what is missing:", f"{written[:-1]}{more})"),),
+    )
 
 
 def _listed(names: list[str]) -> str:

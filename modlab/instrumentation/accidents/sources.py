@@ -151,12 +151,17 @@ def returns_nothing(cls: type) -> bool:
     tree = advice.forward_of(cls)
     if tree is None or isinstance(tree.body[-1], ast.Raise):
         return False
-    return not any(isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value is not None)
-                   for node in ast.walk(tree))  # fmt: skip
+    return not any(
+        isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value is not None) for node in ast.walk(tree)
+    )
 
 
 def in_place_modules(scene: Scene) -> list[Suspect]:
     """The modules of the models there that change their input in place."""
-    found = [(join(name, path), type(module).__name__) for name, model in scene.models[:4] for path, module in walk(model)
-             if stores.contents(module).get("inplace") is True]  # fmt: skip
+    found = [
+        (join(name, path), type(module).__name__)
+        for name, model in scene.models[:4]
+        for path, module in walk(model)
+        if stores.contents(module).get("inplace") is True
+    ]
     return found[:FOUND]

@@ -40,8 +40,12 @@ def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fix = Fix(f"Look at what it is computed from: {ast.unparse(node)} is {match[2]}.")
     more = "A step goes against the gradient by itself; to climb there is maximize=True." if name == "lr" else ""
     return Verdict(
-        f"{ast.unparse(call.func)} got {name}={match[2]}, which cannot be negative.", more, "", ((name, match[2]),), (fix,),
-    )  # fmt: skip
+        f"{ast.unparse(call.func)} got {name}={match[2]}, which cannot be negative.",
+        more,
+        "",
+        ((name, match[2]),),
+        (fix,),
+    )
 
 
 def _no_optimizer(scene: Scene, match: re.Match[str]) -> Verdict | None:
@@ -61,9 +65,12 @@ def _no_optimizer(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if len(known) == 1:
         fix = Fix("Pass the optimizer:", bodies.rewritten(frame, node, ast.Name(next(iter(known.values())))))
     return Verdict(
-        f"{name} takes an optimizer, and got {ast.unparse(node)}, {what}.", "It changes the learning rate, which the optimizer holds.", "",
-        (("given", match[1]), ("expected", "a torch.optim.Optimizer")), (fix,),
-    )  # fmt: skip
+        f"{name} takes an optimizer, and got {ast.unparse(node)}, {what}.",
+        "It changes the learning rate, which the optimizer holds.",
+        "",
+        (("given", match[1]), ("expected", "a torch.optim.Optimizer")),
+        (fix,),
+    )
 
 
 FAMILIES = (

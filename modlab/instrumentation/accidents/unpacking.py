@@ -44,9 +44,12 @@ def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
     else:
         more = (Fix("Look at what it is before:", f"print({name}.shape)"),)
     return Verdict(
-        f"{name} has {format.plural(len(shape), 'dimension')}, and its sizes are to be {len(targets)}: {names}.", f"It is {shape}.",
-        f"{format.plural(len(shape), 'dimension')} ≠ {len(targets)}", ((name, str(shape)), ("names", names)), more,
-    )  # fmt: skip
+        f"{name} has {format.plural(len(shape), 'dimension')}, and its sizes are to be {len(targets)}: {names}.",
+        f"It is {shape}.",
+        f"{format.plural(len(shape), 'dimension')} ≠ {len(targets)}",
+        ((name, str(shape)), ("names", names)),
+        more,
+    )
 
 
 def _parted(node: ast.expr, names: list[str], wanted: int) -> Verdict | None:
@@ -57,18 +60,22 @@ def _parted(node: ast.expr, names: list[str], wanted: int) -> Verdict | None:
         return None
     text, more = ast.unparse(node), "split takes the size of a part, chunk their number." if node.func.attr in ("split", "chunk") else ""
     return Verdict(
-        f"{text} does not give {wanted} parts, and {wanted} names are to take them: {', '.join(names)}.", more, f"≠ {wanted} parts",
-        (("names", ", ".join(names)),), (Fix("See how many there are:", f"print(len({text}))"),),
-    )  # fmt: skip
+        f"{text} does not give {wanted} parts, and {wanted} names are to take them: {', '.join(names)}.",
+        more,
+        f"≠ {wanted} parts",
+        (("names", ", ".join(names)),),
+        (Fix("See how many there are:", f"print(len({text}))"),),
+    )
 
 
 def _rows(name: str, names: str, wanted: int, shape: tuple[int, ...]) -> Verdict:
     return Verdict(
         f"{name} has {counted(shape[0], 'row')}, and they are to be {wanted}: {names}.",
         f"It is {shape}; a tensor is unpacked by its rows.",
-        f"{counted(shape[0], 'row')} ≠ {wanted}", ((name, str(shape)), ("names", names)),
+        f"{counted(shape[0], 'row')} ≠ {wanted}",
+        ((name, str(shape)), ("names", names)),
         (Fix("For its sizes:", f"{names} = {name}.shape"),) if len(shape) == wanted else (),
-    )  # fmt: skip
+    )
 
 
 def _sized(node: ast.expr) -> ast.expr | None:
@@ -110,9 +117,12 @@ def _of_tuple(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if isinstance(expression, ast.Subscript):
         first = ast.Subscript(part, expression.slice, ast.Load())
     return Verdict(
-        f"{name} is what {kind} gave: a tuple of {len(thing)}, and no tensor.", f"In it are {parts}.", f"tuple of {len(thing)} ≠ tensor",
-        ((name, f"({parts})"),), (Fix("Take its first part:", bodies.rewritten(frame, expression, first)),),
-    )  # fmt: skip
+        f"{name} is what {kind} gave: a tuple of {len(thing)}, and no tensor.",
+        f"In it are {parts}.",
+        f"tuple of {len(thing)} ≠ tensor",
+        ((name, f"({parts})"),),
+        (Fix("Take its first part:", bodies.rewritten(frame, expression, first)),),
+    )
 
 
 FAMILIES = (

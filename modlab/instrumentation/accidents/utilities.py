@@ -18,10 +18,13 @@ _KINDS = (
     ("pruned", ("{}_orig", "{}_mask"), ""),
     ("weight-normed", ("parametrizations.{}.original0", "parametrizations.{}.original1"), _WEIGHT_NORM),
     ("weight-normed", ("{}_g", "{}_v"), _WEIGHT_NORM),
-    ("spectral-normed", ("parametrizations.{}.original", "parametrizations.{}.0._u", "parametrizations.{}.0._v"),
-     "nn.utils.parametrizations.spectral_norm"),
+    (
+        "spectral-normed",
+        ("parametrizations.{}.original", "parametrizations.{}.0._u", "parametrizations.{}.0._v"),
+        "nn.utils.parametrizations.spectral_norm",
+    ),
     ("spectral-normed", ("{}_orig", "{}_u", "{}_v"), "nn.utils.spectral_norm"),
-)  # fmt: skip
+)
 """What a utility makes of a name: how the model is called then, the names, and what does it."""
 
 

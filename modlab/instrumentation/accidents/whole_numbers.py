@@ -32,9 +32,11 @@ def _gradient(scene: Scene, _: re.Match[str]) -> Verdict:
     )
     return Verdict(
         f"{name} is of {kind}, and only fractions can require gradients.",
-        "A whole number cannot be changed by a little.", f"{kind} ≠ float",
-        (), (fix, Fix("If it is not to be trained, it needs none.")),
-    )  # fmt: skip
+        "A whole number cannot be changed by a little.",
+        f"{kind} ≠ float",
+        (),
+        (fix, Fix("If it is not to be trained, it needs none.")),
+    )
 
 
 def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
@@ -42,9 +44,12 @@ def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
     kind = _dtype(found[1]) if found is not None else "another dtype"
     name = found[0] if found is not None else "x"
     return Verdict(
-        f"one_hot got classes of {kind}, and takes int64 alone{scene.within}.", "Each class is the number of a column.", f"{kind} ≠ int64",
-        (("dtype", kind),), (Fix("If they are whole numbers all the same:", _again(scene, name, f"{name}.long()")),),
-    )  # fmt: skip
+        f"one_hot got classes of {kind}, and takes int64 alone{scene.within}.",
+        "Each class is the number of a column.",
+        f"{kind} ≠ int64",
+        (("dtype", kind),),
+        (Fix("If they are whole numbers all the same:", _again(scene, name, f"{name}.long()")),),
+    )
 
 
 def _again(scene: Scene, name: str, made: str) -> str:
@@ -60,10 +65,17 @@ def _negative(scene: Scene, _: re.Match[str]) -> Verdict:
     found = _first(scene)
     name = found[0] if found is not None else "x"
     return Verdict(
-        f"one_hot got a class below 0{scene.within}.", "Classes are counted from 0.", "class < 0", (),
-        (Fix("If a negative one means that there is none, take its row out:",
-             f"{_again(scene, name, f'{name}.clamp(min=0)')} * ({name} >= 0)[..., None]"),),
-    )  # fmt: skip
+        f"one_hot got a class below 0{scene.within}.",
+        "Classes are counted from 0.",
+        "class < 0",
+        (),
+        (
+            Fix(
+                "If a negative one means that there is none, take its row out:",
+                f"{_again(scene, name, f'{name}.clamp(min=0)')} * ({name} >= 0)[..., None]",
+            ),
+        ),
+    )
 
 
 def _index(scene: Scene, match: re.Match[str]) -> Verdict:
@@ -73,10 +85,12 @@ def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes = [Fix("If 0 and 1 are rows of the table:", f"{name} = {name}.long()" if name.isidentifier() else "x = x.long()")]
     fixes.append(Fix("If it is a mask: an embedding takes the numbers of rows, and no mask."))
     return Verdict(
-        f"{scene.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.", "",
+        f"{scene.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.",
+        "",
         "bool ≠ int64",
-        (("dtype", "bool"),), tuple(fixes),
-    )  # fmt: skip
+        (("dtype", "bool"),),
+        tuple(fixes),
+    )
 
 
 _R = (RuntimeError,)

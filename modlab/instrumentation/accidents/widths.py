@@ -19,9 +19,34 @@ from modlab.instrumentation.accidents.scene import own, shape_of
 _Shape = tuple[int, ...]
 _Making = Callable[[dict[str, Any], _Shape], _Shape | None]
 ELEMENTWISE = {
-    "relu", "gelu", "silu", "elu", "leaky_relu", "tanh", "sigmoid", "softmax", "log_softmax", "dropout", "abs", "exp", "relu6", "softplus",
-    "clone", "detach", "contiguous", "float", "double", "half", "log", "sqrt", "square", "hardswish", "mish", "logsigmoid", "selu",
-}  # fmt: skip
+    "relu",
+    "gelu",
+    "silu",
+    "elu",
+    "leaky_relu",
+    "tanh",
+    "sigmoid",
+    "softmax",
+    "log_softmax",
+    "dropout",
+    "abs",
+    "exp",
+    "relu6",
+    "softplus",
+    "clone",
+    "detach",
+    "contiguous",
+    "float",
+    "double",
+    "half",
+    "log",
+    "sqrt",
+    "square",
+    "hardswish",
+    "mish",
+    "logsigmoid",
+    "selu",
+}
 _FREE = ("activation", "dropout")  # categories of modules that take any size, and give it back
 _KEEPING = (*_FREE, "norm")
 
@@ -100,8 +125,10 @@ def _windows(dimensions: int) -> _Making:
 
 
 _WINDOWED = {
-    1: (nn.Conv1d, nn.MaxPool1d, nn.AvgPool1d), 2: (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d), 3: (nn.Conv3d, nn.MaxPool3d, nn.AvgPool3d),
-}  # fmt: skip
+    1: (nn.Conv1d, nn.MaxPool1d, nn.AvgPool1d),
+    2: (nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d),
+    3: (nn.Conv3d, nn.MaxPool3d, nn.AvgPool3d),
+}
 _MADE: dict[type, _Making] = {
     **{cls: _windows(dimensions) for dimensions, classes in _WINDOWED.items() for cls in classes},
     nn.Flatten: _flattened,

@@ -31,9 +31,15 @@ class Juxtaposition:
     """
 
     def __init__(
-        self, left: Pass, right: Pass, pairs: Mapping[str, str], *, rounding: bool = False, noise: Noise = lambda key: 0.0,
+        self,
+        left: Pass,
+        right: Pass,
+        pairs: Mapping[str, str],
+        *,
+        rounding: bool = False,
+        noise: Noise = lambda key: 0.0,
         differ: Callable[[str], bool] = lambda path: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.left, self.right = left, right
         self.rounding = 0.0  # relative distance that the coarsest dtype explains
         self.inputs: dict[str, list[Gap]] = {}

@@ -235,9 +235,16 @@ class Experiment:
         self.remarks.append(f"A repeat in {mode} mode raised {error}: what is random there is not known for sure.")
 
     def _pass(
-        self, mode: str, kind: str, *, reference: Pass | None = None, elsewhere: bool = False, probe: Probe | None = None,
-        sources: bool = False, onward: bool = False,
-    ) -> Exception | None:  # fmt: skip
+        self,
+        mode: str,
+        kind: str,
+        *,
+        reference: Pass | None = None,
+        elsewhere: bool = False,
+        probe: Probe | None = None,
+        sources: bool = False,
+        onward: bool = False,
+    ) -> Exception | None:
         """One pass from the state in which the model was given.
 
         Args:
@@ -263,9 +270,14 @@ class Experiment:
             for one in self._restoration.generators.values():
                 one.start_elsewhere()
         found = Pass(
-            self.paths, reference=reference, probe=probe, stranger=self._restoration.add, private=self._restoration.generators.values(),
-            hooked=self._hooked, sources=sources,
-        )  # fmt: skip
+            self.paths,
+            reference=reference,
+            probe=probe,
+            stranger=self._restoration.add,
+            private=self._restoration.generators.values(),
+            hooked=self._hooked,
+            sources=sources,
+        )
         first, raised = reference is None and probe is None, None
 
         def run() -> None:
@@ -367,9 +379,15 @@ class Experiment:
             )
         nan = next((path for mode in MODES if (path := self.passes[mode, "normal"].first_nan()) is not None), None)
         return ComparisonTable(
-            type(self.model).__name__, MODES, rows, rows[0].runs, pair.first, nan=nan, exact=pair.exact and not sampled,
+            type(self.model).__name__,
+            MODES,
+            rows,
+            rows[0].runs,
+            pair.first,
+            nan=nan,
+            exact=pair.exact and not sampled,
             remarks=tuple(self.remarks),
-        )  # fmt: skip
+        )
 
     def _row(self, key: int, path: str, module: Module, pair: Juxtaposition) -> ComparisonRecord:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
@@ -378,18 +396,28 @@ class Experiment:
         starts, switches = path in pair.starting, path in pair.switching
         in_eval = bool(evaluation.draws.get(path)) or any("eval" in sides for sides in self._sides(key).values())
         return ComparisonRecord(
-            path, type(module).__name__, marks.category(type(module)), called_left=train.counts[path], called_right=evaluation.counts[path],
-            **measured(pair.of_outputs(path), pair.of_inputs(path)), starts_here=starts,
+            path,
+            type(module).__name__,
+            marks.category(type(module)),
+            called_left=train.counts[path],
+            called_right=evaluation.counts[path],
+            **measured(pair.of_outputs(path), pair.of_inputs(path)),
+            starts_here=starts,
             random=tuple(mode for mode in MODES if mode not in unsteady and self._differs(mode, "other", path)),
-            draws=draws, unsteady=unsteady, unsteady_here=any(path in self._sources(mode) for mode in unsteady),
+            draws=draws,
+            unsteady=unsteady,
+            unsteady_here=any(path in self._sources(mode) for mode in unsteady),
             acts_by_mode=(starts and not unsteady) or switches or path in self.acting or self._differently(key, path),
-            switches_grad=switches, raises=tuple(mode for mode in self._failed() if self.passes[mode, "normal"].raised == path),
+            switches_grad=switches,
+            raises=tuple(mode for mode in self._failed() if self.passes[mode, "normal"].raised == path),
             starts_by=pair.by.get(path, "") if starts else "",
             ignores_mode=in_eval or any(stranger.training for stranger in evaluation.strangers.get(path, ())),
             moved=tuple(self.moved.get(key, ())),
             runs=tuple(self._run(mode, grad, path) for grad in GRADS for mode in MODES),
-            left=train.stats.get(path), right=evaluation.stats.get(path), notes=tuple(self._notes(path, module, pair)),
-        )  # fmt: skip
+            left=train.stats.get(path),
+            right=evaluation.stats.get(path),
+            notes=tuple(self._notes(path, module, pair)),
+        )
 
     def _sources(self, mode: str) -> list[str]:
         """Where two equal passes part."""
@@ -408,9 +436,15 @@ class Experiment:
         flags = [call.requires_grad for call in calls if call.requires_grad is not None]
         stats = one.stats.get(path)
         return RunRecord(
-            mode, grad, len(calls), calls[0].training if calls else None, any(flags) if flags else None,
-            stats.l2 if stats is not None and stats.measured else None, gap.max_abs if gap is not None and calls else None, one.error,
-        )  # fmt: skip
+            mode,
+            grad,
+            len(calls),
+            calls[0].training if calls else None,
+            any(flags) if flags else None,
+            stats.l2 if stats is not None and stats.measured else None,
+            gap.max_abs if gap is not None and calls else None,
+            one.error,
+        )
 
     def _notes(self, path: str, module: Module, pair: Juxtaposition) -> Iterator[str]:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
@@ -467,10 +501,15 @@ def measured(outputs: Gap | None, inputs: Gap | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if outputs is not None:
         found = {
-            "max_abs": outputs.max_abs, "relative_l2": outputs.relative, "cosine": outputs.cosine, "changed": outputs.changed,
-            "count": outputs.compared, "equal": outputs.equal, "sampled": outputs.sampled,
+            "max_abs": outputs.max_abs,
+            "relative_l2": outputs.relative,
+            "cosine": outputs.cosine,
+            "changed": outputs.changed,
+            "count": outputs.compared,
+            "equal": outputs.equal,
+            "sampled": outputs.sampled,
             "alone": outputs.alone,
-        }  # fmt: skip
+        }
     if inputs is not None:
         found |= {"inputs_max_abs": inputs.max_abs, "inputs_equal": inputs.equal}
     return found

@@ -101,9 +101,13 @@ class Trial:
         """A look at one pass, which has not begun."""
         paths = {key: path for key, (path, _) in self.places[side].items()}
         return Pass(
-            paths, reference=reference, stranger=self._restoration.add, private=self._restoration.generators.values(),
-            hooked=hooked(module for _, module in self.places[side].values()), sources=reference is not None,
-        )  # fmt: skip
+            paths,
+            reference=reference,
+            stranger=self._restoration.add,
+            private=self._restoration.generators.values(),
+            hooked=hooked(module for _, module in self.places[side].values()),
+            sources=reference is not None,
+        )
 
     def _right(self) -> Pass:
         """The right model, which may want its input in another dtype, or elsewhere."""
@@ -143,9 +147,7 @@ class Trial:
         )
         rights = {mine: path for path, mine in self.pairs.items()}
         by_path = at[1]
-        rows = [
-            self._row(path, module, rights.get(path), by_path, pair, again) for path, module in self.places[0].values()
-        ]  # fmt: skip
+        rows = [self._row(path, module, rights.get(path), by_path, pair, again) for path, module in self.places[0].values()]
         rows += [self._right_only(path, module, right) for path, module in self.places[1].values() if not self._known(path)]
         self._remark(left, right)
         first, drift = (None if path is None else self.pairs[path] for path in (pair.first, pair.drift))
@@ -154,9 +156,19 @@ class Trial:
         nan = left.first_nan() if left.first_nan() is not None else None if theirs is None else self.pairs.get(theirs, theirs)
         sampled = sum(one.shelf.sampled for one in (left, right) if one.shelf is not None)
         return ComparisonTable(
-            names[0], SIDES, tuple(rows), rows[0].runs, first, drift, nan, self._whole(), other=names[1], tolerance=pair.rounding,
-            exact=pair.exact and not sampled, remarks=tuple(self.remarks),
-        )  # fmt: skip
+            names[0],
+            SIDES,
+            tuple(rows),
+            rows[0].runs,
+            first,
+            drift,
+            nan,
+            self._whole(),
+            other=names[1],
+            tolerance=pair.rounding,
+            exact=pair.exact and not sampled,
+            remarks=tuple(self.remarks),
+        )
 
     def _whole(self) -> str:
         """The left path that stands for the whole model."""
@@ -169,20 +181,32 @@ class Trial:
         kind = type(module).__name__
         other_kind = type(by_path[other]).__name__ if other is not None else ""
         gap = again.gap(path)
-        draws = tuple(f"{side}: {', '.join(sorted(names))}" for side, one, name in zip(SIDES, (left, right), (path, other), strict=True)
-                      if name is not None and (names := one.draws.get(name)))  # fmt: skip
+        draws = tuple(
+            f"{side}: {', '.join(sorted(names))}"
+            for side, one, name in zip(SIDES, (left, right), (path, other), strict=True)
+            if name is not None and (names := one.draws.get(name))
+        )
         return ComparisonRecord(
-            path, kind, marks.category(type(module)), other="" if other in (None, path) else str(other),
-            other_type="" if other_kind == kind else other_kind, called_left=left.counts[path],
+            path,
+            kind,
+            marks.category(type(module)),
+            other="" if other in (None, path) else str(other),
+            other_type="" if other_kind == kind else other_kind,
+            called_left=left.counts[path],
             called_right=None if other is None else right.counts[other],
             **(measured(pair.of_outputs(other), pair.of_inputs(other)) if other is not None else {}),
-            starts_here=other in pair.starting, starts_by=pair.by.get(str(other), "") if other in pair.starting else "",
-            alone_there=self._alone_there(other, pair), matched=self._matched(path, other), draws=draws,
-            unsteady=("left",) if gap is not None and gap.equal is False else (), unsteady_here=path in again.sources(),
+            starts_here=other in pair.starting,
+            starts_by=pair.by.get(str(other), "") if other in pair.starting else "",
+            alone_there=self._alone_there(other, pair),
+            matched=self._matched(path, other),
+            draws=draws,
+            unsteady=("left",) if gap is not None and gap.equal is False else (),
+            unsteady_here=path in again.sources(),
             runs=(_run("left", left, path), *(() if other is None else (_run("right", right, other),))),
-            left=left.stats.get(path), right=None if other is None else right.stats.get(other),
+            left=left.stats.get(path),
+            right=None if other is None else right.stats.get(other),
             notes=tuple(self._notes(path, module, other, pair)),
-        )  # fmt: skip
+        )
 
     def _matched(self, path: str, other: str | None) -> str:
         """How its partner was found."""
@@ -228,9 +252,15 @@ class Trial:
 
     def _right_only(self, path: str, module: Module, right: Pass) -> ComparisonRecord:
         return ComparisonRecord(
-            path, type(module).__name__, marks.category(type(module)), called_left=None, called_right=right.counts[path],
-            runs=(_run("right", right, path),), right=right.stats.get(path), notes=("only in the right model",),
-        )  # fmt: skip
+            path,
+            type(module).__name__,
+            marks.category(type(module)),
+            called_left=None,
+            called_right=right.counts[path],
+            runs=(_run("right", right, path),),
+            right=right.stats.get(path),
+            notes=("only in the right model",),
+        )
 
     def _remark_on_pairs(self, left: Pass, right: Pass) -> None:
         """Who was matched by structure, and who has no partner."""
@@ -252,9 +282,10 @@ class Trial:
             path for path, module in self.places[1].values() if may_act(type(module)) and "quantized" not in marks.of_class(type(module))
         }
         others = [
-            mine for theirs, mine in self.pairs.items()
+            mine
+            for theirs, mine in self.pairs.items()
             if theirs in acting and right.counts[theirs] and left.counts[mine] and _modes(left, mine) != _modes(right, theirs)
-        ]  # fmt: skip
+        ]
         if others:
             in_training = "left" if any(call.training for call in left.of(others[0])) else "right"
             some = f"{others[0] or ROOT}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"

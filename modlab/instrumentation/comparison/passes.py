@@ -99,10 +99,16 @@ class Pass:
     """
 
     def __init__(
-        self, paths: dict[int, str], *, reference: Pass | None = None, probe: Probe | None = None,
-        stranger: Callable[[Module], None] | None = None, private: Iterable[Private] = (), hooked: list[Module] | None = None,
+        self,
+        paths: dict[int, str],
+        *,
+        reference: Pass | None = None,
+        probe: Probe | None = None,
+        stranger: Callable[[Module], None] | None = None,
+        private: Iterable[Private] = (),
+        hooked: list[Module] | None = None,
         sources: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.calls: dict[Key, Call] = {}
         self.ended: list[Call] = []  # calls that came to their end, in that order
         self.counts: Counter[str] = Counter()

@@ -68,10 +68,12 @@ def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
     told = next((why[held.path] for held in reversed(trained) if _kind(why, held) not in ("", "not called", "off the path")), None)
     reason = "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
     return record(
-        "gradients", "failed", "no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them",
+        "gradients",
+        "failed",
+        "no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them",
         f"{told.path}: {told.text}." if told is not None else f"{reason}trained parameter.",
         advice=_advice(told.kind) if told is not None else _TRACE.format(path=trained[-1].path),
-    )  # fmt: skip
+    )
 
 
 def _of_gradients(
@@ -101,9 +103,17 @@ def _of_gradients(
     if left_out:
         reasons.append("Meant for what only some batches use: a mask token, an expert, another branch.")
     return record(
-        "gradients", "failed" if bad or (lacking and not left_out) else "unclear", "; ".join(parts), " ".join(reasons), fix, group.site,
-        path=group.path, places=tuple(held.path for held in worst) if len(worst) > 1 else (), numbers=numbers, advice=advice,
-    )  # fmt: skip
+        "gradients",
+        "failed" if bad or (lacking and not left_out) else "unclear",
+        "; ".join(parts),
+        " ".join(reasons),
+        fix,
+        group.site,
+        path=group.path,
+        places=tuple(held.path for held in worst) if len(worst) > 1 else (),
+        numbers=numbers,
+        advice=advice,
+    )
 
 
 def _get(groups: Sequence[Group]) -> str:

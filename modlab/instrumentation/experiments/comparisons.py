@@ -14,9 +14,13 @@ from modlab.compat import FunctionMode
 from modlab.records.finding import FindingRecord
 
 ELEMENTWISE: dict[Callable[..., Any], str] = {
-    F.mse_loss: "mse_loss", F.l1_loss: "l1_loss", F.smooth_l1_loss: "smooth_l1_loss", F.huber_loss: "huber_loss",
-    F.poisson_nll_loss: "poisson_nll_loss", F.soft_margin_loss: "soft_margin_loss",
-}  # fmt: skip
+    F.mse_loss: "mse_loss",
+    F.l1_loss: "l1_loss",
+    F.smooth_l1_loss: "smooth_l1_loss",
+    F.huber_loss: "huber_loss",
+    F.poisson_nll_loss: "poisson_nll_loss",
+    F.soft_margin_loss: "soft_margin_loss",
+}
 DIFFERENCES = frozenset({"sub", "__sub__", "__rsub__", "rsub", "subtract"})
 _RESHAPING = (
     "View",
@@ -83,25 +87,35 @@ def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: 
     elif target == (*output, 1):
         fix = "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)"
     return FindingRecord(
-        "", "", "shapes differ in the loss", "broken" if both and name != "a difference" else "careful", "the loss", what,
+        "",
+        "",
+        "shapes differ in the loss",
+        "broken" if both and name != "a difference" else "careful",
+        "the loss",
+        what,
         f"Tensors of different shapes are broadcast: {name} takes the sizes of 1 that are missing as repeated. The best answer is then the "
         "mean of all targets, whatever the input; the loss still falls, to their variance."
         if both
         else f"Tensors of different shapes are broadcast: {name} repeats the smaller one.",
-        fix, advice="Give both the same shape before the loss.",
-    )  # fmt: skip
+        fix,
+        advice="Give both the same shape before the loss.",
+    )
 
 
 def _twice(func: Any, scores: Tensor) -> Iterator[FindingRecord]:
     """A sigmoid before the loss that begins with one."""
     if func in (F.binary_cross_entropy_with_logits, torch.binary_cross_entropy_with_logits) and _is_sigmoid(scores):
         yield FindingRecord(
-            "", "", "sigmoid twice", "broken", "the output",
+            "",
+            "",
+            "sigmoid twice",
+            "broken",
+            "the output",
             "went through a sigmoid already, and binary cross entropy with logits applies it again",
             "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: no sample can be told from another by more, and the loss "
             "cannot come near 0.",
             advice="Leave the sigmoid at the end of forward away (it belongs to predicting), or take nn.BCELoss().",
-        )  # fmt: skip
+        )
 
 
 def _is_sigmoid(scores: Tensor) -> bool:

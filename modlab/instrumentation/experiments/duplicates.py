@@ -50,15 +50,25 @@ def round_trip(bench: Bench) -> ExperimentRecord:
     names = [one.name for one in guilty if one.moved is (what is _MOVED[0])]
     if not names:
         return record(
-            "round trip", "failed", "a copy that loads the state_dict differs: what forward uses is not all in it, or not loaded from it",
+            "round trip",
+            "failed",
+            "a copy that loads the state_dict differs: what forward uses is not all in it, or not loaded from it",
             "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
-            "modlab.state(model)  # what is saved, and what is not", numbers=numbers,
-        )  # fmt: skip
+            "modlab.state(model)  # what is saved, and what is not",
+            numbers=numbers,
+        )
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return record(
-        "round trip", "failed", f"a copy that loads the state_dict differs: {names[0]}{more} {what[bool(more)]}", reason, fix,
-        path=names[0], places=tuple(names) if more else (), numbers=numbers, advice=advice,
-    )  # fmt: skip
+        "round trip",
+        "failed",
+        f"a copy that loads the state_dict differs: {names[0]}{more} {what[bool(more)]}",
+        reason,
+        fix,
+        path=names[0],
+        places=tuple(names) if more else (),
+        numbers=numbers,
+        advice=advice,
+    )
 
 
 _HIDDEN = (

@@ -42,12 +42,15 @@ def first_loss(bench: Bench) -> ExperimentRecord:
         last = _last(bench, classes)
         again = f", or start it anew: nn.init.normal_({last}, std=0.02)" if last else ""
         return record(
-            "first loss", "unclear", f"the first loss is {_short(value)}; a guess has {said}",
+            "first loss",
+            "unclear",
+            f"the first loss is {_short(value)}; a guess has {said}",
             "The model starts by being sure of what is wrong: the last layer's weights, or its inputs, are too large. The first steps are "
             "spent on unlearning that, which may be put up with (an output that is tied to a default nn.Embedding starts so). Of a "
-            "trained model: it does worse than guessing.", numbers=numbers,
+            "trained model: it does worse than guessing.",
+            numbers=numbers,
             advice=f"Scale the inputs to about 1, and let the last layer start with small weights{again}",
-        )  # fmt: skip
+        )
     if value < LOW * guess:
         what = f"it is {_short(value)}, below the {said} of a guess: the model knows something already"
         return record("first loss", "passed", what, "A fresh model cannot know: then the target is in its input.", numbers=numbers)

@@ -270,7 +270,6 @@ def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
 # ---- as a check with a verdict
 
 
-
 def leak(bench: Bench) -> ExperimentRecord:
     """In eval mode the output of a sample depends on its own input alone (in training mode BatchNorm mixes them on purpose)."""
     bench.evaluate()
@@ -281,10 +280,13 @@ def leak(bench: Bench) -> ExperimentRecord:
             return _blind(bench) if sees_nothing(bench) else _the_same_here()
         if found is None:
             return record(
-                "leak", "passed", "in eval mode each output depends on its own input alone, asked with other weights: with these it "
-                "depends on no input of this batch", "A layer of zeros does this until it has learnt; so do units that are dead for this "
+                "leak",
+                "passed",
+                "in eval mode each output depends on its own input alone, asked with other weights: with these it "
+                "depends on no input of this batch",
+                "A layer of zeros does this until it has learnt; so do units that are dead for this "
                 "batch, or a step that all of it lies on one side of.",
-            )  # fmt: skip
+            )
     if found is None:
         return record("leak", "passed", "in eval mode each output depends on its own input alone")
     what = f"in eval mode output {found.output} depends on input {found.input}"
@@ -292,27 +294,37 @@ def leak(bench: Bench) -> ExperimentRecord:
     norm = site if site is not None and _uses_batch(site) else next((one for one in bench.subject.sites if _uses_batch(one)), None)
     if norm is not None and site in (None, norm):
         return record(
-            "leak", "unclear", what, f"{norm.path or ROOT} ({norm.type}) keeps no running statistics, so it takes those of the batch in "
-            "eval mode too. Meant, if batches are always like those of the training.", f"nn.{norm.type}(..., track_running_stats=True)",
+            "leak",
+            "unclear",
+            what,
+            f"{norm.path or ROOT} ({norm.type}) keeps no running statistics, so it takes those of the batch in "
+            "eval mode too. Meant, if batches are always like those of the training.",
+            f"nn.{norm.type}(..., track_running_stats=True)",
             norm,
-        )  # fmt: skip
+        )
     try:
         along = find(bench, 1)
     except UnfitError:
         along = found
     if not isinstance(along, Leak):
         return record(
-            "leak", "unclear", f"{what} along dimension 0; along dimension 1 nothing mixes",
+            "leak",
+            "unclear",
+            f"{what} along dimension 0; along dimension 1 nothing mixes",
             "Sequence first (batch_first=False)? Then dimension 1 is the batch, and all is well. If dimension 0 is your batch, samples see "
-            "each other.", "nn.TransformerEncoderLayer(..., batch_first=True)",
-        )  # fmt: skip
+            "each other.",
+            "nn.TransformerEncoderLayer(..., batch_first=True)",
+        )
     start = "" if site is None else f", from {site.label or 'the forward of the model itself'} on"
     return record(
-        "leak", "unclear", f"{what}{start}",
+        "leak",
+        "unclear",
+        f"{what}{start}",
         "Meant where dimension 0 is no batch, or its entries are to see each other: the nodes of a graph, a set, a contrastive loss. Else "
-        "something mixes along dimension 0: a mean, a softmax, a view or an attention over the wrong dimension.", site=site,
+        "something mixes along dimension 0: a mean, a softmax, a view or an attention over the wrong dimension.",
+        site=site,
         advice="If each sample is to stand for itself: keep dimension 0 in each view, and give softmax and mean another dim.",
-    )  # fmt: skip
+    )
 
 
 NOISE = 0.1
@@ -345,18 +357,24 @@ def _blind(bench: Bench) -> ExperimentRecord:
     site = None if module is None else bench.subject.by_module.get(id(module))
     end = f": what {site.label} gives does not depend on what it takes" if site is not None and site.path else ""
     return record(
-        "leak", "failed", f"the output does not depend on the input{end}",
+        "leak",
+        "failed",
+        f"the output does not depend on the input{end}",
         "With the inputs of other samples the output is the same to the bit, and no gradient leads back to them; with other weights too.",
-        site=site, advice="Look for what is multiplied by zero, replaced or computed of something else: modlab.trace(model) shows the way.",
-    )  # fmt: skip
+        site=site,
+        advice="Look for what is multiplied by zero, replaced or computed of something else: modlab.trace(model) shows the way.",
+    )
 
 
 def _the_same_here() -> ExperimentRecord:
     return record(
-        "leak", "unclear", "in this batch no output depends on its input",
+        "leak",
+        "unclear",
+        "in this batch no output depends on its input",
         "Other inputs would make a difference, those of this batch do not: units that are dead for all of them, or a step that they lie on "
-        "one side of.", advice="Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
-    )  # fmt: skip
+        "one side of.",
+        advice="Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
+    )
 
 
 def _begin(bench: Bench, found: Leak) -> Site | None:

@@ -43,9 +43,12 @@ def overfit(bench: Bench) -> ExperimentRecord:
     numbers = (("first", first), ("least", least), ("steps", float(STEPS)))
     if not math.isfinite(first) or not math.isfinite(least):
         return record(
-            "overfit", "failed", f"the loss becomes {format.number(first if not math.isfinite(first) else least)} {within}{made}",
-            numbers=numbers, advice="torch.autograd.set_detect_anomaly(True) says which function's gradient is NaN.",
-        )  # fmt: skip
+            "overfit",
+            "failed",
+            f"the loss becomes {format.number(first if not math.isfinite(first) else least)} {within}{made}",
+            numbers=numbers,
+            advice="torch.autograd.set_detect_anomaly(True) says which function's gradient is NaN.",
+        )
     if abs(first) < 1e-6:
         return record("overfit", "passed", "the loss is 0", numbers=numbers)
     share = _share(first, least)
@@ -57,15 +60,22 @@ def overfit(bench: Bench) -> ExperimentRecord:
         return record("overfit", "passed", f"the loss falls {f'below {word} ' if first > 0 else ''}{within}", numbers=numbers)
     if share < (0.99 if first > 0 else 1.0):  # one that may be negative has no known end, and may be there already
         return record(
-            "overfit", "unclear", f"the loss falls, but not {'to half' if first > 0 else 'by half'}, {within}",
-            "Too few steps, too large a batch, or too small a model.", numbers=numbers,
-        )  # fmt: skip
+            "overfit",
+            "unclear",
+            f"the loss falls, but not {'to half' if first > 0 else 'by half'}, {within}",
+            "Too few steps, too large a batch, or too small a model.",
+            numbers=numbers,
+        )
     return record(
-        "overfit", "failed", f"the loss does not fall {within}",
+        "overfit",
+        "failed",
+        f"the loss does not fall {within}",
         "What cannot learn one batch by heart learns nothing from many: a gradient does not get through, the loss does not depend on the "
         "output as meant, or targets do not belong to inputs. "
-        "Unless it is as low as it can be already.", "modlab.trace(model)  # where does the gradient end?", numbers=numbers,
-    )  # fmt: skip
+        "Unless it is as low as it can be already.",
+        "modlab.trace(model)  # where does the gradient end?",
+        numbers=numbers,
+    )
 
 
 def _share(first: float, least: float) -> float:
@@ -99,11 +109,14 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
 
 def _one_answer(alike: float, within: str, numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
     return record(
-        "overfit", "unclear", f"the loss falls {within}, but to that of one answer for all samples",
+        "overfit",
+        "unclear",
+        f"the loss falls {within}, but to that of one answer for all samples",
         "What the targets have in common is learnt, a mean, and not what tells the samples apart: the output hardly depends on the input, "
         "the targets do not belong to it, or the model is too small. Meant, if there is nothing to tell apart.",
-        numbers=(*numbers, ("of one answer", alike)), advice="modlab.trace(model) shows where the input is lost.",
-    )  # fmt: skip
+        numbers=(*numbers, ("of one answer", alike)),
+        advice="modlab.trace(model) shows where the input is lost.",
+    )
 
 
 def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:

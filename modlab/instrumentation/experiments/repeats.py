@@ -36,9 +36,14 @@ def repeat(bench: Bench) -> ExperimentRecord:
         if not moved:
             return record("repeat", "passed", "equal bit by bit")
         return record(
-            "repeat", "unclear", f"equal, but {moved[0]} moves in eval mode too", "A buffer that forward changes must ask self.training.",
-            "if self.training: ...", path=moved[0], numbers=numbers,
-        )  # fmt: skip
+            "repeat",
+            "unclear",
+            f"equal, but {moved[0]} moves in eval mode too",
+            "A buffer that forward changes must ask self.training.",
+            "if self.training: ...",
+            path=moved[0],
+            numbers=numbers,
+        )
     if gap <= gaps.ROUNDING * gaps.scale(one):
         return record("repeat", "unclear", "they differ by rounding alone", "A kernel that adds up in any order.", numbers=numbers)
     return _told(bench, numbers)
@@ -93,18 +98,26 @@ def _by_chance(bench: Bench, draws: list[chances.Draw], numbers: tuple[tuple[str
     if site is None and found.module is not None:
         kind = type(found.module).__name__
         return record(
-            "repeat", "failed", f"{what} by a {kind} that is not registered",
-            "eval() reaches registered modules alone: this one stays in training mode.", numbers=numbers,
+            "repeat",
+            "failed",
+            f"{what} by a {kind} that is not registered",
+            "eval() reaches registered modules alone: this one stays in training mode.",
+            numbers=numbers,
             advice=f"Register the {kind}: as an attribute, or in an nn.ModuleList in place of a list.",
-        )  # fmt: skip
+        )
     place = "the model" if site is None else _place(site)
     others = {id(draw.module) for draw in draws if draw.module is not None and draw.module is not found.module}
     more = f", and in {format.plural(len(others), 'more place')}" if others else ""
     if found.hook:
         return record(
-            "repeat", "failed", f"{what} by the {found.hook} of {place}{more}", "eval() sets a flag, and a hook has to ask for it.",
-            site=site, numbers=numbers, advice="A hook gets the module: module.training says which mode it is in.",
-        )  # fmt: skip
+            "repeat",
+            "failed",
+            f"{what} by the {found.hook} of {place}{more}",
+            "eval() sets a flag, and a hook has to ask for it.",
+            site=site,
+            numbers=numbers,
+            advice="A hook gets the module: module.training says which mode it is in.",
+        )
     how = f"with {'F.' if found.is_dropout else ''}{found.function}" if found.function else f"from {found.source}"
     reason, fix = "", ""
     if found.is_dropout and site is not None and site.training:
@@ -125,28 +138,42 @@ def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, flo
     paths = [(site, change) for change in changes if (site := bench.subject.by_module.get(id(change.owner))) is not None]
     if not paths:
         return record(
-            "repeat", "failed", f"{DIFFER}: the first one changes something that the second one uses",
-            "It lies in no buffer and no plain attribute of a module.", numbers=numbers,
-        )  # fmt: skip
+            "repeat",
+            "failed",
+            f"{DIFFER}: the first one changes something that the second one uses",
+            "It lies in no buffer and no plain attribute of a module.",
+            numbers=numbers,
+        )
     names = [f"{site.path}.{change.name}" if site.path else change.name for site, change in paths]
     site, change = paths[0]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     what = f"{DIFFER}: {names[0]}{more} {'move' if more else 'moves'} in eval mode too, and the output depends on it"
     fix = "if self.training: ..." if change.kind == "buffer" else ""
     return record(
-        "repeat", "failed", what, "eval() sets a flag; forward has to ask for it.", fix, site, path=names[0],
-        places=tuple(names) if more else (), numbers=numbers,
-    )  # fmt: skip
+        "repeat",
+        "failed",
+        what,
+        "eval() sets a flag; forward has to ask for it.",
+        fix,
+        site,
+        path=names[0],
+        places=tuple(names) if more else (),
+        numbers=numbers,
+    )
 
 
 def _unknown(bench: Bench, anew: Callable[[], None], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
     """From the same state and the same random numbers."""
     site, said = _source(bench, anew)
     return record(
-        "repeat", "failed", f"{DIFFER}{said}",
+        "repeat",
+        "failed",
+        f"{DIFFER}{said}",
         "With the same random numbers and the same state of the model, too: a clock, a counter or a generator outside of it, or a kernel "
-        "that adds up in any order.", site=site, numbers=numbers,
-    )  # fmt: skip
+        "that adds up in any order.",
+        site=site,
+        numbers=numbers,
+    )
 
 
 def _buffers(subject: Subject) -> dict[str, Tensor]:

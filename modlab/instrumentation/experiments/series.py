@@ -71,12 +71,16 @@ def _notes(bench: Bench) -> tuple[FindingRecord, ...]:
         return ()
     return (
         FindingRecord(
-            norm.path, norm.path, "batch of one", "note", norm.path or "the model",
+            norm.path,
+            norm.path,
+            "batch of one",
+            "note",
+            norm.path or "the model",
             f"({norm.type}) is in training mode, and the batch has one sample: mean and variance are those of this sample alone",
             "In training each sample is then normalised by itself, and in eval mode by running statistics, which is another function.",
             "DataLoader(..., drop_last=True)",
         ),
-    )  # fmt: skip
+    )
 
 
 def _unfit(subject: Subject, model: Module) -> str:
@@ -193,11 +197,16 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> FindingRecord | None
     inputs = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     made = ": the batch has NaN in it already" if inputs else made
     return FindingRecord(
-        path, path, word, "broken", "the output" if of_output else "the loss", f"{'has NaN in it' if of_output else f'is {word}'}{made}",
+        path,
+        path,
+        word,
+        "broken",
+        "the output" if of_output else "the loss",
+        f"{'has NaN in it' if of_output else f'is {word}'}{made}",
         "A log or a square root meets what is not positive, a division meets 0, a number is too large for its type, or a weight is NaN "
         "already. What meets NaN is NaN, gradients too: one step with them ends the training.",
         advice="Look at what it takes: modlab.trace(model) shows the range of each tensor on the way." if made else "",
-    )  # fmt: skip
+    )
 
 
 def _has_nan(tensor: Tensor) -> bool:
@@ -207,10 +216,15 @@ def _has_nan(tensor: Tensor) -> bool:
 def _no_number(value: Any) -> FindingRecord:
     got = f"a tensor of shape {tuple(value.shape)}" if issubclass(type(value), Tensor) else f"a {type(value).__name__}"
     return FindingRecord(
-        "", "", "loss fails", "broken", "the loss", f"gives {got}, and needs to give one number",
+        "",
+        "",
+        "loss fails",
+        "broken",
+        "the loss",
+        f"gives {got}, and needs to give one number",
         "backward() starts from one number; losses of torch give it with reduction='mean' or 'sum'.",
         advice="Let the loss end with .mean(), or make it with reduction='mean'.",
-    )  # fmt: skip
+    )
 
 
 def _failed(bench: Bench, error: Exception, stage: str) -> FindingRecord:
@@ -222,12 +236,17 @@ def _failed(bench: Bench, error: Exception, stage: str) -> FindingRecord:
     fix = found.fixes[0] if found.fixes and known else None
     at = f" at {path} ({site.type})" if site is not None and path else ""
     return FindingRecord(
-        path, path, f"{stage} fails", "broken", "the forward pass" if stage == "forward" else "the loss",
+        path,
+        path,
+        f"{stage} fails",
+        "broken",
+        "the forward pass" if stage == "forward" else "the loss",
         f"stops{at} with {steady_line(error)}",
         " ".join(part for part in (without_addresses(known), _explanation(bench, error)) if part)
         or f"The {stage} was called with the batch that was given.",
-        fix.code if fix is not None else "", advice=without_addresses(fix.prose) if fix is not None else "",
-    )  # fmt: skip
+        fix.code if fix is not None else "",
+        advice=without_addresses(fix.prose) if fix is not None else "",
+    )
 
 
 def _explanation(bench: Bench, error: BaseException) -> str:

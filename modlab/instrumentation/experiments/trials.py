@@ -28,7 +28,6 @@ from modlab.statistics.memory import copied
 T = TypeVar("T")
 
 
-
 class Bench:
     """A model with a batch and a loss."""
 

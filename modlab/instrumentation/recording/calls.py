@@ -44,9 +44,19 @@ class Seen(NamedTuple):
         """The record."""
         kind, shape, dtype, device, number, stats, numbers, text, note, sharding = self.sight
         return Value(
-            self.name, kind, shape, _word(dtype), _word(device), self.requires_grad, number, stats, numbers, text, note,
+            self.name,
+            kind,
+            shape,
+            _word(dtype),
+            _word(device),
+            self.requires_grad,
+            number,
+            stats,
+            numbers,
+            text,
+            note,
             sharding,
-        )  # fmt: skip
+        )
 
 
 quick_sight: Callable[[tuple[Any, ...]], Sight] = partial(tuple.__new__, Sight)
@@ -103,8 +113,24 @@ class Call:
     def freeze(self, origin: float) -> Event:
         """The record; its start counts from `origin`."""
         return Event(
-            self.index, self.kind, self.path, self.name, self.call, self.parent, self.depth, self.training,
-            tuple(seen.freeze() for seen in self.inputs), tuple(seen.freeze() for seen in self.outputs),
-            self.seconds, max(0.0, self.seconds - self.inner), self.bytes, self.memory, self.where, tuple(dict.fromkeys(self.marks)),
-            self.error, self.times, self.category, self.started - origin,
-        )  # fmt: skip
+            self.index,
+            self.kind,
+            self.path,
+            self.name,
+            self.call,
+            self.parent,
+            self.depth,
+            self.training,
+            tuple(seen.freeze() for seen in self.inputs),
+            tuple(seen.freeze() for seen in self.outputs),
+            self.seconds,
+            max(0.0, self.seconds - self.inner),
+            self.bytes,
+            self.memory,
+            self.where,
+            tuple(dict.fromkeys(self.marks)),
+            self.error,
+            self.times,
+            self.category,
+            self.started - origin,
+        )

@@ -21,34 +21,95 @@ Function = Callable[..., Any]
 Seen = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
 
 _OPERATORS = {
-    "add": "x + y", "__radd__": "y + x", "sub": "x - y", "__rsub__": "y - x", "rsub": "y - x", "mul": "x * y", "__rmul__": "y * x",
-    "div": "x / y", "true_divide": "x / y", "__rdiv__": "y / x", "matmul": "x @ y", "__matmul__": "x @ y", "__rmatmul__": "y @ x",
-    "pow": "x ** y", "__pow__": "x ** y", "neg": "-x", "__eq__": "x == y", "eq": "x == y", "__ne__": "x != y", "ne": "x != y",
-    "gt": "x > y", "lt": "x < y",
-    "ge": "x >= y", "le": "x <= y", "__floordiv__": "x // y", "remainder": "x % y",
-    "__and__": "x & y", "__or__": "x | y", "__invert__": "~x", "__getitem__": "x[...]", "__setitem__": "x[...] = y",
-    "add_": "x += y", "__iadd__": "x += y", "mul_": "x *= y", "sub_": "x -= y", "div_": "x /= y",
-}  # fmt: skip
+    "add": "x + y",
+    "__radd__": "y + x",
+    "sub": "x - y",
+    "__rsub__": "y - x",
+    "rsub": "y - x",
+    "mul": "x * y",
+    "__rmul__": "y * x",
+    "div": "x / y",
+    "true_divide": "x / y",
+    "__rdiv__": "y / x",
+    "matmul": "x @ y",
+    "__matmul__": "x @ y",
+    "__rmatmul__": "y @ x",
+    "pow": "x ** y",
+    "__pow__": "x ** y",
+    "neg": "-x",
+    "__eq__": "x == y",
+    "eq": "x == y",
+    "__ne__": "x != y",
+    "ne": "x != y",
+    "gt": "x > y",
+    "lt": "x < y",
+    "ge": "x >= y",
+    "le": "x <= y",
+    "__floordiv__": "x // y",
+    "remainder": "x % y",
+    "__and__": "x & y",
+    "__or__": "x | y",
+    "__invert__": "~x",
+    "__getitem__": "x[...]",
+    "__setitem__": "x[...] = y",
+    "add_": "x += y",
+    "__iadd__": "x += y",
+    "mul_": "x *= y",
+    "sub_": "x -= y",
+    "div_": "x /= y",
+}
 _PACKAGES = {"torch.nn.functional": "F", "torch._C._nn": "F", "torch.functional": "torch", "torch": "torch"}
 _ATTRIBUTES = frozenset({"data", "T", "mT", "H", "mH", "real", "imag"})
 BACKWARD = frozenset({"Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
-TAKEN_OUT = frozenset({
-    "Tensor.item", "Tensor.tolist", "Tensor.numpy", "Tensor.__float__", "Tensor.__int__", "Tensor.__array__",
-})  # fmt: skip
+TAKEN_OUT = frozenset(
+    {
+        "Tensor.item",
+        "Tensor.tolist",
+        "Tensor.numpy",
+        "Tensor.__float__",
+        "Tensor.__int__",
+        "Tensor.__array__",
+    }
+)
 """What turns a tensor into something that autograd cannot follow, and is no tensor."""
 ARRAYS = frozenset({"Tensor.numpy", "Tensor.__array__"})
-RAW = frozenset({
-    "torch.empty", "torch.empty_like", "torch.empty_strided", "torch.empty_permuted", "Tensor.new_empty", "Tensor.new_empty_strided",
-})  # fmt: skip
+RAW = frozenset(
+    {
+        "torch.empty",
+        "torch.empty_like",
+        "torch.empty_strided",
+        "torch.empty_permuted",
+        "Tensor.new_empty",
+        "Tensor.new_empty_strided",
+    }
+)
 """Functions that give memory as it was found: whatever numbers are in it mean nothing."""
 CUT_IN_PLACE = frozenset({"Tensor.detach_"})
 UNRELATED = ("_like", ".new_zeros", ".new_ones", ".new_empty", ".new_full", ".new_tensor")
 """Functions that take a tensor for its shape alone."""
-_QUIET = frozenset({
-    "Tensor.size", "Tensor.dim", "Tensor.numel", "Tensor.__len__", "Tensor.stride", "Tensor.is_floating_point", "Tensor.requires_grad_",
-    "Tensor.register_hook", "Tensor.retain_grad", "Tensor.__bool__", "Tensor.__hash__", "Tensor.__repr__", "Tensor.__format__",
-    "Tensor.__contains__", "Tensor.is_contiguous", "Tensor.get_device", "Tensor.element_size", "Tensor.data_ptr", "Tensor.__index__",
-})  # fmt: skip
+_QUIET = frozenset(
+    {
+        "Tensor.size",
+        "Tensor.dim",
+        "Tensor.numel",
+        "Tensor.__len__",
+        "Tensor.stride",
+        "Tensor.is_floating_point",
+        "Tensor.requires_grad_",
+        "Tensor.register_hook",
+        "Tensor.retain_grad",
+        "Tensor.__bool__",
+        "Tensor.__hash__",
+        "Tensor.__repr__",
+        "Tensor.__format__",
+        "Tensor.__contains__",
+        "Tensor.is_contiguous",
+        "Tensor.get_device",
+        "Tensor.element_size",
+        "Tensor.data_ptr",
+        "Tensor.__index__",
+    }
+)
 
 _names: dict[Function, str] = {}
 

@@ -38,9 +38,14 @@ from modlab.statistics.memory import copied
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
 _SUBJECTS = {
-    FORWARD_PRE: "the input", FORWARD: "the output", BACKWARD: "the gradient of the input", BACKWARD_PRE: "the gradient of the output",
-    LEGACY: "the gradient of its last operation's input", TENSOR: "the gradient", ACCUMULATED: ".grad",
-}  # fmt: skip
+    FORWARD_PRE: "the input",
+    FORWARD: "the output",
+    BACKWARD: "the gradient of the input",
+    BACKWARD_PRE: "the gradient of the output",
+    LEGACY: "the gradient of its last operation's input",
+    TENSOR: "the gradient",
+    ACCUMULATED: ".grad",
+}
 _NOTHING = "changes nothing"
 _NAMED = 3  # tensors that are named in a row
 _Copies = list[Tensor | None]

@@ -51,7 +51,14 @@ class Operations:
     """
 
     def __init__(
-        self, tape: Tape, roster: Roster, sightings: Sightings, uses: Uses, backward: Backward, folds: Folds | None, hooks: TensorStages,
+        self,
+        tape: Tape,
+        roster: Roster,
+        sightings: Sightings,
+        uses: Uses,
+        backward: Backward,
+        folds: Folds | None,
+        hooks: TensorStages,
         machinery: Machinery,
     ) -> None:
         self._hooks, self._machinery = hooks, machinery

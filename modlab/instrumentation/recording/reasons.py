@@ -310,10 +310,14 @@ def _of_export(recorded: Recorded, export: Export) -> _Found:
     if export.entry is None:
         what = "an array" if call.name in ARRAYS else "plain numbers" if call.name == "Tensor.tolist" else "a plain number"
         return kind, f"{text}, and went on as {what} from {call.name}{_at(call)}", event
-    return kind, (
-        f"{text}, and torch in {call.name}{_at(call)}; {_named(export.entry)}{_at(export.entry)} takes a tensor that nothing seen "
-        "here has made, as torch.from_numpy gives one"
-    ), event  # fmt: skip
+    return (
+        kind,
+        (
+            f"{text}, and torch in {call.name}{_at(call)}; {_named(export.entry)}{_at(export.entry)} takes a tensor that nothing seen "
+            "here has made, as torch.from_numpy gives one"
+        ),
+        event,
+    )
 
 
 def _off_the_path(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Found:
@@ -328,10 +332,14 @@ def _off_the_path(recorded: Recorded, one: Owned, used: Call, ways: Ways) -> _Fo
     strange = [event for event, _ in ways.strange(ways.all()) if event > used.index]
     if strange:
         call = calls[min(strange)]
-        return "off the path", (
-            f"{text}; {_named(call)}{_at(call)} takes a tensor without a graph that nothing seen here has made "
-            "(a constant, numpy, or a torch.autograd.Function)"
-        ), call.index  # fmt: skip
+        return (
+            "off the path",
+            (
+                f"{text}; {_named(call)}{_at(call)} takes a tensor without a graph that nothing seen here has made "
+                "(a constant, numpy, or a torch.autograd.Function)"
+            ),
+            call.index,
+        )
     return "off the path", text, used.index
 
 

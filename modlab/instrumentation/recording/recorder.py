@@ -78,9 +78,19 @@ class Recorder:
         self._gradients = Gradients(tape, self.roster, sightings, self.backward)
         self._follow = follow
         self.modules = ModuleCalls(
-            tape, self.roster, sightings, functions, self._gradients, self.uses, self.kinds, self.folds, keep, follow,
-            self.operations.direct, self._tensors,
-        )  # fmt: skip
+            tape,
+            self.roster,
+            sightings,
+            functions,
+            self._gradients,
+            self.uses,
+            self.kinds,
+            self.folds,
+            keep,
+            follow,
+            self.operations.direct,
+            self._tensors,
+        )
         self._steps = Steps(tape, self.roster, sightings, functions) if steps else None
         self._taps = Taps(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
         self.modules.alone = self._taps.alone
@@ -128,9 +138,17 @@ class Recorder:
         """The same, with the record still to be made; may be called again, where the first time was interrupted."""
         steps = [] if self._steps is None else [self._steps.close]
         surely(
-            self.tape, self.operations.mode.close, self.tape.restore, self._speak, self._taps.close, *steps, self._stages_off,
-            self._tensors.close, self._gradients.close, self._free,
-        )  # fmt: skip
+            self.tape,
+            self.operations.mode.close,
+            self.tape.restore,
+            self._speak,
+            self._taps.close,
+            *steps,
+            self._stages_off,
+            self._tensors.close,
+            self._gradients.close,
+            self._free,
+        )
         if self.tape.stack:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
         if not self._finished:

@@ -106,9 +106,12 @@ SHOWN = 12
 HALF = ("bfloat16", "float16")
 _BAD, _MEAN, _VAR = (COLUMNS.index(name) for name in ("bad", "mean", "var"))
 _ROLES = {
-    ACTIVATION: "the output of {}", GRADIENT: "the gradient of {}'s output", PARAMETER: "{}",
-    PARAMETER_GRADIENT: "the gradient of {}", UPDATE: "the update of {}",
-}  # fmt: skip
+    ACTIVATION: "the output of {}",
+    GRADIENT: "the gradient of {}'s output",
+    PARAMETER: "{}",
+    PARAMETER_GRADIENT: "the gradient of {}",
+    UPDATE: "the update of {}",
+}
 
 _PAST = {
     "no gradient": "{} got no gradient in the first {}",
@@ -158,11 +161,14 @@ class Alarms:
             share = 0.0 if gate and min(low, high) < ONE_END else low + high
             born = self._born_saturated[path] = share > SATURATED_AT_FIRST and self._born_saturated.get(path, True)
             self._lasts(
-                (born or share > SATURATED) and self._is_inside(path), "saturated", path, sample.step,
+                (born or share > SATURATED) and self._is_inside(path),
+                "saturated",
+                path,
+                sample.step,
                 f"{format.share(share)} of what the activation function at {_name(path)} gives lies within 2 % of its ends, "
                 "where hardly any gradient passes",
                 "smaller weights or inputs before it, or a normalization",
-            )  # fmt: skip
+            )
 
     def _is_inside(self, path: str) -> bool:
         """Whether modules with parameters come after a module."""
@@ -177,9 +183,15 @@ class Alarms:
             self._found[key] = replace(alert, last=max(alert.last, alert.step))
         else:
             self._found[key] = replace(
-                known, text=alert.text, steps=max(known.steps, alert.steps), inputs=max(known.inputs, alert.inputs),
-                last=max(known.last, alert.last, alert.step), over=False, trace=known.trace or alert.trace, units=alert.units,
-            )  # fmt: skip
+                known,
+                text=alert.text,
+                steps=max(known.steps, alert.steps),
+                inputs=max(known.inputs, alert.inputs),
+                last=max(known.last, alert.last, alert.step),
+                over=False,
+                trace=known.trace or alert.trace,
+                units=alert.units,
+            )
 
     def _over(self, key: Key) -> None:
         known = self._found.get(key)
@@ -332,17 +344,24 @@ class Alarms:
             if none or self._found.get(("no gradient", weight.path, None)):
                 patience = PATIENCE if weight.path in others else 1
                 self._lasts(
-                    none, "no gradient", weight.path, sample.step,
+                    none,
+                    "no gradient",
+                    weight.path,
+                    sample.step,
                     f"{weight.path} got no gradient in any step that was looked at{self._why(weight)}",
-                    f"modlab.trace(model), then trace.why({weight.path!r}), names the reason", SAMPLES * patience,
-                )  # fmt: skip
+                    f"modlab.trace(model), then trace.why({weight.path!r}), names the reason",
+                    SAMPLES * patience,
+                )
             lost = bool(self._watcher.steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self.elsewhere
             if lost or self._found.get(("not owned", weight.path, None)):
                 self._lasts(
-                    lost, "not owned", weight.path, sample.step,
+                    lost,
+                    "not owned",
+                    weight.path,
+                    sample.step,
                     f"{weight.path} gets a gradient, and {self._watcher.steps.optimizer_name} does not hold it: it never moves",
                     "optimizer.add_param_group({'params': [...]}), or requires_grad_(False) if it is to stay as it is",
-                )  # fmt: skip
+                )
 
     def _held_by_others(self) -> set[str]:
         """Parameters of optimizers whose steps are not those that are counted."""
@@ -410,10 +429,14 @@ class Alarms:
     def _carry(self, sample: Sample) -> None:
         if sample.tasks and sample.stepped:  # what a backward pass brings, and nobody uses, may be thrown away later
             self._lasts(
-                sample.carried, "not zeroed", "", sample.step,
+                sample.carried,
+                "not zeroed",
+                "",
+                sample.step,
                 "gradients are never zeroed: each backward pass adds to those of all steps before",
-                "optimizer.zero_grad() before loss.backward()", 3,
-            )  # fmt: skip
+                "optimizer.zero_grad() before loss.backward()",
+                3,
+            )
 
     def _depth(self, sample: Sample, readings: Readings) -> None:
         """The gradient at the first modules against that at the last ones."""
@@ -452,12 +475,14 @@ class Alarms:
                 continue
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
-                    holds, "rounding", weight.path, sample.step,
+                    holds,
+                    "rounding",
+                    weight.path,
+                    sample.step,
                     f"{format.share(share)} of the elements of {weight.path} ({weight.dtype}) have a gradient and do not move: "
                     "the step is lost to rounding",
                     WIDER if half else self._faster(weight),
-                )  # fmt: skip
-
+                )
 
     def _faster(self, weight: Weight) -> str:
         """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""

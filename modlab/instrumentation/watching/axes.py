@@ -30,14 +30,32 @@ _MADE_CHANNELS = frozenset({"ConvolutionBackward0", "NativeBatchNormBackward0", 
 _MADE_LAST = frozenset(
     {"AddmmBackward0", "MmBackward0", "MvBackward0", "EmbeddingBackward0", "NativeLayerNormBackward0", "LinearBackward0"}
 )
-_LAID_OUT = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1",
-                       "SqueezeBackward2", "UnsqueezeBackward0"})  # fmt: skip
+_LAID_OUT = frozenset(
+    {
+        "ViewBackward0",
+        "UnsafeViewBackward0",
+        "ReshapeAliasBackward0",
+        "SqueezeBackward0",
+        "SqueezeBackward1",
+        "SqueezeBackward2",
+        "UnsqueezeBackward0",
+    }
+)
 _MIXING = frozenset({"BmmBackward0", "IndexBackward0", "GatherBackward0", "AsStridedBackward0", "CatBackward0", "StackBackward0"})
 _LEAF = "AccumulateGrad"
 
-PASSING = (nn.Identity, nn.modules.dropout._DropoutNd, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd,
-           nn.modules.pooling._AdaptiveAvgPoolNd, nn.modules.pooling._AdaptiveMaxPoolNd, nn.Upsample, nn.modules.padding._ConstantPadNd,
-           nn.modules.padding._ReflectionPadNd, nn.modules.padding._ReplicationPadNd)  # fmt: skip
+PASSING = (
+    nn.Identity,
+    nn.modules.dropout._DropoutNd,
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AvgPoolNd,
+    nn.modules.pooling._AdaptiveAvgPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
+    nn.Upsample,
+    nn.modules.padding._ConstantPadNd,
+    nn.modules.padding._ReflectionPadNd,
+    nn.modules.padding._ReplicationPadNd,
+)
 """Modules that hand on the units of whoever made their input."""
 
 _KEEPING = _LAID_OUT | {"PermuteBackward0", "TransposeBackward0", "TBackward0", "CloneBackward0", "AliasBackward0"}

@@ -49,10 +49,14 @@ def not_finite(scalar: ScalarRecord, *, loss: bool) -> Finding | None:
     last = "nan" if scalar.final != scalar.final else "inf" if abs(scalar.final) == float("inf") else "finite"
     broken = loss and (last != "finite" or bad > OFTEN * scalar.count)
     return Finding(
-        "loss not finite" if loss else "curve not finite", scalar.name,
+        "loss not finite" if loss else "curve not finite",
+        scalar.name,
         {"nan": scalar.nan, "inf": scalar.inf, "count": scalar.count, "last": last},
-        "broken" if broken else "careful", scalar.bad_step, (Evidence("scalar", scalar.name),), (Fix("find the NaN"),) if broken else (),
-    )  # fmt: skip
+        "broken" if broken else "careful",
+        scalar.bad_step,
+        (Evidence("scalar", scalar.name),),
+        (Fix("find the NaN"),) if broken else (),
+    )
 
 
 def _curves(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
@@ -83,9 +87,14 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
             "inputs": min(alert.inputs for alert in mine),
         }
         yield Finding(
-            "dead units", units.path, facts, "broken" if broken else "careful", min(alert.step for alert in mine),
-            (Evidence("units", units.path),), (Fix("keep units alive"),),
-        )  # fmt: skip
+            "dead units",
+            units.path,
+            facts,
+            "broken" if broken else "careful",
+            min(alert.step for alert in mine),
+            (Evidence("units", units.path),),
+            (Fix("keep units alive"),),
+        )
 
 
 def _slices(watcher: Watcher) -> Iterator[Finding]:

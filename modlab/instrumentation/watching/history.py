@@ -211,9 +211,16 @@ class History:
         first, last = self.slots.bounds()
         bins_first, bins_last = self.bin_slots.bounds()
         return HistoryRecord(
-            tuple(self.series[:rows]), first, last, columns, bins_first, bins_last, _bytes(self._bins[:bins, :rows]),
-            self._top[:rows].copy(), self._bad_step[:rows].copy(),
-        )  # fmt: skip
+            tuple(self.series[:rows]),
+            first,
+            last,
+            columns,
+            bins_first,
+            bins_last,
+            _bytes(self._bins[:bins, :rows]),
+            self._top[:rows].copy(),
+            self._bad_step[:rows].copy(),
+        )
 
     def _make_room(self) -> None:
         """Grow the arrays to the series and slots in use."""

@@ -59,9 +59,15 @@ def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
     loss = found[0] if len(found) == 1 else None
     several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
     rungs = (
-        _data(record, watcher), _sensible(record, loss, several, watcher), _called(record, watcher), _graded(record, watcher),
-        _owned(record, watcher), _moves(record, watcher), _enough(record, watcher), _falls(loss, several, watcher.classes()),
-    )  # fmt: skip
+        _data(record, watcher),
+        _sensible(record, loss, several, watcher),
+        _called(record, watcher),
+        _graded(record, watcher),
+        _owned(record, watcher),
+        _moves(record, watcher),
+        _enough(record, watcher),
+        _falls(loss, several, watcher.classes()),
+    )
     findings = find(record, watcher, loss)
     few = {one.path for one in findings if one.kind == "dead units" and one.severity == "careful"}
     alerts = tuple(replace(alert, careful=True) if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
@@ -326,9 +332,11 @@ def _unlogged(names: list[str]) -> str:
     """What is to be logged, or logged by another name."""
     if not names:
         return LOG
-    return f"which of {wording.joined(names, last='or')} is the loss? w.log(loss=…) tells" if len(names) > 1 else (
-        f"{names[0]} was logged, and may be something else: w.log(loss=…) tells"
-    )  # fmt: skip
+    return (
+        f"which of {wording.joined(names, last='or')} is the loss? w.log(loss=…) tells"
+        if len(names) > 1
+        else (f"{names[0]} was logged, and may be something else: w.log(loss=…) tells")
+    )
 
 
 def _falls(loss: ScalarRecord | None, several: list[str], classes: int) -> Rung:

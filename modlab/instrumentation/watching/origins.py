@@ -14,10 +14,23 @@ from modlab.records.structure import ROOT
 from modlab.records.trace import Event, Value
 
 _OPERATORS = {
-    "x + y": "add", "y + x": "add", "x += y": "add", "x - y": "sub", "y - x": "sub", "x -= y": "sub", "x * y": "mul", "y * x": "mul",
-    "x *= y": "mul", "x / y": "div", "y / x": "div", "x /= y": "div", "x @ y": "matmul", "y @ x": "matmul", "x ** y": "pow",
+    "x + y": "add",
+    "y + x": "add",
+    "x += y": "add",
+    "x - y": "sub",
+    "y - x": "sub",
+    "x -= y": "sub",
+    "x * y": "mul",
+    "y * x": "mul",
+    "x *= y": "mul",
+    "x / y": "div",
+    "y / x": "div",
+    "x /= y": "div",
+    "x @ y": "matmul",
+    "y @ x": "matmul",
+    "x ** y": "pow",
     "y ** x": "pow",
-}  # fmt: skip
+}
 _ON_PURPOSE = ("inf", "-inf", "nan")
 DATA = "look at the data where this batch is made"
 _LARGEST = {"float16": "65,504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
@@ -169,9 +182,14 @@ def _born(event: Event) -> Origin:
 def _batch(value: Value, root: Event) -> Origin:
     name = value.name or "the input"
     return Origin(
-        "the batch", name, name, root.index, kind_of_value(value), f"the batch: {name} holds {amount(value)}",
+        "the batch",
+        name,
+        name,
+        root.index,
+        kind_of_value(value),
+        f"the batch: {name} holds {amount(value)}",
         DATA,
-    )  # fmt: skip
+    )
 
 
 def _weights(value: Value) -> Origin:

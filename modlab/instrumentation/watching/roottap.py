@@ -126,9 +126,27 @@ class Pass:
     """
 
     __slots__ = (
-        "args", "backwards", "beyond", "buffers", "finished", "frame", "gradients", "handles", "kwargs", "late", "looked", "mixed",
-        "modes", "others", "partly", "random", "samples", "thread", "versions", "written",
-    )  # fmt: skip
+        "args",
+        "backwards",
+        "beyond",
+        "buffers",
+        "finished",
+        "frame",
+        "gradients",
+        "handles",
+        "kwargs",
+        "late",
+        "looked",
+        "mixed",
+        "modes",
+        "others",
+        "partly",
+        "random",
+        "samples",
+        "thread",
+        "versions",
+        "written",
+    )
 
     def __init__(self, args: tuple[Any, ...], frame: int) -> None:
         self.args, self.kwargs, self.frame, self.thread = args, cast("dict[str, Any]", {}), frame, get_ident()

@@ -42,9 +42,14 @@ ENOUGH = 1_000
 """Inputs on which these were counted before that."""
 
 SATURATING: dict[Any, tuple[float, float]] = {
-    nn.Tanh: (-1.0, 1.0), nn.Hardtanh: (-1.0, 1.0), nn.Sigmoid: (0.0, 1.0), nn.Hardsigmoid: (0.0, 1.0),
-    "TanhBackward0": (-1.0, 1.0), "SigmoidBackward0": (0.0, 1.0), "HardsigmoidBackward0": (0.0, 1.0),
-}  # fmt: skip
+    nn.Tanh: (-1.0, 1.0),
+    nn.Hardtanh: (-1.0, 1.0),
+    nn.Sigmoid: (0.0, 1.0),
+    nn.Hardsigmoid: (0.0, 1.0),
+    "TanhBackward0": (-1.0, 1.0),
+    "SigmoidBackward0": (0.0, 1.0),
+    "HardsigmoidBackward0": (0.0, 1.0),
+}
 """Activation functions with two ends, where no gradient passes: modules by their type, others by their node in the graph."""
 
 GRADIENTS = 5_000

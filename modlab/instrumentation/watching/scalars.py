@@ -55,8 +55,12 @@ class Scalar:
         self._sum, self._count, self._bad = np.zeros(SLOTS), np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64)
         self._low, self._high = np.full(SLOTS, math.nan), np.full(SLOTS, math.nan)
         self._held: tuple[tuple[npt.NDArray[Any], np.ufunc], ...] = (
-            (self._sum, np.add), (self._count, np.add), (self._bad, np.add), (self._low, np.fmin), (self._high, np.fmax),
-        )  # fmt: skip
+            (self._sum, np.add),
+            (self._count, np.add),
+            (self._bad, np.add),
+            (self._low, np.fmin),
+            (self._high, np.fmax),
+        )
         self.count, self.final = 0, math.nan
         self.nan = self.inf = 0
         self.bad_step = -1  # the first one whose value is not finite
@@ -130,9 +134,12 @@ class Scalar:
         with np.errstate(invalid="ignore"):
             calm = np.where(good, values, math.nan)
             found = (
-                np.add.reduceat(np.where(good, values, 0.0), starts), np.add.reduceat(good, starts, dtype=np.int64),
-                np.add.reduceat(~good, starts, dtype=np.int64), np.fmin.reduceat(calm, starts), np.fmax.reduceat(calm, starts),
-            )  # fmt: skip
+                np.add.reduceat(np.where(good, values, 0.0), starts),
+                np.add.reduceat(good, starts, dtype=np.int64),
+                np.add.reduceat(~good, starts, dtype=np.int64),
+                np.fmin.reduceat(calm, starts),
+                np.fmax.reduceat(calm, starts),
+            )
         for (held, join), new in zip(self._held, found, strict=True):
             held[at : at + len(starts)] = join(held[at : at + len(starts)], new) if known else new
 

@@ -170,9 +170,7 @@ class Steps:
         """Whether an optimizer holds any of the model's parameters."""
         known = self._held.get(optimizer)
         if known is None:
-            known = self._held[optimizer] = any(
-                self._cast.knows(tensor) for group in optimizer.param_groups for tensor in group["params"]
-            )
+            known = self._held[optimizer] = any(self._cast.knows(tensor) for group in optimizer.param_groups for tensor in group["params"])
         return known
 
     def is_held(self, tensor: Tensor) -> bool:

@@ -72,9 +72,7 @@ class Unseen:
     """
 
     def __init__(self, model: Module, budget: float) -> None:
-        self.record = WatchRecord(
-            type(model).__name__, "", "failed", 0, 0, 0, np.zeros(0, np.int64), 0.0, 0.0, budget, History().record()
-        )  # fmt: skip
+        self.record = WatchRecord(type(model).__name__, "", "failed", 0, 0, 0, np.zeros(0, np.int64), 0.0, 0.0, budget, History().record())
 
     def fail(self, error: Exception) -> None:
         """Say why, in one line."""
@@ -189,9 +187,18 @@ class Watcher:
             self._ending, self._loop_at_end = (state, error), self.schedule.loop(clock.now())
         self._closing = True
         surely(
-            self, self._stop_listening, self.steps.close, self._drop_sample, self.glances.end, self.guard.close,
-            self.steps.hooks.close, self.modules.close, self.guard.tap.close, self._give_back, self._end_all,
-        )  # fmt: skip
+            self,
+            self._stop_listening,
+            self.steps.close,
+            self._drop_sample,
+            self.glances.end,
+            self.guard.close,
+            self.steps.hooks.close,
+            self.modules.close,
+            self.guard.tap.close,
+            self._give_back,
+            self._end_all,
+        )
         if self.state != "failed":  # else who knows what that would meet
             trouble = tried(self._look_last)
             if trouble:  # a device that is gone
@@ -576,11 +583,27 @@ class Watcher:
             units = tuple(one.record() for one in [*self.units.values()])
             counted = max((one.seen for one in [*self.units.values()]), default=0)
             record = WatchRecord(
-                self.title, self.steps.optimizer_name, self.state, self.step, self.samples, counted,
-                np.array(self.sampled, np.int64), schedule.spent, loop, schedule.budget, self.cast.history.record(), units,
-                self.neurons.record(), curves, tuple(self.alarms.alerts), remarks=self._remarks(), error=self.error,
-                modules=self.cast.modules, paused=self.controls.paused and not self.closed, ranks=self.cast.ranks,
-            )  # fmt: skip
+                self.title,
+                self.steps.optimizer_name,
+                self.state,
+                self.step,
+                self.samples,
+                counted,
+                np.array(self.sampled, np.int64),
+                schedule.spent,
+                loop,
+                schedule.budget,
+                self.cast.history.record(),
+                units,
+                self.neurons.record(),
+                curves,
+                tuple(self.alarms.alerts),
+                remarks=self._remarks(),
+                error=self.error,
+                modules=self.cast.modules,
+                paused=self.controls.paused and not self.closed,
+                ranks=self.cast.ranks,
+            )
         return climb(record, self)
 
 

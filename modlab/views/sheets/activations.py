@@ -91,10 +91,16 @@ def _rows(event: Event) -> Iterator[Row]:
         path = event.path or ""
         name = (path.rpartition(".")[2] or ROOT) if event.kind == "module" else event.name
         yield Row(
-            event.path, name if is_first else "…", event.name if event.kind == "module" else "", ", ".join(notes),
+            event.path,
+            name if is_first else "…",
+            event.name if event.kind == "module" else "",
+            ", ".join(notes),
             "function" if event.kind == "function" else event.category or "own",
-            mark=mark, depth=event.depth, cells=_cells(value), details=tuple(_details(event, value)),
-        )  # fmt: skip
+            mark=mark,
+            depth=event.depth,
+            cells=_cells(value),
+            details=tuple(_details(event, value)),
+        )
 
 
 def _judged(stats: TensorStats | None) -> tuple[Mark, str]:

@@ -347,15 +347,22 @@ def _several(rows: list[ComparisonRecord], table: ComparisonTable, one: str, man
 def _row(row: ComparisonRecord, table: ComparisonTable, detailed: bool, most: float) -> Row:
     first = row.path == table.first and (row.differs or row.starts_here)
     return Row(
-        row.path, row.path.rpartition(".")[2] or ROOT, _kind(row), note=_note(row), symbol=row.category, mark=_mark(row, first),
+        row.path,
+        row.path.rpartition(".")[2] or ROOT,
+        _kind(row),
+        note=_note(row),
+        symbol=row.category,
+        mark=_mark(row, first),
         depth=row.path.count(".") + 1 if row.path else 0,
         cells=(
-            Cell(_spread(row.left)), Cell(_spread(row.right)),
+            Cell(_spread(row.left)),
+            Cell(_spread(row.right)),
             Cell("rounding" if _near(row, table) else _distance(row), share=0.02 if _near(row, table) else _share(row, most)),
-            Cell(_below(table) if _near(row, table) else _relative(row)), Cell(_does(row, table, first), mark=_sign(row, first)),
+            Cell(_below(table) if _near(row, table) else _relative(row)),
+            Cell(_does(row, table, first), mark=_sign(row, first)),
         ),
         details=tuple(_details(row, table)) if detailed else (),
-    )  # fmt: skip
+    )
 
 
 def _kind(row: ComparisonRecord) -> str:
@@ -535,11 +542,14 @@ def _runs(caption: str, runs: tuple[RunRecord, ...]) -> Block:
     said = {True: "yes", False: "no", None: ""}
     rows = tuple(
         (
-            run.side, _OUTCOMES.get(run.grad, run.grad), said[run.requires_grad], "" if run.l2 is None else short(run.l2),
+            run.side,
+            _OUTCOMES.get(run.grad, run.grad),
+            said[run.requires_grad],
+            "" if run.l2 is None else short(run.l2),
             _apart(run),
         )
         for run in runs
-    )  # fmt: skip
+    )
     return Block(caption, head=("mode", "autograd", "output requires grad", "norm", "apart from autograd as usual"), rows=rows)
 
 

@@ -290,15 +290,27 @@ def _mark(record: DifferenceRecord) -> Mark:
 
 
 def _cells(
-    status: str, shape: str = "", dtype: str = "", device: str = "", elements: str = "",
-    distance: float | None = None, relative: float | None = None, scale: float = 0.0, mark: Mark = "", here: str = "",
-) -> tuple[Cell, ...]:  # fmt: skip
+    status: str,
+    shape: str = "",
+    dtype: str = "",
+    device: str = "",
+    elements: str = "",
+    distance: float | None = None,
+    relative: float | None = None,
+    scale: float = 0.0,
+    mark: Mark = "",
+    here: str = "",
+) -> tuple[Cell, ...]:
     share = relative / scale if relative and scale and math.isfinite(relative) else None
     return (
-        Cell(status, mark=mark), Cell(shape), Cell(dtype), Cell(device), Cell(elements),
+        Cell(status, mark=mark),
+        Cell(shape),
+        Cell(dtype),
+        Cell(device),
+        Cell(elements),
         Cell("" if distance is None else f"{format.number(distance)}{here}"),
         Cell("" if relative is None else f"{verdict.ratio(relative)}{here}", share),
-    )  # fmt: skip
+    )
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:

@@ -18,8 +18,14 @@ COLUMNS = (
     Column("do", "code", 180, 2, yields=3),
 )
 MARKS: dict[str, Mark] = {
-    "broken": "broken", "careful": "careful", "note": "", "passed": "fine", "failed": "broken", "unclear": "careful", "not run": "absent",
-}  # fmt: skip
+    "broken": "broken",
+    "careful": "careful",
+    "note": "",
+    "passed": "fine",
+    "failed": "broken",
+    "unclear": "careful",
+    "not run": "absent",
+}
 CHECKS = {
     "gradients": "gradients arrive",
     "leak": "samples stay apart",
@@ -45,10 +51,15 @@ def of_diagnosis(record: DiagnosisRecord) -> Sheet:
         rows.append(_heading("notes", f"{format.plural(len(record.notes), 'thing')} worth a look, none certain to be wrong", False))
         rows += [_finding(one, depth=1) for one in record.notes]
     return Sheet(
-        view="diagnose", sentence=sentence(record), columns=COLUMNS, rows=tuple(rows), title="finding",
-        notes=tuple(Block("not seen", one) for one in record.remarks), foot=_foot(record),
+        view="diagnose",
+        sentence=sentence(record),
+        columns=COLUMNS,
+        rows=tuple(rows),
+        title="finding",
+        notes=tuple(Block("not seen", one) for one in record.remarks),
+        foot=_foot(record),
         empty="Each check found what it should.",
-    )  # fmt: skip
+    )
 
 
 def sentence(record: DiagnosisRecord) -> tuple[str, str]:
@@ -119,10 +130,14 @@ def _foot(record: DiagnosisRecord) -> str:
 
 def _finding(one: FindingRecord, depth: int = 0) -> Row:
     return Row(
-        path=one.module, place=one.path or ROOT, name=one.kind, mark=MARKS[one.severity], depth=depth,
+        path=one.module,
+        place=one.path or ROOT,
+        name=one.kind,
+        mark=MARKS[one.severity],
+        depth=depth,
         cells=_cells(one.path, one.severity, _beside(one.path or ROOT, one.sentence), one.fix, one.advice),
         details=tuple(_details(f"{one.sentence}.", one.reason, one.fix, one.advice, one.places)),
-    )  # fmt: skip
+    )
 
 
 def _experiment(one: ExperimentRecord) -> Row:
@@ -131,9 +146,14 @@ def _experiment(one: ExperimentRecord) -> Row:
     if numbers:
         details.append(Block("numbers", rows=numbers))
     return Row(
-        path=one.module, place=one.path or ROOT, name=CHECKS.get(one.kind, one.kind), mark=MARKS[one.outcome], depth=1,
-        cells=_cells(one.path, one.outcome, _beside(one.path, one.what), one.fix, one.advice), details=tuple(details),
-    )  # fmt: skip
+        path=one.module,
+        place=one.path or ROOT,
+        name=CHECKS.get(one.kind, one.kind),
+        mark=MARKS[one.outcome],
+        depth=1,
+        cells=_cells(one.path, one.outcome, _beside(one.path, one.what), one.fix, one.advice),
+        details=tuple(details),
+    )
 
 
 def _rounded(value: float) -> str:

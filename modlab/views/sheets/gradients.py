@@ -84,10 +84,15 @@ def _of_output(event: Event) -> Iterator[Row]:
     for value in event.inputs:
         mark, said = _judged(value.stats)
         yield Row(
-            path, path or ROOT, "output", ", ".join(filter(None, (note, said))), "gradient", mark=mark,
+            path,
+            path or ROOT,
+            "output",
+            ", ".join(filter(None, (note, said))),
+            "gradient",
+            mark=mark,
             cells=_cells(value.stats, None),
             details=() if value.stats is None else (_values(f"{path or ROOT}, its output", value.stats, value.numbers),),
-        )  # fmt: skip
+        )
 
 
 def _of_parameter(record: GradientRecord, reason: str) -> Row:
@@ -96,14 +101,28 @@ def _of_parameter(record: GradientRecord, reason: str) -> Row:
         said = "frozen" if not record.trainable else "no gradient"
         detail = (Block(record.path, reason or "Its .grad is None."),)
         return Row(
-            record.owner, record.path, "", said, "tensor", record.path, "absent" if not record.trainable else "careful",
-            cells=_EMPTY, details=detail,
-        )  # fmt: skip
+            record.owner,
+            record.path,
+            "",
+            said,
+            "tensor",
+            record.path,
+            "absent" if not record.trainable else "careful",
+            cells=_EMPTY,
+            details=detail,
+        )
     mark, said = _judged(stats)
     return Row(
-        record.owner, record.path, "", said, "tensor", record.path, mark,
-        cells=_cells(stats, record.relative), details=(_values(record.path, stats),),
-    )  # fmt: skip
+        record.owner,
+        record.path,
+        "",
+        said,
+        "tensor",
+        record.path,
+        mark,
+        cells=_cells(stats, record.relative),
+        details=(_values(record.path, stats),),
+    )
 
 
 def _judged(stats: TensorStats | None) -> tuple[Mark, str]:

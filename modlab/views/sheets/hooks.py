@@ -35,87 +35,136 @@ _FOLDED = ("FSDP", "DDP", "torch.distributed")
 _SAVED = "state_dict, prefix, local_metadata"
 KINDS = {
     "forward pre": Kind(
-        "forward pre-hook", "hook(module, args)", "would replace the input",
+        "forward pre-hook",
+        "hook(module, args)",
+        "would replace the input",
         "It runs before forward. What it returns replaces the input, for forward and for every hook after it; a value that is no "
         "tuple is wrapped into one. With with_kwargs it returns the pair (args, kwargs).",
-        "register_forward_pre_hook", "register_module_forward_pre_hook",
+        "register_forward_pre_hook",
+        "register_module_forward_pre_hook",
     ),
     "forward": Kind(
-        "forward hook", "hook(module, args, output)", "would replace the output",
+        "forward hook",
+        "hook(module, args, output)",
+        "would replace the output",
         "It runs after forward. args are what forward got: the input as the forward pre-hooks left it, not as the caller gave it. "
         "What it returns replaces the output.",
-        "register_forward_hook", "register_module_forward_hook",
+        "register_forward_hook",
+        "register_module_forward_hook",
     ),
     "full backward pre": Kind(
-        "full backward pre-hook", "hook(module, grad_output)", "would replace the output's gradient",
+        "full backward pre-hook",
+        "hook(module, grad_output)",
+        "would replace the output's gradient",
         "It runs in the backward pass before the module's part of it: it sees the gradient with respect to the output, and no gradient "
         "of a parameter. What it returns is used in its place, so that the parameters' gradients change too.",
-        "register_full_backward_pre_hook", "register_module_full_backward_pre_hook",
+        "register_full_backward_pre_hook",
+        "register_module_full_backward_pre_hook",
     ),
     "full backward": Kind(
-        "full backward hook", "hook(module, grad_input, grad_output)", "would replace the input's gradient",
+        "full backward hook",
+        "hook(module, grad_input, grad_output)",
+        "would replace the input's gradient",
         "It runs after the module's part of the backward pass. What it returns replaces the gradient with respect to the module's input "
         "only: the gradients of its parameters stay what they are. Where no input requires a gradient (the first layer of a net) "
         "grad_input is (None,). The module's output must not be changed in place afterwards (nn.ReLU(inplace=True)): that raises.",
-        "register_full_backward_hook", "register_module_full_backward_hook",
+        "register_full_backward_hook",
+        "register_module_full_backward_hook",
     ),
     "legacy backward": Kind(
-        "legacy backward hook", "hook(module, grad_input, grad_output)", "would replace the last operation's",
+        "legacy backward hook",
+        "hook(module, grad_input, grad_output)",
+        "would replace the last operation's",
         "Deprecated: it hangs on the last operation that made the output, so that grad_input is what flows into that operation, not "
         "always into the module. A module has full backward hooks or these, never both.",
-        "register_backward_hook", "register_module_backward_hook",
+        "register_backward_hook",
+        "register_module_backward_hook",
     ),
     "backward": Kind("backward hook", "hook(module, grad_input, grad_output)", "", "It was put into _backward_hooks by hand.", ""),
     "gradient": Kind(
-        "gradient hook", "hook(grad)", "would replace the gradient",
+        "gradient hook",
+        "hook(grad)",
+        "would replace the gradient",
         "It hangs on the tensor itself and runs when its gradient has been computed, before that is added to .grad. What it returns is "
-        "used in its place.", "register_hook",
+        "used in its place.",
+        "register_hook",
     ),
     "post accumulate grad": Kind(
-        "post-accumulate-grad hook", "hook(tensor)", "must be None",
-        "It hangs on the tensor itself and runs after its .grad has been written.", "register_post_accumulate_grad_hook",
+        "post-accumulate-grad hook",
+        "hook(tensor)",
+        "must be None",
+        "It hangs on the tensor itself and runs after its .grad has been written.",
+        "register_post_accumulate_grad_hook",
     ),
     "state_dict pre": Kind(
-        "state_dict pre-hook", "hook(module, prefix, keep_vars)", "is ignored",
-        "It runs before the module writes its part of the state_dict.", "register_state_dict_pre_hook",
+        "state_dict pre-hook",
+        "hook(module, prefix, keep_vars)",
+        "is ignored",
+        "It runs before the module writes its part of the state_dict.",
+        "register_state_dict_pre_hook",
     ),
     "state_dict post": Kind(
-        "state_dict post-hook", f"hook(module, {_SAVED})", "must be None",
+        "state_dict post-hook",
+        f"hook(module, {_SAVED})",
+        "must be None",
         "It runs when the part of the module and its children is written, and may change the dict in place.",
         "register_state_dict_post_hook",
     ),
     "load_state_dict pre": Kind(
         "load_state_dict pre-hook",
-        f"hook(module, {_SAVED}, strict, missing_keys, unexpected_keys, error_msgs)", "is ignored",
+        f"hook(module, {_SAVED}, strict, missing_keys, unexpected_keys, error_msgs)",
+        "is ignored",
         "It runs before the module loads its part, and may change the dict in place: the place to adapt an old checkpoint.",
         "register_load_state_dict_pre_hook",
     ),
     "load_state_dict post": Kind(
-        "load_state_dict post-hook", "hook(module, incompatible_keys)", "must be None",
+        "load_state_dict post-hook",
+        "hook(module, incompatible_keys)",
+        "must be None",
         "It runs when everything is loaded, and may change the lists of missing and unexpected keys in place.",
         "register_load_state_dict_post_hook",
     ),
     "module registration": Kind(
-        "module registration hook", "hook(module, name, submodule)", "would replace what is registered",
-        "It runs whenever a module is registered in another.", "", "register_module_module_registration_hook",
+        "module registration hook",
+        "hook(module, name, submodule)",
+        "would replace what is registered",
+        "It runs whenever a module is registered in another.",
+        "",
+        "register_module_module_registration_hook",
     ),
     "parameter registration": Kind(
-        "parameter registration hook", "hook(module, name, param)", "would replace what is registered",
-        "It runs whenever a parameter is registered in a module.", "", "register_module_parameter_registration_hook",
+        "parameter registration hook",
+        "hook(module, name, param)",
+        "would replace what is registered",
+        "It runs whenever a parameter is registered in a module.",
+        "",
+        "register_module_parameter_registration_hook",
     ),
     "buffer registration": Kind(
-        "buffer registration hook", "hook(module, name, buffer)", "would replace what is registered",
-        "It runs whenever a buffer is registered in a module.", "", "register_module_buffer_registration_hook",
+        "buffer registration hook",
+        "hook(module, name, buffer)",
+        "would replace what is registered",
+        "It runs whenever a buffer is registered in a module.",
+        "",
+        "register_module_buffer_registration_hook",
     ),
     "optimizer step pre": Kind(
-        "optimizer step pre-hook", "hook(optimizer, args, kwargs)", "would replace (args, kwargs)",
-        "It runs before the step of every optimizer.", "", "register_optimizer_step_pre_hook",
+        "optimizer step pre-hook",
+        "hook(optimizer, args, kwargs)",
+        "would replace (args, kwargs)",
+        "It runs before the step of every optimizer.",
+        "",
+        "register_optimizer_step_pre_hook",
     ),
     "optimizer step post": Kind(
-        "optimizer step post-hook", "hook(optimizer, args, kwargs)", "is ignored",
-        "It runs after the step of every optimizer.", "", "register_optimizer_step_post_hook",
+        "optimizer step post-hook",
+        "hook(optimizer, args, kwargs)",
+        "is ignored",
+        "It runs after the step of every optimizer.",
+        "",
+        "register_optimizer_step_post_hook",
     ),
-}  # fmt: skip
+}
 
 
 class Around:
@@ -200,8 +249,16 @@ def _rows(place: Place, above: list[str], around: Around) -> list[Row]:
     symbol = "hook" if everywhere else place.category
     path, at = _at(place.path, place.path)
     head = Row(
-        path, name, place.type, note, symbol, at, depth=len(above), cells=blank, details=_summary(place, own),
-    )  # fmt: skip
+        path,
+        name,
+        place.type,
+        note,
+        symbol,
+        at,
+        depth=len(above),
+        cells=blank,
+        details=_summary(place, own),
+    )
     depth = len(above) + 1
     theirs = [(word, [record for record in own if record.machinery == word]) for word in _FOLDED]
     mine = [record for record in own if record.machinery not in _FOLDED]

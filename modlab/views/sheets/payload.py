@@ -54,10 +54,14 @@ def _row(row: Row, arrays: payload.Arrays) -> dict[str, Any]:
         "cells": [_cell(cell) for cell in row.cells],
         **({} if row.path is None else {"path": row.path}),
         **_said(
-            kind=row.kind, note=row.note, symbol=row.symbol, mark=row.mark,
-            closed=not row.opened, details=[_block(block, arrays) for block in row.blocks()],
+            kind=row.kind,
+            note=row.note,
+            symbol=row.symbol,
+            mark=row.mark,
+            closed=not row.opened,
+            details=[_block(block, arrays) for block in row.blocks()],
         ),
-    }  # fmt: skip
+    }
 
 
 def _cell(cell: Cell) -> Any:
@@ -75,7 +79,12 @@ def _part(part: Box | str) -> Any:
 
 def _block(block: Block, arrays: payload.Arrays) -> dict[str, Any]:
     return _said(
-        caption=block.caption, prose=block.prose, code=block.code, mark=block.mark,
-        head=[*block.head], rows=[[*row] for row in block.rows], grid=block.grid,
+        caption=block.caption,
+        prose=block.prose,
+        code=block.code,
+        mark=block.mark,
+        head=[*block.head],
+        rows=[[*row] for row in block.rows],
+        grid=block.grid,
         values=[payload.of_values(values, arrays, block.values) for values in block.values],
-    )  # fmt: skip
+    )

@@ -100,9 +100,14 @@ def _row(path: str, mine: layers.Layer | None, theirs: layers.Layer | None, alon
     some = mine or theirs
     mark: Mark = "broken" if any(said) else "careful" if far else ""
     return Row(
-        path, path.rpartition(".")[2] or "(root)", symbol=some.category if some else "own", mark=mark, cells=tuple(cells),
-        note="" if mine and theirs else "only here" if mine else "only there", details=(Block("over the run", head=head, rows=table),),
-    )  # fmt: skip
+        path,
+        path.rpartition(".")[2] or "(root)",
+        symbol=some.category if some else "own",
+        mark=mark,
+        cells=tuple(cells),
+        note="" if mine and theirs else "only here" if mine else "only there",
+        details=(Block("over the run", head=head, rows=table),),
+    )
 
 
 def _ends(layer: layers.Layer | None, name: str) -> tuple[float, float]:

@@ -17,10 +17,17 @@ COLUMNS = (
     Column("which", "code", 320, grows=3, yields=3),
 )
 _PLURAL = {
-    "parameter": "parameters", "buffer": "buffers", "reserved": "reserved names", "packed": "packed weights", "extra": "extra state",
-    "attribute": "tensors in attributes", "gradient": "gradients", "optimizer state": "optimizer state",
-    "hyper-parameter": "hyper-parameters", "RNG": "random generators",
-}  # fmt: skip
+    "parameter": "parameters",
+    "buffer": "buffers",
+    "reserved": "reserved names",
+    "packed": "packed weights",
+    "extra": "extra state",
+    "attribute": "tensors in attributes",
+    "gradient": "gradients",
+    "optimizer state": "optimizer state",
+    "hyper-parameter": "hyper-parameters",
+    "RNG": "random generators",
+}
 _SYMBOLS = {"gradient": "gradient", "optimizer state": "step", "hyper-parameter": "step", "RNG": "function"}
 CHANCE = "Fingerprints of 128 bits: of n tensors that changed, one passes for unchanged with a chance of about n × 2⁻¹²⁸ (3e-39 each)."
 

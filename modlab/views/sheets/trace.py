@@ -30,9 +30,22 @@ BOXES = 3  # that stand on one side of an arrow
 LARGE = 80  # rows from which on only the upper ones are open
 _SYMBOLS = {"function": "function", "hook": "hook", "backward": "gradient", "gradient": "gradient", "step": "step"}
 _CAREFUL = (
-    "leaves the graph", "its output has left", "joins the graph", "not registered", "called past its module", "under no_grad",
-    "under inference_mode", "is the buffer", "out of the graph", "adds to", "unlike", "puts a", "puts the", "takes the", "nests the",
-)  # fmt: skip
+    "leaves the graph",
+    "its output has left",
+    "joins the graph",
+    "not registered",
+    "called past its module",
+    "under no_grad",
+    "under inference_mode",
+    "is the buffer",
+    "out of the graph",
+    "adds to",
+    "unlike",
+    "puts a",
+    "puts the",
+    "takes the",
+    "nests the",
+)
 _REASONS = 20
 _NUMBER, _SPELLED = re.compile(r"(?<![^.])\d+(?![^.])"), 3
 _NUMBERS = 12  # rows and columns up to which a small tensor is written out
@@ -45,10 +58,15 @@ def sheet(trace: TraceRecord) -> Sheet:
     rows = list(_rows(trace, longest, largest))
     notes = [Block("not seen", prose=remark, mark="careful") for remark in trace.remarks]
     return Sheet(
-        "trace", headline(trace), _COLUMNS, tuple(_opened(rows)), tuple([*_fixes(trace), *_ungraded(trace), *notes]), "call",
+        "trace",
+        headline(trace),
+        _COLUMNS,
+        tuple(_opened(rows)),
+        tuple([*_fixes(trace), *_ungraded(trace), *notes]),
+        "call",
         foot=f"{format.plural(len(trace.events), 'event')} · the times leave out {format.seconds(trace.cost)} that looking took",
         empty="nothing has run yet",
-    )  # fmt: skip
+    )
 
 
 def headline(trace: TraceRecord) -> tuple[str, str]:
@@ -333,15 +351,20 @@ def _row(trace: TraceRecord, event: Event, above: str, longest: float, largest: 
     if event.kind == "gradient" and _not_finite(event.inputs):
         words.append(f"holds {_not_finite(event.inputs)}")
     return Row(
-        event.path, name, _kind(event), ", ".join(words), _SYMBOLS.get(event.kind, event.category or "own"),
-        mark=_mark(event), depth=event.depth,
+        event.path,
+        name,
+        _kind(event),
+        ", ".join(words),
+        _SYMBOLS.get(event.kind, event.category or "own"),
+        mark=_mark(event),
+        depth=event.depth,
         cells=(
             Cell(_text(event, broken), flow=_flow(event, broken), mark="broken" if event.error else ""),
             Cell(format.seconds(event.seconds), event.seconds / longest if longest else 0.0) if event.kind != "gradient" else Cell(),
             _memory(event, largest),
         ),
         details=partial(_details, trace, event),
-    )  # fmt: skip
+    )
 
 
 def _memory(event: Event, largest: int) -> Cell:
@@ -526,5 +549,15 @@ def _opened(rows: list[Row]) -> Iterator[Row]:
             yield row
         else:
             yield Row(
-                row.path, row.name, row.kind, row.note, row.symbol, row.place, row.mark, row.depth, row.cells, False, row.details,
-            )  # fmt: skip
+                row.path,
+                row.name,
+                row.kind,
+                row.note,
+                row.symbol,
+                row.place,
+                row.mark,
+                row.depth,
+                row.cells,
+                False,
+                row.details,
+            )

@@ -36,9 +36,15 @@ def of_history(record: WatchRecord) -> dict[str, npt.NDArray[Any]]:
 
     raw = {name: taken(history.columns[name]) for name in ("mean", "low", "high", "zeros", "bad", "stuck")}
     found = {
-        "path": paths[series], "role": roles[series], "first": history.first[slots], "last": history.last[slots], **raw,
-        "std": np.sqrt(taken(history.columns["var"])), "l2": taken(norm), "ratio": taken(layers.ratios(history, norm)),
-    }  # fmt: skip
+        "path": paths[series],
+        "role": roles[series],
+        "first": history.first[slots],
+        "last": history.last[slots],
+        **raw,
+        "std": np.sqrt(taken(history.columns["var"])),
+        "l2": taken(norm),
+        "ratio": taken(layers.ratios(history, norm)),
+    }
     return {name: found[name] for name in NAMES}
 
 
@@ -89,9 +95,14 @@ def of_conclusion(record: WatchRecord) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "kind": finding.kind, "path": finding.path, "severity": finding.severity, "step": finding.step, "facts": dict(finding.facts),
-        "text": wording.said(finding), "fix": wording.fix(finding),
-    }  # fmt: skip
+        "kind": finding.kind,
+        "path": finding.path,
+        "severity": finding.severity,
+        "step": finding.step,
+        "facts": dict(finding.facts),
+        "text": wording.said(finding),
+        "fix": wording.fix(finding),
+    }
 
 
 def _alert(alert: Alert) -> dict[str, Any]:

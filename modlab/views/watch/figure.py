@@ -224,5 +224,9 @@ def _label(path: str) -> str:
 
 
 _FIGURES: dict[str, Callable[[WatchRecord, Any], Figure]] = {
-    "gradients": _gradients, "activations": _activations, "updates": _updates, "loss": _loss, "units": _units,
-}  # fmt: skip
+    "gradients": _gradients,
+    "activations": _activations,
+    "updates": _updates,
+    "loss": _loss,
+    "units": _units,
+}

@@ -13,17 +13,22 @@ from modlab.views import sharding
 from modlab.views.watch import words
 
 _AT = {
-    "every module is called": "{} is never called:", "every trained parameter gets a gradient": "{} gets no gradient:",
-    "the optimizer owns it": "{} is not owned by the optimizer:", "it moves": "{} does not move:",
+    "every module is called": "{} is never called:",
+    "every trained parameter gets a gradient": "{} gets no gradient:",
+    "the optimizer owns it": "{} is not owned by the optimizer:",
+    "it moves": "{} does not move:",
     "by enough for its dtype": "{} moves by too little for its dtype:",
-}  # fmt: skip
+}
 _ALL = {
-    "data arrives": "No data arrives:", "the loss is sensible": "The loss is not sensible:", "the loss falls": "The loss does not fall:",
+    "data arrives": "No data arrives:",
+    "the loss is sensible": "The loss is not sensible:",
+    "the loss falls": "The loss does not fall:",
     "every module is called": "Not every module is called:",
     "every trained parameter gets a gradient": "Not every trained parameter gets a gradient:",
     "the optimizer owns it": "The optimizer does not own every trained parameter:",
-    "it moves": "Not every trained parameter moves:", "by enough for its dtype": "The steps are too small for the dtype:",
-}  # fmt: skip
+    "it moves": "Not every trained parameter moves:",
+    "by enough for its dtype": "The steps are too small for the dtype:",
+}
 FALLS = "the loss falls"
 _NAN = ("nan", "inf")
 _REFUTED = ("no gradient", "not owned")

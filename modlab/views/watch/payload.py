@@ -141,10 +141,17 @@ def foot(record: WatchRecord) -> str:
 
 def _state(record: WatchRecord) -> dict[str, Any]:
     return {
-        "state": record.state, "error": record.error, "steps": record.steps, "samples": record.samples, "inputs": record.inputs,
-        "cost": _finite(record.cost), "budget": _finite(record.budget), "optimizer": record.optimizer, "paused": record.paused,
+        "state": record.state,
+        "error": record.error,
+        "steps": record.steps,
+        "samples": record.samples,
+        "inputs": record.inputs,
+        "cost": _finite(record.cost),
+        "budget": _finite(record.budget),
+        "optimizer": record.optimizer,
+        "paused": record.paused,
         **({"part": True} if words.is_part(record) else {}),
-    }  # fmt: skip
+    }
 
 
 def _finite(value: float) -> float:
@@ -154,19 +161,32 @@ def _finite(value: float) -> float:
 def _series(history: HistoryRecord) -> list[dict[str, Any]]:
     return [
         {
-            "path": one.path, "role": one.role, "count": one.count, "shape": format.shape(one.shape) if one.count or one.shape else "",
-            "category": one.category, "note": one.note,
+            "path": one.path,
+            "role": one.role,
+            "count": one.count,
+            "shape": format.shape(one.shape) if one.count or one.shape else "",
+            "category": one.category,
+            "note": one.note,
         }
         for one in history.series
-    ]  # fmt: skip
+    ]
 
 
 def _alert(alert: Alert) -> dict[str, Any]:
     return {
-        "kind": alert.kind, "path": alert.path, "unit": alert.unit, "step": alert.step, "last": alert.last, "over": alert.over,
+        "kind": alert.kind,
+        "path": alert.path,
+        "unit": alert.unit,
+        "step": alert.step,
+        "last": alert.last,
+        "over": alert.over,
         "mark": words.mark(alert),
-        "text": alert.text, "fix": alert.fix, "steps": alert.steps, "inputs": alert.inputs, "trace": words.replay(alert),
-    }  # fmt: skip
+        "text": alert.text,
+        "fix": alert.fix,
+        "steps": alert.steps,
+        "inputs": alert.inputs,
+        "trace": words.replay(alert),
+    }
 
 
 def _neurons(neurons: NeuronsRecord | None) -> dict[str, Any] | None:
@@ -178,10 +198,12 @@ def _neurons(neurons: NeuronsRecord | None) -> dict[str, Any] | None:
 
 def _from(record: WatchRecord, since: Marks) -> dict[str, Any]:
     return {
-        "history": since.history, "bins": since.bins, "neurons": since.neurons,
+        "history": since.history,
+        "bins": since.bins,
+        "neurons": since.neurons,
         "scalars": [_mark(since.scalars, i) for i in range(len(record.scalars))],
         "units": [_mark(since.units, i) for i in range(len(record.units))],
-    }  # fmt: skip
+    }
 
 
 def _mark(marks: tuple[int, ...], i: int) -> int:

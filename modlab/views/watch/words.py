@@ -16,8 +16,18 @@ CURVES = "curves (at first, at last: averaged over a tenth of the values)"
 
 SIGNS = {"passed": "✓", "broken": "✕", "careful": "⚠", "not seen": "○"}
 SEVERITY = (
-    "nan", "inf", "not owned", "no gradient", "dead", "exploding", "vanishing", "rounding", "not zeroed", "saturated", "starving",
-)  # fmt: skip
+    "nan",
+    "inf",
+    "not owned",
+    "no gradient",
+    "dead",
+    "exploding",
+    "vanishing",
+    "rounding",
+    "not zeroed",
+    "saturated",
+    "starving",
+)
 """The kinds of alerts, the worst first."""
 
 _BROKEN = frozenset(SEVERITY[:6])
@@ -25,17 +35,31 @@ _WHOLE = frozenset(("vanishing", "exploding", "not zeroed"))
 """Kinds of which the sentence is about the whole model."""
 
 _IS = {
-    "nan": "is NaN", "inf": "is infinite", "not owned": "is not owned by the optimizer", "no gradient": "gets no gradient",
-    "dead": "is dead", "exploding": "has an exploding gradient", "vanishing": "has a vanishing gradient",
-    "rounding": "loses its steps to rounding", "not zeroed": "has a gradient that is never zeroed", "saturated": "is saturated",
+    "nan": "is NaN",
+    "inf": "is infinite",
+    "not owned": "is not owned by the optimizer",
+    "no gradient": "gets no gradient",
+    "dead": "is dead",
+    "exploding": "has an exploding gradient",
+    "vanishing": "has a vanishing gradient",
+    "rounding": "loses its steps to rounding",
+    "not zeroed": "has a gradient that is never zeroed",
+    "saturated": "is saturated",
     "starving": "is starving",
-}  # fmt: skip
+}
 _WAS = {
-    "nan": "was NaN", "inf": "was infinite", "not owned": "was not owned by the optimizer", "no gradient": "got no gradient",
-    "dead": "was dead", "exploding": "had an exploding gradient", "vanishing": "had a vanishing gradient",
-    "rounding": "lost its steps to rounding", "not zeroed": "had a gradient that was not zeroed", "saturated": "was saturated",
+    "nan": "was NaN",
+    "inf": "was infinite",
+    "not owned": "was not owned by the optimizer",
+    "no gradient": "got no gradient",
+    "dead": "was dead",
+    "exploding": "had an exploding gradient",
+    "vanishing": "had a vanishing gradient",
+    "rounding": "lost its steps to rounding",
+    "not zeroed": "had a gradient that was not zeroed",
+    "saturated": "was saturated",
     "starving": "was starving",
-}  # fmt: skip
+}
 
 
 def entries(verdict: Verdict) -> list[Rung]:
