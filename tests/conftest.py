@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 import torch
 
-from modlab.instrumentation import guarded
+from modlab.running import guarded
 
 # On a busy machine an example may take long; a failure must come again tomorrow.
 hypothesis.settings.register_profile("modlab", deadline=None, derandomize=True)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.instrumentation import headroom, taps
+from modlab.running import listener, recursion_limit
 from tests.test_explain_flow import Program, explained
 
 LENET = """
@@ -519,16 +519,16 @@ def test_an_error_at_the_end_of_a_deep_model_has_its_two_ends():
 
 def test_room_on_the_stack_is_shared_and_given_back():
     limit, first, second = sys.getrecursionlimit(), object(), object()
-    headroom.make(first)
+    recursion_limit.make(first)
     wide = sys.getrecursionlimit()
-    headroom.make(second)
+    recursion_limit.make(second)
     assert wide > limit and sys.getrecursionlimit() == wide
-    headroom.give_back(first)
-    headroom.give_back(first)
+    recursion_limit.give_back(first)
+    recursion_limit.give_back(first)
     assert sys.getrecursionlimit() == wide
-    headroom.give_back(second)
+    recursion_limit.give_back(second)
     assert sys.getrecursionlimit() == limit
-    tap = taps.Taps(lambda *_: None, lambda *_: None)
+    tap = listener.Taps(lambda *_: None, lambda *_: None)
     tap.close()  # one that was never opened
     assert sys.getrecursionlimit() == limit
     tap.open()

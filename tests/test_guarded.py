@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.inspection import callables
-from modlab.instrumentation import guarded
 from modlab.instrumentation.recording import gradients, hookruns, modules, operations
 from modlab.instrumentation.recording import steps as traced_steps
 from modlab.instrumentation.watching import glances, guard, losses, roottap, sample, steps, watcher
+from modlab.running import guarded
 
 HERE = os.path.dirname(modlab.__file__)
 AT_WORK = tuple(os.path.join(HERE, name.rpartition(".")[2], "") for name in callables.AT_WORK)

@@ -20,8 +20,8 @@ from torch.overrides import TorchFunctionMode
 
 import modlab
 from modlab import compat
-from modlab.instrumentation import guarded
 from modlab.instrumentation.watching import watcher
+from modlab.running import guarded
 from modlab.statistics.memory import deepcopied
 from tests.interrupts import Run, at_rest, changed, everywhere, interrupted_after, interrupted_in_c, places, state
 

@@ -14,7 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 PLAIN = {"errors", "files", "format", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
-BELOW_RESULTS = BASE | {"statistics", "inspection", "instrumentation", "wording", "views"}
+WORK = BASE | {"statistics", "inspection", "running"}
+BELOW_RESULTS = WORK | {"instrumentation", "wording", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
@@ -26,7 +27,8 @@ ALLOWED = {
     "compat": BASE,
     "statistics": BASE,
     "inspection": BASE | {"statistics"},
-    "instrumentation": BASE | {"statistics", "inspection", "wording"},  # wording: for rungs and alerts, as long as they hold sentences
+    "running": BASE | {"statistics", "inspection"},
+    "instrumentation": WORK | {"wording", "running"},
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
@@ -115,6 +117,9 @@ def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monk
 
 READERS = frozenset({"clone", "copy_", "item", "tolist", "dequantize", "to_dense", "equal", "isnan", "any", "isfinite"})
 """Calls that read a tensor's memory, or may."""
+WORKERS = ("statistics", "inspection", "running", "instrumentation")
+"""Layers that meet tensors."""
+
 GATES = ("modlab.statistics.memory", "modlab.instrumentation.watching.finiteness", "modlab.instrumentation.watching.elements")
 BLIND = {
     "instrumentation/comparison/divergence.py": "what a pass gave, as copies that the shelf made",
@@ -134,7 +139,7 @@ def calls_of(path: Path) -> set[str]:
     return {one.attr for one in called if not (isinstance(one.value, ast.Name) and one.value.id in ("math", "np", "copy"))}
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if layer_of(path) in ("statistics", "inspection", "instrumentation")], ids=label)
+@pytest.mark.parametrize("path", [path for path in FILES if layer_of(path) in WORKERS], ids=label)
 def test_who_reads_tensors_asks_whether_their_memory_is_there(path):
     names = set(imported_names(path))
     if not any(name == "torch" or name.startswith("torch.") for name in names) or str(path.relative_to(PACKAGE)) in BLIND:

@@ -15,7 +15,7 @@ from torch.nn.modules import module as machinery
 
 import modlab
 from modlab.instrumentation.recording import sightings
-from modlab.instrumentation.values import leaves
+from modlab.running.values import leaves
 from tests import zoo
 from tests.calls import CALLS, Call
 

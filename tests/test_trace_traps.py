@@ -17,8 +17,8 @@ from torch.nn.utils import prune
 
 import modlab
 from modlab.errors import QuestionError
-from modlab.instrumentation.values import leaves
 from modlab.lessons.note import Net
+from modlab.running.values import leaves
 from modlab.statistics import measure_tensor
 from tests.calls import Lambda
 

@@ -24,11 +24,12 @@ from torch.optim import optimizer as optimizers
 
 import modlab
 from modlab.errors import NotAModuleError, NotAnOptimizerError, NotFiniteError, NotInitializedError, QuestionError
-from modlab.instrumentation.watching import clock, pictures
+from modlab.instrumentation.watching import pictures
 from modlab.instrumentation.watching.schedule import Schedule
 from modlab.instrumentation.watching.watcher import watchers
 from modlab.lessons.note import Net
 from modlab.results.watch import Watch
+from modlab.running import clock
 
 
 def hooks() -> dict[str, int]:

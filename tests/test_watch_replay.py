@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn.modules import module as machinery
 from torch.utils.checkpoint import checkpoint
 
-from modlab.instrumentation.values import leaves
 from modlab.instrumentation.watching import roottap
 from modlab.instrumentation.watching.finiteness import Check, Finding, kind_of
 from modlab.instrumentation.watching.replay import Birth, birthplace
 from modlab.instrumentation.watching.roottap import KEPT, RootTap
+from modlab.running.values import leaves
 from modlab.statistics.memory import local
 from tests.calls import CALLS
 from tests.test_trace_identity import bits as trace_bits

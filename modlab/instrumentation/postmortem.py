@@ -20,7 +20,6 @@ from modlab import format
 from modlab.compat import dispatch_modes, own_class, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.inspection import entries, marks, stores
-from modlab.instrumentation import values
 from modlab.instrumentation.accidents import FAMILIES, advice, bodies, calls, earlier, frames, hooking, places, ties, workers
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Scene, Verdict, message_of
@@ -28,6 +27,7 @@ from modlab.instrumentation.accidents.widths import Ran
 from modlab.records.explanation import ExplanationRecord, Fix, Step
 from modlab.records.structure import ROOT
 from modlab.records.trace import Value
+from modlab.running import values
 from modlab.statistics.contents import sizes_of
 
 UNKNOWN = ""

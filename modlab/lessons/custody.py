@@ -12,10 +12,10 @@ from torch import nn
 
 from modlab.compat import global_hooks, optimizer_hooks
 from modlab.format import plural
-from modlab.instrumentation.randomness import states
-from modlab.instrumentation.restoration import Restoration
 from modlab.lessons import settings
 from modlab.lessons.settings import Setting
+from modlab.running.randomness import states
+from modlab.running.restoration import Restoration
 
 SEED = 20_240_229
 """Under which every check draws its inputs; the learner's own random numbers go on as if none had been drawn."""

@@ -12,9 +12,9 @@ from weakref import ref
 
 from modlab.errors import QuestionError
 from modlab.inspection.distributed import rank
-from modlab.instrumentation.guarded import is_terminal, tell
 from modlab.records.watch import WatchRecord
 from modlab.results.verdict import Verdict
+from modlab.running.guarded import is_terminal, tell
 from modlab.version import __version__
 from modlab.views.watch import headline, payload
 

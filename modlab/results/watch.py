@@ -20,7 +20,6 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
-from modlab.instrumentation.guarded import failed, line_of, tried
 from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.stephooks import sweep
 from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
@@ -33,6 +32,7 @@ from modlab.results.result import Result, missing
 from modlab.results.runs import Runs
 from modlab.results.trace import Trace
 from modlab.results.verdict import Verdict
+from modlab.running.guarded import failed, line_of, tried
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
 

@@ -17,11 +17,11 @@ from torch.nn.utils.rnn import PackedSequence
 from modlab import format
 from modlab.errors import nearest
 from modlab.inspection import stores
-from modlab.instrumentation import values
 from modlab.instrumentation.accidents import advice, bodies, calls, flow, hooking, sources
 from modlab.instrumentation.accidents.calls import Call
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict, counted, described, shape_of
 from modlab.records.explanation import Fix
+from modlab.running import values
 
 _FORWARD = r"(\w+)\.forward\(\)"
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from modlab import format
 from modlab.compat import without_torch_function
-from modlab.instrumentation import values
 from modlab.instrumentation.accidents.scene import Family, Scene, Verdict
 from modlab.records.explanation import Fix
+from modlab.running import values
 
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _WIDE = 1_000  # members of a list that is looked through

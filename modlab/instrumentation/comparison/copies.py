@@ -14,8 +14,8 @@ from torch import Tensor
 from modlab.compat import dispatch_modes, without_modes
 from modlab.errors import UnrepeatableInputError
 from modlab.inspection import stores
-from modlab.instrumentation.randomness import is_private
-from modlab.instrumentation.values import arguments
+from modlab.running.randomness import is_private
+from modlab.running.values import arguments
 from modlab.statistics.memory import NoValuesError, copied, deepcopied
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -12,9 +12,9 @@ from torch import Tensor
 from modlab import format
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.contrast import contrast
-from modlab.instrumentation.restoration import Change
-from modlab.instrumentation.values import said
 from modlab.records.comparison import Move
+from modlab.running.restoration import Change
+from modlab.running.values import said
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import local
 

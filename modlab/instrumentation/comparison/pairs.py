@@ -23,10 +23,10 @@ from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.modes import ALONE, SEVERAL, measured, quiet, require_ready, require_restorable
 from modlab.instrumentation.comparison.passes import Key, Pass, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import may_act
-from modlab.instrumentation.sandbox import Sandbox
-from modlab.instrumentation.values import arguments
 from modlab.records.comparison import ComparisonRecord, ComparisonTable, RunRecord
 from modlab.records.structure import ROOT
+from modlab.running.sandbox import Sandbox
+from modlab.running.values import arguments
 
 SIDES = ("left", "right")
 Match = Mapping[str, str] | Callable[[str], str | None] | None

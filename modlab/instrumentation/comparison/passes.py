@@ -16,12 +16,12 @@ from modlab.inspection import marks, stores
 from modlab.instrumentation.comparison.divergence import Gap, at_once, summed
 from modlab.instrumentation.comparison.lookouts import POST, PRE, Lookouts, Sight
 from modlab.instrumentation.comparison.shelf import Kept, Shelf, seen
-from modlab.instrumentation.randomness import Meter, Private
-from modlab.instrumentation.sandbox import afterwards
-from modlab.instrumentation.taps import Taps
-from modlab.instrumentation.values import arguments, leaves
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
+from modlab.running.listener import Taps
+from modlab.running.randomness import Meter, Private
+from modlab.running.sandbox import afterwards
+from modlab.running.values import arguments, leaves
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import arrived
 

@@ -10,9 +10,9 @@ from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.divergence import at_once
 from modlab.instrumentation.comparison.passes import Key
 from modlab.instrumentation.comparison.shelf import Shelf, seen
-from modlab.instrumentation.randomness import Undo, states
-from modlab.instrumentation.restoration import Restoration
-from modlab.instrumentation.values import leaves
+from modlab.running.randomness import Undo, states
+from modlab.running.restoration import Restoration
+from modlab.running.values import leaves
 
 
 class Flips:

@@ -14,7 +14,7 @@ from torch import Tensor
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.bits import digest_of, fingerprint
 from modlab.inspection.contrast import equal_bits
-from modlab.instrumentation.values import Leaf, said
+from modlab.running.values import Leaf, said
 from modlab.statistics.contents import sizes_of
 from modlab.statistics.memory import NoValuesError, arrived, require_values
 from modlab.statistics.sampling import stride_of

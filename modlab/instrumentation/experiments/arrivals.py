@@ -13,9 +13,9 @@ from modlab.inspection.findings.subject import Held
 from modlab.instrumentation.experiments import evidence
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.randomness import Meter
 from modlab.records.finding import ExperimentRecord
 from modlab.records.trace import Reason
+from modlab.running.randomness import Meter
 from modlab.statistics import measure_tensor
 
 PASSES = 12

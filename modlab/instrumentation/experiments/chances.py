@@ -12,8 +12,8 @@ from torch.nn import Module
 from modlab.compat import FunctionMode
 from modlab.instrumentation.comparison.lookouts import POST, Lookouts, Sight, hooked
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.randomness import Meter, Private
-from modlab.instrumentation.taps import Taps
+from modlab.running.listener import Taps
+from modlab.running.randomness import Meter, Private
 
 DROPOUTS = {
     getattr(F, name): name

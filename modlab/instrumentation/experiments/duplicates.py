@@ -15,9 +15,9 @@ from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import gaps
 from modlab.instrumentation.experiments.outcomes import NotRunError, record
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.guarded import steady_line
-from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord
+from modlab.running.guarded import steady_line
+from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
 from modlab.statistics.memory import copied as copy_of
 

@@ -17,9 +17,9 @@ from modlab.inspection.findings.subject import Site
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.outcomes import record
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.randomness import states
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
+from modlab.running.randomness import states
 from modlab.statistics.memory import copied, is_gone
 
 TOLERANCE = 1e-5

@@ -12,9 +12,9 @@ from modlab.inspection.findings.subject import Site, Subject
 from modlab.instrumentation.experiments import chances, gaps
 from modlab.instrumentation.experiments.outcomes import record
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.randomness import start_elsewhere, states
-from modlab.instrumentation.restoration import Change, Restoration
 from modlab.records.finding import ExperimentRecord, Outcome
+from modlab.running.randomness import start_elsewhere, states
+from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import copied, is_gone
 
 ATTENTION = "scaled_dot_product_attention"

@@ -22,9 +22,9 @@ from modlab.instrumentation.experiments import arrivals, batches, duplicates, ev
 from modlab.instrumentation.experiments.comparisons import Comparisons
 from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.guarded import steady_line, without_addresses
 from modlab.instrumentation.postmortem import explain
 from modlab.records.finding import ExperimentRecord, FindingRecord
+from modlab.running.guarded import steady_line, without_addresses
 from modlab.statistics.memory import is_there
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {

@@ -21,8 +21,8 @@ from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
 from modlab.instrumentation.experiments import batches
 from modlab.instrumentation.experiments.outcomes import NotRunError
-from modlab.instrumentation.guarded import steady_line
-from modlab.instrumentation.sandbox import on_loan
+from modlab.running.guarded import steady_line
+from modlab.running.sandbox import on_loan
 from modlab.statistics.memory import copied
 
 T = TypeVar("T")

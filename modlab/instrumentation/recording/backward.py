@@ -14,7 +14,7 @@ from modlab.instrumentation.recording.calls import Call, Seen, Sight
 from modlab.instrumentation.recording.graph import leaves_of
 from modlab.instrumentation.recording.roster import Owned, Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
-from modlab.instrumentation.values import leaves
+from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 
 _State = dict[int, tuple[ref[Tensor], int]]

@@ -11,7 +11,6 @@ from torch.nn import Module
 from modlab import format
 from modlab.inspection import stores
 from modlab.inspection.callables import describe
-from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call, Seen
 from modlab.instrumentation.recording.folds import Folds
@@ -33,7 +32,8 @@ from modlab.instrumentation.recording.stages import (
 from modlab.instrumentation.recording.systems import DDP, FSDP, of_hook
 from modlab.instrumentation.recording.tape import Tape
 from modlab.instrumentation.recording.uses import Uses
-from modlab.instrumentation.values import Leaf, argument_names, arguments, leaves
+from modlab.running.guarded import guarded
+from modlab.running.values import Leaf, argument_names, arguments, leaves
 from modlab.statistics.memory import copied
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from modlab.compat import own_class
 from modlab.inspection import marks
 from modlab.instrumentation.recording import roster
-from modlab.instrumentation.values import argument_names, positional_alone
+from modlab.running.values import argument_names, positional_alone
 
 
 class Kind(NamedTuple):

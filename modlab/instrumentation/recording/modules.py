@@ -15,7 +15,6 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import graph_task, is_transformed
 from modlab.inspection import entries, stores
-from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.folds import Counted, Folds
@@ -29,7 +28,8 @@ from modlab.instrumentation.recording.strangers import Strangers
 from modlab.instrumentation.recording.tape import Aside, Tape
 from modlab.instrumentation.recording.tensorstages import TensorStages
 from modlab.instrumentation.recording.uses import Uses
-from modlab.instrumentation.values import Leaf, arguments, leaves
+from modlab.running.guarded import guarded
+from modlab.running.values import Leaf, arguments, leaves
 
 INTERRUPTED = "interrupted"
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from modlab.compat import is_transformed
-from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers, functions
 from modlab.instrumentation.recording.backward import Backward
 from modlab.instrumentation.recording.calls import Call
@@ -21,7 +20,8 @@ from modlab.instrumentation.recording.systems import TENSOR_PARALLEL
 from modlab.instrumentation.recording.tape import Aside, Tape
 from modlab.instrumentation.recording.tensorstages import TensorStages, is_registering
 from modlab.instrumentation.recording.uses import Uses
-from modlab.instrumentation.values import Leaf, arguments, leaves
+from modlab.running.guarded import guarded
+from modlab.running.values import Leaf, arguments, leaves
 
 LEAVING = 64  # events at which something left the graph, of which it is found out what that was computed from
 CUT = "leaves the graph"

@@ -12,8 +12,6 @@ from torch.nn import Module
 
 from modlab.compat import own_class, without_torch_function
 from modlab.inspection.distributed import distribution_of, remarks_of
-from modlab.instrumentation import compile_warning
-from modlab.instrumentation.guarded import surely
 from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.recording import evidence, reasons
 from modlab.instrumentation.recording.absence import hidden, uncalled
@@ -34,8 +32,10 @@ from modlab.instrumentation.recording.steps import Steps
 from modlab.instrumentation.recording.tape import Tape, one_line
 from modlab.instrumentation.recording.tensorstages import TensorStages
 from modlab.instrumentation.recording.uses import Uses
-from modlab.instrumentation.taps import Taps
 from modlab.records.trace import TraceRecord, Uncalled
+from modlab.running import compile_warning
+from modlab.running.guarded import surely
+from modlab.running.listener import Taps
 
 _LISTED = 3
 

@@ -13,8 +13,8 @@ from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
 from modlab.instrumentation.recording.calls import Seen, Sight, quick_seen, quick_sight
-from modlab.instrumentation.values import Leaf, said
 from modlab.records.tensor import TensorStats
+from modlab.running.values import Leaf, said
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 from modlab.statistics.sharding import of_tensor

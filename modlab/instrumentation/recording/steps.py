@@ -9,7 +9,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from modlab import format
-from modlab.instrumentation.guarded import guarded
 from modlab.instrumentation.recording import callers
 from modlab.instrumentation.recording.calls import Seen
 from modlab.instrumentation.recording.functions import Functions
@@ -17,6 +16,7 @@ from modlab.instrumentation.recording.keeping import comparable, distance
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.instrumentation.recording.tape import Tape
+from modlab.running.guarded import guarded
 from modlab.statistics.memory import copied, is_there
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved

@@ -18,8 +18,8 @@ from modlab.instrumentation.recording.roster import Owned, Roster
 from modlab.instrumentation.recording.sightings import Sightings
 from modlab.instrumentation.recording.stages import ACCUMULATED, TENSOR, Observer, Stage, active, is_ours
 from modlab.instrumentation.recording.tape import Tape
-from modlab.instrumentation.values import Leaf
 from modlab.records.structure import ROOT
+from modlab.running.values import Leaf
 
 KINDS = {"_backward_hooks": TENSOR, "_post_accumulate_grad_hooks": ACCUMULATED}
 _REGISTERING = tuple(

@@ -11,7 +11,7 @@ from torch.nn import Module, Parameter
 from modlab.inspection import stores
 from modlab.instrumentation.recording.calls import Call
 from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.values import Leaf
+from modlab.running.values import Leaf
 
 _FAR = 10_000  # members of a list of tensors that are looked through
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.instrumentation.guarded import timed
-from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.readback import ReadBack
 from modlab.instrumentation.watching.sample import run_aside
 from modlab.instrumentation.watching.units import Units
+from modlab.running import clock
+from modlab.running.guarded import timed
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher

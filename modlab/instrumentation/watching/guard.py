@@ -10,14 +10,14 @@ from torch.nn import Module
 
 from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
-from modlab.instrumentation.guarded import guarded
-from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.alarms import HOLD
 from modlab.instrumentation.watching.finiteness import Check, Finding, is_finite
 from modlab.instrumentation.watching.replay import birthplace
 from modlab.instrumentation.watching.roottap import Pass, RootTap
 from modlab.instrumentation.watching.schedule import GUARDED
 from modlab.records.watch import Alert
+from modlab.running import clock
+from modlab.running.guarded import guarded
 from modlab.statistics.memory import is_there, local
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from modlab.instrumentation.guarded import tried
-from modlab.instrumentation.watching import clock
 from modlab.instrumentation.watching.schedule import FAR
+from modlab.running import clock
+from modlab.running.guarded import tried
 
 if TYPE_CHECKING:
     from modlab.instrumentation.watching.watcher import Watcher

@@ -22,21 +22,21 @@ from modlab.inspection.contrast import equal_bits
 from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
-from modlab.instrumentation.randomness import states
 from modlab.instrumentation.recording.draft import Draft
 from modlab.instrumentation.recording.recorder import Recorder
 from modlab.instrumentation.recording.roster import Roster
 from modlab.instrumentation.recording.sightings import version_of, versions_of
 from modlab.instrumentation.recording.tape import one_line
-from modlab.instrumentation.restoration import Restoration
-from modlab.instrumentation.sandbox import afterwards
-from modlab.instrumentation.values import argument_names, arguments, leaves
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.origins import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
 from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, unseen
 from modlab.instrumentation.watching.slopes import Slopes, Turn
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
+from modlab.running.randomness import states
+from modlab.running.restoration import Restoration
+from modlab.running.sandbox import afterwards
+from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}

@@ -16,10 +16,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.compat import being_traced, graph_task, is_simulated, is_transformed, without_torch_function
-from modlab.instrumentation.guarded import timed
-from modlab.instrumentation.tensor_hooks import TensorHooks
-from modlab.instrumentation.values import leaves
-from modlab.instrumentation.watching import axes, clock
+from modlab.instrumentation.watching import axes
 from modlab.instrumentation.watching.cast import RUN, STACKED, Member, Weight
 from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, evenly, has_numbers
 from modlab.instrumentation.watching.moves import Group, Moves
@@ -30,6 +27,10 @@ from modlab.instrumentation.watching.roottap import is_unseen
 from modlab.instrumentation.watching.shadow import Shadow
 from modlab.instrumentation.watching.units import MOST, Units, is_silenced, is_silencing
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
+from modlab.running import clock
+from modlab.running.guarded import timed
+from modlab.running.tensor_hooks import TensorHooks
+from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 from torch import Tensor
 
 from modlab.compat import graph_task
-from modlab.instrumentation.guarded import apart, guarded
 from modlab.instrumentation.watching.quiet import quietly
 from modlab.instrumentation.watching.sample import captured
 from modlab.instrumentation.watching.stephooks import StepHooks
+from modlab.running.guarded import apart, guarded
 from modlab.statistics.memory import local
 from modlab.wording import joined
 

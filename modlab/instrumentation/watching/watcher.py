@@ -19,9 +19,7 @@ from modlab import format
 from modlab.compat import dispatch_modes, function_mode_count, own_class
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
-from modlab.instrumentation import compile_warning, headroom
-from modlab.instrumentation.guarded import apart, guarded, line_of, surely, tell, tried
-from modlab.instrumentation.watching import clock, enginecalls, stephooks
+from modlab.instrumentation.watching import enginecalls, stephooks
 from modlab.instrumentation.watching.alarms import Alarms
 from modlab.instrumentation.watching.cast import Cast
 from modlab.instrumentation.watching.controls import Controls
@@ -44,6 +42,8 @@ from modlab.instrumentation.watching.selection import Selection
 from modlab.instrumentation.watching.steps import Steps
 from modlab.instrumentation.watching.units import Units
 from modlab.records.watch import ACTIVATION, WatchRecord
+from modlab.running import clock, compile_warning, recursion_limit
+from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
 
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
@@ -153,7 +153,7 @@ class Watcher:
         if model is not None:
             self._model = ref(model, self._gone)
         compile_warning.silence(self)  # whoever compiles is told that these hooks see the wrapper as well
-        headroom.make(self)
+        recursion_limit.make(self)
         self.steps.open()
         self.guard.open()
         self.modules.open()
@@ -223,7 +223,7 @@ class Watcher:
         enginecalls.leave(self.losses)
 
     def _give_back(self) -> None:
-        headroom.give_back(self)
+        recursion_limit.give_back(self)
         compile_warning.speak(self)
 
     def _look_last(self) -> None:
@@ -609,7 +609,7 @@ class Watcher:
 
 def _in_a_child() -> None:
     """After a fork: what holds a lock is a thread that does not exist here."""
-    for room in (headroom, compile_warning, stephooks, enginecalls):
+    for room in (recursion_limit, compile_warning, stephooks, enginecalls):
         vars(room)["_lock"] = threading.RLock()
     for one in [*watchers]:
         one.forked()

@@ -21,13 +21,13 @@ from torch.nn.parameter import is_lazy
 from modlab import compat
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
-from modlab.instrumentation.randomness import states
-from modlab.instrumentation.restoration import Restoration
+from modlab.running.randomness import states
+from modlab.running.restoration import Restoration
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_OURS = ("modlab.instrumentation.comparison", "modlab.instrumentation.experiments", "modlab.instrumentation.taps")
+_OURS = ("modlab.instrumentation.comparison", "modlab.instrumentation.experiments", "modlab.running.listener")
 _TRIES = 100  # a user's own code may raise the same each time
 
 

@@ -12,7 +12,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils.hooks import RemovableHandle
 
 from modlab.compat import being_traced, global_hooks_with_kwargs
-from modlab.instrumentation import headroom
+from modlab.running import recursion_limit
 
 Enter = Callable[[Module, tuple[Any, ...]], None]
 Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
@@ -43,7 +43,7 @@ class Taps:
     def open(self) -> None:
         """Attach, in front of other global hooks, so that these can be seen at work."""
         self._thread = get_ident()
-        headroom.make(self)
+        recursion_limit.make(self)
         self._handles.append(register_module_forward_pre_hook(self._before))  # each is known as soon as it is there
         self._handles.append(register_module_forward_hook(self._after, with_kwargs=True, always_call=True))
         for handle in self._handles:
@@ -59,7 +59,7 @@ class Taps:
             handle.remove()
             global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
         self._handles, self._hooks = [], []
-        headroom.give_back(self)
+        recursion_limit.give_back(self)
 
     def alone(self) -> bool:
         """Whether no other hook is there for all modules."""

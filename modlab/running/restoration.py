@@ -24,8 +24,8 @@ from modlab.compat import dispatch_modes, inference, set_grad, set_version, with
 from modlab.inspection import stores
 from modlab.inspection.bits import fingerprint
 from modlab.inspection.contrast import equal_bits
-from modlab.instrumentation.fsdp import Units
-from modlab.instrumentation.randomness import Private, Undo, is_private, named_in_code
+from modlab.running.fsdp import Units
+from modlab.running.randomness import Private, Undo, is_private, named_in_code
 from modlab.statistics.memory import NoValuesError, is_sharded, is_there, local, require_values
 
 KEPT = 2 << 30

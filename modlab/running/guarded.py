@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from modlab import format
 from modlab.compat import dispatch_modes, is_simulated, without_modes, without_torch_function
 from modlab.errors import NotFiniteError
-from modlab.instrumentation.watching import clock
+from modlab.running import clock
 
 KEPT = 16
 """Errors that are remembered."""
