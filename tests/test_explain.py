@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import modlab
 from modlab.errors import NotAnErrorError, NothingRaisedError
-from modlab.instrumentation import accidents, postmortem
+from modlab.explaining import explain, rules
 from modlab.lessons.note import BigNet, DynamicNet, MyLinear, Net, RunningMean, StatefulModule
 from modlab.views.sheets.layout import Box
 from tests import zoo
@@ -1531,10 +1531,10 @@ def test_a_family_that_fails_says_nothing(monkeypatch):
     def fails(scene, match):
         raise RuntimeError("ours")
 
-    broken = accidents.Family("broken", (RuntimeError,), "mat1", fails)
-    monkeypatch.setattr(postmortem, "FAMILIES", (broken, *accidents.FAMILIES))
+    broken = rules.Family("broken", (RuntimeError,), "mat1", fails)
+    monkeypatch.setattr(explain, "FAMILIES", (broken, *rules.FAMILIES))
     assert explained(lambda: Net()(R(5))).family == "product"
-    monkeypatch.setattr(postmortem, "_chain", fails)
+    monkeypatch.setattr(explain, "_chain", fails)
     assert explained(lambda: Net()(R(5))).family == ""
 
 

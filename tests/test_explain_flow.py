@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import modlab
-from modlab.instrumentation.accidents import flow, frames
-from modlab.instrumentation.accidents.scene import Scene
+from modlab.explaining import frames, provenance
+from modlab.explaining.failure import Scene
 from modlab.lessons.note import MyLinear, Net
 from tests import test_explain as others
 
@@ -842,7 +842,7 @@ def test_the_flow_is_that_of_the_data():
         program.run()
     except RuntimeError as error:
         scene = Scene(error, frames.read(error))
-        path, module = flow.origin(scene)
+        path, module = provenance.origin(scene)
         assert path == "l0" and module is scene.root.module.l0
 
 

@@ -8,10 +8,9 @@ import torch
 from torch import nn
 
 import modlab
+from modlab.explaining import explain, shared_modules
+from modlab.explaining.failure import Scene
 from modlab.inspection import stores
-from modlab.instrumentation import postmortem
-from modlab.instrumentation.accidents import ties
-from modlab.instrumentation.accidents.scene import Scene
 from tests.test_explain_flow import Program, explained
 
 R = torch.randn
@@ -611,11 +610,11 @@ def test_the_quick_look_and_the_whole_one_agree():
     tied[1].weight = tied[0].weight
     for net, alone in ((free, True), (twice, False), (tied, False)):
         own = {id(tensor): name for name, tensor in stores.named_tensors(net[0])}
-        assert ties._is_alone(Scene(RuntimeError(), []), [net, net[0]], {id(net[0])}, own) is alone
-        found = ties._found([net], {id(net[0])}, own)
+        assert shared_modules._is_alone(Scene(RuntimeError(), []), [net, net[0]], {id(net[0])}, own) is alone
+        found = shared_modules._found([net], {id(net[0])}, own)
         assert (len(found) == 1 + len(own)) is alone
     free[0].again = free  # a module that holds itself
-    assert ties._is_alone(Scene(RuntimeError(), []), [free], {id(free[1])}, {}) is False
+    assert shared_modules._is_alone(Scene(RuntimeError(), []), [free], {id(free[1])}, {}) is False
 
 
 def test_a_name_that_nobody_has_is_not_taken_for_granted():
@@ -655,6 +654,6 @@ def test_a_pattern_is_passed_over_only_if_it_cannot_match():
             cause()
         except BaseException as error:  # noqa: BLE001
             message = str(error)
-            for family in postmortem.FAMILIES:
-                if postmortem._compiled(family.pattern).search(message):
-                    assert postmortem._literal(family.pattern) in message
+            for family in explain.FAMILIES:
+                if explain._compiled(family.pattern).search(message):
+                    assert explain._literal(family.pattern) in message

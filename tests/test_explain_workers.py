@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import modlab
-from modlab.instrumentation.accidents import workers
+from modlab.explaining import workers
 from tests.test_explain_flow import Program, explained
 
 DATA = """

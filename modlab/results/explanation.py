@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from torch.nn import Module
 
 from modlab.errors import NotAnErrorError, NothingRaisedError
+from modlab.explaining.explain import explain as explained
 from modlab.inspection import structure
-from modlab.instrumentation import postmortem
 from modlab.records.explanation import ExplanationRecord, Fix, Step
 from modlab.results.rows import RowsResult
 from modlab.views import payload
@@ -48,7 +48,7 @@ def explain(error: BaseException | None = None) -> Explanation:
     found = _last() if error is None else error
     if not isinstance(found, BaseException):
         raise NotAnErrorError(_not_an_error(found))
-    return Explanation(*postmortem.explain(found))
+    return Explanation(*explained(found))
 
 
 def _last() -> BaseException:

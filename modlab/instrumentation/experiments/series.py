@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from modlab import format
 from modlab.compat import without_torch_function
+from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
@@ -22,7 +23,6 @@ from modlab.instrumentation.experiments import arrivals, batches, duplicates, ev
 from modlab.instrumentation.experiments.comparisons import Comparisons
 from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.postmortem import explain
 from modlab.records.finding import ExperimentRecord, FindingRecord
 from modlab.running.guarded import steady_line, without_addresses
 from modlab.statistics.memory import is_there

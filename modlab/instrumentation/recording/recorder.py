@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from torch.nn import Module
 
 from modlab.compat import own_class, without_torch_function
+from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of, remarks_of
-from modlab.instrumentation.postmortem import explain
 from modlab.instrumentation.recording import evidence, reasons
 from modlab.instrumentation.recording.absence import hidden, uncalled
 from modlab.instrumentation.recording.backward import Backward

@@ -1,0 +1,116 @@
+"""What ran before the place of an error, as the source of ``forward`` shows it; with the shapes that follow from those known.
+
+After the fact only the modules on the stack can be seen. But a call that stands above the line that failed has run, if the
+conditions before it held for certain; and its shapes are known where a local name still has its result, or where they follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from torch import nn
+from torch.nn import Module
+
+from modlab.explaining import calls, code_fixes, interpreter, shape_inference
+from modlab.explaining.account import Source
+from modlab.explaining.calls import Call
+from modlab.explaining.failure import Scene, shape_of
+from modlab.explaining.frames import Frame
+from modlab.explaining.shape_inference import Ran
+
+_Shape = tuple[int, ...]
+
+
+def before(call: Call, inner: Call | None) -> list[tuple[Ran, _Shape | None, _Shape | None]]:
+    """What ran in `call` before `inner`, with the shapes of the first input and of the output.
+
+    Without `inner`: before its own code stopped.
+    """
+    source = read(call, inner)
+    return [(one, source.shapes[one.taken], source.shapes[one.given]) for one in source.ran]
+
+
+def read(call: Call, inner: Call | None) -> Source:
+    """What ran in `call` before `inner` (before its own code stopped, without), and what is known of it."""
+    if call.read is None:  # asked for by several
+        call.read = _made(call, inner)
+    found: Source = call.read
+    return found
+
+
+def _made(call: Call, inner: Call | None) -> Source:
+    source = Source(call, inner)
+    try:
+        _sequence(source) if type(call.module) is nn.Sequential else interpreter.follow(source)
+        if None in source.shapes:
+            _infer(source)
+    except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
+        return Source(call, inner, certain=False, within=True)
+    return source
+
+
+def _sequence(source: Source) -> None:
+    call, inner = source.call, source.inner
+    value = source.value(shape_of(call.args[0]) if call.args else None)
+    source.inputs[value] = "input"
+    source.within = inner is None or len(inner.places) > 1
+    for name, child in calls.earlier(call, inner) if inner is not None else ():
+        source.uses[value] += 1
+        value = source.note(name, child, value)
+    source.taken[0] = value
+    source.uses[value] += 1
+    source.stopped = True
+    source.settle(value, shape_of(inner.given[0]) if inner is not None and inner.given else None)
+
+
+def frame_of(call: Call) -> Frame | None:
+    """Where a module's ``forward`` stands, also while it runs another method of the same module."""
+    own_frames = [frame for frame in call.frames if frame.owner is call.module and frame.function == "forward"]
+    return own_frames[-1] if own_frames and not own_frames[-1].is_torch else None
+
+
+def keeping(module: Module, taken: _Shape) -> _Shape | None:
+    """What a module makes of a shape, where that is certain."""
+    ran = Ran("", module, 0, 0)
+    if ran.hooked:
+        return None
+    return taken if ran.keeps else shape_inference.through(module, taken)
+
+
+def _infer(source: Source) -> None:
+    """Carry shapes through what does not change them, both ways, and through layers."""
+    same = source.same
+    known = {ran.given: ran for ran in source.ran if not ran.hooked}  # a hook may have returned something else
+    order = sorted({*known, *same})
+    for given in (*reversed(order), *order):
+        taken = known[given].taken if given in known else same[given]
+        _carry(source, known.get(given), taken, given)
+
+
+def _carry(source: Source, ran: Ran | None, taken: int, given: int) -> None:
+    shapes = source.shapes
+    first, last = shapes[taken], shapes[given]
+    if (first is None) is (last is None):
+        return
+    if ran is None or ran.keeps:
+        shapes[given] = shapes[taken] = first if last is None else last
+    elif ran.module is not None and first is not None:
+        shapes[given] = shape_inference.through(ran.module, first)
+    elif ran.module is not None and last is not None:
+        shapes[taken] = shape_inference.back(ran.module, last)
+
+
+def readings(scene: Scene) -> Iterator[Source]:
+    """The codes on the way, the outermost first; that of the innermost module too, where its own code stopped."""
+    pairs: list[tuple[Call, Call | None]] = [(above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module]
+    if scene.failing is not None and frame_of(scene.failing) is not None:
+        pairs.append((scene.failing, None))
+    for above, inner in pairs:
+        if not code_fixes.is_torchs(above.module) or type(above.module) is nn.Sequential:
+            yield read(above, inner)
+
+
+def hidden(scene: Scene) -> bool:
+    """Whether something ran on the way that is not shown, or whose result is not known."""
+    return any(not source.certain or any(source.shapes[one.given] is None for one in source.ran) for source in readings(scene))

@@ -1,0 +1,456 @@
+"""An exception → why it was raised: out of its traceback alone, after the fact. Nothing had been wrapped, and nothing is kept."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from modlab import format
+from modlab.compat import dispatch_modes, own_class, without_modes, without_torch_function
+from modlab.errors import ModlabError
+from modlab.explaining import calls, code_fixes, earlier, frames, positions, shared_modules, source_code, workers
+from modlab.explaining.calls import Call
+from modlab.explaining.failure import Scene, Verdict, message_of
+from modlab.explaining.rules import FAMILIES, hook_errors
+from modlab.explaining.shape_inference import Ran
+from modlab.inspection import entries, marks, stores
+from modlab.records.explanation import ExplanationRecord, Fix, Step
+from modlab.records.structure import ROOT
+from modlab.records.trace import Value
+from modlab.running import values
+from modlab.statistics.contents import sizes_of
+
+UNKNOWN = ""
+CHAIN = 8  # exceptions looked at: causes, contexts, members of groups
+SHOWN = 12  # values listed of one call, names of one frame
+WIDE = 1_000  # members of a list in a local name that are looked through
+BEFORE = 12  # modules that ran before the one that failed
+LEVELS = 40  # modules on the way that are all listed; of more the outermost and the innermost ones
+OUTER, INNER = 6, 12
+_MESSAGE = 4_000
+
+
+def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
+    """Why an exception was raised, and the outermost module of its traceback.
+
+    An error that no family knows has an empty `family`, and what the traceback shows. Never raises.
+    """
+    try:
+        with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+            return _explain(error)
+    except Exception:  # noqa: BLE001 - whatever is in the user's frames, the error itself must stay the only one
+        name = type(error).__name__
+        return ExplanationRecord(name, format.cut(message_of(error), _MESSAGE), UNKNOWN, _unknown(name, "")), None
+
+
+def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
+    first: Scene | None = None
+    known: list[tuple[str, BaseException, Scene, str, Verdict]] = []
+    for relation, member, scene in _chain(error):
+        first = first or scene
+        found = _recognised(scene)
+        if found is not None:
+            known.append((relation, member, scene, *found))
+        if found is not None and scene.calls:
+            break
+    assert first is not None
+    if known:  # the same again with the modules on the way says more: somebody raised it anew with its words
+        relation, member, scene, family, verdict = known[-1] if known[-1][3] == known[0][3] else known[0]
+        remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
+        return _record(member, scene, family, verdict, remark), _root(scene)
+    return _record(error, first, UNKNOWN, _not_known(error, first), ""), _root(first)
+
+
+def _root(scene: Scene) -> Module | None:
+    return scene.root.module if scene.root is not None else None
+
+
+def _unknown(name: str, words: str) -> tuple[str, str]:
+    """What is said of an error that no family knows: its own words, and nothing that would be a guess."""
+    return f"modlab does not know this {name}.", f"It says: {words}" if words else "What the traceback shows of the model is below."
+
+
+def _not_known(error: BaseException, scene: Scene) -> Verdict:
+    if scene.told is None:
+        return Verdict(*_unknown(type(error).__name__, scene.words))
+    return Verdict(*_unknown(scene.told.name, scene.words))
+
+
+def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
+    """The exception, the members of a group, what it was raised from, and what was being handled when it was raised."""
+    todo: list[tuple[str, BaseException, list[frames.Frame] | None]] = [("", error, None)]
+    seen: set[int] = set()
+    while todo and len(seen) < CHAIN:
+        relation, member, within = todo.pop(0)
+        if id(member) in seen or issubclass(type(member), ModlabError):
+            if not seen:
+                seen.add(id(member))
+                yield relation, member, Scene(member, [])
+            continue
+        seen.add(id(member))
+        read = frames.read(member, within)
+        yield relation, member, _scene(member, read)
+        if isinstance(member, BaseExceptionGroup):
+            todo += [("one of those in", inner, read) for inner in member.exceptions]
+        if member.__cause__ is not None:
+            todo.append(("the cause of", member.__cause__, read))
+        elif member.__context__ is not None and not member.__suppress_context__ and _is_raised(read):
+            todo.append(("what came before", member.__context__, read))
+
+
+def _scene(error: BaseException, read: list[frames.Frame]) -> Scene:
+    message = message_of(error)
+    found = workers.told(error, message)
+    if found is not None:
+        return _scene_told(found, read)
+    scene = Scene(error, read)
+    with suppress(Exception):  # objects that are not what they seem
+        positions.settle(scene)
+    return scene
+
+
+def _scene_told(found: workers.Told, read: list[frames.Frame]) -> Scene:
+    """An error of another process: its own class and words, and no frame, since none of those here is where it happened."""
+    scene = Scene(found.error, [])
+    scene.told, scene.message, scene.here = found, found.message, read
+    return scene
+
+
+def _is_raised(read: list[frames.Frame]) -> bool:
+    """Whether an error was raised by a user's ``raise``, for the one that was being handled; else that one is done with."""
+    return bool(read) and read[-1].is_users and read[-1].text.startswith("raise")
+
+
+def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
+    if issubclass(type(scene.error), ModlabError):
+        return None
+    hook = hook_errors.running(scene)
+    if hook is not None:
+        scene.hook = f"the {hook[0]} {hook[1]} on {hook[3]}"
+    for family in FAMILIES:
+        if not isinstance(scene.error, family.raised):
+            continue
+        match = _compiled(family.pattern).search(scene.brief) if _literal(family.pattern) in scene.brief else None
+        if match is None:
+            continue
+        try:
+            verdict = family.explain(scene, match)
+        except Exception:  # noqa: BLE001 - a family that stumbles over odd objects has nothing to say
+            continue
+        if verdict is not None:
+            return family.name, verdict if hook is None else _of_hook(verdict, scene.hook, hook[2])
+    return None
+
+
+def _of_hook(verdict: Verdict, hook: str, where: str) -> Verdict:
+    """The same, where it is the code of a hook that failed: named with file and line."""
+    words = verdict.said + verdict.more
+    if where in words or any(name == "hook" for name, _ in verdict.facts):
+        return verdict
+    told = f"It stands at {where}." if hook in words else f"It happened in {hook}, at {where}."
+    return verdict._replace(
+        more=f"{verdict.more} {told}".strip(), facts=(*verdict.facts, ("hook", f"{hook.removeprefix('the ')}, {where}"))
+    )
+
+
+@cache
+def _literal(pattern: str) -> str:
+    """Text that whatever matches must hold; to compile all patterns for one error would take longer than to explain it."""
+    if "|" in pattern or re.search(r"\)[?*{]|\(\?[!<i]", pattern):
+        return ""
+    parts = re.split(r"\\.|\[(?:\\.|[^\]])*\]|\(\?P<\w+>|\(\?:|[(){}.+*?^$]", pattern)
+    return max((part[:-1] for part in parts), key=len)  # its last letter may be one that a ? follows
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
+
+
+def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, remark: str) -> ExplanationRecord:
+    user = scene.own
+    outside = user is not None and (scene.failing is None or user not in scene.failing.frames)
+    where, line = _place(scene)
+    return ExplanationRecord(
+        error=type(error).__name__,
+        message=format.cut(message_of(error), _MESSAGE),
+        family=family,
+        sentence=(_begun(verdict.said), _begun(verdict.more)),
+        steps=tuple(_steps(scene, verdict.stop)),
+        facts=tuple((name, value) for name, value in verdict.facts if value not in ("", "()") and (value != "None" or name == "given")),
+        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in _applicable(verdict.fixes, scene)),
+        remarks=tuple(
+            part for part in (*verdict.remarks, *shared_modules.told(scene), *_unseen(scene), *_traced(scene, family), remark) if part
+        ),
+        where=where,
+        line=line,
+        locals=_locals(user, None) if user is not None and (outside or scene.failing is None) else (),
+    )
+
+
+def _place(scene: Scene) -> tuple[str, str]:
+    """File and line of the user's own code, and that line: where it happened, also in another process."""
+    if scene.place is not None:
+        return scene.place
+    told = scene.told.own if scene.told is not None else None
+    if told is not None:
+        return told.where, told.text
+    frame = scene.own or next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
+    return (frame.where, frame.text) if frame is not None else ("", "")
+
+
+def _applicable(fixes: tuple[Fix, ...], scene: Scene) -> Iterator[Fix]:
+    """The fixes; where the line that failed is a library's, without code of names that the user's own line does not know."""
+    own = scene.own
+    inside = own is not None and own is not scene.user
+    for fix in fixes:
+        if not inside or own is None or not fix.code or _is_at_home(fix.code, own):
+            yield fix
+        elif fix.prose:
+            yield replace(fix, code="")
+
+
+_EVERYWHERE = frozenset({*vars(builtins), "torch", "nn", "F", "np", "DataLoader", "Trainer"})
+
+
+def _is_at_home(code: str, frame: frames.Frame) -> bool:
+    """Whether the names that some code reads are known at the user's own line."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return True  # of no frame: a pattern to follow
+    known = {*_EVERYWHERE, *frame.names, *frame.globals}
+    for statement in tree.body:
+        nodes = [*ast.walk(statement)]
+        inner = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        inner |= {name for node in nodes if isinstance(node, ast.comprehension) for name in source_code.stored(node.target)}
+        read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        own = source_code.stored(statement) if isinstance(statement, ast.FunctionDef) else frozenset()
+        if isinstance(statement, ast.Return) or not read - inner - own - {getattr(statement, "name", "")} <= known:
+            return False
+        known |= source_code.stored(statement) | {getattr(statement, "name", "")}
+    return True
+
+
+def _unseen(scene: Scene) -> Iterator[str]:
+    """What the traceback cannot show, and why."""
+    if "TorchScript" in scene.message:
+        yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
+    if scene.told is not None:
+        yield f"It happened in {scene.told.place}: its values are not here. With num_workers=0 they are."
+        own = next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
+        if own is not None and scene.told.own is not None:
+            yield f"What it was to give is asked for at {own.where}: {own.text}"
+    elif scene.own is not scene.user and scene.user is not None and scene.user.text:
+        yield f"It was raised in what that line calls, at {scene.user.where}: {scene.user.text}"
+    if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
+        yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
+
+
+_OF_VALUES = frozenset(
+    {"product", "attention", "convolution", "norm", "loss", "broadcast", "join", "view", "index", "dtype"}
+)  # where what came before is what counts
+
+
+def _traced(scene: Scene, family: str) -> Iterator[str]:
+    """How to see what ran before, where the traceback does not show all of it."""
+    root = scene.root
+    if family not in _OF_VALUES or root is None or root.args is None or not (len(scene.calls) > LEVELS or earlier.hidden(scene)):
+        return
+    if any(frame.function == "__call__" and frame.is_ours for frame in scene.frames):
+        return  # it stands in the trace itself
+    name, call = code_fixes.name_of_root(scene), code_fixes.written_call(scene)
+    named, made = call.startswith(f"{name}(") or bool(scene.name_of(root.module)), code_fixes.made_in_call(scene)
+    if made and not named:
+        call = f"{name}{call.removeprefix(made)}"
+    elif not call.startswith(f"{name}("):
+        call = f"{name}({'x' if len(root.args) < 2 else '...'})"
+    first = f", write {name} = {made} first, then" if made else f", call the {root.type} {name}, then"
+    see = f"To see the way there{'' if named else first}"
+    yield f"A traceback does not show all that ran before. {see}: with modlab.trace({name}) as t: {call}"
+
+
+_WORDS = ("the ", "a view ", "input ", "rows ")
+
+
+def _begun(text: str) -> str:
+    """With a capital letter, unless it begins with a name."""
+    return text[0].upper() + text[1:] if text.startswith(_WORDS) else text
+
+
+# ---- the way there -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(scene: Scene, stop: str) -> Iterator[Step]:
+    found = scene.calls
+    left = len(found) - OUTER - INNER if len(found) > LEVELS else 0
+    listed = found if not left else found[:OUTER] + found[-INNER:]
+    for depth, call in enumerate(listed):
+        last = call is found[-1]
+        step = _step(call, depth, stop if last else "", last)
+        between = left and depth == OUTER
+        yield step if not between else replace(step, note="; ".join(filter(None, (f"{left} modules above it are not listed", step.note))))
+        if last:
+            yield from _before(call, None, depth + 1) if earlier.frame_of(call) is not None else ()
+        elif not left or depth != OUTER - 1:
+            inner = listed[depth + 1]
+            yield from _before(call, inner, depth + 1) if inner.module is not call.module else ()
+
+
+def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
+    frame = call.code_frame
+    direct = call.args is None and frame is not None and frame.function == "forward"
+    notes = [call.note, "called through .forward: its hooks are skipped" if direct else ""]
+    if call.args is None and frame is not None and not direct and not frame.function.startswith("__"):
+        notes.append(f"in .{frame.function}")
+    path = call.path and call.shown(call.path)
+    return Step(
+        path=path,
+        name=call.place.rpartition(".")[2] if path else call.shown(call.place) or (ROOT if path == "" else call.type),
+        type=call.type,
+        symbol=marks.category(type(call.module)),
+        depth=depth,
+        inputs=_inputs(call),
+        tensors=_tensors(call.module),
+        locals=_locals(frame, call) if frame is not None and frame.is_users else (),
+        failed=failed,
+        said=said,
+        note="; ".join(note for note in notes if note),
+        where=frame.where if frame is not None and frame.is_users else "",
+        line=frame.text if frame is not None and frame.is_users else "",
+    )
+
+
+def _before(call: Call, inner: Call | None, depth: int) -> Iterator[Step]:
+    """What ran in a module before the place of the error (before its own code stopped, without `inner`), as far as that is certain."""
+    try:
+        ran = earlier.before(call, inner)
+    except Exception:  # noqa: BLE001 - source code that is not what it seems
+        return
+    first = max(len(ran) - BEFORE, 0)
+    skipped = sum(one.skipped for one, _, _ in ran[:first])
+    rows: list[tuple[Step, str]] = []
+    for one, taken, given in ran[first:]:
+        rows.append((_ran(call, one, depth, taken, given), _left_out(skipped + one.skipped, 0 if rows else first)))
+        skipped = 0
+    yield from _folded(rows)
+
+
+def _ran(call: Call, one: Ran, depth: int, taken: tuple[int, ...] | None, given: tuple[int, ...] | None) -> Step:
+    name, module, said = one.name, one.module, one.perhaps or "ran"
+    inputs, outputs = _shaped(taken), _shaped(given)
+    if module is None:
+        note = "no module: not in the tree"
+        return Step(None, name, "function", "function", depth, inputs, outputs, stopped=False, said=said, note=note)
+    registered = call.path is not None and calls.at(call.module, name) is module
+    path = call.shown(calls.join(call.path or "", name)) if registered else None
+    return Step(
+        path,
+        name.rpartition(".")[2] if path is not None else name,
+        own_class(type(module)).__name__,
+        marks.category(type(module)),
+        depth,
+        inputs,
+        outputs,
+        _tensors(module),
+        stopped=False,
+        said=said,
+    )
+
+
+def _left_out(rounds_before: int, calls_before: int) -> str:
+    """What is not listed of what came before, above one that is."""
+    words = [format.plural(number, word) for number, word in ((rounds_before, "round"), (calls_before, "call")) if number > 0]
+    return f"{' and '.join(words)} before it are not listed" if words else ""
+
+
+def _folded(rows: list[tuple[Step, str]]) -> Iterator[Step]:
+    """The same with equal rounds written once: a cell that is called in a loop, and what is called beside it.
+
+    Args:
+        rows: steps, each with the words on what is not listed above it.
+    """
+    start = 0
+    while start < len(rows):
+        size, times = _repeated(rows, start)
+        beside = f" with the {'row' if size == 2 else f'{size - 1} rows'} below" if size > 1 else ""
+        for place, (step, left) in enumerate(rows[start : start + size]):
+            notes = ("" if place or times < 2 else f"{times} times{beside}", left, step.note)
+            yield replace(step, note="; ".join(filter(None, notes))) if any(notes[:2]) else step
+        start += size * times
+
+
+def _repeated(rows: list[tuple[Step, str]], start: int) -> tuple[int, int]:
+    """The shortest round that comes several times from here on, and how often; one row, once, where there is none."""
+    for size in range(1, BEFORE // 2 + 1):
+        end = start + size
+        while end + size <= len(rows) and all(rows[i] == (rows[i - size][0], "") for i in range(end, end + size)):
+            end += size
+        if end > start + size:
+            return size, (end - start) // size
+    return 1, 1
+
+
+def _shaped(shape: tuple[int, ...] | None) -> tuple[Value, ...]:
+    return () if shape is None else (Value("", shape=shape),)
+
+
+def _inputs(call: Call) -> tuple[Value, ...]:
+    if call.args is not None:
+        names = values.argument_names(type(call.module))
+        return _values(values.arguments(names, call.args, call.kwargs))
+    frame = call.code_frame
+    if frame is None or frame.function != "forward":
+        return ()
+    arguments = frame.code.co_varnames[1 : frame.code.co_argcount]
+    return _values((name, frame.names[name], "") for name in arguments if name in frame.names)
+
+
+def _tensors(module: Module) -> tuple[Value, ...]:
+    return _values((name, tensor, "") for name, tensor in stores.named_tensors(module))
+
+
+def _locals(frame: frames.Frame, call: Call | None) -> tuple[Value, ...]:
+    """The tensors that local names stand for, in lists and dicts too."""
+    taken = {id(argument) for argument in (call.args or ())} if call is not None else set()
+    known = frame.names.items() if frame.is_function else [(name, frame.names[name]) for name in _used(frame) if name in frame.names]
+    names = [(name, thing) for name, thing in list(known) if not name.startswith("_") and id(thing) not in taken]
+    held = (leaf for name, thing in names if _may_hold(thing) for leaf in values.leaves(thing, name))
+    return _values(leaf for leaf in held if issubclass(type(leaf[1]), Tensor))
+
+
+def _used(frame: frames.Frame) -> list[str]:
+    """The names in the statement that failed, in order: a cell and a file have those of the whole notebook."""
+    statement = source_code.statement_of(frame)
+    found = [node for node in ast.walk(statement) if isinstance(node, ast.Name)] if statement is not None else []
+    return list(dict.fromkeys(node.id for node in sorted(found, key=lambda one: (one.lineno, one.col_offset))))
+
+
+def _may_hold(thing: Any) -> bool:
+    return issubclass(type(thing), Tensor) or (type(thing) in (list, tuple, dict) and len(thing) <= WIDE)
+
+
+def _values(leaves: Iterable[values.Leaf]) -> tuple[Value, ...]:
+    return tuple(_value(*leaf) for leaf in islice(leaves, SHOWN))
+
+
+def _value(name: str, thing: Any, note: str) -> Value:
+    kind = type(thing).__name__
+    if not issubclass(type(thing), Tensor):
+        return Value(name, kind, text=values.said(thing), note=note)
+    dtype, device = entries.dtype_name(thing), str(thing.device)
+    if is_lazy(thing):
+        return Value(name, kind, None, dtype, device, thing.requires_grad, note=entries.LAZY)
+    shape, _ = sizes_of(thing)
+    return Value(name, kind, shape, dtype, device, thing.requires_grad, note=entries.remark(thing, shape))

@@ -1,0 +1,40 @@
+"""Which place of a Sequential failed, where it has one module in several."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import nn
+
+from modlab.explaining import calls
+from modlab.explaining.calls import Call
+from modlab.explaining.earlier import keeping
+from modlab.explaining.failure import Scene, shape_of
+from modlab.inspection import stores
+
+
+def settle(scene: Scene) -> None:
+    """Of a module that a Sequential has in several places, find that which failed, as far as shapes prove it."""
+    for above, call in pairwise(scene.calls):
+        if len(call.places) > 1 and type(above.module) is nn.Sequential:
+            _settle(above, call)
+            calls.renamed(scene.calls, call)
+
+
+def _settle(above: Call, call: Call) -> None:
+    given = call.given[0] if call.given else None
+    failed, shape = shape_of(given), shape_of(above.args[0]) if above.args else None
+    possible: list[str] = []
+    thing = above.args[0] if above.args else None  # as long as it is what the Sequential got
+    for name, child in stores.named_children(above.module):
+        if name in call.places:
+            if thing is not None and given is not thing:
+                pass  # it got something else there
+            elif failed is not None and shape == failed:
+                call.places = (*possible, name)
+                return
+            elif shape is None:
+                possible.append(name)
+        shape = keeping(child, shape) if child is not None and shape is not None else None
+        thing = None
+    call.places = tuple(possible) or call.places

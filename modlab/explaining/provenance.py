@@ -1,0 +1,280 @@
+"""Where a value comes from: followed back through what leaves its width alone, as far as the source of the forwards proves it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import chain, pairwise
+
+from torch import Tensor, nn
+from torch.nn import Module
+
+from modlab.explaining import calls, code_fixes, shared_modules
+from modlab.explaining.account import Source
+from modlab.explaining.calls import Call
+from modlab.explaining.earlier import frame_of, read
+from modlab.explaining.failure import Scene, shape_of
+from modlab.explaining.shape_inference import Ran, hooked, is_linear
+from modlab.explaining.static_evaluation import module_at
+from modlab.inspection import stores
+
+_PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
+_LONG = 60  # characters of an expression that serves as a name
+
+
+def _sources(scene: Scene) -> Iterator[Source]:
+    """The forwards on the way, the innermost first; without that of the innermost call, unless its own code stopped there."""
+    for inner, above in pairwise(reversed(scene.calls)):
+        if above.module is not inner.module:
+            yield read(above, inner)
+
+
+def _back(source: Source, value: int) -> int | None:
+    """The value that this one is, but for changes of each number for itself; None where something else uses one of them, too."""
+    while True:
+        if source.uses[value] > 1:
+            return None
+        if value not in source.same:
+            return value
+        value = source.same[value]
+
+
+def _argument(source: Source, inner: Call, name: str) -> int | None:
+    """The value of the argument of that name, in the forward that made the call."""
+    if name in source.taken:
+        return source.taken[name]
+    if inner.given is None or inner.args is None or len(inner.given) != len(inner.args) or hooked(inner.module):
+        return None
+    frame = frame_of(inner)
+    names = ("input",) if type(inner.module) is nn.Sequential or frame is None else frame.code.co_varnames[1 : frame.code.co_argcount]
+    return source.taken.get(names.index(name)) if name in names else None
+
+
+def origin(scene: Scene) -> tuple[str, Module] | str | None:
+    """Where the first input of the innermost module provably comes from, its width unchanged, and used by nothing else.
+
+    Returns:
+        The path of a layer, and the layer; or the name of the argument that the model was called with; or None.
+    """
+    if scene.failing is None or not scene.failing.args or hooked(scene.failing.module):
+        return None
+    value: int | None = None
+    name = ""
+    for source in _sources(scene):
+        if source.inner is None or source.within or (value is None and not name and 0 not in source.taken):
+            return None
+        start = source.taken[0] if not name else _argument(source, source.inner, name)
+        value = _back(source, start) if start is not None else None
+        if value is None:
+            return None
+        if value not in source.inputs:
+            return _layer(scene, source, value)
+        name = source.inputs[value]
+    if scene.root is scene.failing:
+        return "input" if _is_data(scene) else None
+    return name or None
+
+
+def _is_data(scene: Scene) -> bool:
+    """Whether what the outermost module was called with is nothing that was computed just before."""
+    call = scene.call_expression()
+    given = scene.root.args[0] if scene.root is not None and scene.root.args else None
+    first = call.args[0] if call is not None and call.args else None
+    if given is None or not issubclass(type(given), Tensor) or given.grad_fn is not None:
+        return False
+    return not isinstance(first, ast.Call) or code_fixes.makes(first)
+
+
+def _layer(scene: Scene, source: Source, value: int) -> tuple[str, Module] | None:
+    """The layer that gave a value, if it is one of two sizes, and ran once."""
+    made = [ran for ran in source.ran if ran.given == value]
+    if len(made) != 1 or made[0].module is None or hooked(made[0].module):
+        return None
+    module = made[0].module
+    if calls.at(source.call.module, made[0].name) is not module:
+        return None  # in a plain list
+    if type(module) is not nn.Linear and (code_fixes.is_torchs(module) or not is_linear(module)):
+        return None
+    path = calls.join(source.call.place, made[0].name)
+    known = shared_modules.of(scene, path, module)
+    if sum(ran.module is module for ran in source.ran) > 1 or known.tensors or known.places or known.around:
+        return None
+    return path, module
+
+
+def ran_before(scene: Scene) -> str:
+    """That the innermost module ran, or may have run, in the same forward before, with another input; nothing where it did not."""
+    called = [call.module for call in scene.calls if call.args is not None]
+    if scene.failing is None:
+        return ""
+    if len({id(module) for module in called}) < len(called):
+        return f"{scene.subject} runs in a module that calls itself: one size must fit all calls."
+    for inner, above in pairwise(reversed(scene.calls)):
+        if above.module is inner.module or (type(above.module) is nn.Sequential and inner is not scene.failing):
+            continue  # it runs each of its places once; what ran before the innermost one is asked for by others, too
+        source = read(above, inner)
+        name = inner.place.rpartition(".")[2]
+        same = [ran for ran in source.ran if ran.module is inner.module and ran.name.rpartition(".")[2] == name]
+        if same:
+            ran = "may have run" if all(one.perhaps for one in same) else "ran"
+            return f"{inner.label} {ran} before in the same forward, with another size: one layer for each call."
+        if source.again:
+            return f"{inner.label} is called in each round of a loop: one size must fit them all."
+        if source.helped:
+            return f"{scene.subject} may have run before in the same forward: one size must fit all its calls."
+    return ""
+
+
+def made_anew(scene: Scene, made: str) -> tuple[str, str]:
+    """The class in whose constructor a line stands, and the line that makes the innermost module anew; none if it runs more than once."""
+    call = scene.failing
+    if call is None or not made or ran_before(scene):
+        return "", ""
+    return code_fixes.renewed(scene, call, made)
+
+
+def giver(scene: Scene, changed: bool = False) -> tuple[str, Module] | None:
+    """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code).
+
+    With `changed`, what a method of a tensor in its own code was called on.
+    """
+    found = _given(scene, changed)
+    return None if found is None or found[1].module is None else (calls.join(found[0].call.place, found[1].name), found[1].module)
+
+
+def _given(scene: Scene, changed: bool = False) -> tuple[Source, Ran] | None:
+    failing, name = scene.failing, ""
+    if failing is None:
+        return None
+    own_code = frame_of(failing) is not None and type(failing.module) is not nn.Sequential
+    for source in chain([read(failing, None)] if own_code else [], _sources(scene)):
+        first, other = (-1, 0) if changed else (0, -1)
+        value = source.taken.get(first, source.taken.get(other))
+        if name:
+            value = _argument(source, source.inner, name) if source.inner is not None else None
+        if value is None:
+            return None
+        made = [ran for ran in source.ran if ran.given == value and ran.module is not None]
+        if made or value not in source.inputs:
+            return (source, made[0]) if len(made) == 1 else None
+        name = source.inputs[value]
+    return None
+
+
+def changed(scene: Scene, change: str) -> str:
+    """The line that changes what the innermost module is given, where it is called: ``x = x.flatten(1)`` or ``self.fc(h(x).flatten(1))``.
+
+    Args:
+        scene: with the innermost call.
+        change: the expression, with ``{}`` for what is given now.
+    """
+    place = len(scene.calls) - 1
+    while place > 0 and _is_first(scene.calls[place - 1], scene.calls[place]):
+        place -= 1
+    above = scene.calls[place - 1] if place > 0 else None
+    frame = read(above, scene.calls[place]).frame if above is not None else None
+    call = frame.expression() if frame is not None else None
+    if above is None:
+        call = scene.call_expression()
+    elif code_fixes.is_installed(type(above.module)):  # a library's code, which nobody edits
+        return ""
+    if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
+        return ""
+    return _written(call, change)
+
+
+def _is_first(above: Call, inner: Call) -> bool:
+    """Whether a Sequential, which has no line for it, hands on what it got itself."""
+    if type(above.module) is not nn.Sequential or not above.args or not inner.given:
+        return False
+    return above.args[0] is inner.given[0]
+
+
+def elsewhere(scene: Scene, change: str) -> str:
+    """The same; where it is not known, with the name ``x``. Nothing in a Sequential, which has no line for it."""
+    line = changed(scene, change)
+    above, root, failing = scene.calls[-2].module if len(scene.calls) > 1 else None, scene.root, scene.failing
+    if not line and root is not None and failing is not None and root.args and failing.given and root.args[0] is failing.given[0]:
+        line = outermost(scene, change)
+    return line or ("" if type(above) is nn.Sequential else f"x = {change.format('x')}")
+
+
+def _written(call: ast.Call, change: str) -> str:
+    first = call.args[0]
+    text = ast.unparse(first)
+    if isinstance(first, ast.Name):
+        return f"{text} = {change.format(text)}"
+    if change.startswith("{}") and not isinstance(first, (ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Tuple)):
+        text = f"({text})"
+    rest = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords if k.arg)]
+    return f"{ast.unparse(call.func)}({', '.join([change.format(text), *rest])})"
+
+
+def outermost(scene: Scene, change: str) -> str:
+    """The same for what the model is given, where that is called."""
+    call = scene.call_expression()
+    if call is None or not call.args or isinstance(call.args[0], ast.Starred):
+        return ""
+    return _written(call, change)
+
+
+def sides(scene: Scene) -> list[tuple[str, tuple[int, ...] | None]]:
+    """Both sides of the product of the user's that failed, as they are written, with the shapes that are known or follow."""
+    expression = scene.user.expression() if scene.user is not None else None
+    expression = expression.value if isinstance(expression, ast.Return) else expression
+    nodes: list[ast.expr] = []
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.MatMult):
+        nodes = [expression.left, expression.right]
+    elif isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute) and expression.func.attr in _PRODUCTS:
+        torchs = isinstance(expression.func.value, ast.Name) and expression.func.value.id == "torch"
+        nodes = [*([] if torchs else [expression.func.value]), *expression.args][:2]
+    texts = [ast.unparse(node) for node in nodes]
+    if len(texts) != 2 or any(len(text) > _LONG or isinstance(node, ast.Starred) for text, node in zip(texts, nodes, strict=True)):
+        return []
+    known = {operand.text: shape_of(operand.thing) for operand in scene.tensors}
+    shapes = [known.get(text) for text in texts]
+    failing = scene.failing
+    if None in shapes and failing is not None and (source := read(failing, None)).frame is scene.user:
+        places = (-1, 0) if -1 in source.taken else (0, 1)
+        found = [source.shapes[source.taken[place]] if place in source.taken and not source.within else None for place in places]
+        shapes = [shape or other for shape, other in zip(shapes, found, strict=True)]
+    return list(zip(texts, shapes, strict=True))
+
+
+def gives(module: Module) -> int | None:
+    """How many numbers a layer gives."""
+    if type(module) is nn.Linear:
+        return module.out_features
+    weight = next((shape for _, tensor in stores.named_tensors(module) if len(shape := shape_of(tensor) or ()) == 2), None)
+    return None if weight is None else weight[1] if code_fixes.width(module) == weight[0] else weight[0]
+
+
+def taken_apart(scene: Scene) -> str:
+    """The line that takes the first part of what the giver gave, where it was assigned or where it was used."""
+    found = _given(scene)
+    if found is None or found[0].scope is None or found[0].frame is None:
+        return ""
+    ran, scope, frame = found[1], found[0].scope, found[0].frame
+    for statement in ast.walk(scope.body.tree):
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call) or len(statement.targets) != 1:
+            continue
+        target = statement.targets[0]
+        written = isinstance(target, ast.Name) and scope.values.get(target.id) == ran.given
+        if written and module_at(scope, statement.value.func) is ran.module:
+            return f"{ast.unparse(target)}, _ = {ast.unparse(statement.value)}"
+    call = frame.expression()
+    if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
+        rest = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
+        return f"{ast.unparse(call.func)}({', '.join([f'{ast.unparse(call.args[0])}[0]', *rest])})"
+    return ""
+
+
+def flattens(scene: Scene) -> bool:
+    """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
+    source = next(_sources(scene), None)
+    if source is None or 0 not in source.taken:
+        return False
+    value = source.taken[0]
+    while value in source.same:
+        value = source.same[value]
+    return value in source.flat

@@ -1,0 +1,215 @@
+"""torch.compile: code that it cannot follow, a backend that is not there or fails, too many shapes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from modlab.explaining import frames, written
+from modlab.explaining.failure import Family, Scene, Verdict, own_words
+from modlab.records.explanation import Fix
+
+_USERS = re.compile(r'from user code:\s*\n((?:[ \t]*File "[^\n]+\n(?:[ \t]+(?!File ")[^\n]*\n?)*)+)')
+_LEVEL = re.compile(r'File "(?P<file>[^\n"]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n\s*(?P<text>[^\n]*)')
+_NEAR = 0.6
+
+
+class Place(NamedTuple):
+    """A line that torch.compile was looking at, as its message tells."""
+
+    where: str
+    text: str
+
+
+def place(message: str) -> Place | None:
+    """The innermost line of the user's own code in the message; else the innermost one."""
+    found = _USERS.search(message)
+    levels = list(_LEVEL.finditer(found[1])) if found is not None else []
+    own = [one for one in levels if (whose := frames.whose(one["file"])).is_users and not whose.is_installed]
+    if not levels:
+        return None
+    last = (own or levels)[-1]
+    return Place(frames.place(last["file"], int(last["line"])), last["text"].strip())
+
+
+def _looked_at(scene: Scene, said: str, more: str, stop: str, facts: tuple[tuple[str, str], ...], fixes: tuple[Fix, ...]) -> Verdict:
+    """A verdict on a line that torch.compile was looking at, which stands in the message alone."""
+    at = place(scene.message)
+    if at is not None:
+        scene.place = at.where, at.text
+    return Verdict(said, more, stop, facts, fixes, ("torch.compile was looking at the code: the modules inside were not called yet.",))
+
+
+def _unsupported(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """A graph break where none may be: ``fullgraph=True``, or strict export."""
+    kind = match["kind"].strip()
+    if "recompile limit" in kind:
+        return _too_often(scene, match)
+    explained = " ".join(match["explained"].split())
+    explained = own_words(scene.error, explained.partition(" Hint:")[0].partition(" Developer debug context")[0])
+    hints = [" ".join(one.split()) for one in re.findall(r"\n  Hint: (.*?)(?=\n  Hint:|\n\n|\Z)", scene.message, re.DOTALL)]
+    hints = [hint for hint in hints if not re.search(r"report an issue|file an issue|PyTorch developer|fundamental|pybind", hint)]
+    fixes = [*_taken_out(kind, scene), *(Fix(hint if hint.endswith(".") else f"{hint}.") for hint in hints[:1])]
+    code = _whole_graph(scene)
+    if code or _is_whole(scene):
+        fixes.append(
+            Fix(
+                "Without fullgraph=True the graph is broken there, and the rest is compiled:", code or "torch.compile(..., fullgraph=False)"
+            )
+        )
+    return _looked_at(
+        scene, f"torch.compile cannot take this into one graph: {kind[0].lower()}{kind[1:]}.", explained, "graph break", (), tuple(fixes)
+    )
+
+
+def _taken_out(kind: str, scene: Scene) -> list[Fix]:
+    at = place(scene.message)
+    if kind == "Data-dependent branching" and at is not None:
+        return [Fix("Where both ways give tensors of one shape, compute both and choose: torch.where(condition, one, other).")]
+    return []
+
+
+def _is_whole(scene: Scene) -> bool:
+    return not any("_export" in frame.code.co_filename for frame in scene.frames)
+
+
+def _whole_graph(scene: Scene) -> str:
+    """The user's call of torch.compile without fullgraph=True, where it stands above the line that failed."""
+    frame = scene.own
+    found = [one for one in written.calls(frame, "compile") if written.word(one.call, "fullgraph") is not None] if frame is not None else []
+    if len(found) != 1:
+        return ""
+    one = found[0]
+    new = written.with_word(one.call, "fullgraph", None)
+    if isinstance(one.statement, (ast.FunctionDef, ast.ClassDef)):
+        return f"@{ast.unparse(ast.fix_missing_locations(new))}"
+    return one.rewritten(new)
+
+
+def _backend_failed(scene: Scene, match: re.Match[str]) -> Verdict:
+    words = " ".join(match[2].split("\n\n")[0].split())
+    return Verdict(
+        f"The backend {match[1]!r} of torch.compile failed: {words}",
+        "The model itself was not run.",
+        "",
+        (("backend", match[1]),),
+        (Fix("To see whether the model is at fault, leave the backend out:", _with_backend(scene, "eager")),),
+    )
+
+
+def _with_backend(scene: Scene, name: str) -> str:
+    frame = scene.own
+    frame = frame if frame is not None and written.calls(frame, "compile") else None
+    outer = [one for one in scene.frames if one.is_users and not one.is_installed]
+    frame = frame or next((one for one in reversed(outer) if written.calls(one, "compile")), None)
+    found = written.calls(frame, "compile") if frame is not None else []
+    if len(found) != 1:
+        return f"torch.compile(..., backend={name!r})"
+    new = written.with_word(written.with_word(found[0].call, "mode", None), "backend", ast.Constant(name))
+    if isinstance(found[0].statement, (ast.FunctionDef, ast.ClassDef)):
+        return f"@{ast.unparse(ast.fix_missing_locations(new))}"
+    return found[0].rewritten(new)
+
+
+def _no_compiler(scene: Scene, _: re.Match[str]) -> Verdict:
+    return Verdict(
+        "torch.compile found no C++ compiler, which its backend 'inductor' needs on the CPU.",
+        "It writes code, and has it compiled.",
+        "",
+        (("backend", "inductor"),),
+        (Fix("Install one (g++ or clang), or take a backend that needs none:", _with_backend(scene, "aot_eager")),),
+    )
+
+
+def _no_backend(scene: Scene, match: re.Match[str]) -> Verdict:
+    known = ("inductor", "eager", "aot_eager", "cudagraphs", "openxla", "tvm", "onnxrt")
+    ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
+    return Verdict(
+        f"torch.compile knows no backend {match[1]!r}.",
+        "torch._dynamo.list_backends() lists those that there are.",
+        "",
+        (("backend", repr(match[1])),),
+        (Fix(f"If {near!r} was meant:", _with_backend(scene, near)),) if ratio >= _NEAR else (),
+    )
+
+
+def _no_mode(scene: Scene, match: re.Match[str]) -> Verdict:
+    known = [one.strip() for one in match[2].split(",")]
+    ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
+    frame = scene.own
+    found = written.calls(frame, "compile") if frame is not None else []
+    code = found[-1].rewritten(written.with_word(found[-1].call, "mode", ast.Constant(near))) if found else ""
+    return Verdict(
+        f"torch.compile knows no mode {match[1]!r}.",
+        f"It knows {', '.join(known)}.",
+        "",
+        (("mode", repr(match[1])),),
+        (Fix(f"If {near!r} was meant:", code),) if ratio >= _NEAR else (Fix("Take one of them."),),
+    )
+
+
+def _too_often(scene: Scene, _: re.Match[str]) -> Verdict:
+    chained = scene.error.__cause__ or scene.error.__context__
+    reason = re.search(r"last reason: (?:\d+/\d+: )?([^\n]+)", f"{scene.message}\n{chained or ''}")
+    told = f"The last reason: {reason[1].strip()}." if reason is not None else ""
+    return Verdict(
+        "torch.compile compiled the same code again and again, until its limit (recompile_limit).",
+        told or "Each time something that it had taken for constant was another one: a shape, a number, a flag.",
+        "",
+        (),
+        (Fix("If shapes differ, let it write code for all of them:", _dynamic(scene)),),
+    )
+
+
+def _dynamic(scene: Scene) -> str:
+    frame = scene.own
+    found = written.calls(frame, "compile") if frame is not None else []
+    if len(found) != 1:
+        return "torch.compile(..., dynamic=True)"
+    new = written.with_word(found[0].call, "dynamic", ast.Constant(True))
+    if isinstance(found[0].statement, (ast.FunctionDef, ast.ClassDef)):
+        return f"@{ast.unparse(ast.fix_missing_locations(new))}"
+    return found[0].rewritten(new)
+
+
+def _fake(scene: Scene, match: re.Match[str]) -> Verdict:
+    """An operation that failed while shapes were computed: a mistake of the model's, that it makes without torch.compile, too."""
+    words = match["words"].strip().strip("'\"")
+    return _looked_at(
+        scene,
+        f"An operation failed while torch.compile computed its shape: {own_words(scene.error, words)}",
+        "No module was run yet: it has shapes alone.",
+        "",
+        (),
+        (Fix("Call the model itself once, without torch.compile: its own error says more."),),
+    )
+
+
+def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """Whatever else torch.compile says of a line of the user's."""
+    if place(scene.message) is None or not any(base.__name__ == "TorchDynamoException" for base in type(scene.error).__mro__):
+        return None
+    return _looked_at(
+        scene,
+        "torch.compile cannot follow this line.",
+        f"It says: {scene.words}",
+        "",
+        (),
+        (Fix("To leave the function out of what is compiled, put @torch.compiler.disable above it."),),
+    )
+
+
+_R = (Exception,)
+FAMILIES = (
+    Family("compiled", _R, r"^backend='([^']+)' raised:\s*(?=\S*(?:InvalidCxxCompiler|No working C\+\+ compiler))", _no_compiler),
+    Family("compiled", _R, r"No working C\+\+ compiler found", _no_compiler),
+    Family("compiled", _R, r"^backend='([^']+)' raised:\s*(.+)", _backend_failed),
+    Family("compiled", _R, r"^(?P<kind>[^\n]+)\n  Explanation: (?P<explained>.+?)(?=\n\n|\n  Hint:|\Z)", _unsupported),
+    Family("compiled", _R, r"^Invalid backend: '([^']*)'", _no_backend),
+    Family("compiled", (RuntimeError,), r"^Unrecognized mode=(\S+), should be one of: (.+)", _no_mode),
+    Family("compiled", _R, r"^Hard failure due to fullgraph=True|recompile_limit reached", _too_often),
+    Family("compiled", _R, r"^Dynamo failed to run FX node with fake tensors: .*?got \w+\((?P<words>.+?)\)\n", _fake),
+    Family("compiled", _R, r"from user code:", _other),
+)

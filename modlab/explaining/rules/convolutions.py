@@ -1,0 +1,223 @@
+"""Convolutions, pooling and padding: channels, numbers of dimensions, kernels larger than what they slide over."""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+
+from modlab import format
+from modlab.explaining import code_fixes, provenance
+from modlab.explaining.failure import Family, Scene, Verdict, counted, shown, tuple_of
+from modlab.inspection import stores
+from modlab.records.explanation import Fix
+
+_LAYOUTS = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)", 3: "(batch, channels, depth, height, width)"}
+
+
+def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
+    weight, taken, expected, given = tuple_of(match[1]), tuple_of(match[2]), int(match[3]), int(match[4])
+    subject = scene.subject or "the convolution"
+    seen = next(iter(scene.taken), taken)  # torch puts a 1 in front of what it takes for unbatched
+    unbatched = len(seen) == len(taken) - 1
+    fixes: list[Fix] = []
+    remarks: tuple[str, ...] = ()
+    if taken[-1] == expected and len(taken) > 2 and taken[-1] not in taken[2:-1]:
+        order = (0, len(taken) - 1, *range(1, len(taken) - 1))[0 if not unbatched else 1 :]
+        order = order if not unbatched else tuple(place - 1 for place in order)
+        fixes.append(
+            Fix(
+                f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
+                provenance.elsewhere(scene, "{}.permute" + f"{order}"),
+            )
+        )
+    elif unbatched and expected == 1:
+        fixes.append(Fix("If the first size is the batch, put the channel behind it:", provenance.elsewhere(scene, "{}.unsqueeze(1)")))
+    elif unbatched and len(seen) > 1 and seen[1] == expected:
+        kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", scene.failing.type) if scene.failing is not None else ""
+        fixes.append(
+            Fix(
+                f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
+                provenance.elsewhere(scene, "{}.unsqueeze(2)"),
+            )
+        )
+    elif given == 1 and expected == 3:
+        fixes.append(Fix("A grey image can stand for its three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
+    if unbatched:
+        remarks = (f"With {len(seen)} dimensions the input counts as one without a batch: its first size, {given}, is taken for channels.",)
+    module = scene.module
+    grouped = module is None or stores.contents(module).get("groups") != 1
+    if (
+        scene.failing is not None
+        and scene.failing.path is not None
+        and not grouped
+        and not (fixes and (_certain(seen, expected) or (unbatched and expected == 1)))
+    ):
+        owner, line = provenance.made_anew(scene, code_fixes.constructor(scene.failing.module, expected, given))
+        if provenance.ran_before(scene):
+            fixes.append(Fix(provenance.ran_before(scene)))
+        elif line:
+            end = f", in {owner}" if owner else ""
+            fixes.append(
+                Fix(
+                    f"{'Or let' if fixes else 'Let'} {scene.failing.label} take {counted(given, 'channel')}{end}:",
+                    line,
+                )
+            )
+    return Verdict(
+        f"{subject} got {counted(given, 'channel')} and has weights for {expected}.",
+        f"{scene.stopped}input {seen}, weight {weight}.",
+        f"channels {given} ≠ {expected}",
+        (("input", str(seen)), ("weight", str(weight)), ("channels given", str(given)), ("channels expected", str(expected))),
+        tuple(fixes),
+        remarks,
+    )
+
+
+_COLOURS = (3, 4)  # few enough not to be a length by chance
+_SPACE = {3: "the length", 4: "height and width", 5: "depth, height and width"}
+
+
+def _certain(seen: tuple[int, ...], expected: int) -> bool:
+    """Whether the order of the sizes is wrong, and the layer right: the colours stand last."""
+    return expected in _COLOURS and seen[-1] == expected
+
+
+def _flatter(kind: str) -> str:
+    return f" (or the layer is to be a {kind})" if hasattr(nn, kind) else ""
+
+
+def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
+    plain, batched, function, taken = int(match[1]), int(match[2]), match[3], tuple_of(match[4])
+    layout = _LAYOUTS.get(plain - 1, "")
+    fixes = []
+    channels = stores.contents(scene.module).get("in_channels") if scene.module is not None else None
+    channels = channels or None  # a lazy layer has 0 until it is called
+    if taken and taken[-1] == channels and channels != 1 and len(taken) <= 2 and plain > 2:
+        more = ", ".join(["None"] * (plain - 1))
+        fixes.append(
+            Fix(
+                f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:",
+                provenance.elsewhere(scene, "{}[..., " + f"{more}]"),
+            )
+        )
+    elif len(taken) == plain - 1 and channels not in (None, 1):
+        fixes.append(Fix(f"It needs all of {layout}, here with {channels} channels."))
+    elif len(taken) == plain - 1:
+        fixes.append(Fix("One sample without channel and batch: put both in front:", provenance.elsewhere(scene, "{}[None, None]")))
+    elif len(taken) > batched:
+        fixes.append(
+            Fix(
+                f"It has {format.plural(len(taken) - batched, 'dimension')} too many: join or index some, or use the layer for"
+                f" more dimensions ({_wider(function, len(taken) - batched)})."
+            )
+        )
+    elif len(taken) < plain - 1:
+        fixes.append(Fix(f"It needs all of {layout}; a flat input is folded back by view:", "x = x.view(batch, channels, height, width)"))
+    return Verdict(
+        f"{scene.subject or function} got {format.plural(len(taken), 'dimension')} and needs {batched}: {layout}.",
+        f"{scene.stopped}input {taken}; the batch alone may be left out.",
+        f"{format.plural(len(taken), 'dimension')} ≠ {batched}",
+        (("input", str(taken)), ("expected", f"{batched} dimensions, or {plain} without the batch")),
+        tuple(fixes),
+    )
+
+
+def _wider(function: str, more: int) -> str:
+    return re.sub(r"(\d)d", lambda m: f"{int(m[1]) + more}d", function)
+
+
+def _kernel(scene: Scene, match: re.Match[str]) -> Verdict:
+    size, kernel = tuple_of(match[1]), tuple_of(match[2])
+    return Verdict(
+        f"{scene.subject or 'the convolution'} slides a kernel of {shown(kernel)} over {shown(size)}: nothing is left.",
+        f"{scene.stopped}input {next(iter(scene.taken), size)}, padding counted.",
+        f"kernel {shown(kernel)} > {shown(size)}",
+        (("input with padding", shown(size)), ("kernel", shown(kernel))),
+        (
+            Fix("Start with a larger input, or stride and pool less in the layers before."),
+            Fix("Or pad here:", f"padding={max(k // 2 for k in kernel)}"),
+        ),
+    )
+
+
+def _too_small(scene: Scene, match: re.Match[str]) -> Verdict:
+    size, left = tuple_of(match[1]), tuple_of(match[2])
+    held = stores.contents(scene.module).get("kernel_size") if scene.module is not None else None
+    kernel = held if type(held) is tuple else (held,) * (len(size) - 1) if type(held) is int else ()
+    window = f" with windows of {shown(kernel)}" if kernel else ""
+    return Verdict(
+        f"{scene.subject or 'the pooling'} got {shown(size[1:])}{window}: nothing is left.",
+        f"{scene.stopped}its output would be {shown(left)}.",
+        f"{shown(size[1:])} → {shown(left[1:])}",
+        (("input, without the batch", shown(size)), ("output", shown(left))),
+        (
+            Fix(
+                "Pool one time less, or start with a larger picture; whatever the size, this gives one number a channel:",
+                "nn.AdaptiveAvgPool2d(1)",
+            ),
+        ),
+    )
+
+
+def _pool_dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    if not scene.taken:
+        return None
+    taken = scene.taken[0]
+    if 0 in taken:
+        return Verdict(f"{scene.subject} got an empty input.", f"{scene.stopped}input {taken}.", "no elements", (("input", str(taken)),))
+    return Verdict(
+        f"{scene.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
+        f"{scene.stopped}input {taken}; the batch alone may be left out.",
+        format.plural(len(taken), "dimension"),
+        (("input", str(taken)), ("expected", f"{match[1]} or {match[2]} dimensions")),
+        (
+            Fix(
+                "Put what is missing in front:",
+                provenance.elsewhere(scene, "{}[None, None]" if len(taken) == int(match[1]) - 1 else "{}[None]"),
+            ),
+        ),
+    )
+
+
+def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
+    padding, taken = tuple_of(match[1]), tuple_of(match[3])
+    return Verdict(
+        f"{scene.subject or 'the padding'} pads {max(padding)} on each side and got only {taken[int(match[2])]}.",
+        f"{scene.stopped}input {taken}: what is reflected must be inside.",
+        f"padding {max(padding)} ≥ {taken[int(match[2])]}",
+        (("padding", str(padding)), ("input", str(taken))),
+        (Fix("Pad less, or with zeros:", f"nn.ZeroPad2d({max(padding)})"),),
+    )
+
+
+_R = (RuntimeError,)
+FAMILIES = (
+    Family(
+        "convolution",
+        _R,
+        r"Given \w+=\d+, weight of size \[([\d, ]+)\], expected input\[([\d, ]+)\] to have (\d+) channels, but got (\d+) channels",
+        _channels,
+    ),
+    Family(
+        "convolution",
+        _R,
+        r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (?:torch\.Size)?\(?\[([\d, ]*)\]",
+        _dimensions,
+    ),
+    Family("convolution", _R, r"Calculated padded input size per channel: \(([\dx ]+)\)\. Kernel size: \(([\dx ]+)\)", _kernel),
+    Family(
+        "convolution",
+        _R,
+        r"Given input size: \(([\dx ]+)\)\. Calculated output size: \(([\dx -]+)\)\. Output size is too small",
+        _too_small,
+    ),
+    Family("convolution", _R, r"non-empty (\d)D or (\d)D \(batch mode\) tensor expected for input", _pool_dimensions),
+    Family(
+        "convolution",
+        _R,
+        r"Padding size should be less than the corresponding input dimension, but got: padding \(([\d, ]+)\) at dimension (\d) of input "
+        r"\[([\d, ]+)\]",
+        _padding,
+    ),
+)

@@ -1,0 +1,84 @@
+"""A ``torch.autograd.Function`` of the user's whose backward does not give what forward took."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from torch.autograd import Function
+
+from modlab.explaining import operands, source_code
+from modlab.explaining.failure import Family, Scene, Verdict, counted, tuple_of
+from modlab.inspection.definitions import place_of
+from modlab.records.explanation import Fix
+
+
+def _where(scene: Scene, name: str) -> str:
+    """Where the backward of a class stands, if the user's code has that class."""
+    for frame in reversed([frame for frame in scene.frames if frame.is_users]):
+        cls = frame.names.get(name, frame.globals.get(name))
+        code = getattr(vars(cls).get("backward"), "__code__", None) if isinstance(cls, type) and issubclass(cls, Function) else None
+        code = code or getattr(getattr(cls, "backward", None), "__code__", None)
+        if code is not None:
+            return f"It stands at {place_of(code.co_filename, code.co_firstlineno)}."
+    return ""
+
+
+def _number(scene: Scene, match: re.Match[str]) -> Verdict:
+    expected, got = int(match[2]), int(match[3])
+    return Verdict(
+        f"{match[1]}.backward returned {counted(got, 'gradient')}, and forward takes {counted(expected, 'argument')}.",
+        _where(scene, match[1]),
+        f"{got} ≠ {expected} gradients",
+        (("expected", str(expected)), ("given", str(got))),
+        (Fix("Return one for each argument of forward, in their order; None for what needs none (numbers, flags)."),),
+    )
+
+
+def _shape(scene: Scene, match: re.Match[str]) -> Verdict:
+    given, wanted, place = tuple_of(match[3]), tuple_of(match[4]), int(match[2])
+    return Verdict(
+        f"{match[1]}.backward returned a gradient of {given} for argument {place} of forward, which is {wanted}.",
+        _where(scene, match[1]),
+        f"{given} ≠ {wanted}",
+        (("given", str(given)), ("expected", str(wanted))),
+        (Fix("A gradient has the shape of what it is the gradient of: what forward summed, backward spreads again."),),
+    )
+
+
+def _old(scene: Scene, _: re.Match[str]) -> Verdict:
+    user = scene.user
+    call = user.expression() if user is not None else None
+    code = ""
+    if user is not None and isinstance(call, ast.Call):
+        made = call.func if isinstance(call.func, ast.Call) else operands.follow(call.func, user)
+        if isinstance(made, ast.Call) and not made.args and not made.keywords:
+            code = source_code.rewritten(user, call, ast.Call(ast.Attribute(made.func, "apply", ast.Load()), call.args, call.keywords))
+    return Verdict(
+        "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
+        "",
+        "",
+        (),
+        (
+            Fix(
+                "Put @staticmethod above forward and backward, and call it so:"
+                if code
+                else "Put @staticmethod above forward and backward, and call it by .apply.",
+                code,
+            ),
+        ),
+    )
+
+
+_R = (RuntimeError,)
+FAMILIES = (
+    Family("gradient", _R, r"^function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _number),
+    Family(
+        "gradient",
+        _R,
+        r"^Function (\w+)Backward returned an invalid gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with "
+        r"\[([\d, ]*)\]",
+        _shape,
+    ),
+    Family("gradient", _R, r"^Legacy autograd function with non-static forward method is deprecated", _old),
+)

@@ -1,0 +1,340 @@
+"""Tensors on two devices, on none (meta), or not there yet (lazy)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from difflib import get_close_matches
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from modlab.explaining import code_fixes, source_code, suspects, unregistered
+from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.inspection import stores
+from modlab.records.explanation import Fix
+
+_LOOKED = 2_000  # modules of which the tensors' devices are asked
+
+
+def _mixed(scene: Scene, match: re.Match[str]) -> Verdict:
+    first, second = match[1], match[2]
+    given, own = _held(scene)
+    if "meta" in (first, second):
+        return _meta(scene, given, own)
+    model = code_fixes.name_of_root(scene)
+    stray = _stray(scene)
+    facts: tuple[tuple[str, str], ...] = ((f"{scene.subject}: input", given), (f"{scene.subject}: weights", own)) if given and own else ()
+    fixes: list[Fix] = []
+    if stray:
+        fixes.append(
+            Fix(
+                f"{stray} is a plain attribute, which .to() does not move: register it.",
+                f'self.register_buffer("{stray.rpartition(".")[2]}", ...)',
+            )
+        )
+    if given and own and given != own:
+        said = f"{scene.subject} got its input on {given} and has its weights on {own}."
+        fixes += [
+            Fix("Send the input where the model is:", f"x = x.to({own!r})"),
+            Fix("Or the model, once, before the loop:", f"{model}.to({given!r})"),
+        ]
+    else:
+        said = f"Tensors on {first} and {second} meet{scene.within}."
+        facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
+        fixes.append(Fix("A tensor made inside forward belongs on its neighbour's device:", "torch.zeros(..., device=x.device)"))
+    return Verdict(said, scene.stopped + "all that a computation uses must be on one device.", f"{first} ≠ {second}", facts, tuple(fixes))
+
+
+def _device(tensor: Tensor) -> str:
+    return str(tensor.device)
+
+
+def _held(scene: Scene) -> tuple[str, str]:
+    """The device of the innermost module's input, and that of its own tensors."""
+    call = scene.failing
+    if call is None:
+        return "", ""
+    given = [_device(a) for a in (*(call.args or ()), *call.kwargs.values()) if issubclass(type(a), Tensor)]
+    own = [_device(tensor) for _, tensor in stores.named_tensors(call.module)]
+    return next(iter(given), ""), next(iter(own), "")
+
+
+def _stray(scene: Scene) -> str:
+    """A plain tensor attribute of the innermost module, on another device than its registered tensors."""
+    call = scene.failing
+    own = _held(scene)[1]
+    if call is None:
+        return ""
+    for name, value in stores.contents(call.module).items():
+        if name not in stores.STANDARD and issubclass(type(value), Tensor) and own and _device(value) != own:
+            return f"{call.place}.{name}" if call.place else str(name)
+    return ""
+
+
+def _meta(scene: Scene, given: str, own: str) -> Verdict:
+    model = code_fixes.name_of_root(scene)
+    if own == "meta" and given != "meta":
+        return Verdict(
+            f"{scene.subject} is on the meta device: its weights have shapes and no numbers.",
+            f"{scene.stopped}the input is on {given or 'cpu'}.",
+            "weights on meta",
+            (("input", given), ("weights", own)),
+            (
+                Fix(
+                    "Give them memory, then values:",
+                    f"{model}.to_empty(device={given or 'cpu'!r})\n{model}.load_state_dict(torch.load('weights.pt'))",
+                ),
+                Fix("Or fill them as they are read:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)"),
+            ),
+        )
+    hidden = unregistered.of_module(scene) if given == "meta" else None
+    if hidden is not None:
+        return Verdict(
+            f"{scene.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
+            f"{scene.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
+            "input on meta",
+            (("input", given), ("weights", own or "cpu")),
+            (hidden.fix("Register it, before the model is moved"),),
+        )
+    if given == "meta":
+        return Verdict(
+            f"{scene.subject} got a tensor on the meta device, which has a shape and no numbers.",
+            f"{scene.stopped}its weights are on {own or 'cpu'}.",
+            "input on meta",
+            (("input", given), ("weights", own or "cpu")),
+            (
+                Fix("For shapes alone, put the model there too:", f"{model}.to('meta')"),
+                Fix("For numbers, make the input on a real device:", "torch.randn(..., device='cpu')"),
+            ),
+        )
+    facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
+    return Verdict(
+        f"A tensor on the meta device meets one that has numbers{scene.within}.", "Meta tensors have shapes alone.", "meta ≠ cpu", facts
+    )
+
+
+def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
+    if scene.module is not None and any(frame.function in ("to", "_apply", "cuda", "cpu") for frame in scene.frames):
+        model = code_fixes.name_of_root(scene).removesuffix(".to")
+        place = scene.failing.place if scene.failing is not None and _has_numbers(scene) else ""
+        part = f".get_submodule({place!r})" if place else ""
+        rest = "" if not part else " alone: the rest of the model has its numbers"
+        return Verdict(
+            f"{scene.subject} is on the meta device: there are no numbers to move.",
+            "Its weights have shapes and dtypes alone.",
+            "no data",
+            (("weights", "meta"),),
+            (
+                Fix(
+                    f"Give them memory{rest} (the values are then arbitrary), and load or initialise them:",
+                    f"{model}{part}.to_empty(device={_wanted(scene)!r})",
+                ),
+            ),
+        )
+    name = next((o.text for o in scene.tensors if _device(o.thing) == "meta"), "The tensor")
+    return Verdict(
+        f"{name} is on the meta device: it has no number to read{scene.within}.",
+        "skip_init and torch.device('meta') run constructors so: what reads a value there fails."
+        if scene.module is not None
+        else "It has a shape and a dtype alone.",
+        "no number",
+        ((name, "meta"),),
+        (Fix("Make it on a real device:", "torch.zeros(..., device='cpu')"),),
+    )
+
+
+def _wanted(scene: Scene) -> str:
+    """Where the model was to be moved."""
+    to = next((frame.names.get("device") for frame in scene.frames if frame.is_torch and frame.function == "to"), None)
+    if type(to) is torch.device:
+        return str(to)
+    return "cuda" if any(frame.is_torch and frame.function == "cuda" for frame in scene.frames) else "cpu"
+
+
+def _has_numbers(scene: Scene) -> bool:
+    """Whether other parts of the model are on a real device: to_empty() would take their values."""
+    root = scene.root.module if scene.root is not None else None
+    return root is not None and any(
+        not tensor.is_meta for _, module in suspects.walk(root, _LOOKED) for _, tensor in stores.named_tensors(module)
+    )
+
+
+def _lazy(scene: Scene, match: re.Match[str]) -> Verdict:
+    names = [f"{name}.{inner}" for name, model in scene.models for inner in _lazy_in(model)]
+    subject = names[0] if names else "A parameter"
+    model = scene.models[0][0] if scene.models else "model"
+    return Verdict(
+        f"{subject} is lazy: it has no shape before the first forward pass.",
+        f"{len(names)} parameters are." if len(names) > 1 else "",
+        "no shape yet",
+        tuple((name, "lazy") for name in names[:8]),
+        (Fix("Run one batch through the model first; then count, initialise, load or share:", f"{model}(torch.zeros(batch, ...))"),),
+    )
+
+
+def _lazy_in(model: Module) -> list[str]:
+    found, stack, looked = [], [("", model)], 0
+    while stack and looked < _LOOKED:
+        path, module = stack.pop()
+        looked += 1
+        prefix = path + "." if path else ""
+        found += [prefix + name for name, tensor in stores.named_tensors(module) if is_lazy(tensor)]
+        stack += [(prefix + name, child) for name, child in reversed(stores.named_children(module)) if child is not None]
+    return found
+
+
+def _no_cuda(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        "This PyTorch is built without CUDA: there is no GPU for it here.",
+        "",
+        "",
+        (("device", "cuda"),),
+        (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
+    )
+
+
+def _no_driver(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        "PyTorch finds no NVIDIA driver, or no GPU.",
+        "",
+        "",
+        (("device", "cuda"),),
+        (Fix("Take what there is:", "device = 'cuda' if torch.cuda.is_available() else 'cpu'"),),
+    )
+
+
+def _saved_elsewhere(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        "The file holds tensors of a GPU, and there is none here.",
+        "",
+        "",
+        (("device", "cuda"),),
+        (Fix("Read them onto the CPU:", "torch.load(path, map_location='cpu')"),),
+    )
+
+
+def _assertion(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"A check on the GPU failed{scene.within}: nearly always an index or a class number out of range.",
+        "The GPU reports late, so the line in the traceback may be a later one; and the process can use it no more.",
+        "a check on the GPU failed",
+        (),
+        (
+            Fix("Run the same on the CPU, after a restart of the kernel; there the error says what and where:", "model.cpu()(x.cpu())"),
+            Fix("Or have each step waited for, set before torch is imported:", "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'"),
+        ),
+    )
+
+
+def _to_numpy(scene: Scene, match: re.Match[str]) -> Verdict:
+    device = match[1]
+    name = scene.tensors[0].text if scene.tensors else "The tensor"
+    fix = (
+        Fix("", f"{name if scene.tensors else 'x'}.detach().cpu().numpy()")
+        if device != "meta"
+        else Fix("Make it on a real device:", "torch.zeros(..., device='cpu')")
+    )
+    return Verdict(
+        f"{name} is on {device.partition(':')[0]}, and NumPy can read the CPU's memory alone{scene.within}.",
+        "",
+        f"on {device}",
+        ((name, device),),
+        (fix,),
+    )
+
+
+def _types(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    """Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor)."""
+    sides = ["cuda" if "cuda" in word.lower() else "cpu" for word in match.groups()]
+    if sides[0] == sides[1]:
+        return None
+    model = code_fixes.name_of_root(scene)
+    return Verdict(
+        f"{scene.subject or 'The layer'} got its input on {sides[0]} and has its weights on {sides[1]}.",
+        scene.stopped + "they must be on one device.",
+        f"{sides[0]} ≠ {sides[1]}",
+        (("input", sides[0]), ("weights", sides[1])),
+        (
+            Fix("Send the input where the model is:", f"x = x.to({sides[1]!r})"),
+            Fix("Or the model, once, before the loop:", f"{model}.to({sides[0]!r})"),
+        ),
+    )
+
+
+_GPUS = ("gpu", "nvidia", "amd", "rocm")
+_COMMON = ("cpu", "cuda", "mps", "meta")
+
+
+def _no_such(scene: Scene, match: re.Match[str]) -> Verdict:
+    """``.to('gpu')``: a kind of device that PyTorch does not have."""
+    word = match[1]
+    kind = word.lower()
+    fix = Fix("Take one of them.")
+    if kind in _GPUS:
+        fix = _with_device(scene, word, "'cuda' if torch.cuda.is_available() else 'cpu'", "A GPU of NVIDIA or AMD is 'cuda'")
+    elif close := get_close_matches(kind, _COMMON, 1, 0.75):
+        fix = _with_device(scene, word, repr(close[0]), f"If {close[0]!r} was meant")
+    return Verdict(
+        f"PyTorch has no device called {word!r}.",
+        "The common ones are 'cpu', 'cuda' and 'mps'.",
+        f"no device {word!r}",
+        (("given", repr(word)),),
+        (fix,),
+    )
+
+
+def _no_place(scene: Scene, match: re.Match[str]) -> Verdict:
+    """``'cuda:x'``: what stands behind the colon is no number."""
+    word = match[1]
+    first = f"{word.partition(':')[0]}:0"
+    return Verdict(
+        f"{word!r} is no device: a number stands behind the colon.",
+        "The first one has number 0.",
+        f"no device {word!r}",
+        (("given", repr(word)),),
+        (_with_device(scene, word, repr(first), "The first one"),),
+    )
+
+
+def _with_device(scene: Scene, word: str, new: str, said: str) -> Fix:
+    """The statement with another device in it, where the word is written there, once; else the device alone."""
+    statement = source_code.statement_of(scene.user) if scene.user is not None else None
+    places = [node for node in ast.walk(statement) if isinstance(node, ast.Constant) and node.value == word] if statement else []
+    if scene.user is None or len(places) != 1:
+        return Fix(f"{said}:", f"device = {new}")
+    return Fix(f"{said}:", source_code.rewritten(scene.user, places[0], ast.parse(new, mode="eval").body))
+
+
+_R = (RuntimeError,)
+_D = r"(\w+(?::\d+)?)"
+FAMILIES = (
+    Family("device", _R, rf"Expected all tensors to be on the same device, but found at least two devices, {_D} and {_D}!?", _mixed),
+    Family(
+        "device",
+        _R,
+        rf"Expected all tensors to be on the same device, but got \w+ is on {_D}, different from other tensors on {_D}",
+        _mixed,
+    ),
+    Family(
+        "device",
+        _R,
+        rf"Tensor (?:for .*?)?(?:is )?on (?:device )?{_D}(?:,)? (?:is not on the expected device|but expected (?:it"
+        rf"|them) (?:to be )?on) {_D}",
+        _mixed,
+    ),
+    Family("device", _R, r"Input type \(([^)]+)\) and (?:bias|weight) type \(([^)]+)\) should be the same", _types),
+    Family(
+        "meta", (RuntimeError, NotImplementedError), r"Cannot copy out of meta tensor; no data!|cannot be called on meta tensors", _no_data
+    ),
+    Family("lazy", (RuntimeError, ValueError), r"uninitialized parameter|UninitializedParameter", _lazy),
+    Family("device", (AssertionError,), r"Torch not compiled with CUDA enabled", _no_cuda),
+    Family("device", _R, r"device-side assert triggered", _assertion),
+    Family("device", _R, r"Found no NVIDIA driver|No CUDA GPUs are available", _no_driver),
+    Family("device", _R, r"Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False", _saved_elsewhere),
+    Family("device", _R, r"Expected one of cpu, .* device type at start of device string: (\S+)", _no_such),
+    Family("device", _R, r"^Invalid device string: '([^']+:[^']*)'", _no_place),
+    Family("device", (TypeError,), rf"can't convert {_D} device type tensor to numpy", _to_numpy),
+)

@@ -1,0 +1,89 @@
+"""Channels that cannot be shared evenly: by the groups of a convolution, by the places that a shuffle makes of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from modlab.explaining import source_code
+from modlab.explaining.failure import Family, Scene, Verdict, counted
+from modlab.records.explanation import Fix
+
+
+def _groups(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    names = ("in_channels", "out_channels", "groups")
+    sizes = [scene.local(name) for name in names]
+    if not all(type(size) is int and size > 0 for size in sizes):
+        return None
+    taken, given, groups = sizes
+    kind = scene.failing.type if scene.failing is not None else "a convolution"
+    wrong = taken if match[1] == "in" else given
+    fitting = max(n for n in range(1, groups + 1) if taken % n == 0 == given % n)
+    return Verdict(
+        f"{kind} cannot share {counted(wrong, match[1] + '_channel')} evenly among {groups} groups.",
+        "Each group has its part of both the channels that come in and those that go out.",
+        f"{wrong} / {groups}",
+        tuple((name, str(size)) for name, size in zip(names, sizes, strict=True)),
+        (Fix("A number of groups that divides both:", _made(scene, fitting) or f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),)
+        if kind[:1] == "C"
+        else (),
+    )
+
+
+def _made(scene: Scene, groups: int) -> str:
+    """The call with another number of groups, as it is written; nothing where that does not stand in it."""
+    user = scene.user
+    call = user.expression() if user is not None else None
+    words = call.keywords if isinstance(call, ast.Call) else []
+    if user is None or not isinstance(call, ast.Call) or not any(word.arg == "groups" for word in words):
+        return ""
+    words = [ast.keyword("groups", ast.Constant(groups)) if word.arg == "groups" else word for word in words]
+    return source_code.rewritten(user, call, ast.Call(call.func, call.args, words))
+
+
+def _shuffle(scene: Scene, match: re.Match[str]) -> Verdict:
+    channels, places = int(match[1]), int(match[2])
+    factor = round(places**0.5)
+    return Verdict(
+        f"{scene.subject or 'pixel_shuffle'} makes {places} places of {places} channels; {channels} cannot be shared so.",
+        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
+        f"{channels} / {places}",
+        (("channels", str(channels)), ("upscale_factor", str(factor))),
+        (
+            Fix(
+                f"For {counted(channels, 'channel')} behind it the layer before gives {channels * places}:",
+                f"nn.Conv2d(..., {channels * places}, ...)",
+            ),
+        ),
+    )
+
+
+def _unshuffle(scene: Scene, match: re.Match[str]) -> Verdict:
+    what, size, factor = match[1], int(match[2]), int(match[3])
+    missing = -size % factor
+    pad = (0, 0, 0, missing) if what == "height" else (0, missing)
+    return Verdict(
+        f"{scene.subject or 'pixel_unshuffle'} got a {what} of {size}, which {factor} does not divide.",
+        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
+        f"{size} / {factor}",
+        ((what, str(size)), ("downscale_factor", str(factor))),
+        (Fix("Cut it, or pad it:", f"x = F.pad(x, {pad})"),),
+    )
+
+
+FAMILIES = (
+    Family("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
+    Family(
+        "shuffle",
+        (RuntimeError,),
+        r"divisible by the square of upscale_factor, but input\.size\(-3\)=(\d+) is not divisible by (\d+)",
+        _shuffle,
+    ),
+    Family(
+        "shuffle",
+        (RuntimeError,),
+        r"expects (height|width) to be divisible by downscale_factor, but input\.size\(-\d\)=(\d+) is not "
+        r"divisible by (\d+)",
+        _unshuffle,
+    ),
+)

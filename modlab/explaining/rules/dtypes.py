@@ -1,0 +1,299 @@
+"""Numbers of two kinds where one is needed."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from torch import Tensor
+
+from modlab.explaining import code_fixes, operands, provenance, suspects, unregistered
+from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.inspection import stores
+from modlab.records.explanation import Fix
+
+_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+    "bfloat16": "bfloat16",
+    "c10::half": "float16",
+    "c10::bfloat16": "bfloat16",
+    "__int64": "int64",
+    "long int": "int64",
+    "signed char": "int8",
+    "struct c10::half": "float16",
+    "struct c10::bfloat16": "bfloat16",
+    "complexfloat": "complex64",
+    "complexdouble": "complex128",
+}
+_METHODS = {"float32": ".float()", "float64": ".double()", "float16": ".half()", "int64": ".long()", "bfloat16": ".bfloat16()"}
+
+
+def named(word: str) -> str:
+    """``float64`` for what torch's messages call Double, double, torch.DoubleTensor or torch.float64."""
+    word = word.removeprefix("torch.").removeprefix("cuda.").removesuffix("Tensor").lower()
+    return _NAMES.get(word, word)
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _held(scene: Scene) -> tuple[str, str]:
+    """The dtype that the innermost module was given, and that of its own weights."""
+    if scene.module is None:
+        return "", ""
+    call = scene.failing
+    assert call is not None
+    given = [_dtype(a) for a in (*(call.args or ()), *call.kwargs.values()) if issubclass(type(a), Tensor)]
+    own = [_dtype(t) for _, t in stores.named_tensors(scene.module) if t.is_floating_point() or t.is_complex()]
+    return next(iter(given), ""), next(iter(own), "")
+
+
+def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    first, second = (named(word) for word in match.groups()) if match.lastindex == 2 else ("", "")
+    given, own = _held(scene)
+    if own and given and given != own:
+        return _layer(scene, given, own)
+    if not first:
+        return None
+    names = [f"{operand.text} is {_dtype(operand.thing)}" for operand in scene.tensors[:2]]
+    odd = next((o for o in scene.tensors if _dtype(o.thing) != "float32"), None)
+    for operand in scene.tensors:
+        found = unregistered.of_tensor(scene, operand.thing)
+        if found is not None and _is_all(scene, first if _dtype(operand.thing) == second else second):
+            return Verdict(
+                f"{first} and {second} meet{scene.within}.",
+                f"{operand.text} is no buffer: a change of the model's dtype passed it by.",
+                f"{first} ≠ {second}",
+                ((operand.text, _dtype(operand.thing)),),
+                (found.fix("Register it"),),
+            )
+    fix = f"{odd.text}.float()" if odd is not None else f"x{_METHODS.get(second, '.float()')}"
+    return Verdict(
+        f"{first} and {second} meet{scene.within}.",
+        f"{', '.join(names)}." if names else "One dtype is needed.",
+        f"{first} ≠ {second}",
+        tuple((o.text, _dtype(o.thing)) for o in scene.tensors[:4]),
+        (Fix("Bring both to one dtype:", fix),),
+    )
+
+
+def _is_all(scene: Scene, dtype: str) -> bool:
+    """Whether all registered floating-point tensors of the outermost module have a dtype, and there are some: it was made so as a whole."""
+    return _of_model(scene) == {dtype}
+
+
+def _of_model(scene: Scene) -> set[str]:
+    root = scene.root
+    held = [tensor for _, module in suspects.walk(root.module) for _, tensor in stores.named_tensors(module)] if root is not None else []
+    return {_dtype(tensor) for tensor in held if tensor.is_floating_point() or tensor.is_complex()}
+
+
+def _layer(scene: Scene, given: str, own: str) -> Verdict:
+    """A module whose input is of another dtype than its weights."""
+    model = code_fixes.name_of_root(scene)
+    root = scene.root
+    outer = root is not None and any(_dtype(a) == given for a in root.args or () if issubclass(type(a), Tensor))
+    change = "{}" + _METHODS.get(own, f".to(torch.{own})")
+    alone = not outer or root is scene.failing or _of_model(scene) <= {own}  # else the layers before need what came in
+    line = provenance.outermost(scene, change) if outer else provenance.changed(scene, change)
+    fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)] if alone else []
+    if given.startswith("complex") and not own.startswith("complex"):
+        return _complex(scene, given, own, model)
+    hidden = unregistered.of_module(scene)
+    if hidden is not None and _is_all(scene, given):
+        return Verdict(
+            f"{scene.subject} got {given} and has {own} weights.",
+            f"{scene.stopped}the model is {given}, but for {hidden.named}, which PyTorch does not see: no change of dtype reaches it.",
+            f"{given} ≠ {own}",
+            (("input", given), ("weights", own)),
+            (hidden.fix("Register it, before the model is changed"),),
+        )
+    if hidden is not None and given.startswith(("float", "bfloat")):
+        fixes.append(hidden.fix(f"Or the model to the input's, which reaches {hidden.named} only once that is registered"))
+    elif given.startswith(("float", "bfloat")) and own != given:
+        fixes.append(
+            Fix(
+                "Or the model to the input's:" if alone else "Bring the whole model to the input's dtype:",
+                f"{model}{_METHODS.get(given, f'.to(torch.{given})')}",
+            )
+        )
+    if {given, own} & {"float16", "bfloat16"}:
+        call = code_fixes.written_call(scene)
+        kind = next((a.device.type for a in (root.args if root is not None else None) or () if issubclass(type(a), Tensor)), "")
+        written = (
+            f"with torch.autocast({kind!r}):\n    y = {call}" if call and kind else "with torch.autocast(x.device.type):\n    y = model(x)"
+        )
+        fixes.append(Fix("Or let autocast choose:", written))
+    remarks = ("NumPy's numbers are float64 unless told otherwise; torch's are float32.",) if given == "float64" else ()
+    return Verdict(
+        f"{scene.subject} got {given} and has {own} weights.",
+        f"{scene.stopped}{_origin(scene, given)}",
+        f"{given} ≠ {own}",
+        (("input", given), ("weights", own)),
+        tuple(fixes),
+        remarks,
+    )
+
+
+def _complex(scene: Scene, given: str, own: str, model: str) -> Verdict:
+    """Complex numbers for real weights: to make them real would drop a part of them."""
+    return Verdict(
+        f"{scene.subject} got {given} and has {own} weights.",
+        f"{scene.stopped}{_origin(scene, given)}",
+        f"{given} ≠ {own}",
+        (("input", given), ("weights", own)),
+        (
+            Fix("Let the weights be complex, too:", f"{model}.to(torch.{given})"),
+            Fix("Or take the real and the imaginary part as numbers of their own: torch.view_as_real adds a last dimension of 2."),
+        ),
+    )
+
+
+def _origin(scene: Scene, given: str) -> str:
+    """Where on the way the dtype came in."""
+    for call in scene.calls:
+        taken = [_dtype(a) for a in call.args or () if issubclass(type(a), Tensor)]
+        if taken and taken[0] == given:
+            where = "what the model was called with is" if call is scene.calls[0] else f"what {call.place} was called with is"
+            return f"{where} {given} already."
+    return "it became so on the way."
+
+
+def _first_argument(scene: Scene) -> str:
+    call = scene.call_expression()
+    first = call.args[0] if call is not None and call.args else None
+    return ast.unparse(first) if isinstance(first, (ast.Name, ast.Attribute)) else "x"
+
+
+def _no_kernel(scene: Scene, match: re.Match[str]) -> Verdict:
+    dtype = named(match[2])
+    name = next((o.text for o in _of_user(scene) if _dtype(o.thing) == dtype), "")
+    what = re.sub(r"_(?:cpu|cuda|kernel|impl|lastdim|forward|out|frame)\w*", "", match[1])
+    said = "In float32:" if dtype.startswith("float") else "Floating-point numbers first:"
+    return Verdict(
+        f"{what} does not exist for {dtype}{scene.within}.",
+        "",
+        f"no {what} for {dtype}",
+        ((name, dtype),) if name else (),
+        (Fix(said, _all_float(scene) or f"{name or 'x'}.float()"),),
+    )
+
+
+def _of_user(scene: Scene) -> list[operands.Operand]:
+    """The tensors in the user's own expression: names inside of torch's code are nobody's."""
+    return operands.tensors(operands.of_frame(scene.user)) if scene.user is not None else []
+
+
+def _all_float(scene: Scene) -> str:
+    """The call of the user's function of torch, with all its tensors made floating-point ones."""
+    call = scene.user.expression() if scene.user is not None else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) not in ("F", "torch"):
+        return ""
+    known = {operand.text for operand in _of_user(scene)}
+    made = [
+        text if text not in known and not isinstance(node, ast.Call) else f"{text}.float()"
+        for node in call.args
+        if (text := ast.unparse(node))
+    ]
+    return f"{ast.unparse(call.func)}({', '.join([*made, *map(ast.unparse, call.keywords)])})"
+
+
+def _mean(scene: Scene, match: re.Match[str]) -> Verdict:
+    dtype = named(match[2])
+    name = scene.tensors[0].text if scene.tensors else "x"
+    return Verdict(
+        f"{match[1]} of {dtype} would be no whole number{scene.within}.",
+        "It needs floating-point numbers.",
+        f"{match[1]} of {dtype}",
+        ((name, dtype),),
+        (Fix("", f"{name}.float().{match[1]}()"),),
+    )
+
+
+def _gradients(scene: Scene, _: re.Match[str]) -> Verdict:
+    return Verdict(
+        "Only floating-point and complex tensors can require gradients.",
+        "This one holds whole numbers or truth values.",
+        "",
+        tuple((o.text, _dtype(o.thing)) for o in scene.tensors[:2]),
+        (
+            Fix("Make it of floating-point numbers:", "nn.Parameter(torch.ones(3))  # not dtype=torch.long"),
+            Fix("What is not trained belongs in a buffer:", 'self.register_buffer("ids", ids)'),
+        ),
+    )
+
+
+def _cast(scene: Scene, match: re.Match[str]) -> Verdict:
+    result, kept = named(match[1]), named(match[2])
+    name = scene.tensors[0].text if scene.tensors else "x"
+    return Verdict(
+        f"{name} is {kept} and cannot hold a result of {result}{scene.within}.",
+        "A change in place keeps the dtype.",
+        f"{result} into {kept}",
+        ((name, kept), ("result", result)),
+        (Fix("Make a new tensor instead:", f"{name} = {name} + ..."),),
+    )
+
+
+def _put(scene: Scene, match: re.Match[str]) -> Verdict:
+    kept, given = named(match[1]), named(match[2])
+    return Verdict(
+        f"Values of {given} are written into a tensor of {kept}{scene.within}.",
+        "",
+        f"{given} into {kept}",
+        (("given", given), ("into", kept)),
+        (Fix("Bring the values to its dtype:", f"x[index] = values{_METHODS.get(kept, f'.to(torch.{kept})')}"),),
+    )
+
+
+def _to(scene: Scene, match: re.Match[str]) -> Verdict:
+    return Verdict(
+        f"A module cannot become {named(match[1])}: weights must be floating-point or complex.",
+        "",
+        "",
+        (("asked", named(match[1])),),
+        (
+            Fix("To half the memory:", f"{code_fixes.name_of_root(scene)}.to(torch.bfloat16)"),
+            Fix("Whole-number weights are quantization, which torchao does."),
+        ),
+    )
+
+
+def _recurrent(scene: Scene, match: re.Match[str]) -> Verdict:
+    return _layer(scene, named(match[1]), named(match[2]))
+
+
+_R = (RuntimeError,)
+FAMILIES = (
+    Family("dtype", _R, r"mat1 and mat2 must have the same dtype, but got (\w+) and (\w+)", _mixed),
+    Family("dtype", _R, r"expected m1 and m2 to have the same dtype, but got: ([\w: ]+?) != ([\w: ]+)", _mixed),
+    Family(
+        "dtype", _R, r"Input type \((?!.*[Cc]uda)([^)]+)\) and (?:bias|weight) type \((?!.*[Cc]uda)([^)]+)\) should be the same", _mixed
+    ),
+    Family("dtype", _R, r"expected scalar type (\w+) but found (\w+)", _mixed),
+    Family("dtype", _R, r"mixed dtype \(CPU\): (?:all inputs must share same datatype|expect parameter)", _mixed),
+    Family("dtype", (RuntimeError, ValueError), r"RNN input dtype \(([\w.]+)\) does not match weight dtype \(([\w.]+)\)", _recurrent),
+    Family("dtype", (RuntimeError, NotImplementedError), r'"(\w+)" not implemented for \'(\w+)\'', _no_kernel),
+    Family("dtype", _R, r"(\w+)\(\): could not infer output dtype\. .*Got: (\w+)", _mean),
+    Family("dtype", _R, r"Only Tensors of floating point and complex dtype can require gradients", _gradients),
+    Family("dtype", _R, r"result type (\w+) can't be cast to the desired output type (\w+)", _cast),
+    Family(
+        "dtype",
+        _R,
+        r"Index put requires the source and destination dtypes match, got (\w+) for the destination and (\w+) for the "
+        r"source",
+        _put,
+    ),
+    Family("dtype", (TypeError,), r"only accepts floating point or complex dtypes, but got desired dtype=([\w.]+)", _to),
+    Family("dtype", _R, r"Found dtype (\w+) but expected (\w+)", _mixed),
+)

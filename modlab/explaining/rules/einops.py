@@ -1,0 +1,142 @@
+"""Patterns of einops: its errors say what does not fit, in the last of their lines; said with the tensor's shape, at the user's line."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+
+from modlab.explaining import operands, source_code, written
+from modlab.explaining.failure import Family, Scene, Verdict, tuple_of
+from modlab.explaining.rules.heads import fitting
+from modlab.records.explanation import Fix
+
+_FUNCTIONS = ("rearrange", "reduce", "repeat", "einsum", "parse_shape", "pack", "unpack")
+
+
+def _pattern(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    lines = [line.strip() for line in scene.message.strip().splitlines()]
+    pattern = re.search(r'pattern "([^"]*)"', scene.message)
+    shape = re.search(r"Input tensor shape: (?:torch\.Size\()?[\[(]([\d, ]*)[\])]", scene.message)
+    said = lines[-1] if lines else ""
+    if pattern is None or not said:
+        return None
+    sizes = tuple_of(shape[1]) if shape is not None else ()
+    name = _called(scene)
+    given = f" for {sizes}" if shape is not None else ""
+    facts = (("pattern", pattern[1]), *((("input", str(sizes)),) if shape is not None else ()))
+    return Verdict(
+        f"{name}{given}: {said if said.endswith('.') else said + '.'}",
+        f'The pattern is "{pattern[1]}"{scene.within}.',
+        "",
+        facts,
+        tuple(_fixes(scene, said, pattern[1], sizes)),
+    )
+
+
+def _called(scene: Scene) -> str:
+    call = written.expression(scene.own)
+    name = written.name_of(call.func) if isinstance(call, ast.Call) else ""
+    layer = scene.failing
+    if layer is not None and layer.type in ("Rearrange", "Reduce", "EinMix"):
+        return layer.label
+    return name if name in _FUNCTIONS else "einops"
+
+
+def _fixes(scene: Scene, said: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
+    frame = scene.own
+    call = written.expression(frame)
+    if frame is None or not isinstance(call, ast.Call) or written.name_of(call.func) not in _FUNCTIONS:
+        call = None
+    divided = re.search(r"can't divide axis of length (\d+) in chunks of (\d+)", said)
+    if divided is not None:
+        return _dividing(scene, call, int(divided[1]), int(divided[2]))
+    unknown = re.search(r"(?:Could not infer sizes for|Specify sizes for new axes in repeat:?) \{(.*)\}", said)
+    if unknown is not None:
+        names = sorted(re.findall(r"'(\w+)'", unknown[1]))
+        axes = [axis for axis in names if "repeat" in said] or names[:-1]  # of two that are one size together, one is enough
+        are = "is" if len(axes) == 1 else "are"
+        return [Fix(f"Say how large {' and '.join(axes)} {are}, behind the pattern: {', '.join(f'{axis}=…' for axis in axes)}")]
+    unused = re.search(r"Axis (\w+) is not used in transform", said)
+    if unused is not None and call is not None and frame is not None:
+        return [
+            Fix(
+                f"Leave {unused[1]} out, or name it in the pattern:",
+                source_code.rewritten(frame, call, written.with_word(call, unused[1], None)),
+            )
+        ]
+    dims = re.search(r"expected (\d+) dims\. Received (\d+)-dim", said)
+    if dims is not None and int(dims[1]) == int(dims[2]) + 1 and call is not None and frame is not None and call.args:
+        more = ast.parse(f"({ast.unparse(call.args[0])}).unsqueeze(0)", mode="eval").body
+        return [
+            Fix(
+                "Name the axes that it has. If its batch is missing:",
+                source_code.rewritten(frame, call, ast.Call(call.func, [more, *call.args[1:]], call.keywords)),
+            )
+        ]
+    left = pattern.partition("->")[0]
+    if dims is None and "Identifiers" not in said and "identifiers" not in said:
+        return []  # its own sentence says it
+    return [Fix(f"The left side ({left.strip()}) names each of the {len(sizes)} axes that the input has, the right side where they go.")]
+
+
+def _dividing(scene: Scene, call: ast.Call | None, size: int, chunk: int) -> list[Fix]:
+    low, high = size // chunk * chunk, -(-size // chunk) * chunk
+    other = Fix(f"Or a size that {chunk} divides: {f'{low} or ' if low else ''}{high}.")
+    word = (
+        next((one for one in call.keywords if one.arg and scene.own is not None and operands.follow(one.value, scene.own) == chunk), None)
+        if call is not None
+        else None
+    )
+    code = ""
+    if call is not None and word is not None and word.arg and scene.own is not None:
+        changed = copy.copy(call)
+        for one in call.keywords:  # of a picture both sides have the same patches
+            if one.arg and operands.follow(one.value, scene.own) == chunk:
+                changed = written.with_word(changed, one.arg, ast.Constant(fitting(size, chunk)))
+        code = source_code.rewritten(scene.own, call, changed)
+    return [Fix(f"{chunk} does not divide {size}; a number that does:", code), other]
+
+
+def _arrow(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """``rearrange(x, "b c")``: a pattern without an arrow ends in an assignment of einops'."""
+    inner = scene.inner
+    pattern = inner.names.get("pattern") if inner is not None else None
+    if inner is None or not inner.code.co_filename.replace("\\", "/").endswith("einops/einops.py") or type(pattern) is not str:
+        return None
+    arrows = pattern.count("->")
+    if arrows == 1:
+        return None
+    return Verdict(
+        f"The pattern {pattern!r} of {_called(scene)} has {arrows or 'no'} arrow{'s' if arrows > 1 else ''}.",
+        "Left of it stand the axes that the input has, right of it those of the result.",
+        "",
+        (("pattern", pattern),),
+        (Fix('Write both sides: "b c -> c b".'),),
+    )
+
+
+def _layer(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """``Rearrange`` of another number of axes: its table of patterns has no entry for it."""
+    call, inner = scene.failing, scene.inner
+    if call is None or inner is None or "/einops/" not in inner.code.co_filename.replace("\\", "/"):
+        return None
+    pattern = vars(call.module).get("pattern")
+    shape = scene.taken[0] if scene.taken else None
+    if type(pattern) is not str or shape is None or scene.error.args != (len(shape),):
+        return None
+    left = re.sub(r"\([^)]*\)", "x", pattern.partition("->")[0]).split()
+    return Verdict(
+        f"{call.label} got {len(shape)} dimensions, and its pattern names {len(left)}.",
+        f'{scene.stopped}input {shape}, "{pattern}".',
+        f"{len(shape)} ≠ {len(left)} axes",
+        (("pattern", pattern), ("input", str(shape))),
+        (Fix(f"The left side names each axis of what comes in, {len(shape)} of them."),),
+    )
+
+
+FAMILIES = (
+    Family("pattern", (RuntimeError,), r"Error while processing .*pattern \"", _pattern),
+    Family("pattern", (ValueError,), r"values to unpack \(expected 2", _arrow),
+    Family("pattern", (KeyError,), r"", _layer),
+)

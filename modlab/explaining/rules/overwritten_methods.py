@@ -1,0 +1,56 @@
+"""A value that was assigned over a method: ``net.train = False``, and then ``net.train()``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from typing import Any
+
+from torch.nn import Module
+
+from modlab.explaining import calls, operands
+from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.inspection import stores
+from modlab.records.explanation import Fix
+
+
+def _covered(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    frame = scene.inner
+    call = frame.expression() if frame is not None else None
+    if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    name, module = call.func.attr, operands.follow(call.func.value, frame)
+    if not stores.is_module(module) or not _is_method(module, name):
+        return None
+    value = stores.contents(module).get(name, frame)
+    if type(value).__name__ != match[1] or callable(value):
+        return None
+    place = ast.unparse(call.func.value) if frame.is_users else _place(scene, module)
+    written = repr(value) if type(value) in (bool, int, float, str) else f"a {type(value).__name__}"
+    mode = f"It changes no mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
+    return Verdict(
+        f"{place}.{name} is {written}, and no method any more.",
+        f"It was assigned. {mode}".strip(),
+        f"{name} is {written}",
+        ((f"{place}.{name}", written), ("expected", "the method")),
+        (Fix("Take it away, then the method is there again:", f"del {place}.{name}"),),
+    )
+
+
+def _is_method(module: Module, name: str) -> bool:
+    held: Any = next((vars(base)[name] for base in type(module).__mro__ if name in vars(base)), None)
+    return inspect.isfunction(held)
+
+
+def _place(scene: Scene, module: Module) -> str:
+    """The expression for a module that torch's own code was at: ``net.layers[0]``."""
+    root = scene.root
+    path = calls.path_to(root.module, module) if root is not None else None
+    if root is None or path is None:
+        return type(module).__name__
+    steps = [f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part]
+    return "".join([scene.name_of(root.module) or "model", *steps])
+
+
+FAMILIES = (Family("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)

@@ -1,0 +1,210 @@
+"""Recurrent layers: states of the wrong kind or size, and the lengths of packed sequences."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from torch import Tensor
+
+from modlab import format
+from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of
+from modlab.inspection import stores
+from modlab.records.explanation import Fix
+
+_TWO = ("LSTM", "LSTMCell")
+_KINDS = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+_Shape = tuple[int, ...]
+
+
+def _state(scene: Scene) -> tuple[str, Any, ast.expr | None] | None:
+    """The class of a recurrent layer that failed, the state that it was given, and how that is written."""
+    call = scene.failing
+    if call is None or call.args is None or call.type not in _KINDS or not type(call.module).__module__.startswith("torch."):
+        return None
+    given = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
+    written = _call(scene)
+    node = None
+    if written is not None and not any(isinstance(one, ast.Starred) for one in written.args):
+        node = written.args[1] if len(written.args) > 1 else next((w.value for w in written.keywords if w.arg == "hx"), None)
+    return call.type, given, node
+
+
+def _call(scene: Scene) -> ast.Call | None:
+    """How the layer was called."""
+    call = scene.user.expression() if scene.user is not None else None
+    return call if isinstance(call, ast.Call) else None
+
+
+def _again(scene: Scene, old: ast.expr | None, new: str) -> str:
+    """The call with another state."""
+    call = _call(scene)
+    if call is None or old is None:
+        return ""
+    arguments = [new if one is old else ast.unparse(one) for one in call.args]
+    words = [f"{w.arg}={new if w.value is old else ast.unparse(w.value)}" for w in call.keywords if w.arg]
+    return f"{ast.unparse(call.func)}({', '.join([*arguments, *words])})"
+
+
+def _number_of_states(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    """One tensor where an LSTM needs two, or two where the others need one."""
+    found, inner = _state(scene), scene.inner
+    if found is None or inner is None or not inner.is_torch:
+        return None
+    kind, given, node = found
+    text = ast.unparse(node) if node is not None else "h"
+    if kind in _TWO and issubclass(type(given), Tensor):
+        return Verdict(
+            f"{scene.subject} got one tensor as its state, and needs two: (h, c).",
+            f"{scene.stopped}the state is {shape_of(given)}.",
+            "one state, not (h, c)",
+            (("given", str(shape_of(given))), ("expected", "(h, c)")),
+            (Fix("With a second one of zeros:", _again(scene, node, f"({text}, torch.zeros_like({text}))")),),
+        )
+    if kind not in _TWO and type(given) in (tuple, list):
+        return Verdict(
+            f"{scene.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, and needs one tensor: h.",
+            "An LSTM alone has two, (h, c).",
+            f"{type(given).__name__}, not h",
+            (("given", ", ".join(str(shape_of(part)) for part in given)), ("expected", "h")),
+            (Fix("The first of them:", _again(scene, node, f"{text}[0]")),)
+            if given and isinstance(node, (ast.Name, ast.Attribute))
+            else (Fix("Give it the first of them."),),
+        )
+    return None
+
+
+def _needed(scene: Scene, batch: bool) -> _Shape | None:
+    """The shape of one state of a recurrent layer for its input."""
+    call = scene.failing
+    held = stores.contents(call.module) if call is not None else {}
+    layers, hidden = held.get("num_layers"), held.get("proj_size") or held.get("hidden_size")
+    taken = scene.taken[0] if scene.taken else ()
+    if type(layers) is not int or type(hidden) is not int or len(taken) != (3 if batch else 2):
+        return None
+    rows = layers * (2 if held.get("bidirectional") is True else 1)
+    return (rows, taken[0 if held.get("batch_first") is True else 1], hidden) if batch else (rows, hidden)
+
+
+def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    found = _state(scene)
+    batch = match[1] == "batched"
+    needed = _needed(scene, batch)
+    if found is None or needed is None:
+        return None
+    kind, given, node = found
+    parts = [given] if issubclass(type(given), Tensor) else list(given)
+    shapes = [shape_of(part) for part in parts]
+    layout = "(layers × directions, batch, hidden_size)" if batch else "(layers × directions, hidden_size)"
+    zeros = f"torch.zeros{needed}"
+    fixes = []
+    if batch and needed[0] == 1 and all(shape == needed[1:] for shape in shapes) and isinstance(node, ast.Tuple | ast.Name):
+        names = [ast.unparse(one) for one in (node.elts if isinstance(node, ast.Tuple) else [node])]
+        if len(names) == len(parts):
+            with_layer = [f"{name}.unsqueeze(0)" for name in names]
+            new = f"({', '.join(with_layer)})" if isinstance(node, ast.Tuple) else with_layer[0]
+            fixes.append(Fix("For the one layer put a 1 in front:", _again(scene, node, new)))
+    fixes.append(Fix("A state that fits:", f"({zeros}, {zeros})" if kind in _TWO else zeros))
+    listed = " and ".join(map(str, dict.fromkeys(shapes)))
+    return Verdict(
+        f"{scene.subject} got a state of shape {listed} and needs {needed}.",
+        f"It is {layout}; the batch is that of the input.",
+        f"state {listed}",
+        (("given", listed), ("expected", str(needed))),
+        tuple(fixes),
+    )
+
+
+def _cell(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    call = scene.failing
+    if call is None or call.type not in _KINDS or not scene.taken:
+        return None
+    given, expected, batch = int(match["given"]), int(match["expected"]), len(scene.taken[0]) == 2
+    needed = (scene.taken[0][0], expected) if batch else (expected,)
+    if match["what"] != "size":
+        needed = (expected, stores.contents(call.module).get("hidden_size", 0))
+    said = f"{scene.subject} got a state of {counted(given, 'number')} and keeps {expected}."
+    if match["what"] != "size":
+        said = f"{scene.subject} got an input with a batch of {expected} and a state with one of {given}."
+    zeros = f"torch.zeros{needed if len(needed) > 1 else f'({needed[0]})'}"
+    fix = f"({zeros}, {zeros})" if call.type in _TWO else zeros
+    return Verdict(
+        said,
+        f"{scene.stopped}input {scene.taken[0]}.",
+        f"{given} ≠ {expected}",
+        (("given", str(given)), ("expected", str(expected))),
+        (Fix("A state that fits:", fix),),
+    )
+
+
+# ---- packed sequences --------------------------------------------------------------------------------------------------------
+
+
+def _packing(scene: Scene) -> ast.Call | None:
+    call = _call(scene)
+    return call if call is not None and ast.unparse(call.func).rpartition(".")[2] == "pack_padded_sequence" else None
+
+
+def _unsorted(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    call = _packing(scene)
+    if call is None or any(word.arg in (None, "enforce_sorted") for word in call.keywords):
+        return None
+    return Verdict(
+        "pack_padded_sequence got lengths that do not fall from the longest to the shortest.",
+        "Unless told otherwise it takes the batch to be sorted by length.",
+        "not sorted",
+        (),
+        (Fix("Let it sort them itself:", f"{ast.unparse(call)[:-1]}, enforce_sorted=False)"),),
+    )
+
+
+def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
+    call = _packing(scene)
+    if call is None:
+        return None
+    return Verdict(
+        "pack_padded_sequence got a sequence of length 0.",
+        "A packed batch has no place for one.",
+        "length 0",
+        (),
+        (Fix("Leave the empty sequences out of the batch, and out of its lengths, before."),),
+    )
+
+
+def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
+    call, given, batch = _packing(scene), int(match[1]), int(match[2])
+    shape = shape_of(scene.local("input"))
+    if call is None or shape is None or len(shape) < 2:
+        return None
+    first = next((word for word in call.keywords if word.arg == "batch_first"), None)
+    is_first = first is not None and isinstance(first.value, ast.Constant) and first.value.value is True
+    known = first is None or isinstance(first.value, ast.Constant)
+    other = shape[1 if is_first else 0]
+    fixes = [Fix("Give one length for each sequence of the batch.")]
+    if known and other == given and shape[0 if is_first else 1] == batch and len(call.args) < 3:
+        words = [ast.unparse(word) for word in call.keywords if word is not first]
+        words.append(f"batch_first={not is_first}")
+        code = f"{ast.unparse(call.func)}({', '.join([*map(ast.unparse, call.args), *words])})"
+        fixes = [Fix(f"The batch of {given} stands {'first' if not is_first else 'second'}:", code)]
+    layout = "(batch, length, …)" if is_first else "(length, batch, …)"
+    return Verdict(
+        f"pack_padded_sequence got {format.plural(given, 'length')} for a batch of {batch}.",
+        f"The input {shape} is read as {layout}.",
+        f"{given} ≠ {batch}",
+        (("lengths", str(given)), ("input", str(shape))),
+        tuple(fixes),
+    )
+
+
+_R, _ANY = (RuntimeError,), (RuntimeError, IndexError, AttributeError, TypeError)
+FIRST = (Family("state", _ANY, r"", _number_of_states),)
+"""Asked before those that only tell in what a wrong kind of state ended."""
+FAMILIES = (
+    Family("product", _R, r"^For (batched|unbatched) \d-D input, hx", _dimensions),
+    Family("product", _R, r"hidden\d has inconsistent hidden_(?P<what>size): got (?P<given>\d+),? expected (?P<expected>\d+)", _cell),
+    Family("product", _R, r"Input (?P<what>batch) size (?P<expected>\d+) doesn't match hidden\d batch size (?P<given>\d+)", _cell),
+    Family("lengths", _R, r"^Length of all samples has to be greater than 0", _empty),
+    Family("lengths", _R, r"^`lengths` array must be sorted in decreasing order", _unsorted),
+    Family("lengths", _R, r"Expected `len\(lengths\)` to be equal to batch_size, but got (\d+) \(batch_size=(\d+)\)", _lengths),
+)

@@ -1,0 +1,102 @@
+"""Whole numbers where fractions belong, and the other way round: gradients, one-hot rows, indices."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from torch import Tensor
+
+from modlab.explaining import operands
+from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.records.explanation import Fix
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _first(scene: Scene) -> tuple[str, Tensor] | None:
+    """The first tensor in the expression that failed, as it is written there."""
+    found = scene.tensors
+    return (found[0].text, found[0].thing) if found else None
+
+
+def _gradient(scene: Scene, _: re.Match[str]) -> Verdict:
+    found = _first(scene)
+    name, kind = (found[0], _dtype(found[1])) if found is not None else ("x", "whole numbers")
+    fix = (
+        Fix("Make it of fractions:", f"{name} = {name}.float().requires_grad_()")
+        if name.isidentifier()
+        else Fix("Make it of fractions: .float()")
+    )
+    return Verdict(
+        f"{name} is of {kind}, and only fractions can require gradients.",
+        "A whole number cannot be changed by a little.",
+        f"{kind} ≠ float",
+        (),
+        (fix, Fix("If it is not to be trained, it needs none.")),
+    )
+
+
+def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
+    found = _first(scene)
+    kind = _dtype(found[1]) if found is not None else "another dtype"
+    name = found[0] if found is not None else "x"
+    return Verdict(
+        f"one_hot got classes of {kind}, and takes int64 alone{scene.within}.",
+        "Each class is the number of a column.",
+        f"{kind} ≠ int64",
+        (("dtype", kind),),
+        (Fix("If they are whole numbers all the same:", _again(scene, name, f"{name}.long()")),),
+    )
+
+
+def _again(scene: Scene, name: str, made: str) -> str:
+    """The call with its first argument made into something else."""
+    call = scene.user.expression() if scene.user is not None else None
+    if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.args[0]) != name:
+        return f"F.one_hot({made})"
+    more = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords if k.arg)]
+    return f"{ast.unparse(call.func)}({', '.join([made, *more])})"
+
+
+def _negative(scene: Scene, _: re.Match[str]) -> Verdict:
+    found = _first(scene)
+    name = found[0] if found is not None else "x"
+    return Verdict(
+        f"one_hot got a class below 0{scene.within}.",
+        "Classes are counted from 0.",
+        "class < 0",
+        (),
+        (
+            Fix(
+                "If a negative one means that there is none, take its row out:",
+                f"{_again(scene, name, f'{name}.clamp(min=0)')} * ({name} >= 0)[..., None]",
+            ),
+        ),
+    )
+
+
+def _index(scene: Scene, match: re.Match[str]) -> Verdict:
+    user = scene.user
+    thing = scene.local("input")
+    name = next((one.text for one in (operands.of_frame(user) if user is not None else []) if one.thing is thing), "x")
+    fixes = [Fix("If 0 and 1 are rows of the table:", f"{name} = {name}.long()" if name.isidentifier() else "x = x.long()")]
+    fixes.append(Fix("If it is a mask: an embedding takes the numbers of rows, and no mask."))
+    return Verdict(
+        f"{scene.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.",
+        "",
+        "bool ≠ int64",
+        (("dtype", "bool"),),
+        tuple(fixes),
+    )
+
+
+_R = (RuntimeError,)
+FAMILIES = (
+    Family("dtype", _R, r"^only Tensors of floating point dtype can require gradients", _gradient),
+    Family("dtype", _R, r"^one_hot is only applicable to index tensor", _one_hot),
+    Family("dtype", _R, r"^Class values must be non-negative", _negative),
+    Family("dtype", _R, r"'indices' to have one of the following scalar types: Long, Int; but got \w*Bool", _index),
+)

@@ -1,0 +1,159 @@
+"""A module or a weight that a model has in more than one place: what replaces it in one place must hold in the others."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch.nn import Module
+
+from modlab.explaining import calls
+from modlab.explaining.failure import Scene
+from modlab.inspection import stores
+
+_MODELS = 4  # of the names around that are models, looked through
+
+
+class Ties(NamedTuple):
+    """What else in the models there is the same thing.
+
+    Attributes:
+        places: other dotted names of a module.
+        tensors: names of its own parameters, each with a dotted name that is the same tensor.
+        around: whether it is a module above it that has several places.
+    """
+
+    places: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, str], ...] = ()
+    around: bool = False
+
+
+_Found = tuple[str, Any, Module]  # the name, what has it, and the module that holds it so
+
+
+def of(scene: Scene, path: str, module: Module) -> Ties:
+    """The other places of a module and of its parameters, and whether one above it has several."""
+    known = scene.ties.get(id(module))
+    if known is None:
+        known = scene.ties[id(module)] = _looked(scene, module)
+    others = tuple(place for place in known.places if place != path)
+    return known._replace(places=others if len(known.places) > 1 else ())
+
+
+def _looked(scene: Scene, module: Module) -> Ties:
+    root = scene.root.module if scene.root is not None else module
+    named = {id(model): name for name, model in reversed(scene.models)}
+    roots = list({id(model): model for model in (root, *(model for _, model in scene.models[:_MODELS]))}.values())
+    above = {id(call.module) for call in scene.calls[1:] if call.module is not module}
+    own = {id(tensor): name for name, tensor in stores.named_tensors(module)}
+    if _is_alone(scene, roots, {id(module)} | above, own):
+        return Ties()
+    found = _found(roots, {id(module)} | above, own)
+    held = [thing for _, thing, _ in found if stores.is_module(thing) and thing is not module]
+    others = [one for one in found if not stores.is_module(one[1]) and one[2] is not module]
+    return Ties(
+        tuple(dict.fromkeys(_named(roots, named, one) for one in found if one[1] is module)),
+        tuple((own[id(one[1])], _named(roots, named, one)) for one in others),
+        len({id(thing) for thing in held}) < len(held),
+    )
+
+
+def modules(scene: Scene) -> list[Module]:
+    """All modules of the models there."""
+    if not scene.inside and scene.root is not None:
+        scene.inside = list(stores.modules(scene.root.module))
+    return scene.inside
+
+
+def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
+    """Whether each of these is held once: asked of every model, so that it is one quick walk without names, for all that ask."""
+    if scene.held is None:
+        scene.held = _held(scene, roots)
+    found, owned = scene.held
+    if not found:  # too many
+        return False
+    places = [one for one in found if one in modules]
+    names = [one for one in owned if one in tensors]
+    return len(places) == len(set(places)) and len(names) == len(set(names))
+
+
+def _held(scene: Scene, roots: list[Module]) -> tuple[list[int], list[int]]:
+    """Each place of a module in the models there, and each of a parameter; none where there are too many."""
+    contents, inside, owned, known, places = stores.contents, list[Module](), list[Any](), set[int](), list[int]()
+    for root in roots:
+        if id(root) in known:
+            continue
+        line: list[Module] = [root]
+        for holder in line:
+            held = contents(holder)
+            if children := held.get("_modules"):
+                line += [child for child in children.values() if child is not None]
+                if len(line) > calls.SEARCHED:  # or it holds itself
+                    return [], []
+            if parameters := held.get("_parameters"):
+                owned += parameters.values()
+        found = [*map(id, line)]
+        known.update(found)
+        places += found[1:]
+        inside += line
+    scene.inside = inside
+    return places, [*map(id, owned)]
+
+
+def _found(roots: list[Module], modules: set[int], tensors: dict[int, str]) -> list[_Found]:
+    """Who holds one of these modules or tensors, in one walk."""
+    found: list[_Found] = []
+    todo, seen = [*roots], {id(root) for root in roots}
+    contents, wanted = stores.contents, frozenset(tensors)
+    while todo:
+        holder = todo.pop()
+        held = contents(holder)
+        children = held.get("_modules")
+        if children:
+            for name, child in children.items():
+                key = id(child)
+                if key in modules:
+                    found.append((name, child, holder))
+                if key not in seen:
+                    seen.add(key)
+                    if child is not None:
+                        todo.append(child)
+        parameters = held.get("_parameters")
+        if parameters and not wanted.isdisjoint(map(id, parameters.values())):
+            found += [(name, tensor, holder) for name, tensor in parameters.items() if id(tensor) in wanted]
+    return found
+
+
+def _named(roots: list[Module], known: dict[int, str], found: _Found) -> str:
+    """The dotted name from the model; of another model with the name that the user's code has for it."""
+    name, _, holder = found
+    for place, root in enumerate(roots):
+        path = calls.path_to(root, holder)
+        if path is not None:
+            return calls.join(calls.join(known.get(id(root), type(root).__name__) if place else "", path), name)
+    return name
+
+
+def told(scene: Scene) -> tuple[str, ...]:
+    """What is to be known of the module that failed, where it has several places or its weight has."""
+    call = scene.failing
+    if call is None or (id(call.module) not in scene.ties and len(call.places) < 2):
+        return ()
+    if len(call.places) > 1:
+        around = call.place.rpartition(".")[0]
+        return (
+            f"{_and(tuple(calls.join(around, name) for name in call.places))} are one module: which of these calls failed cannot be seen.",
+        )
+    known = of(scene, call.path or "", call.module)
+    words = []
+    if known.places:
+        words.append(f"{_and((call.place, *known.places))} are one module, with one weight. A new layer in one place leaves the other.")
+    if known.tensors:
+        own, other = known.tensors[0]
+        words.append(f"{calls.join(call.place, own)} and {other} are one tensor (tied): its size is that of both places.")
+    if known.around:
+        words.append("A module around it has several places: what changes one changes all.")
+    return tuple(words)
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,221 @@
+"""A function's code → its source as a tree, and where in it something stands."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import linecache
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from textwrap import dedent
+from types import CodeType
+from typing import Any, NamedTuple, TypeGuard
+from weakref import WeakKeyDictionary
+
+from modlab.explaining.frames import Frame, Position
+
+_LONG = 400  # lines of a function that is read
+_CLOSING = 6  # lines below the last one that runs, where its brackets may be closed
+
+
+Extent = tuple[tuple[int, int], tuple[int, int]]
+
+
+class Body(NamedTuple):
+    """One function, parsed.
+
+    Attributes:
+        tree: its definition; lines are counted from the first one of its source, columns from its own indentation.
+        line: the number of that first line in the file.
+        column: the indentation.
+        written: how often each name is given something, arguments once.
+        read: where names are read.
+        assigned: the assignments.
+        looped: the names that a loop, or what is run later, gives something.
+        touched: the names, and the attributes, of what may be changed without being given anew: ``x.append(1)``, ``self.n += 1``.
+    """
+
+    tree: ast.FunctionDef
+    line: int
+    column: int
+    written: Mapping[str, int] = {}
+    read: tuple[ast.Name, ...] = ()
+    assigned: tuple[ast.Assign, ...] = ()
+    looped: frozenset[str] = frozenset()
+    touched: frozenset[str] = frozenset()
+
+    def extent(self, place: Position | None) -> Extent | None:
+        """A place in the file, as the nodes tell theirs: begin and end, each as line and column."""
+        if place is None:
+            return None
+        first, last, start, end = place
+        return (first - self.line + 1, start - self.column), (last - self.line + 1, end - self.column)
+
+    def place(self, node: ast.expr | ast.stmt) -> Position:
+        """Where a node stands in the file, as `Frame.position` tells it."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        end = node.end_col_offset or node.col_offset
+        return first + self.line - 1, last + self.line - 1, node.col_offset + self.column, end + self.column
+
+
+_known: WeakKeyDictionary[CodeType, tuple[str, Body | None]] = WeakKeyDictionary()  # equal code may stand in two files
+
+
+def of_code(code: CodeType) -> Body | None:
+    """The source of a function, if it can be had; looked for once."""
+    file, body = _known.get(code, ("", None))
+    if file != code.co_filename:
+        file, body = _known[code] = code.co_filename, _read(code)
+    return body
+
+
+def _read(code: CodeType) -> Body | None:
+    if code.co_name.startswith("<"):
+        return None  # a cell, a file, a lambda
+    source, first = linecache.getlines(code.co_filename), code.co_firstlineno
+    last = max((line for _, _, line in code.co_lines() if line), default=first)
+    if not 0 < first <= len(source) or last - first > _LONG:
+        return None
+    for end in range(last, last + _CLOSING):
+        lines = source[first - 1 : end]
+        try:
+            tree = ast.parse(dedent("".join(lines)))
+        except (SyntaxError, ValueError):
+            continue
+        found = tree.body[0] if tree.body else None
+        column = len(lines[0].encode()) - len(lines[0].lstrip().encode())
+        whole = isinstance(found, ast.FunctionDef) and found.name == code.co_name
+        return _body(found, first, column) if whole and isinstance(found, ast.FunctionDef) else None
+    return None
+
+
+def _body(tree: ast.FunctionDef, first: int, column: int) -> Body:
+    nodes = [*ast.walk(tree)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    written = Counter([*(one.id for one in names if not isinstance(one.ctx, ast.Load)), *(n.arg for n in nodes if isinstance(n, ast.arg))])
+    read = tuple(one for one in names if isinstance(one.ctx, ast.Load))
+    assigned = tuple(node for node in nodes if isinstance(node, ast.Assign))
+    looped = frozenset(one.id for node in nodes if isinstance(node, _REPEATED) for one in ast.walk(node) if _is_written(one))
+    return Body(tree, first, column, written, read, assigned, looped, frozenset(name for node in nodes for name in _touched(node)))
+
+
+_REPEATED = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.AsyncFor)
+_HARMLESS = frozenset({"items", "keys", "values", "get", "index", "count", "copy", "size", "dim", "numel", "view", "reshape", "format"})
+
+_LOOKING = frozenset({"len", "enumerate", "zip", "reversed", "range", "sum", "isinstance", "list", "tuple", "print"})
+
+
+def _is_written(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+
+
+def _touched(node: ast.AST) -> Iterator[str]:
+    """What a node may change, without giving its name something else."""
+    if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        yield node.attr
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        yield from _last(node.value)
+    elif isinstance(node, ast.AugAssign):
+        yield from _last(node.target)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr not in _HARMLESS:
+        yield from _last(node.func.value)
+        if node.func.attr in ("train", "eval"):
+            yield "training"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr", "exec", "vars"):
+        yield "*"
+    if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _LOOKING):
+        yield from (part.id for part in node.args if isinstance(part, ast.Name))
+
+
+def _last(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Subscript):
+        yield from _last(node.value)
+
+
+def extent_of(node: ast.stmt | ast.expr) -> Extent:
+    """Where a node begins and ends in its tree."""
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def is_within(outer: ast.stmt, inner: ast.expr) -> bool:
+    """Whether a node stands in another one."""
+    (first, last), (begin, end) = extent_of(outer), extent_of(inner)
+    return first <= begin and end <= last
+
+
+def stored(node: ast.AST) -> frozenset[str]:
+    """The names that are given something in a node; found once."""
+    known: frozenset[str] | None = getattr(node, "_stored", None)
+    if known is None:
+        known = frozenset(inner.id for inner in ast.walk(node) if _is_written(inner))
+        node._stored = known  # type: ignore[attr-defined]
+    return known
+
+
+def statement_of(frame: Frame) -> ast.stmt | None:
+    """The innermost statement at which a frame stopped, of one line or of several."""
+    position = frame.position()
+    if position is None:
+        return None
+    body = of_code(frame.code)
+    if body is not None:
+        around = [node for node in ast.walk(body.tree) if isinstance(node, ast.stmt) and _holds(body.place(node), position)]
+        return min(around, key=lambda node: _size(body.place(node)), default=None) if around[1:] else None
+    first, last, start, end = position
+    lines = linecache.getlines(frame.code.co_filename)[first - 1 : last]
+    parsed = _parsed(dedent("".join(lines)))
+    if parsed is None:
+        return None
+    shift = len(lines[0].encode()) - len(lines[0].lstrip().encode()) if lines else 0
+    module = Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [], []), first, shift)
+    inside = [node for node in ast.walk(parsed) if isinstance(node, ast.stmt) and _holds(module.place(node), (first, last, start, end))]
+    return min(inside, key=lambda node: _size(module.place(node)), default=None)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """Some lines; the head of an ``if`` or a loop without what is inside, too."""
+    for whole in (text, f"{text.rstrip()} pass"):
+        with suppress(SyntaxError, ValueError):
+            return ast.parse(whole)
+    return None
+
+
+def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:
+    """The statement that failed with one part written in another way; the part alone where the statement is a long one."""
+    statement = statement_of(frame)
+    text = ast.unparse(new)
+    if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AugAssign, ast.AnnAssign)):
+        return text
+    wanted = ast.dump(old)
+    found = [node for node in ast.walk(statement) if ast.dump(node) == wanted]
+    if len(found) != 1:
+        return text
+    changed = _Exchange(found[0], new).visit(copy.copy(statement))
+    whole = ast.unparse(ast.fix_missing_locations(changed))
+    return whole if len(whole) <= 100 and "\n" not in whole else text
+
+
+class _Exchange(ast.NodeTransformer):
+    """Puts one node in place of another one, in a copy."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        return super().generic_visit(copy.copy(node))
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.new if node is self.old else super().visit(node)
+
+
+def _holds(outer: Position, inner: Position) -> bool:
+    return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
+
+
+def _size(place: Position) -> tuple[int, int]:
+    return place[1] - place[0], place[3] - place[2]

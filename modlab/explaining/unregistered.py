@@ -1,0 +1,64 @@
+"""What hangs on a module unregistered, on the way to where an error came up: a change of the whole model does not reach it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from modlab.explaining import code_fixes, suspects
+from modlab.explaining.failure import Scene
+from modlab.inspection import ghosts, stores
+from modlab.records.explanation import Fix
+from modlab.records.structure import Ghost
+
+
+class Hiding(NamedTuple):
+    """An attribute with modules or tensors that PyTorch does not see: its place, the class that has it, and what is known of it."""
+
+    place: str
+    owner: str
+    ghost: Ghost
+
+    @property
+    def named(self) -> str:
+        """``layers (list of 3 Linear)``."""
+        return f"{self.place} ({self.ghost.what})"
+
+    def fix(self, said: str) -> Fix:
+        """The line that registers it; `said` stands before."""
+        where = f", at the end of {self.owner}'s constructor"
+        return Fix(f"{said}{where}:", self.ghost.fix) if self.ghost.fix else Fix(f"{said}{where}: {self.ghost.advice}.")
+
+
+def of_module(scene: Scene) -> Hiding | None:
+    """Where the innermost module hangs, or one that it is in."""
+    for above, inner in pairwise(scene.calls):
+        if inner.path is None and inner.module is not above.module:
+            return _holding(scene, above.module, above.place, inner.module)
+    return None
+
+
+def of_tensor(scene: Scene, tensor: Any) -> Hiding | None:
+    """Where a tensor hangs on the innermost module."""
+    call = scene.failing
+    return None if call is None else _holding(scene, call.module, call.place, tensor)
+
+
+def _holding(scene: Scene, holder: Any, place: str, thing: Any) -> Hiding | None:
+    root = scene.root
+    if root is None or code_fixes.is_torchs(holder):
+        return None
+    name = next(
+        (
+            name
+            for name, value in stores.contents(holder).items()
+            if name not in stores.STANDARD and any(hidden.thing is thing for hidden in ghosts.Members(value))
+        ),
+        None,
+    )
+    if name is None:
+        return None
+    finder = ghosts.Finder(module for _, module in suspects.walk(root.module))
+    its = (ghost for ghost in finder.find(holder) if ghost.name == name and not ghost.harmless)
+    found = next((ghost for ghost in its if ghost.fix or ghost.advice), None)
+    return None if found is None else Hiding(f"{place}.{name}" if place else name, type(holder).__name__, found)

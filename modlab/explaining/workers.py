@@ -1,0 +1,104 @@
+"""An error of a DataLoader's worker: another process, of which only a text arrives. What stands in it is read back."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from typing import Any, NamedTuple
+
+from modlab.explaining import frames
+
+_CAUGHT = re.compile(r"Caught (?P<name>\w+) in (?P<place>DataLoader worker process (?P<number>\d+)|pin memory thread[^.\n]*)\.\nOriginal ")
+_FRAME = re.compile(r'  File "(?P<file>[^\n]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n(?P<text>(?:    [^\n]*\n)*)')
+_HEAD = "Traceback (most recent call last):\n"
+_NEXT = re.compile(
+    r"\n(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):\n\n" + re.escape(_HEAD)
+)
+_LONG = 1_000_000  # characters of a text that is read
+
+
+class ToldFrame(NamedTuple):
+    """One level of a traceback that was told: its file, line and function, and the line itself."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    @property
+    def where(self) -> str:
+        """``data.py:12``."""
+        return frames.place(self.file, self.line)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the user's own code."""
+        whose = frames.whose(self.file)
+        return whose.is_users and not whose.is_installed
+
+
+class Told(NamedTuple):
+    """An exception of another process, as its traceback was written down.
+
+    Attributes:
+        error: one of the same class with the same words; a plain Exception where the class is not known here.
+        name: the class.
+        message: its words.
+        place: "DataLoader worker process 0".
+        frames: of the last traceback, outermost first.
+    """
+
+    error: BaseException
+    name: str
+    message: str
+    place: str
+    frames: tuple[ToldFrame, ...]
+
+    @property
+    def own(self) -> ToldFrame | None:
+        """The innermost place in the user's own code; None where it happened between torch's own lines."""
+        return next((frame for frame in reversed(self.frames) if frame.is_own), None)
+
+
+def told(error: BaseException, message: str) -> Told | None:
+    """What a message tells of another process; None for the message of any other error."""
+    match = _CAUGHT.match(message)
+    if match is None or len(message) > _LONG:
+        return None
+    rest = message[match.end() :]
+    later = list(_NEXT.finditer(rest))
+    start = later[-1].end() if later else len(_HEAD) if rest.startswith(_HEAD) else 0
+    found = []
+    while (level := _FRAME.match(rest, start)) is not None:
+        text = level["text"].split("\n")[0].strip()
+        found.append(ToldFrame(level["file"], int(level["line"]), level["function"], text))
+        start = level.end()
+    named, _, words = rest[start:].partition(": ")
+    if "\n" in named.strip() or not named.strip():  # nothing behind the name, or no name
+        named, words = (named.split("\n")[0], "")
+    made = _made(named.strip(), match["name"], type(error), words.rstrip("\n"))
+    return Told(made, match["name"], words.rstrip("\n"), match["place"], tuple(found))
+
+
+def _made(dotted: str, name: str, raised: type[BaseException], words: str) -> BaseException:
+    cls: Any = raised if raised.__name__ == name else getattr(builtins, name, None)
+    if cls is None:
+        module, _, last = dotted.rpartition(".")
+        cls = vars(sys.modules[module]).get(last) if module in sys.modules else None
+    if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        cls = Exception
+    given: Any = words
+    if cls is KeyError:
+        try:
+            given = ast.literal_eval(words)
+        except (ValueError, SyntaxError):
+            given = words
+    try:
+        made: BaseException = cls.__new__(cls, given)
+        made.args = (given,)
+    except Exception:  # noqa: BLE001 - a class with a constructor of its own
+        made = Exception(words)
+    return made
