@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.inspection import callables
-from modlab.instrumentation.recording import gradients, hookruns, modules, operations
-from modlab.instrumentation.recording import steps as traced_steps
 from modlab.instrumentation.watching import glances, guard, losses, roottap, sample, steps, watcher
 from modlab.running import guarded
+from modlab.tracing import gradients, hook_calls, module_calls, operations
+from modlab.tracing import optimizer_steps as traced_steps
 
 HERE = os.path.dirname(modlab.__file__)
 AT_WORK = tuple(os.path.join(HERE, name.rpartition(".")[2], "") for name in callables.AT_WORK)
@@ -91,7 +91,7 @@ def _guarded(*given: Any) -> list[tuple[type, str]]:
 
 
 WATCH = _guarded(glances, guard, losses, roottap, sample, steps, watcher)
-TRACE = _guarded(gradients, hookruns, modules, operations, traced_steps)
+TRACE = _guarded(gradients, hook_calls, module_calls, operations, traced_steps)
 
 
 def test_every_entry_of_a_watch_and_a_trace_is_guarded() -> None:

@@ -22,7 +22,7 @@ from torch.optim import optimizer as torch_optimizer
 import modlab
 from modlab.errors import GoneError, NotAModuleError, NotInitializedError, PathNotFoundError, QuestionError
 from modlab.inspection import shelves, stores
-from modlab.instrumentation.recording.stages import Stages
+from modlab.tracing.hook_wrappers import Stages
 from modlab.views.sheets.hooks import KINDS
 from tests import zoo
 from tests.test_identity import everything

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PLAIN = {"errors", "files", "format", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 WORK = BASE | {"statistics", "inspection", "running"}
-BELOW_RESULTS = WORK | {"explaining", "instrumentation", "wording", "views"}
+BELOW_RESULTS = WORK | {"explaining", "tracing", "instrumentation", "wording", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
@@ -29,7 +29,8 @@ ALLOWED = {
     "inspection": BASE | {"statistics"},
     "running": BASE | {"statistics", "inspection"},
     "explaining": WORK | {"instrumentation"},
-    "instrumentation": WORK | {"wording", "running", "explaining"},
+    "tracing": WORK | {"instrumentation"} | {"explaining"},
+    "instrumentation": WORK | {"wording", "running", "explaining", "tracing"},
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
@@ -118,7 +119,7 @@ def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monk
 
 READERS = frozenset({"clone", "copy_", "item", "tolist", "dequantize", "to_dense", "equal", "isnan", "any", "isfinite"})
 """Calls that read a tensor's memory, or may."""
-WORKERS = ("statistics", "inspection", "running", "explaining", "instrumentation")
+WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "instrumentation")
 """Layers that meet tensors."""
 
 GATES = ("modlab.statistics.memory", "modlab.instrumentation.watching.finiteness", "modlab.instrumentation.watching.elements")

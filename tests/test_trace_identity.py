@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as machinery
 
 import modlab
-from modlab.instrumentation.recording import sightings
 from modlab.running.values import leaves
+from modlab.tracing import tensor_ids
 from tests import zoo
 from tests.calls import CALLS, Call
 
@@ -148,7 +148,7 @@ def test_modlab_that_fails_says_so_and_lets_the_model_run(case, monkeypatch, swa
         def broken(*_: Any, **__: Any) -> None:
             raise ZeroDivisionError("of modlab's")
 
-        monkeypatch.setattr(sightings.Sightings, "values", broken)
+        monkeypatch.setattr(tensor_ids.Sightings, "values", broken)
         model, args, kwargs = case.build()
         torch.manual_seed(1)
         torch._dynamo.reset()

@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.utils import prune
 
 import modlab
-from modlab.instrumentation.recording import tape as tapes
-from modlab.instrumentation.recording.stages import Stage
+from modlab.tracing import event_log as tapes
+from modlab.tracing.hook_wrappers import Stage
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 

@@ -16,15 +16,15 @@ from modlab import files, format
 from modlab.errors import CallNotFoundError, ModlabError, NotInitializedError, PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks, slots, stores, structure
 from modlab.inspection.index import ModuleIndex, Node
-from modlab.instrumentation.recording.draft import Draft
-from modlab.instrumentation.recording.recorder import Recorder
-from modlab.instrumentation.recording.tape import Tape
 from modlab.records.paths import as_known
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
 from modlab.results.rows import RowsResult
 from modlab.running.guarded import failed
+from modlab.tracing.event_log import Tape
+from modlab.tracing.pending_events import Draft
+from modlab.tracing.recorder import Recorder
 from modlab.views import payload
 from modlab.views.sheets import html, repeats, text
 from modlab.views.sheets import trace as view

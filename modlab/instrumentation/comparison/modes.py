@@ -29,13 +29,13 @@ from modlab.instrumentation.comparison.lookouts import hooked
 from modlab.instrumentation.comparison.moves import moves
 from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
 from modlab.instrumentation.comparison.probes import Flips, may_act
-from modlab.instrumentation.recording.roster import is_fused
 from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 from modlab.running.guarded import steady_line
 from modlab.running.randomness import start_elsewhere
 from modlab.running.sandbox import Sandbox, under
 from modlab.running.values import arguments
+from modlab.tracing.roster import is_fused
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 ALONE = "The model inside of DistributedDataParallel was run, on this rank alone: nothing was communicated."

@@ -8,10 +8,10 @@ import torch
 from torch.nn import Module
 
 from modlab.instrumentation.experiments.trials import Bench
-from modlab.instrumentation.recording.draft import Draft
-from modlab.instrumentation.recording.recorder import Recorder
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.running.sandbox import afterwards, under
+from modlab.tracing.pending_events import Draft
+from modlab.tracing.recorder import Recorder
 
 
 def reasons(bench: Bench) -> dict[str, Reason]:

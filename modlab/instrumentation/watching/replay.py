@@ -22,11 +22,6 @@ from modlab.inspection.contrast import equal_bits
 from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
-from modlab.instrumentation.recording.draft import Draft
-from modlab.instrumentation.recording.recorder import Recorder
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import version_of, versions_of
-from modlab.instrumentation.recording.tape import one_line
 from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.instrumentation.watching.origins import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
 from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, unseen
@@ -38,6 +33,11 @@ from modlab.running.restoration import Restoration
 from modlab.running.sandbox import afterwards
 from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
+from modlab.tracing.event_log import one_line
+from modlab.tracing.pending_events import Draft
+from modlab.tracing.recorder import Recorder
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_ids import version_of, versions_of
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 _SCALED = "a GradScaler skips such a step and lowers its scale: look at it only if it goes on"

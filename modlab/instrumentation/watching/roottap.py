@@ -32,14 +32,14 @@ from modlab import compat
 from modlab.compat import being_traced, dispatch_modes, inference, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
-from modlab.instrumentation.recording import callers
-from modlab.instrumentation.recording.roster import is_compiled
-from modlab.instrumentation.recording.sightings import version_of, versions_of
 from modlab.running import clock, compile_warning
 from modlab.running.guarded import Look, apart, guarded, line_of
 from modlab.running.randomness import Meter, Private, Undo, generators, is_private, states
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
+from modlab.tracing import callers
+from modlab.tracing.roster import is_compiled
+from modlab.tracing.tensor_ids import version_of, versions_of
 
 KEPT = 4
 """Passes that are kept until the step ends: gradient accumulation may make more."""

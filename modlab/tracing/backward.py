@@ -10,12 +10,12 @@ from torch import Tensor
 
 from modlab import format
 from modlab.compat import inference, set_grad
-from modlab.instrumentation.recording.calls import Call, Seen, Sight
-from modlab.instrumentation.recording.graph import leaves_of
-from modlab.instrumentation.recording.roster import Owned, Roster
-from modlab.instrumentation.recording.sightings import Sightings, version_of
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
+from modlab.tracing.calls import Call, Seen, Sight
+from modlab.tracing.graph import leaves_of
+from modlab.tracing.roster import Owned, Roster
+from modlab.tracing.tensor_ids import Sightings, version_of
 
 _State = dict[int, tuple[ref[Tensor], int]]
 _ROOTS = ("[0]", "tensors", "outputs")  # names of the arguments that a pass begins from

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.reasons import Told
 from modlab.records.trace import Reason, TraceRecord, Uncalled
+from modlab.tracing.calls import Call
+from modlab.tracing.reasons import Told
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from weakref import ref
 
 from torch.nn import Module
 
-from modlab.instrumentation.recording.calls import Call
+from modlab.tracing.calls import Call
 
 Ledger = MutableMapping[int, Any]
 

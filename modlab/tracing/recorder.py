@@ -13,29 +13,29 @@ from torch.nn import Module
 from modlab.compat import own_class, without_torch_function
 from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of, remarks_of
-from modlab.instrumentation.recording import evidence, reasons
-from modlab.instrumentation.recording.absence import hidden, uncalled
-from modlab.instrumentation.recording.backward import Backward
-from modlab.instrumentation.recording.draft import Draft
-from modlab.instrumentation.recording.folds import Folds
-from modlab.instrumentation.recording.gradients import Gradients
-from modlab.instrumentation.recording.hookruns import HookRuns
-from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.machinery import Machinery
-from modlab.instrumentation.recording.modules import ModuleCalls
-from modlab.instrumentation.recording.operations import Operations
-from modlab.instrumentation.recording.rescues import in_vain, rescues
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import Sightings
-from modlab.instrumentation.recording.stages import Stages
-from modlab.instrumentation.recording.steps import Steps
-from modlab.instrumentation.recording.tape import Tape, one_line
-from modlab.instrumentation.recording.tensorstages import TensorStages
-from modlab.instrumentation.recording.uses import Uses
 from modlab.records.trace import TraceRecord, Uncalled
 from modlab.running import compile_warning
 from modlab.running.guarded import surely
 from modlab.running.listener import Taps
+from modlab.tracing import evidence, reasons
+from modlab.tracing.backward import Backward
+from modlab.tracing.caught_exceptions import in_vain, rescues
+from modlab.tracing.class_facts import Kinds
+from modlab.tracing.event_log import Tape, one_line
+from modlab.tracing.folded_calls import Folds
+from modlab.tracing.gradients import Gradients
+from modlab.tracing.hook_calls import HookRuns
+from modlab.tracing.hook_wrappers import Stages
+from modlab.tracing.module_calls import ModuleCalls
+from modlab.tracing.not_called import hidden, uncalled
+from modlab.tracing.operations import Operations
+from modlab.tracing.optimizer_steps import Steps
+from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.pending_events import Draft
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_hook_wrappers import TensorStages
+from modlab.tracing.tensor_ids import Sightings
+from modlab.tracing.wrapper_code import Machinery
 
 _LISTED = 3
 

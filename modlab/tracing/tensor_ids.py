@@ -12,12 +12,12 @@ from torch import Tensor
 from modlab.compat import is_transformed
 from modlab.inspection.entries import PLAIN
 from modlab.inspection.values import layout
-from modlab.instrumentation.recording.calls import Seen, Sight, quick_seen, quick_sight
 from modlab.records.tensor import TensorStats
 from modlab.running.values import Leaf, said
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 from modlab.statistics.sharding import of_tensor
+from modlab.tracing.calls import Seen, Sight, quick_seen, quick_sight
 
 WRITTEN = 64  # elements up to which a tensor's numbers are noted
 RAW = "not measured: nothing has been written into this memory yet"

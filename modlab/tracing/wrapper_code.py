@@ -5,9 +5,9 @@ Buffers that they gather into, copies and collectives are no functions of the us
 
 from __future__ import annotations
 
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.systems import DDP, FSDP
-from modlab.instrumentation.recording.tape import Tape
+from modlab.tracing.calls import Call
+from modlab.tracing.event_log import Tape
+from modlab.tracing.wrapper_systems import DDP, FSDP
 
 _DOES = {
     FSDP: "gathers parameters before they are used, frees them after, and adds up gradients",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from modlab.instrumentation.recording.calls import Call
 from modlab.records.structure import ROOT
+from modlab.tracing.calls import Call
 
 OUTSIDE = "caught outside of the model"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from modlab.instrumentation.recording import functions
-from modlab.instrumentation.recording.calls import Call, Seen
-from modlab.instrumentation.recording.stages import FORWARD_PRE
+from modlab.tracing import functions
+from modlab.tracing.calls import Call, Seen
+from modlab.tracing.hook_wrappers import FORWARD_PRE
 
 _ARRAY = "ndarray"
 _PRE = FORWARD_PRE, f"global {FORWARD_PRE}"  # what they give is what the module gets

@@ -18,16 +18,16 @@ from torch.nn.parameter import is_lazy
 from modlab.compat import inference, set_grad, tensor_hooks
 from modlab.inspection import stores
 from modlab.inspection.index import Node
-from modlab.instrumentation.recording.absence import called_above
-from modlab.instrumentation.recording.calls import Call, Seen, Sight
-from modlab.instrumentation.recording.functions import ARRAYS
-from modlab.instrumentation.recording.lineage import Lineage
-from modlab.instrumentation.recording.modules import INTERRUPTED
-from modlab.instrumentation.recording.operations import CUT, Leaving
-from modlab.instrumentation.recording.recorded import Recorded
-from modlab.instrumentation.recording.rescues import rescue
-from modlab.instrumentation.recording.roster import Owned, Roster, is_opaque
 from modlab.statistics.memory import is_there, local
+from modlab.tracing.calls import Call, Seen, Sight
+from modlab.tracing.caught_exceptions import rescue
+from modlab.tracing.functions import ARRAYS
+from modlab.tracing.lineage import Lineage
+from modlab.tracing.module_calls import INTERRUPTED
+from modlab.tracing.not_called import called_above
+from modlab.tracing.operations import CUT, Leaving
+from modlab.tracing.recorded import Recorded
+from modlab.tracing.roster import Owned, Roster, is_opaque
 
 _Found = tuple[str, str, int]
 Told = tuple[str, str, str, int]

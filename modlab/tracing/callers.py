@@ -21,7 +21,7 @@ from modlab.inspection import stores
 from modlab.inspection.callables import AT_WORK, CELL
 from modlab.inspection.definitions import place_of
 from modlab.inspection.stores import is_module
-from modlab.instrumentation.recording.systems import system_of
+from modlab.tracing.wrapper_systems import system_of
 
 _ROOT = os.path.dirname(version.__file__)
 _HERE = tuple(os.path.join(_ROOT, name.rpartition(".")[2], "") for name in AT_WORK)

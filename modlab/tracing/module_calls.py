@@ -15,21 +15,21 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import graph_task, is_transformed
 from modlab.inspection import entries, stores
-from modlab.instrumentation.recording import callers
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.folds import Counted, Folds
-from modlab.instrumentation.recording.functions import Functions
-from modlab.instrumentation.recording.gradients import Gradients
-from modlab.instrumentation.recording.keeping import detached
-from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import Sightings, versions_of
-from modlab.instrumentation.recording.strangers import Strangers
-from modlab.instrumentation.recording.tape import Aside, Tape
-from modlab.instrumentation.recording.tensorstages import TensorStages
-from modlab.instrumentation.recording.uses import Uses
 from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, arguments, leaves
+from modlab.tracing import callers
+from modlab.tracing.calls import Call
+from modlab.tracing.class_facts import Kinds
+from modlab.tracing.event_log import Aside, Tape
+from modlab.tracing.folded_calls import Counted, Folds
+from modlab.tracing.functions import Functions
+from modlab.tracing.gradients import Gradients
+from modlab.tracing.kept_copies import detached
+from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_hook_wrappers import TensorStages
+from modlab.tracing.tensor_ids import Sightings, versions_of
+from modlab.tracing.unregistered_calls import Strangers
 
 INTERRUPTED = "interrupted"
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats

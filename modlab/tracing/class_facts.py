@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from modlab.compat import own_class
 from modlab.inspection import marks
-from modlab.instrumentation.recording import roster
 from modlab.running.values import argument_names, positional_alone
+from modlab.tracing import roster
 
 
 class Kind(NamedTuple):

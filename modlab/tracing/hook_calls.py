@@ -11,30 +11,20 @@ from torch.nn import Module
 from modlab import format
 from modlab.inspection import stores
 from modlab.inspection.callables import describe
-from modlab.instrumentation.recording.backward import Backward
-from modlab.instrumentation.recording.calls import Call, Seen
-from modlab.instrumentation.recording.folds import Folds
-from modlab.instrumentation.recording.keeping import comparable, distance
-from modlab.instrumentation.recording.machinery import Machinery
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import Sightings, versions_of
-from modlab.instrumentation.recording.stages import (
-    ACCUMULATED,
-    BACKWARD,
-    BACKWARD_PRE,
-    FORWARD,
-    FORWARD_PRE,
-    LEGACY,
-    TENSOR,
-    Stage,
-    innermost,
-)
-from modlab.instrumentation.recording.systems import DDP, FSDP, of_hook
-from modlab.instrumentation.recording.tape import Tape
-from modlab.instrumentation.recording.uses import Uses
 from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, argument_names, arguments, leaves
 from modlab.statistics.memory import copied
+from modlab.tracing.backward import Backward
+from modlab.tracing.calls import Call, Seen
+from modlab.tracing.event_log import Tape
+from modlab.tracing.folded_calls import Folds
+from modlab.tracing.hook_wrappers import ACCUMULATED, BACKWARD, BACKWARD_PRE, FORWARD, FORWARD_PRE, LEGACY, TENSOR, Stage, innermost
+from modlab.tracing.kept_copies import comparable, distance
+from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_ids import Sightings, versions_of
+from modlab.tracing.wrapper_code import Machinery
+from modlab.tracing.wrapper_systems import DDP, FSDP, of_hook
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
 _SUBJECTS = {

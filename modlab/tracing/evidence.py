@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.hookruns import article
-from modlab.instrumentation.recording.reasons import Ways
-from modlab.instrumentation.recording.recorded import Recorded
-from modlab.instrumentation.recording.tape import one_line
 from modlab.records.structure import ROOT
+from modlab.tracing.calls import Call
+from modlab.tracing.event_log import one_line
+from modlab.tracing.hook_calls import article
+from modlab.tracing.reasons import Ways
+from modlab.tracing.recorded import Recorded
 
 
 def explanation(recorded: Recorded, error: BaseException, known: bool) -> dict[str, object]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from modlab.instrumentation.recording.backward import Backward
-from modlab.instrumentation.recording.folds import Folds
-from modlab.instrumentation.recording.kinds import Kinds
-from modlab.instrumentation.recording.modules import ModuleCalls
-from modlab.instrumentation.recording.operations import Operations
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import Sightings
-from modlab.instrumentation.recording.tape import Tape
-from modlab.instrumentation.recording.uses import Uses
+from modlab.tracing.backward import Backward
+from modlab.tracing.class_facts import Kinds
+from modlab.tracing.event_log import Tape
+from modlab.tracing.folded_calls import Folds
+from modlab.tracing.module_calls import ModuleCalls
+from modlab.tracing.operations import Operations
+from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_ids import Sightings
 
 
 class Recorded(Protocol):

@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from modlab.compat import is_transformed
-from modlab.instrumentation.recording import callers, functions
-from modlab.instrumentation.recording.backward import Backward
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.folds import Folds
-from modlab.instrumentation.recording.functions import Functions
-from modlab.instrumentation.recording.graph import is_attached, leaves_of
-from modlab.instrumentation.recording.machinery import Machinery
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import Sightings, versions_of
-from modlab.instrumentation.recording.systems import TENSOR_PARALLEL
-from modlab.instrumentation.recording.tape import Aside, Tape
-from modlab.instrumentation.recording.tensorstages import TensorStages, is_registering
-from modlab.instrumentation.recording.uses import Uses
 from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, arguments, leaves
+from modlab.tracing import callers, functions
+from modlab.tracing.backward import Backward
+from modlab.tracing.calls import Call
+from modlab.tracing.event_log import Aside, Tape
+from modlab.tracing.folded_calls import Folds
+from modlab.tracing.functions import Functions
+from modlab.tracing.graph import is_attached, leaves_of
+from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_hook_wrappers import TensorStages, is_registering
+from modlab.tracing.tensor_ids import Sightings, versions_of
+from modlab.tracing.wrapper_code import Machinery
+from modlab.tracing.wrapper_systems import TENSOR_PARALLEL
 
 LEAVING = 64  # events at which something left the graph, of which it is found out what that was computed from
 CUT = "leaves the graph"

@@ -9,15 +9,15 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from modlab import format
-from modlab.instrumentation.recording import callers
-from modlab.instrumentation.recording.calls import Seen
-from modlab.instrumentation.recording.functions import Functions
-from modlab.instrumentation.recording.keeping import comparable, distance
-from modlab.instrumentation.recording.roster import Roster
-from modlab.instrumentation.recording.sightings import Sightings, version_of
-from modlab.instrumentation.recording.tape import Tape
 from modlab.running.guarded import guarded
 from modlab.statistics.memory import copied, is_there
+from modlab.tracing import callers
+from modlab.tracing.calls import Seen
+from modlab.tracing.event_log import Tape
+from modlab.tracing.functions import Functions
+from modlab.tracing.kept_copies import comparable, distance
+from modlab.tracing.roster import Roster
+from modlab.tracing.tensor_ids import Sightings, version_of
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 

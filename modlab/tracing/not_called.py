@@ -11,9 +11,9 @@ from torch.nn import Module
 from modlab.compat import has_compiled, own_class
 from modlab.inspection import marks, stores
 from modlab.inspection.index import Node
-from modlab.instrumentation.recording.recorded import Recorded
-from modlab.instrumentation.recording.roster import Entry, is_fused, is_opaque
 from modlab.records.trace import Uncalled
+from modlab.tracing.recorded import Recorded
+from modlab.tracing.roster import Entry, is_fused, is_opaque
 
 NEVER = "never called in this trace"
 _AWAY = "called in another thread, which is not followed"

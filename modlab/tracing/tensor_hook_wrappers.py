@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from modlab.compat import tensor_hooks
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.roster import Owned, Roster
-from modlab.instrumentation.recording.sightings import Sightings
-from modlab.instrumentation.recording.stages import ACCUMULATED, TENSOR, Observer, Stage, active, is_ours
-from modlab.instrumentation.recording.tape import Tape
 from modlab.records.structure import ROOT
 from modlab.running.values import Leaf
+from modlab.tracing.calls import Call
+from modlab.tracing.event_log import Tape
+from modlab.tracing.hook_wrappers import ACCUMULATED, TENSOR, Observer, Stage, active, is_ours
+from modlab.tracing.roster import Owned, Roster
+from modlab.tracing.tensor_ids import Sightings
 
 KINDS = {"_backward_hooks": TENSOR, "_post_accumulate_grad_hooks": ACCUMULATED}
 _REGISTERING = tuple(

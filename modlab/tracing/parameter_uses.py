@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from modlab.inspection import stores
-from modlab.instrumentation.recording.calls import Call
-from modlab.instrumentation.recording.roster import Roster
 from modlab.running.values import Leaf
+from modlab.tracing.calls import Call
+from modlab.tracing.roster import Roster
 
 _FAR = 10_000  # members of a list of tensors that are looked through
 

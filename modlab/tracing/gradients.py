@@ -10,12 +10,12 @@ from torch import Tensor
 
 from modlab.compat import tensor_hooks
 from modlab.inspection import stores
-from modlab.instrumentation.recording.backward import Backward
-from modlab.instrumentation.recording.roster import Owned, Roster
-from modlab.instrumentation.recording.sightings import Sightings, version_of
-from modlab.instrumentation.recording.tape import Tape
 from modlab.running.guarded import guarded
 from modlab.running.tensor_hooks import TensorHooks
+from modlab.tracing.backward import Backward
+from modlab.tracing.event_log import Tape
+from modlab.tracing.roster import Owned, Roster
+from modlab.tracing.tensor_ids import Sightings, version_of
 
 WATCHED = 10_000  # outputs; torch 2.13 does not survive the freeing of a graph of which very many nodes have been looked at
 

@@ -12,9 +12,9 @@ import torch
 
 from modlab import format
 from modlab.compat import dispatch_modes, graph_task, torch_function_as_now, without_modes, without_torch_function
-from modlab.instrumentation.recording import callers
-from modlab.instrumentation.recording.calls import Call
 from modlab.running import guarded
+from modlab.tracing import callers
+from modlab.tracing.calls import Call
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE = 300
