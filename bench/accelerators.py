@@ -31,8 +31,8 @@ from torch import Tensor, nn
 import modlab
 from bench import report
 from bench.report import Target
-from modlab.instrumentation.watching.watcher import Watcher, watchers
 from modlab.lessons.networks import ResNet18
+from modlab.watching.watcher import Watcher, watchers
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- make bench-gpu writes here -->", "<!-- and no further -->"

@@ -17,8 +17,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from modlab.instrumentation.watching import sample
-from modlab.instrumentation.watching.watcher import Watcher
+from modlab.watching import sample
+from modlab.watching.watcher import Watcher
 
 AfterBackward = Callable[[Tensor], None]
 Attached = tuple[AfterBackward, Callable[[], None]]

@@ -23,9 +23,9 @@ import modlab
 from bench import child, report
 from bench.followers import AGAIN, BARE, DEFAULT, EVERY, FOLLOWERS, Follower, missing
 from bench.report import Target
-from modlab.instrumentation.watching.watcher import Watcher, watchers
 from modlab.lessons.networks import ResNet18
 from modlab.lessons.note import Net
+from modlab.watching.watcher import Watcher, watchers
 
 LIMIT_S = 600
 WARM = 12  # steps before the clock: the first ten samples are apart

@@ -21,8 +21,8 @@ from torch.nn.modules import module as modules
 
 import modlab
 from modlab import compat
-from modlab.instrumentation.watching import enginecalls, stephooks, watcher
 from modlab.running import compile_warning, recursion_limit
+from modlab.watching import engine_calls, optimizer_hooks, watcher
 
 INSIDE = str(Path(modlab.__file__).parent)
 ENDS = tuple(str(sys.modules[name].__file__) for name in ("torch.autograd.grad_mode", "contextlib"))
@@ -306,9 +306,9 @@ def surroundings() -> dict[str, Any]:
         "files": _files(),
         "signal": signal.getsignal(signal.SIGINT),
         "profile": sys.getprofile(),
-        "open": [len(room._open) for room in (recursion_limit, compile_warning, enginecalls, stephooks)],
+        "open": [len(room._open) for room in (recursion_limit, compile_warning, engine_calls, optimizer_hooks)],
         "watchers": len(watcher.watchers),
-        "locks": [room._lock._is_owned() for room in (recursion_limit, compile_warning, enginecalls, stephooks)],
+        "locks": [room._lock._is_owned() for room in (recursion_limit, compile_warning, engine_calls, optimizer_hooks)],
     }
 
 

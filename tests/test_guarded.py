@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.inspection import callables
-from modlab.instrumentation.watching import glances, guard, losses, roottap, sample, steps, watcher
 from modlab.running import guarded
 from modlab.tracing import gradients, hook_calls, module_calls, operations
 from modlab.tracing import optimizer_steps as traced_steps
+from modlab.watching import last_step, light_samples, losses, nan_guard, sample, steps, watcher
 
 HERE = os.path.dirname(modlab.__file__)
 AT_WORK = tuple(os.path.join(HERE, name.rpartition(".")[2], "") for name in callables.AT_WORK)
@@ -90,7 +90,7 @@ def _guarded(*given: Any) -> list[tuple[type, str]]:
     return [(cls, name) for cls in classes for name, one in vars(cls).items() if hasattr(one, guarded.OURS)]
 
 
-WATCH = _guarded(glances, guard, losses, roottap, sample, steps, watcher)
+WATCH = _guarded(light_samples, nan_guard, losses, last_step, sample, steps, watcher)
 TRACE = _guarded(gradients, hook_calls, module_calls, operations, traced_steps)
 
 
@@ -135,7 +135,7 @@ def test_an_error_of_ours_ends_the_look(look: Any, cls: type, name: str, at: int
         return original(*args, **kwargs)
 
     broken.__name__ = name
-    timed = name in vars(sample.Sample) or cls is glances.Glances
+    timed = name in vars(sample.Sample) or cls is light_samples.Glances
     monkeypatch.setattr(cls, name, (guarded.timed if timed and hasattr(cls, "seconds") else guarded.guarded)(broken))
     weights, found, said = loop(look)
     assert all(map(torch.equal, weights, plain)) and surroundings() == before

@@ -20,9 +20,9 @@ from torch.overrides import TorchFunctionMode
 
 import modlab
 from modlab import compat
-from modlab.instrumentation.watching import watcher
 from modlab.running import guarded
 from modlab.statistics.memory import deepcopied
+from modlab.watching import watcher
 from tests.interrupts import Run, at_rest, changed, everywhere, interrupted_after, interrupted_in_c, places, state
 
 HANDLES = overrides.handle_torch_function

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PLAIN = {"errors", "files", "format", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 WORK = BASE | {"statistics", "inspection", "running"}
-BELOW_RESULTS = WORK | {"explaining", "tracing", "instrumentation", "wording", "views"}
+BELOW_RESULTS = WORK | {"explaining", "tracing", "watching", "instrumentation", "wording", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
@@ -30,7 +30,8 @@ ALLOWED = {
     "running": BASE | {"statistics", "inspection"},
     "explaining": WORK | {"instrumentation"},
     "tracing": WORK | {"instrumentation"} | {"explaining"},
-    "instrumentation": WORK | {"wording", "running", "explaining", "tracing"},
+    "watching": WORK | {"instrumentation"} | {"tracing", "comparing", "wording"},  # wording: for its alerts and verdict
+    "instrumentation": WORK | {"wording", "running", "explaining", "tracing", "watching"},
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
@@ -119,17 +120,17 @@ def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monk
 
 READERS = frozenset({"clone", "copy_", "item", "tolist", "dequantize", "to_dense", "equal", "isnan", "any", "isfinite"})
 """Calls that read a tensor's memory, or may."""
-WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "instrumentation")
+WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "watching", "instrumentation")
 """Layers that meet tensors."""
 
-GATES = ("modlab.statistics.memory", "modlab.instrumentation.watching.finiteness", "modlab.instrumentation.watching.elements")
+GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")
 BLIND = {
     "instrumentation/comparison/divergence.py": "what a pass gave, as copies that the shelf made",
-    "instrumentation/watching/findings.py": "numbers of a history",
-    "instrumentation/watching/ladder.py": "numbers of a history",
+    "watching/findings.py": "numbers of a history",
+    "watching/verdict.py": "numbers of a history",
     "statistics/accelerator.py": "the parts that contents found to be there",
-    "instrumentation/watching/readback.py": "what was computed by a watch, in memory of its own",
-    "instrumentation/watching/stretches.py": "numbers that were joined, in memory of their own",
+    "watching/readback.py": "what was computed by a watch, in memory of its own",
+    "watching/segments.py": "numbers that were joined, in memory of their own",
 }
 """Files that read no tensor of the user's, though they have such calls, and what they read."""
 

@@ -24,12 +24,12 @@ from torch.optim import optimizer as optimizers
 
 import modlab
 from modlab.errors import NotAModuleError, NotAnOptimizerError, NotFiniteError, NotInitializedError, QuestionError
-from modlab.instrumentation.watching import pictures
-from modlab.instrumentation.watching.schedule import Schedule
-from modlab.instrumentation.watching.watcher import watchers
 from modlab.lessons.note import Net
 from modlab.results.watch import Watch
 from modlab.running import clock
+from modlab.watching import view_snapshots
+from modlab.watching.schedule import Schedule
+from modlab.watching.watcher import watchers
 
 
 def hooks() -> dict[str, int]:
@@ -209,7 +209,7 @@ def test_who_looks_changes_nothing(net: str, monkeypatch: pytest.MonkeyPatch) ->
     blind, looked = run(lambda w, step: None), run(lambda w, step: (w.record, w.verdict, w.alerts) if step % 3 else None)
     assert blind.alerts
     assert numbers(blind) == numbers(looked)
-    monkeypatch.setattr(pictures, "OFTEN", 0.0)
+    monkeypatch.setattr(view_snapshots, "OFTEN", 0.0)
     monkeypatch.setattr(Schedule, "shows", lambda *_: True)
     assert numbers(run(lambda w, step: None)) == numbers(blind)
 
@@ -687,7 +687,7 @@ def test_the_users_exception_comes_out_as_it_is(where: str) -> None:
 
 
 def test_an_error_of_modlabs_own_ends_the_watch_and_not_the_training(monkeypatch: pytest.MonkeyPatch, capsys: Any, swallowed: Any) -> None:
-    from modlab.instrumentation.watching import sample
+    from modlab.watching import sample
 
     calls = 0
 

@@ -22,10 +22,10 @@ from torch.nn.modules import module as rooms
 from torch.optim import optimizer as optimizers
 
 import modlab
-from modlab.instrumentation.watching import guard
-from modlab.instrumentation.watching.units import Units
-from modlab.instrumentation.watching.watcher import watchers
 from modlab.results.watch import Watch
+from modlab.watching import nan_guard
+from modlab.watching.units import Units
+from modlab.watching.watcher import watchers
 from tests.patience import until
 
 
@@ -242,11 +242,11 @@ def test_a_nan_in_the_batch() -> None:
     assert w.verdict.broken == rung(w, "data arrives")
 
 
-@pytest.mark.parametrize("rarely", [1, guard.RARELY])
+@pytest.mark.parametrize("rarely", [1, nan_guard.RARELY])
 @pytest.mark.parametrize("what", ["batches", "a batch", "the last batch", "the loss"])
 def test_a_nan_between_two_samples(what: str, rarely: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget keeps hardly any step of so small a net; but the first gradient that is not finite is seen, or the steps that hold it."""
-    monkeypatch.setattr(guard, "RARELY", rarely)
+    monkeypatch.setattr(nan_guard, "RARELY", rarely)
     model, born = mlp(), 600
     steps = born + 1 if what == "the last batch" else born + 200
 
@@ -367,7 +367,7 @@ def test_a_unit_that_fires_rarely_is_not_dead() -> None:
     """Once in 400 inputs: pauses of a thousand and more are to be expected of it."""
     generator = torch.Generator().manual_seed(0)
     units = Units("l", "relu", 1, 2)
-    from modlab.instrumentation.watching.alarms import dead
+    from modlab.watching.alerts import dead
 
     found = 0
     for step in range(300):

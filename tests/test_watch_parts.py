@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from modlab.instrumentation.watching import axes
-from modlab.instrumentation.watching.alarms import starving
-from modlab.instrumentation.watching.controls import Controls
-from modlab.instrumentation.watching.elements import EXACT
-from modlab.instrumentation.watching.gauge import BATCH, LARGE, Gauge, Tray, shares
-from modlab.instrumentation.watching.history import AT_ONCE, History
-from modlab.instrumentation.watching.moves import Group, Moves
-from modlab.instrumentation.watching.readback import ReadBack
-from modlab.instrumentation.watching.scalars import SLOTS, Scalars
-from modlab.instrumentation.watching.schedule import Purse, Schedule
-from modlab.instrumentation.watching.slots import Slots
-from modlab.instrumentation.watching.stretches import columns_here
-from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS, combined
 from modlab.records.watch import ACTIVATION, BINS, edge
+from modlab.watching import axes
+from modlab.watching.alerts import starving
+from modlab.watching.batched_statistics import BATCH, LARGE, Gauge, Tray, shares
+from modlab.watching.controls import Controls
+from modlab.watching.elements import EXACT
+from modlab.watching.history import AT_ONCE, History
+from modlab.watching.readback import ReadBack
+from modlab.watching.scalars import SLOTS, Scalars
+from modlab.watching.schedule import Purse, Schedule
+from modlab.watching.segments import columns_here
+from modlab.watching.time_slots import Slots
+from modlab.watching.units import Units
+from modlab.watching.updates import Group, Moves
 
 AT = {name: i for i, name in enumerate(COLUMNS)}
 

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
-from modlab.instrumentation.watching import alarms, finiteness, gauge, losses, moves, readback, scalars, units
-from modlab.instrumentation.watching.readback import Copy, ReadBack
-from modlab.instrumentation.watching.stretches import columns_here, columns_of, columns_there
 from modlab.results.watch import Watch
+from modlab.watching import alerts, batched_statistics, finiteness, losses, readback, scalars, units, updates
+from modlab.watching.readback import Copy, ReadBack
+from modlab.watching.segments import columns_here, columns_of, columns_there
 
 ASKING = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__array__")
 """What waits for an accelerator."""
@@ -45,7 +45,7 @@ class Far:
         self.waits: list[str] = []
         self.events: list[Late] = []
         self._inside = 0
-        for room in (readback, gauge.readback, losses, scalars, moves, alarms, finiteness):
+        for room in (readback, batched_statistics.readback, losses, scalars, updates, alerts, finiteness):
             patch.setattr(room, "is_far", lambda tensor: not self._inside and not tensor.is_meta, raising=False)
         patch.setattr(units.Units, "glance", lambda self, activation, step, back: self.see(activation, step, back))
         patch.setattr(readback, "sent", self.sent)

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn.modules import module as machinery
 from torch.utils.checkpoint import checkpoint
 
-from modlab.instrumentation.watching import roottap
-from modlab.instrumentation.watching.finiteness import Check, Finding, kind_of
-from modlab.instrumentation.watching.replay import Birth, birthplace
-from modlab.instrumentation.watching.roottap import KEPT, RootTap
 from modlab.running.values import leaves
 from modlab.statistics.memory import local
+from modlab.watching import last_step
+from modlab.watching.finiteness import Check, Finding, kind_of
+from modlab.watching.last_step import KEPT, RootTap
+from modlab.watching.replay import Birth, birthplace
 from tests.calls import CALLS
 from tests.test_trace_identity import bits as trace_bits
 from tests.test_trace_identity import facts_of
@@ -733,7 +733,7 @@ def test_gradients_and_weights_that_are_parts(alone, way):
 
 
 def test_a_graph_that_is_too_large_is_followed_by_modules(monkeypatch):
-    monkeypatch.setattr("modlab.instrumentation.watching.slopes.LIMIT", 1)
+    monkeypatch.setattr("modlab.watching.nan_in_backward.LIMIT", 1)
     found = born(sandwich(Root()), data())
     assert (found.where, found.path, found.kind) == ("backward", "0", "inf")
     assert "arrives at the output of 0" in found.text
@@ -913,7 +913,7 @@ def test_a_second_backward_pass_through_one_output_adds_up():
 
 
 def test_large_gradients_are_not_held(monkeypatch):
-    monkeypatch.setattr(roottap, "HELD", 8)
+    monkeypatch.setattr(last_step, "HELD", 8)
     net = sandwich(Root())
     tap = backward(net, data())
     assert tap.passes[0].gradients == {} and tap.passes[0].beyond == {0}
@@ -931,7 +931,7 @@ def test_without_a_pass():
 def test_a_failure_of_ours_is_told_and_not_raised(monkeypatch):
     net = sandwich(Log())
     tap = backward(net, data())
-    monkeypatch.setattr("modlab.instrumentation.watching.replay.Slopes", None)
+    monkeypatch.setattr("modlab.watching.replay.Slopes", None)
     before = facts(net)
     found = birthplace(net, tap)
     assert (found.where, found.exact) == ("", False) and "could not be run again: TypeError" in found.text

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.instrumentation.watching import losses
-from modlab.instrumentation.watching.watcher import watchers
+from modlab.watching import losses
+from modlab.watching.watcher import watchers
 
 MODULES = 4_000
 

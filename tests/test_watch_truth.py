@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import modlab
 from modlab import wording
-from modlab.instrumentation.watching import axes
 from modlab.records.finding import Finding
 from modlab.results.watch import Watch
+from modlab.watching import axes
 from tests import agreement, watches
 
 Batch = Callable[[], tuple[Tensor, Tensor]]

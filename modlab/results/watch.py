@@ -20,9 +20,6 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
-from modlab.instrumentation.watching.selection import Selection
-from modlab.instrumentation.watching.stephooks import sweep
-from modlab.instrumentation.watching.watcher import Unseen, Watcher, watchers
 from modlab.records.finding import Finding
 from modlab.records.paths import as_known, spellings
 from modlab.records.trace import TraceRecord
@@ -35,6 +32,9 @@ from modlab.results.verdict import Verdict
 from modlab.running.guarded import failed, line_of, tried
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
+from modlab.watching.optimizer_hooks import sweep
+from modlab.watching.selection import Selection
+from modlab.watching.watcher import Unseen, Watcher, watchers
 
 if TYPE_CHECKING:
     import pandas

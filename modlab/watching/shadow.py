@@ -13,13 +13,13 @@ from torch.nn.modules.module import register_module_forward_hook
 from modlab.compat import forced_eager, set_version, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.contrast import equal_bits
-from modlab.instrumentation.watching.roottap import Pass, unseen
 from modlab.running.randomness import states
 from modlab.running.values import leaves
 from modlab.statistics.memory import PLAIN, is_gone, is_there
+from modlab.watching.last_step import Pass, unseen
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.sample import Sample
+    from modlab.watching.sample import Sample
 
 ROWS = 8
 """Inputs of the batch that are run."""

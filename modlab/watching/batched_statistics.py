@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from modlab.compat import dispatch_modes, is_transformed
-from modlab.instrumentation.watching import readback
-from modlab.instrumentation.watching.elements import comparable, in_order, spread
-from modlab.instrumentation.watching.readback import Numbers, ReadBack
-from modlab.instrumentation.watching.stretches import Flags, column_of, columns_here, columns_of, columns_there
 from modlab.records.slots import COLUMNS, Floats
 from modlab.records.watch import BINS
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import is_sharded, is_there, local, part_of
+from modlab.watching import readback
+from modlab.watching.elements import comparable, in_order, spread
+from modlab.watching.readback import Numbers, ReadBack
+from modlab.watching.segments import Flags, column_of, columns_here, columns_of, columns_there
 
 BINNED = 512
 """Of a tensor's elements, about so many are counted in the histogram."""

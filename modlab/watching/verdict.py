@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from modlab import format, wording
 from modlab.inspection import stores
-from modlab.instrumentation.watching.alarms import HALF, SAMPLES
-from modlab.instrumentation.watching.findings import TINY, cancelled, find, not_finite, size_of
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
+from modlab.watching.alerts import HALF, SAMPLES
+from modlab.watching.findings import TINY, cancelled, find, not_finite, size_of
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.cast import Member, Weight
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.cast import Member, Weight
+    from modlab.watching.watcher import Watcher
 
 LOG = "add w.log(loss=loss)"
 NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"

@@ -21,17 +21,17 @@ from torch import Tensor
 
 from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
-from modlab.instrumentation.watching import loss_names
-from modlab.instrumentation.watching.cast import Weight
-from modlab.instrumentation.watching.readback import is_far, numbers
-from modlab.instrumentation.watching.sample import run_aside
-from modlab.instrumentation.watching.scalars import Scalar, Scalars, entropy_of
 from modlab.records.watch import ScalarRecord
 from modlab.running.guarded import timed
 from modlab.statistics.memory import copied, is_there, local, number_of
+from modlab.watching import loss_names
+from modlab.watching.cast import Weight
+from modlab.watching.readback import is_far, numbers
+from modlab.watching.sample import run_aside
+from modlab.watching.scalars import Scalar, Scalars, entropy_of
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 EACH = 10e-6
 """Seconds, about, that it takes to take in a step's loss, until that is known."""

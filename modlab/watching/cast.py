@@ -16,11 +16,11 @@ from torch.nn.parameter import is_lazy
 from modlab.inspection import marks, stores
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.index import ModuleIndex, Node, Placed, Swap
-from modlab.instrumentation.watching.history import History
-from modlab.instrumentation.watching.selection import Selection
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE
 from modlab.statistics.memory import local, part_of
 from modlab.tracing.roster import is_opaque
+from modlab.watching.history import History
+from modlab.watching.selection import Selection
 
 STACKED, MANY = 3, 1024
 """Dimensions from which on a parameter may be several weights in one, and how many of those are looked at."""

@@ -19,31 +19,31 @@ from modlab import format
 from modlab.compat import dispatch_modes, function_mode_count, own_class
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
-from modlab.instrumentation.watching import enginecalls, stephooks
-from modlab.instrumentation.watching.alarms import Alarms
-from modlab.instrumentation.watching.cast import Cast
-from modlab.instrumentation.watching.controls import Controls
-from modlab.instrumentation.watching.gauge import Gauge, Tray
-from modlab.instrumentation.watching.glances import Glances
-from modlab.instrumentation.watching.guard import EACH, Guard
-from modlab.instrumentation.watching.hideouts import Hideouts
-from modlab.instrumentation.watching.history import History
-from modlab.instrumentation.watching.ladder import climb
-from modlab.instrumentation.watching.losses import Losses
-from modlab.instrumentation.watching.modulehooks import ModuleHooks
-from modlab.instrumentation.watching.neurons import Neurons
-from modlab.instrumentation.watching.pictures import Pictures
-from modlab.instrumentation.watching.quiet import quietly
-from modlab.instrumentation.watching.roottap import Pass
-from modlab.instrumentation.watching.sample import Sample
-from modlab.instrumentation.watching.scalars import PLANES, Scalars
-from modlab.instrumentation.watching.schedule import DENSE, FIRST, Purse, Schedule
-from modlab.instrumentation.watching.selection import Selection
-from modlab.instrumentation.watching.steps import Steps
-from modlab.instrumentation.watching.units import Units
 from modlab.records.watch import ACTIVATION, WatchRecord
 from modlab.running import clock, compile_warning, recursion_limit
 from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
+from modlab.watching import engine_calls, optimizer_hooks
+from modlab.watching.alerts import Alarms
+from modlab.watching.batched_statistics import Gauge, Tray
+from modlab.watching.cast import Cast
+from modlab.watching.controls import Controls
+from modlab.watching.history import History
+from modlab.watching.last_step import Pass
+from modlab.watching.light_samples import Glances
+from modlab.watching.losses import Losses
+from modlab.watching.module_hooks import ModuleHooks
+from modlab.watching.nan_guard import EACH, Guard
+from modlab.watching.neurons import Neurons
+from modlab.watching.no_autograd import quietly
+from modlab.watching.sample import Sample
+from modlab.watching.scalars import PLANES, Scalars
+from modlab.watching.schedule import DENSE, FIRST, Purse, Schedule
+from modlab.watching.selection import Selection
+from modlab.watching.steps import Steps
+from modlab.watching.units import Units
+from modlab.watching.unregistered import Hideouts
+from modlab.watching.verdict import climb
+from modlab.watching.view_snapshots import Pictures
 
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
@@ -157,7 +157,7 @@ class Watcher:
         self.steps.open()
         self.guard.open()
         self.modules.open()
-        enginecalls.listen(self.losses)
+        engine_calls.listen(self.losses)
         self._sample = Sample(self)
         watchers.add(self)
 
@@ -220,7 +220,7 @@ class Watcher:
             sample.detach()
 
     def _stop_listening(self) -> None:
-        enginecalls.leave(self.losses)
+        engine_calls.leave(self.losses)
 
     def _give_back(self) -> None:
         recursion_limit.give_back(self)
@@ -609,7 +609,7 @@ class Watcher:
 
 def _in_a_child() -> None:
     """After a fork: what holds a lock is a thread that does not exist here."""
-    for room in (recursion_limit, compile_warning, stephooks, enginecalls):
+    for room in (recursion_limit, compile_warning, optimizer_hooks, engine_calls):
         vars(room)["_lock"] = threading.RLock()
     for one in [*watchers]:
         one.forked()

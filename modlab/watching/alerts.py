@@ -14,20 +14,20 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.instrumentation.watching.elements import comparable, selection
-from modlab.instrumentation.watching.findings import TINY, cancelled, size_of
-from modlab.instrumentation.watching.finiteness import is_plain, kind_of
-from modlab.instrumentation.watching.gauge import Readings
-from modlab.instrumentation.watching.readback import Numbers, ReadBack, exact, is_far
-from modlab.instrumentation.watching.units import Units
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
 from modlab.statistics.memory import local
+from modlab.watching.batched_statistics import Readings
+from modlab.watching.elements import comparable, selection
+from modlab.watching.findings import TINY, cancelled, size_of
+from modlab.watching.finiteness import is_plain, kind_of
+from modlab.watching.readback import Numbers, ReadBack, exact, is_far
+from modlab.watching.units import Units
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.cast import Weight
-    from modlab.instrumentation.watching.sample import Sample
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.cast import Weight
+    from modlab.watching.sample import Sample
+    from modlab.watching.watcher import Watcher
 
 DEAD = 1_000
 """Inputs in a row on each of which a unit was zero, and its gradient too, before it is called dead."""

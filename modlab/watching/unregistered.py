@@ -14,7 +14,7 @@ from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import FindingRecord
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 
 class Hideouts:

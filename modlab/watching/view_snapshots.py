@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from modlab.instrumentation.watching.schedule import FAR
 from modlab.running import clock
 from modlab.running.guarded import tried
+from modlab.watching.schedule import FAR
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 EARLY = 20
 """Steps after which there is something to say, in any case."""

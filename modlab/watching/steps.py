@@ -13,15 +13,15 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 from torch import Tensor
 
 from modlab.compat import graph_task
-from modlab.instrumentation.watching.quiet import quietly
-from modlab.instrumentation.watching.sample import captured
-from modlab.instrumentation.watching.stephooks import StepHooks
 from modlab.running.guarded import apart, guarded
 from modlab.statistics.memory import local
+from modlab.watching.no_autograd import quietly
+from modlab.watching.optimizer_hooks import StepHooks
+from modlab.watching.sample import captured
 from modlab.wording import joined
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 
 UNTOLD = 5

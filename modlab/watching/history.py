@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modlab.instrumentation.watching.gauge import Readings, shares
-from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import COLUMNS, Floats, combined, merged
 from modlab.records.watch import BINS, HistoryRecord, Series
 from modlab.statistics.memory import local, part_of
+from modlab.watching.batched_statistics import Readings, shares
+from modlab.watching.time_slots import Slots
 
 SLOTS = 256
 """Of the statistics, on any run."""

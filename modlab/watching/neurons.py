@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from modlab.inspection import stores
-from modlab.instrumentation.watching.finiteness import is_plain
-from modlab.instrumentation.watching.readback import Numbers
-from modlab.instrumentation.watching.slots import Slots
 from modlab.records.slots import Floats
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, Layer, NeuronsRecord
+from modlab.watching.finiteness import is_plain
+from modlab.watching.readback import Numbers
+from modlab.watching.time_slots import Slots
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.cast import Cast, Weight
+    from modlab.watching.cast import Cast, Weight
 
 WIDE = 64
 """Units of a layer, and inputs of the first one."""

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.compat import inference, set_grad, without_torch_function
-from modlab.instrumentation.watching.finiteness import is_plain, kind_of
 from modlab.running.listener import Taps
 from modlab.running.values import leaves
 from modlab.tracing.graph import LIMIT
+from modlab.watching.finiteness import is_plain, kind_of
 
 _Node = Any
 _BIRTHS = 64  # nodes at fault that are remembered

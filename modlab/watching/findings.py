@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modlab.instrumentation.watching.history import MOST
 from modlab.records.finding import Evidence, Fact, Finding, Fix
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
+from modlab.watching.history import MOST
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.cast import Weight
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.cast import Weight
+    from modlab.watching.watcher import Watcher
 
 LOST, LOST_OF_MANY, NARROW = 0.1, 0.5, 16
 """Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.instrumentation.watching.elements import EXACT, comparable, selection
-from modlab.instrumentation.watching.readback import Numbers, ReadBack, is_far, lengths
-from modlab.instrumentation.watching.stretches import starts_of
 from modlab.statistics.memory import is_there, local
+from modlab.watching.elements import EXACT, comparable, selection
+from modlab.watching.readback import Numbers, ReadBack, is_far, lengths
+from modlab.watching.segments import starts_of
 
 Told = Callable[[int, float, bool], None]
 """Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
-from modlab.instrumentation.watching.readback import Copy, is_far
-from modlab.instrumentation.watching.roottap import Pass
 from modlab.statistics.memory import is_there, local
+from modlab.watching.last_step import Pass
+from modlab.watching.readback import Copy, is_far
 
 EARLY = 2
 """Parameters of the first layers that are looked at in every step."""

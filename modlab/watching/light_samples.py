@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.instrumentation.watching.readback import ReadBack
-from modlab.instrumentation.watching.sample import run_aside
-from modlab.instrumentation.watching.units import Units
 from modlab.running import clock
 from modlab.running.guarded import timed
+from modlab.watching.readback import ReadBack
+from modlab.watching.sample import run_aside
+from modlab.watching.units import Units
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 BURST, LONGEST = 128, 0.02
 """Steps in a row in which units are counted, and the seconds that they take at most: to attach costs as much as to count in one."""

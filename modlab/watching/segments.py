@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modlab.instrumentation.watching.readback import Numbers, exact, lengths
 from modlab.records.slots import COLUMNS, Floats
 from modlab.records.tensor import TensorStats
+from modlab.watching.readback import Numbers, exact, lengths
 
 _NONE = np.float32(np.nan)
 _MEAN, _HIGH, _BAD = (COLUMNS.index(name) for name in ("mean", "high", "bad"))

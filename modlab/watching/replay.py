@@ -22,10 +22,6 @@ from modlab.inspection.contrast import equal_bits
 from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.instrumentation.comparison.copies import Copies
 from modlab.instrumentation.comparison.modes import as_written, quiet
-from modlab.instrumentation.watching.finiteness import is_plain, kind_of
-from modlab.instrumentation.watching.origins import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
-from modlab.instrumentation.watching.roottap import Pass, RootTap, sample_of, unseen
-from modlab.instrumentation.watching.slopes import Slopes, Turn
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
 from modlab.running.randomness import states
@@ -38,6 +34,10 @@ from modlab.tracing.pending_events import Draft
 from modlab.tracing.recorder import Recorder
 from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import version_of, versions_of
+from modlab.watching.finiteness import is_plain, kind_of
+from modlab.watching.last_step import Pass, RootTap, sample_of, unseen
+from modlab.watching.nan_in_backward import Slopes, Turn
+from modlab.watching.nan_origin import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 _SCALED = "a GradScaler skips such a step and lowers its scale: look at it only if it goes on"

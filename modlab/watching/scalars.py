@@ -12,10 +12,10 @@ import numpy.typing as npt
 from torch import Tensor
 
 from modlab.compat import without_torch_function
-from modlab.instrumentation.watching.readback import is_far, numbers
-from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import ScalarRecord
 from modlab.statistics.memory import PLAIN, absence, is_there, local, part_of
+from modlab.watching.readback import is_far, numbers
+from modlab.watching.time_slots import Slots
 
 SLOTS = 512
 PENDING = 256

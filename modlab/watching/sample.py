@@ -16,25 +16,25 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.compat import being_traced, graph_task, is_simulated, is_transformed, without_torch_function
-from modlab.instrumentation.watching import axes
-from modlab.instrumentation.watching.cast import RUN, STACKED, Member, Weight
-from modlab.instrumentation.watching.gauge import JOINED, LARGE, Gauge, Readings, evenly, has_numbers
-from modlab.instrumentation.watching.moves import Group, Moves
-from modlab.instrumentation.watching.neurons import by_unit
-from modlab.instrumentation.watching.quiet import quietly
-from modlab.instrumentation.watching.readback import Numbers, ReadBack
-from modlab.instrumentation.watching.roottap import is_unseen
-from modlab.instrumentation.watching.shadow import Shadow
-from modlab.instrumentation.watching.units import MOST, Units, is_silenced, is_silencing
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 from modlab.running import clock
 from modlab.running.guarded import timed
 from modlab.running.tensor_hooks import TensorHooks
 from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
+from modlab.watching import axes
+from modlab.watching.batched_statistics import JOINED, LARGE, Gauge, Readings, evenly, has_numbers
+from modlab.watching.cast import RUN, STACKED, Member, Weight
+from modlab.watching.last_step import is_unseen
+from modlab.watching.neurons import by_unit
+from modlab.watching.no_autograd import quietly
+from modlab.watching.readback import Numbers, ReadBack
+from modlab.watching.shadow import Shadow
+from modlab.watching.units import MOST, Units, is_silenced, is_silencing
+from modlab.watching.updates import Group, Moves
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 RARELY = 5
 """Parameters, which change slowly, are measured in every so-manieth of samples in a row, and so are units of large outputs."""

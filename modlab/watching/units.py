@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from modlab.compat import is_transformed
-from modlab.instrumentation.watching import readback
-from modlab.instrumentation.watching.gauge import has_numbers
-from modlab.instrumentation.watching.readback import Numbers, ReadBack
-from modlab.instrumentation.watching.slots import Slots
 from modlab.records.watch import UnitsRecord
 from modlab.statistics.memory import is_there
+from modlab.watching import readback
+from modlab.watching.batched_statistics import has_numbers
+from modlab.watching.readback import Numbers, ReadBack
+from modlab.watching.time_slots import Slots
 
 MOST = 1024
 """Units of a module that are counted one by one."""

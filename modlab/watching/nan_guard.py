@@ -10,18 +10,18 @@ from torch.nn import Module
 
 from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
-from modlab.instrumentation.watching.alarms import HOLD
-from modlab.instrumentation.watching.finiteness import Check, Finding, is_finite
-from modlab.instrumentation.watching.replay import birthplace
-from modlab.instrumentation.watching.roottap import Pass, RootTap
-from modlab.instrumentation.watching.schedule import GUARDED
 from modlab.records.watch import Alert
 from modlab.running import clock
 from modlab.running.guarded import guarded
 from modlab.statistics.memory import is_there, local
+from modlab.watching.alerts import HOLD
+from modlab.watching.finiteness import Check, Finding, is_finite
+from modlab.watching.last_step import Pass, RootTap
+from modlab.watching.replay import birthplace
+from modlab.watching.schedule import GUARDED
 
 if TYPE_CHECKING:
-    from modlab.instrumentation.watching.watcher import Watcher
+    from modlab.watching.watcher import Watcher
 
 EACH = 2e-6
 """Seconds that a pair of hooks costs each call of a module, beside what it takes itself: torch goes another way then."""
