@@ -315,9 +315,9 @@ def test_nan_in_one_mode():
 
 
 def test_what_is_too_large_is_sampled_and_said(monkeypatch):
-    from modlab.instrumentation.comparison import shelf
+    from modlab.comparing import kept_outputs
 
-    monkeypatch.setattr(shelf, "LARGE", 1000)
+    monkeypatch.setattr(kept_outputs, "LARGE", 1000)
     comparison = modlab.compare(nn.Sequential(nn.Identity(), nn.Dropout()))(torch.randn(100, 1000))
     assert comparison["0"].equal is True and comparison["1"].sampled and comparison["1"].max_abs > 0
     assert comparison["1"].relative_l2 == pytest.approx(0.5**0.5, rel=0.05)  # doubled or gone: as long as the half of it that is left
@@ -495,7 +495,7 @@ def test_nothing_is_kept_alive():
 
 
 def test_a_failure_of_our_own_is_told_after_the_model_is_put_back(monkeypatch):
-    from modlab.instrumentation.comparison import passes as module
+    from modlab.comparing import passes as module
 
     def broken(*_):
         raise KeyError("ours")

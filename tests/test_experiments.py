@@ -12,7 +12,7 @@ import torch.utils.checkpoint
 from torch import nn
 
 import modlab
-from modlab.instrumentation.experiments import rehearsals
+from modlab.diagnosing import overfit_one_batch
 from tests import test_identity as identity
 from tests import zoo
 from tests.architectures import ARCHITECTURES
@@ -25,7 +25,7 @@ KINDS = ("gradients", "leak", "first loss", "repeat", "round trip", "overfit")
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """On a busy machine the steps may take longer than a user waits for them."""
-    monkeypatch.setattr(rehearsals, "LIMIT_S", 600.0)
+    monkeypatch.setattr(overfit_one_batch, "LIMIT_S", 600.0)
 
 
 class Model(nn.Module):
@@ -681,7 +681,7 @@ def test_learning_a_mean_is_not_learning():
 
 
 def test_slow_models_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(rehearsals, "LIMIT_S", 0.0)
+    monkeypatch.setattr(overfit_one_batch, "LIMIT_S", 0.0)
     assert the(diagnosed(making(Model.forward)), "overfit").outcome == "not run"
 
 
@@ -727,7 +727,7 @@ def test_inputs_by_place_and_by_name():
 
 @pytest.mark.parametrize("name", [name for name, (_, given, _) in ARCHITECTURES.items() if given is not None])
 def test_known_architectures_pass(name, monkeypatch):
-    monkeypatch.setattr(rehearsals, "STEPS", 8)  # learning by heart is tried with those that are fast
+    monkeypatch.setattr(overfit_one_batch, "STEPS", 8)  # learning by heart is tried with those that are fast
     make, given, loss = ARCHITECTURES[name]
     torch.manual_seed(0)
     model = make()

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PLAIN = {"errors", "files", "format", "records", "version"}  # know no torch
 BASE = PLAIN | {"compat"}
 WORK = BASE | {"statistics", "inspection", "running"}
-BELOW_RESULTS = WORK | {"explaining", "tracing", "watching", "instrumentation", "wording", "views"}
+BELOW_RESULTS = WORK | {"explaining", "tracing", "comparing", "diagnosing", "watching", "wording", "views"}
 ALL = BELOW_RESULTS | {"results", "lessons", "runs", "modlab"}
 # layer: what it may import besides itself; "modlab" is the package's own __init__, the public names
 ALLOWED = {
@@ -28,10 +28,11 @@ ALLOWED = {
     "statistics": BASE,
     "inspection": BASE | {"statistics"},
     "running": BASE | {"statistics", "inspection"},
-    "explaining": WORK | {"instrumentation"},
-    "tracing": WORK | {"instrumentation"} | {"explaining"},
-    "watching": WORK | {"instrumentation"} | {"tracing", "comparing", "wording"},  # wording: for its alerts and verdict
-    "instrumentation": WORK | {"wording", "running", "explaining", "tracing", "watching"},
+    "explaining": WORK,
+    "tracing": WORK | {"explaining"},
+    "comparing": WORK | {"tracing"},
+    "diagnosing": WORK | {"explaining", "tracing", "comparing"},
+    "watching": WORK | {"tracing", "comparing", "wording"},  # wording: for its alerts and verdict
     "wording": PLAIN,
     "views": PLAIN | {"wording"},
     "results": BELOW_RESULTS,
@@ -120,12 +121,12 @@ def test_the_reader_of_imports_reads_them_right(file, line, name, tmp_path, monk
 
 READERS = frozenset({"clone", "copy_", "item", "tolist", "dequantize", "to_dense", "equal", "isnan", "any", "isfinite"})
 """Calls that read a tensor's memory, or may."""
-WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "watching", "instrumentation")
+WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comparing", "diagnosing", "watching")
 """Layers that meet tensors."""
 
 GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")
 BLIND = {
-    "instrumentation/comparison/divergence.py": "what a pass gave, as copies that the shelf made",
+    "comparing/divergence.py": "what a pass gave, as copies that the shelf made",
     "watching/findings.py": "numbers of a history",
     "watching/verdict.py": "numbers of a history",
     "statistics/accelerator.py": "the parts that contents found to be there",

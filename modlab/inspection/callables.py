@@ -23,7 +23,7 @@ LETTERS = 500  # of two cells that are compared; more would take as long as the 
 LIKE = 0.75  # the share that an edited cell has in common with what it was
 CELL = "a cell of this notebook"
 
-AT_WORK = ("modlab.running", "modlab.instrumentation", "modlab.tracing", "modlab.watching", "modlab.explaining")
+AT_WORK = ("modlab.running", "modlab.tracing", "modlab.comparing", "modlab.diagnosing", "modlab.watching", "modlab.explaining")
 """Where modlab's own code is that runs while a model does: its frames and hooks are nobody's but ours."""
 
 # modules of torch's whose functions are put onto modules by a utility → the word for it

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from torch.nn import Module
 
+from modlab.comparing import modes, pairs
 from modlab.errors import PathNotFoundError, QuestionError, nearest
 from modlab.inspection import checks
 from modlab.inspection.distributed import unwrapped
-from modlab.instrumentation.comparison import modes, pairs
 from modlab.records.comparison import MODES, ComparisonRecord, ComparisonTable
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats

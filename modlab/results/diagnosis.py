@@ -9,10 +9,10 @@ import torch
 from torch.nn import Module
 
 from modlab.compat import own_class
+from modlab.diagnosing import batches, series
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation.experiments import batches, series
 from modlab.records.finding import DiagnosisRecord, ExperimentRecord, FindingRecord
 from modlab.results.rows import RowsResult
 from modlab.views import payload

@@ -12,10 +12,10 @@ from weakref import ReferenceType, WeakSet, ref
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from modlab.comparing.input_copies import Copies
 from modlab.errors import ModlabError, NotInitializedError
 from modlab.inspection import checks, parameter_gradients, stores, structure
 from modlab.inspection.optimizers import as_tuple
-from modlab.instrumentation.comparison.copies import Copies
 from modlab.records.structure import ModuleRecord
 from modlab.results import watch as watching
 from modlab.results.comparison import Comparison, compare

@@ -27,7 +27,7 @@ from modlab.running.restoration import Restoration
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_OURS = ("modlab.instrumentation.comparison", "modlab.instrumentation.experiments", "modlab.running.listener")
+_OURS = ("modlab.comparing", "modlab.diagnosing", "modlab.running.listener")
 _TRIES = 100  # a user's own code may raise the same each time
 
 

@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
+from modlab.comparing.input_copies import Copies
+from modlab.comparing.modes import as_written, quiet
 from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.contrast import equal_bits
 from modlab.inspection.distributed import FSDP2, distribution_of
-from modlab.instrumentation.comparison.copies import Copies
-from modlab.instrumentation.comparison.modes import as_written, quiet
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
 from modlab.running.randomness import states

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from modlab.comparing.kept_outputs import Kept, same_bits, sample
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection.contrast import contrast
-from modlab.instrumentation.comparison.shelf import Kept, same_bits, sample
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch.nn import Module
 
-from modlab.instrumentation.experiments.trials import Bench
+from modlab.diagnosing.trials import Bench
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.running.sandbox import afterwards, under
 from modlab.tracing.pending_events import Draft

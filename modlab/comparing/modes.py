@@ -19,16 +19,16 @@ from torch import nn
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
+from modlab.comparing.divergence import Gap
+from modlab.comparing.hook_probes import hooked
+from modlab.comparing.input_copies import Copies, require_repeatable
+from modlab.comparing.mode_probes import Flips, may_act
+from modlab.comparing.passes import Key, Pass, Probe, first_paths, hidden_reason
+from modlab.comparing.side_by_side import Juxtaposition
+from modlab.comparing.state_changes import moves
 from modlab.errors import LazyModelError, ModlabError, NotInitializedError
 from modlab.inspection import marks, stores
 from modlab.inspection.distributed import FSDP1, distribution_of, unwrapped
-from modlab.instrumentation.comparison.copies import Copies, require_repeatable
-from modlab.instrumentation.comparison.divergence import Gap
-from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
-from modlab.instrumentation.comparison.lookouts import hooked
-from modlab.instrumentation.comparison.moves import moves
-from modlab.instrumentation.comparison.passes import Key, Pass, Probe, first_paths, hidden_reason
-from modlab.instrumentation.comparison.probes import Flips, may_act
 from modlab.records.comparison import GRADS, MODES, ComparisonRecord, ComparisonTable, Move, RunRecord
 from modlab.records.structure import ROOT
 from modlab.running.guarded import steady_line

@@ -15,25 +15,34 @@ from torch.nn.parameter import is_lazy
 
 from modlab import format
 from modlab.compat import without_torch_function
+from modlab.diagnosing import (
+    batch_leakage,
+    batches,
+    duplicates,
+    gradient_flow,
+    initial_loss,
+    overfit_one_batch,
+    repeated_passes,
+    traced_pass,
+)
+from modlab.diagnosing.loss_arguments import Comparisons
+from modlab.diagnosing.outcomes import TITLES, NotRunError, not_run
+from modlab.diagnosing.trials import Bench
 from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
-from modlab.instrumentation.experiments import arrivals, batches, duplicates, evidence, guesses, leaks, rehearsals, repeats
-from modlab.instrumentation.experiments.comparisons import Comparisons
-from modlab.instrumentation.experiments.outcomes import TITLES, NotRunError, not_run
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord, FindingRecord
 from modlab.running.guarded import steady_line, without_addresses
 from modlab.statistics.memory import is_there
 
 CHECKS: dict[str, Callable[[Bench], ExperimentRecord]] = {
-    "gradients": arrivals.gradients,
-    "leak": leaks.leak,
-    "first loss": guesses.first_loss,
-    "repeat": repeats.repeat,
+    "gradients": gradient_flow.gradients,
+    "leak": batch_leakage.leak,
+    "first loss": initial_loss.first_loss,
+    "repeat": repeated_passes.repeat,
     "round trip": duplicates.round_trip,
-    "overfit": rehearsals.overfit,
+    "overfit": overfit_one_batch.overfit,
 }
 
 
@@ -56,7 +65,7 @@ def run(subject: Subject, inputs: Any, target: Any, loss: Any) -> Results:
     for kind, check in CHECKS.items():
         if kind in first.skipped:
             found.append(not_run(kind, first.why))
-        elif kind == "round trip" and (found[-1].outcome == "failed" or found[-1].what.startswith(repeats.DIFFER)):
+        elif kind == "round trip" and (found[-1].outcome == "failed" or found[-1].what.startswith(repeated_passes.DIFFER)):
             found.append(not_run(kind, "two passes differ as it is"))
         else:
             found.append(_made(bench, kind, check))
@@ -102,7 +111,7 @@ def _unfit(subject: Subject, model: Module) -> str:
 def _made(bench: Bench, kind: str, check: Callable[[Bench], ExperimentRecord]) -> ExperimentRecord:
     try:
         return bench.kept(lambda: check(bench))
-    except (NotRunError, leaks.UnfitError) as reason:
+    except (NotRunError, batch_leakage.UnfitError) as reason:
         return not_run(kind, str(reason))
     except Exception as error:  # noqa: BLE001 - the user's model may raise anything, and that is the result
         if type(error) is RuntimeError and _REENTRANT in str(error):
@@ -192,7 +201,7 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> FindingRecord | None
     if not of_output and not lost:
         return None
     word = "NaN" if of_output or math.isnan(float(value.detach())) else "infinite"
-    path, words, where = evidence.first_nan(bench) if word == "NaN" else ("", "", "")
+    path, words, where = traced_pass.first_nan(bench) if word == "NaN" else ("", "", "")
     made = f": {words} makes the first{f' at {where}' if where else ''}" if words else ""
     inputs = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     made = ": the batch has NaN in it already" if inputs else made

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import Module, MultiheadAttention
 
+from modlab.comparing.divergence import Gap, at_once, summed
+from modlab.comparing.hook_probes import POST, PRE, Lookouts, Sight
+from modlab.comparing.kept_outputs import Kept, Shelf, seen
 from modlab.inspection import marks, stores
-from modlab.instrumentation.comparison.divergence import Gap, at_once, summed
-from modlab.instrumentation.comparison.lookouts import POST, PRE, Lookouts, Sight
-from modlab.instrumentation.comparison.shelf import Kept, Shelf, seen
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
 from modlab.running.listener import Taps

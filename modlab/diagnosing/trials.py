@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from modlab.diagnosing import batches
+from modlab.diagnosing.outcomes import NotRunError
 from modlab.inspection import bits, stores
 from modlab.inspection.distributed import unwrapped
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.ghosts import Members
-from modlab.instrumentation.experiments import batches
-from modlab.instrumentation.experiments.outcomes import NotRunError
 from modlab.running.guarded import steady_line
 from modlab.running.sandbox import on_loan
 from modlab.statistics.memory import copied

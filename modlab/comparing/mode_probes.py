@@ -6,10 +6,10 @@ from typing import Any
 
 from torch.nn import Module
 
-from modlab.instrumentation.comparison.copies import Copies
-from modlab.instrumentation.comparison.divergence import at_once
-from modlab.instrumentation.comparison.passes import Key
-from modlab.instrumentation.comparison.shelf import Shelf, seen
+from modlab.comparing.divergence import at_once
+from modlab.comparing.input_copies import Copies
+from modlab.comparing.kept_outputs import Shelf, seen
+from modlab.comparing.passes import Key
 from modlab.running.randomness import Undo, states
 from modlab.running.restoration import Restoration
 from modlab.running.values import leaves

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn import Module
 
+from modlab.comparing.hook_probes import POST, Lookouts, Sight, hooked
 from modlab.compat import FunctionMode
-from modlab.instrumentation.comparison.lookouts import POST, Lookouts, Sight, hooked
-from modlab.instrumentation.experiments.trials import Bench
+from modlab.diagnosing.trials import Bench
 from modlab.running.listener import Taps
 from modlab.running.randomness import Meter, Private
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from modlab.instrumentation.comparison.divergence import Distances, Gap, summed
-from modlab.instrumentation.comparison.lookouts import PRE, Sight
-from modlab.instrumentation.comparison.passes import Call, Key, Pass
-from modlab.instrumentation.comparison.shelf import Kept
+from modlab.comparing.divergence import Distances, Gap, summed
+from modlab.comparing.hook_probes import PRE, Sight
+from modlab.comparing.kept_outputs import Kept
+from modlab.comparing.passes import Call, Key, Pass
 
 GROWTH = 10
 """How many times as far apart as its inputs a module's outputs must be, to be where a difference starts, where rounding is

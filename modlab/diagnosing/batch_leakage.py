@@ -12,11 +12,11 @@ from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook
 
 from modlab.compat import global_hooks_with_kwargs
+from modlab.diagnosing import batches
+from modlab.diagnosing.outcomes import record
+from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.families import BATCH_NORMS
 from modlab.inspection.findings.subject import Site
-from modlab.instrumentation.experiments import batches
-from modlab.instrumentation.experiments.outcomes import record
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
 from modlab.running.randomness import states

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from modlab import format
+from modlab.diagnosing import gaps, random_draws
+from modlab.diagnosing.outcomes import record
+from modlab.diagnosing.trials import Bench
 from modlab.inspection.contrast import equal_bits, quietly
 from modlab.inspection.findings.subject import Site, Subject
-from modlab.instrumentation.experiments import chances, gaps
-from modlab.instrumentation.experiments.outcomes import record
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord, Outcome
 from modlab.running.randomness import start_elsewhere, states
 from modlab.running.restoration import Change, Restoration
@@ -77,7 +77,7 @@ def _told(bench: Bench, numbers: tuple[tuple[str, float], ...]) -> ExperimentRec
             private.start_elsewhere()
         if _apart(first, bench.outputs()):
             anew()
-            return _by_chance(bench, chances.of(bench, [*restoration.generators.values()]), numbers)
+            return _by_chance(bench, random_draws.of(bench, [*restoration.generators.values()]), numbers)
         return _by_state(bench, changes, numbers)
     finally:
         restoration.restore()
@@ -88,7 +88,7 @@ def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
     return gap is not None and gap > gaps.ROUNDING * gaps.scale(one)
 
 
-def _by_chance(bench: Bench, draws: list[chances.Draw], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
+def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
     """Random numbers are drawn: by whom, and with which function."""
     found = next((draw for draw in draws if draw.is_dropout), draws[0] if draws else None)
     what = f"{DIFFER}: random numbers are drawn"

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from modlab import format
+from modlab.diagnosing import traced_pass
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.grouping import Group, cover
 from modlab.inspection.findings.subject import Held
-from modlab.instrumentation.experiments import evidence
-from modlab.instrumentation.experiments.outcomes import NotRunError, record
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.records.trace import Reason
 from modlab.running.randomness import Meter
@@ -37,7 +37,7 @@ def gradients(bench: Bench) -> ExperimentRecord:
     stats = [None if grad is None else measure_tensor(grad, histogram=False) for grad in found]
     pairs = [*zip(trained, stats, strict=True)]
     lacking = [held for held, one in pairs if one is None]
-    why = evidence.reasons(bench) if lacking else {}
+    why = traced_pass.reasons(bench) if lacking else {}
     lacking = [held for held in lacking if _kind(why, held) != "frozen"]  # by forward itself
     bad = [held for held, one in pairs if one is not None and one.nan + one.posinf + one.neginf > 0]
     zero = [held for held, one in pairs if one is not None and one.measured and one.count and one.zeros == one.count]
@@ -64,7 +64,7 @@ def _again(bench: Bench, trained: list[Held], found: list[Any]) -> int:
 
 def _nowhere(bench: Bench, trained: list[Held]) -> ExperimentRecord:
     """The loss has no graph."""
-    why = evidence.reasons(bench)
+    why = traced_pass.reasons(bench)
     told = next((why[held.path] for held in reversed(trained) if _kind(why, held) not in ("", "not called", "off the path")), None)
     reason = "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
     return record(

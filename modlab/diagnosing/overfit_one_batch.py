@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
+from modlab.diagnosing import batches, traced_pass
+from modlab.diagnosing.duplicates import copied
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
-from modlab.instrumentation.experiments import batches, evidence
-from modlab.instrumentation.experiments.duplicates import copied
-from modlab.instrumentation.experiments.outcomes import NotRunError, record
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.statistics.memory import is_gone
 
@@ -151,5 +151,5 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:
             raise NotRunError(f"{STEPS} steps of this model take too long to be tried here")
     if math.isfinite(losses[-1]):
         return losses[0], min(losses), "", other
-    _, made, where = evidence.first_nan(bench, other) if math.isnan(losses[-1]) else ("", "", "")
+    _, made, where = traced_pass.first_nan(bench, other) if math.isnan(losses[-1]) else ("", "", "")
     return losses[0], losses[-1], f": {made} makes the first NaN{f' at {where}' if where else ''}" if made else "", other

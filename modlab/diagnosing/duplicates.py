@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
+from modlab.diagnosing import gaps
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
 from modlab.inspection.findings.subject import Site, Subject
-from modlab.instrumentation.experiments import gaps
-from modlab.instrumentation.experiments.outcomes import NotRunError, record
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.running.guarded import steady_line
 from modlab.running.restoration import Change, Restoration

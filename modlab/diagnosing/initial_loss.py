@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from modlab import format
+from modlab.diagnosing import batches
+from modlab.diagnosing.outcomes import NotRunError, record
+from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.values import is_weight
-from modlab.instrumentation.experiments import batches
-from modlab.instrumentation.experiments.outcomes import NotRunError, record
-from modlab.instrumentation.experiments.trials import Bench
 from modlab.records.finding import ExperimentRecord
 from modlab.statistics.memory import is_gone
 

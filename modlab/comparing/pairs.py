@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from modlab.comparing.alignment import Pair, aligned, canonical, is_wrapped
+from modlab.comparing.differing import differ
+from modlab.comparing.hook_probes import hooked
+from modlab.comparing.input_copies import Change, Copies, require_repeatable
+from modlab.comparing.mode_probes import may_act
+from modlab.comparing.modes import ALONE, SEVERAL, measured, quiet, require_ready, require_restorable
+from modlab.comparing.passes import Key, Pass, first_paths, hidden_reason
+from modlab.comparing.side_by_side import Juxtaposition
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
-from modlab.instrumentation.comparison.alignment import Pair, aligned, canonical, is_wrapped
-from modlab.instrumentation.comparison.copies import Change, Copies, require_repeatable
-from modlab.instrumentation.comparison.differing import differ
-from modlab.instrumentation.comparison.juxtaposition import Juxtaposition
-from modlab.instrumentation.comparison.lookouts import hooked
-from modlab.instrumentation.comparison.modes import ALONE, SEVERAL, measured, quiet, require_ready, require_restorable
-from modlab.instrumentation.comparison.passes import Key, Pass, first_paths, hidden_reason
-from modlab.instrumentation.comparison.probes import may_act
 from modlab.records.comparison import ComparisonRecord, ComparisonTable, RunRecord
 from modlab.records.structure import ROOT
 from modlab.running.sandbox import Sandbox
