@@ -18,7 +18,7 @@ from bench.deepseek import DeepSeek
 from bench.networks import Network, small
 from bench.peers import installed
 from bench.report import Target
-from modlab.inspection import classes, definitions, glance, structure
+from modlab.inspection import classes, definitions, structure, tree_cache
 from modlab.views import text as pictures
 
 SLOW = 1.5  # CPU seconds of a first call above which there is no second
@@ -46,7 +46,7 @@ def html(model: nn.Module, _: Tensor | None = None) -> str:
 
 def redrawn(model: nn.Module, _: Tensor | None = None) -> str:
     """The subtrees of an earlier call are found again, the whole tree and its text are not: as after a change."""
-    glance._last.clear()
+    tree_cache._last.clear()
     pictures.of_tree.cache_clear()
     return str(modlab.tree(model))
 

@@ -22,8 +22,8 @@ from torch.nn.utils import parametrizations, prune
 
 import modlab
 from modlab.errors import CheckpointError, NotComparableError, PathNotFoundError, QuestionError
-from modlab.inspection.contrast import contrast
 from modlab.inspection.storage import shares_memory
+from modlab.inspection.tensor_difference import contrast
 from modlab.lessons.note import DynamicNet, MyLinear, Net, RunningMean, StatefulModule
 from modlab.records.difference import KINDS
 from tests import zoo

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.inspection import ghosts
+from modlab.inspection import unregistered
 
 
 @dataclass
@@ -191,7 +191,7 @@ def test_members_of_sets_come_in_one_order():
 
 
 def test_a_cut_walk_is_told(monkeypatch):
-    monkeypatch.setattr(ghosts, "WIDE", 10)
+    monkeypatch.setattr(unregistered, "WIDE", 10)
     (ghost,) = found(holding([linear() for _ in range(10)]))
     assert ghost.modules == 10 and "only the first" not in ghost.reason
     (ghost,) = found(holding([linear() for _ in range(11)]))

@@ -21,7 +21,7 @@ from torch.optim import optimizer as torch_optimizer
 
 import modlab
 from modlab.errors import GoneError, NotAModuleError, NotInitializedError, PathNotFoundError, QuestionError
-from modlab.inspection import shelves, stores
+from modlab.inspection import hook_stores, stores
 from modlab.tracing.hook_wrappers import Stages
 from modlab.views.sheets.hooks import KINDS
 from tests import zoo
@@ -123,11 +123,11 @@ def test_every_global_kind_is_found(kind):
 
 def test_the_kinds_that_torch_has_today_all_have_words():
     """A store that a future torch adds is found too, under its own name."""
-    known = {*shelves.KINDS, "_backward_hooks"}
+    known = {*hook_stores.KINDS, "_backward_hooks"}
     assert set(stores.HOOKS) <= known
     there = {name for name in vars(torch_module) if name.startswith("_global_") and name.endswith("_hooks")}
     assert {name.removeprefix("_global") for name in there} <= known
-    assert all(kind in KINDS for kind in shelves.ORDER)
+    assert all(kind in KINDS for kind in hook_stores.ORDER)
 
 
 def test_a_store_of_a_future_torch_is_found(monkeypatch):

@@ -19,7 +19,7 @@ from torch.nn.modules import module as torch_module
 import modlab
 from modlab import format
 from modlab.errors import GoneError, NotAModuleError, PathNotFoundError
-from modlab.inspection import anatomy, stores
+from modlab.inspection import internals, stores
 from modlab.inspection.routes import Route
 from modlab.lessons.note import StatefulModule
 from modlab.records.internals import RouteRecord
@@ -101,11 +101,11 @@ def test_every_store_of_today_has_words():
 def test_the_public_methods_that_are_named_exist_and_write_there():
     """Each method that is said to write a store changes just that store and its companions."""
     for name in stores.HOOKS:
-        method = re.match(r"register_\w+", anatomy.STORES[name].writes)[0]
+        method = re.match(r"register_\w+", internals.STORES[name].writes)[0]
         module = nn.Linear(1, 1)
         getattr(module, method)(quiet)
         assert len(vars(module)[name]) == 1, name
-    for name, words in (anatomy.STORES | anatomy.ON_CLASS).items():
+    for name, words in (internals.STORES | internals.ON_CLASS).items():
         for method in re.findall(r"(\w+)\(\)", f"{words.writes} {words.reads}"):
             assert hasattr(nn.Module, method) or hasattr(nn, method), (name, method)
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.errors import ModlabError, NotAModuleError, NotAnOptimizerError, SnapshotError
-from modlab.inspection.bits import fingerprint
+from modlab.inspection.fingerprint import fingerprint
 from modlab.lessons.note import StatefulModule
 from tests import zoo
 from tests.test_identity import everything

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
 
 import modlab
-from modlab.inspection import classes, glance, structure
+from modlab.inspection import classes, structure, tree_cache
 from tests import zoo
 
 
@@ -222,7 +222,7 @@ def anew(model):
     """The text of a tree that is made with nothing remembered."""
     classes.known.clear()
     structure._entries.clear()
-    glance._last.clear()
+    tree_cache._last.clear()
     return str(modlab.tree(model))
 
 
@@ -380,10 +380,10 @@ def test_what_is_remembered_keeps_nothing_alive():
     assert [ref() for ref in gone] == [None] * 4  # although the model is there, and the tree not asked for again
     root = weakref.ref(model)
     key = id(model)
-    assert key in glance._last
+    assert key in tree_cache._last
     del model
     gc.collect()
-    assert root() is None and key not in glance._last
+    assert root() is None and key not in tree_cache._last
 
 
 def test_a_class_of_a_notebook_goes_with_its_facts():

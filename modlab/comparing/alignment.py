@@ -16,7 +16,7 @@ from torch.nn import Module
 
 from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import stores
-from modlab.inspection.bits import fingerprint
+from modlab.inspection.fingerprint import fingerprint
 from modlab.statistics.memory import NoValuesError, require_values
 
 LONG = 400

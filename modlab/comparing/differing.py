@@ -8,7 +8,7 @@ import torch
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.inspection.contrast import equal_bits
+from modlab.inspection.tensor_difference import equal_bits
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.Size)

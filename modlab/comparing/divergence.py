@@ -10,7 +10,7 @@ import torch
 
 from modlab.comparing.kept_outputs import Kept, same_bits, sample
 from modlab.compat import without_modes, without_torch_function
-from modlab.inspection.contrast import contrast
+from modlab.inspection.tensor_difference import contrast
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
 

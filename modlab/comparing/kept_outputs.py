@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
-from modlab.inspection.bits import digest_of, fingerprint
-from modlab.inspection.contrast import equal_bits
+from modlab.inspection.fingerprint import digest_of, fingerprint
+from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.values import Leaf, said
 from modlab.statistics.contents import sizes_of
 from modlab.statistics.memory import NoValuesError, arrived, require_values

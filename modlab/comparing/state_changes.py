@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modlab import format
 from modlab.compat import without_modes, without_torch_function
-from modlab.inspection.contrast import contrast
+from modlab.inspection.tensor_difference import contrast
 from modlab.records.comparison import Move
 from modlab.running.restoration import Change
 from modlab.running.values import said

@@ -15,7 +15,7 @@ from modlab.compat import global_hooks_with_kwargs
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import record
 from modlab.diagnosing.trials import Bench
-from modlab.inspection.findings.families import BATCH_NORMS
+from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import Site
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modlab.inspection.contrast import equal_bits, quietly
+from modlab.inspection.tensor_difference import equal_bits, quietly
 from modlab.statistics.memory import is_there
 
 ROUNDING = 1e-5

@@ -10,8 +10,8 @@ from modlab import format
 from modlab.diagnosing import gaps, random_draws
 from modlab.diagnosing.outcomes import record
 from modlab.diagnosing.trials import Bench
-from modlab.inspection.contrast import equal_bits, quietly
 from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.tensor_difference import equal_bits, quietly
 from modlab.records.finding import ExperimentRecord, Outcome
 from modlab.running.randomness import start_elsewhere, states
 from modlab.running.restoration import Change, Restoration

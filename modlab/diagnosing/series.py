@@ -30,7 +30,7 @@ from modlab.diagnosing.outcomes import TITLES, NotRunError, not_run
 from modlab.diagnosing.trials import Bench
 from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of
-from modlab.inspection.findings.families import BATCH_NORMS
+from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import ExperimentRecord, FindingRecord
 from modlab.running.guarded import steady_line, without_addresses

@@ -17,10 +17,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError
-from modlab.inspection import bits, stores
+from modlab.inspection import fingerprint, stores
 from modlab.inspection.distributed import unwrapped
 from modlab.inspection.findings.subject import Site, Subject
-from modlab.inspection.ghosts import Members
+from modlab.inspection.unregistered import Members
 from modlab.running.guarded import steady_line
 from modlab.running.sandbox import on_loan
 from modlab.statistics.memory import copied
@@ -113,7 +113,7 @@ class Bench:
 
 
 def _digest(thing: Any) -> bytes:
-    return b"".join(bits.fingerprint(tensor) for tensor in batches.tensors(thing))
+    return b"".join(fingerprint.fingerprint(tensor) for tensor in batches.tensors(thing))
 
 
 def _runnable(model: Module) -> Module:

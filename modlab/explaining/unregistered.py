@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from modlab.explaining import code_fixes, suspects
 from modlab.explaining.failure import Scene
-from modlab.inspection import ghosts, stores
+from modlab.inspection import stores, unregistered
 from modlab.records.explanation import Fix
 from modlab.records.structure import Ghost
 
@@ -52,13 +52,13 @@ def _holding(scene: Scene, holder: Any, place: str, thing: Any) -> Hiding | None
         (
             name
             for name, value in stores.contents(holder).items()
-            if name not in stores.STANDARD and any(hidden.thing is thing for hidden in ghosts.Members(value))
+            if name not in stores.STANDARD and any(hidden.thing is thing for hidden in unregistered.Members(value))
         ),
         None,
     )
     if name is None:
         return None
-    finder = ghosts.Finder(module for _, module in suspects.walk(root.module))
+    finder = unregistered.Finder(module for _, module in suspects.walk(root.module))
     its = (ghost for ghost in finder.find(holder) if ghost.name == name and not ghost.harmless)
     found = next((ghost for ghost in its if ghost.fix or ghost.advice), None)
     return None if found is None else Hiding(f"{place}.{name}" if place else name, type(holder).__name__, found)

@@ -9,7 +9,7 @@ from weakref import ref
 from torch.nn import Module, ParameterDict, ParameterList
 
 from modlab.compat import own_class
-from modlab.inspection import marks, units
+from modlab.inspection import distributed_units, marks
 from modlab.records.structure import Subtree
 
 EXTRA_LIMIT = 300
@@ -26,7 +26,7 @@ class ClassFacts:
     def __init__(self, cls: type) -> None:
         speaker: Any = getattr(cls, "extra_repr", None)
         self.speaks = speaker is not Module.extra_repr and not issubclass(cls, _LISTING)
-        self.wrapper = units.wrapper_of(cls)
+        self.wrapper = distributed_units.wrapper_of(cls)
         named = own_class(cls)
         authors = (named.__module__, getattr(speaker, "__module__", ""))
         self.foreign = not all(author.startswith("torch.nn.modules.") for author in authors)  # others than torch's may say anything

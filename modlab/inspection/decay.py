@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import inference, set_grad
-from modlab.inspection.bits import BLOCK
+from modlab.inspection.fingerprint import BLOCK
 from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import is_there, number_of
 

@@ -12,13 +12,13 @@ from typing import Any
 from torch import Tensor
 
 from modlab.compat import is_leaf
-from modlab.inspection import leftovers, loading, renames, weights
-from modlab.inspection.bits import fingerprint
-from modlab.inspection.contrast import Contrast, contrast_of_many, quietly
+from modlab.inspection import loading, partial_moves, renames, weights
 from modlab.inspection.decay import Cause, Trace, cause, kept
+from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Entry, Inventory, Key
-from modlab.inspection.likeness import likeness
+from modlab.inspection.same_shape import likeness
 from modlab.inspection.storage import shares_memory
+from modlab.inspection.tensor_difference import Contrast, contrast_of_many, quietly
 from modlab.records.difference import (
     HELD,
     IN_EVAL,
@@ -90,7 +90,7 @@ class Comparison:
         if self._stepped(rows):
             rows = [self._skipped_by_step(row, left) for row, (left, _) in zip(rows, pairs, strict=True)]
         if {self.before.form, self.after.form} <= {"module", "snapshot"}:
-            rows = leftovers.noted(rows, pairs)
+            rows = partial_moves.noted(rows, pairs)
         flags = list(self._flags(pairs))
         rows = list(self._in_eval(rows))
         return DiffRecord(

@@ -17,7 +17,7 @@ from torch.nn import Module
 
 from modlab.compat import fsdp_parameters, swaps_parameters
 from modlab.inspection import stores
-from modlab.inspection.units import unit_of, wrapper_of
+from modlab.inspection.distributed_units import unit_of, wrapper_of
 from modlab.records.sharding import Ranks, together
 from modlab.statistics import sharding
 

@@ -17,7 +17,7 @@ from torch.nn import Module
 
 from modlab.compat import inference, is_leaf, own_class, set_grad, without_modes, without_torch_function
 from modlab.inspection import distributed, entries, slots, stores
-from modlab.inspection.bits import Plain, digest_of, plain
+from modlab.inspection.fingerprint import Plain, digest_of, plain
 from modlab.inspection.formats.nesting import items_of
 from modlab.inspection.formats.stored import Stored
 from modlab.records.structure import TensorEntry

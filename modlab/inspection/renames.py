@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from modlab.inspection.bits import BLOCK, fingerprint, whole
-from modlab.inspection.contrast import equal_bits
+from modlab.inspection.fingerprint import BLOCK, fingerprint, whole
 from modlab.inspection.inventory import Entry
+from modlab.inspection.tensor_difference import equal_bits
 from modlab.records.difference import Renaming
 from modlab.statistics.contents import blocks_of
 from modlab.statistics.memory import is_there

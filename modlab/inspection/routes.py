@@ -14,7 +14,7 @@ from torch.nn import Module, Parameter
 
 from modlab.compat import global_hooks, grad_fn, without_torch_function
 from modlab.inspection import stores
-from modlab.inspection.anatomy import plain
+from modlab.inspection.internals import plain
 from modlab.records.internals import RouteRecord
 
 Buffer: type | None = getattr(nn, "Buffer", None)

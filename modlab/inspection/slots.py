@@ -13,7 +13,7 @@ from torch.nn import Module
 from modlab import compat
 from modlab.compat import inference, set_grad
 from modlab.errors import NotInitializedError
-from modlab.inspection import distributed, entries, ghosts, gradients, marks, stores, units
+from modlab.inspection import distributed, distributed_units, entries, gradients, marks, stores, unregistered
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.overlaps import Overlaps
 from modlab.records.sharding import Ranks, together
@@ -60,8 +60,8 @@ def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -
 
 def _ranks(model: Module, rows: list[StateRecord]) -> Ranks | None:
     """Those over which a model lies: of what its tensors say, and of what holds it as a whole."""
-    kind = units.wrapper_of(type(model))
-    unit = units.unit_of(model, kind) if kind else None
+    kind = distributed_units.wrapper_of(type(model))
+    unit = distributed_units.unit_of(model, kind) if kind else None
     found = {row.sharding.ranks: None for row in rows if row.sharding is not None}
     return together([*found, *([unit.ranks] if unit is not None and unit.ranks is not None else [])])
 
@@ -81,11 +81,11 @@ class Walk:
         self.first: dict[int, str] = {}  # id(tensor) → the path where it was met first
         self.position = 0
         sharding.renew()
-        self.flat = units.Flat(stores.modules(model) if units.fsdp1() is not None else ())
+        self.flat = distributed_units.Flat(stores.modules(model) if distributed_units.fsdp1() is not None else ())
         self._overlaps = Overlaps()
         self.remarks: list[str] = []
-        self._finder: ghosts.Finder | None = None
-        self._suspicious = ghosts.Suspicion()
+        self._finder: unregistered.Finder | None = None
+        self._suspicious = unregistered.Suspicion()
 
     def collect(self) -> list[Slot]:
         """What is in the state_dict, then what is not."""
@@ -114,7 +114,7 @@ class Walk:
     def _remark(self, path: str, module: Module, held: dict[str, Any]) -> None:
         """Note who may change the state_dict in a way that only calling it would tell."""
         place = path or ROOT
-        kind = units.wrapper_of(type(module))
+        kind = distributed_units.wrapper_of(type(module))
         if kind == "FSDP1":
             text = "is an FSDP1 unit: its state_dict() asks all ranks, and gives the whole tensors under the names of the model inside"
             self.remarks += [] if any(text in known for known in self.remarks) else [f"{place} {text}"]
@@ -174,7 +174,7 @@ class Walk:
 
     def _hidden(self, path: str, module: Module) -> Iterator[Slot]:
         if self._finder is None:
-            self._finder = ghosts.Finder(m for _, m in places(self.model))
+            self._finder = unregistered.Finder(m for _, m in places(self.model))
         for place, tensor, note in self._finder.tensors(module):
             entry = replace(entries.describe(place, "attribute", tensor), note=note, persistent=False)
             derived = note.startswith("computed before each forward")

@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.errors import SnapshotError
-from modlab.inspection.bits import fingerprint
+from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.inventory import RNG, STATE, Entry, Inventory, of_module
 from modlab.records.snapshot import SnapshotRecord
 from modlab.statistics.memory import NoValuesError, is_sharded, local, require_values

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.errors import NotInitializedError
-from modlab.inspection import classes, distributed, entries, ghosts, glance, marks, stores, units
+from modlab.inspection import classes, distributed, distributed_units, entries, marks, stores, tree_cache, unregistered
 from modlab.inspection.classes import ClassFacts
 from modlab.inspection.overlaps import counted_again, repeated
 from modlab.inspection.places import Places
@@ -44,15 +44,15 @@ _NO_HOOKS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 def extract(model: Module) -> TreeRecord:
     """The folded tree of `model`. Reads no value and calls nothing of the model's but ``extra_repr``."""
-    seen = glance.at(model)
-    tree = None if seen is None else glance.recall(model, seen)
+    seen = tree_cache.at(model)
+    tree = None if seen is None else tree_cache.recall(model, seen)
     if tree is not None:
         return tree
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
     tree = Folder(model).fold()
     if seen is not None:
-        glance.remember(model, seen, tree)
+        tree_cache.remember(model, seen, tree)
     return tree
 
 
@@ -61,8 +61,8 @@ def of_users(model: Module) -> TreeRecord:
     inner = distributed.unwrapped(model)
     if inner is model:
         return extract(model)
-    kind = units.wrapper_of(type(model))
-    tree, unit = extract(inner), units.unit_of(model, kind) if kind else None
+    kind = distributed_units.wrapper_of(type(model))
+    tree, unit = extract(inner), distributed_units.unit_of(model, kind) if kind else None
     root = replace(tree.root, unit=unit)
     _class_of[root] = ref(type(inner))
     return replace(tree, root=root, ranks=_ranks(root), variable=distributed.variable_of(model))
@@ -92,8 +92,8 @@ class Folder:
         self.owners: list[Module] = []  # theirs, one for one
         self.again: list[tuple[Module, str, Module]] = []  # who holds, under which name, a module that had been met before
         self.classes: dict[int, ClassFacts] = {}  # by id: a metaclass may take the hash away
-        self.suspicious = ghosts.Suspicion()
-        self.fsdp1, self.flat = units.fsdp1(), units.Flat()
+        self.suspicious = unregistered.Suspicion()
+        self.fsdp1, self.flat = distributed_units.fsdp1(), distributed_units.Flat()
         self.places: Places | None = None  # from the second walk on
         self.touched: Container[int] = ()
         self.unshared: dict[int, Subtree] = {}  # id(module) → subtree, of untouched modules in touched ones
@@ -185,7 +185,7 @@ class Folder:
             facts = self.classes[id(cls)] = classes.facts_of(cls)
         hooked, attributes = stores.own_values(held)
         if facts.wrapper:
-            attributes = units.authors_values(held, attributes)
+            attributes = distributed_units.authors_values(held, attributes)
         training = held.get("training")
         if training is not True and training is not False:
             training = stores.mode(module)
@@ -196,10 +196,10 @@ class Folder:
             tuple(map(id, own)),  # the subtree that is found or made under this key keeps them alive
             below,
             self._extra(module, facts, own, attributes, kinds) if facts.speaks or "extra_repr" in held else "",
-            () if ghosts.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self.finder.find(module),
+            () if unregistered.BORING.issuperset(kinds) or not self.suspicious(attributes, held) else self.finder.find(module),
             marks.of_hooks(held) if hooked else _NO_HOOKS,
             "_compiled_call_impl" in held,
-            units.unit_of(module, facts.wrapper) if facts.wrapper else None,
+            distributed_units.unit_of(module, facts.wrapper) if facts.wrapper else None,
             self.ledger.enter(module, own, self.unshared) if shared else None,
         )
         subtree = facts.known.get(key)
@@ -265,9 +265,9 @@ class Folder:
             found.append(entry)
 
     @cached_property
-    def finder(self) -> ghosts.Finder:
+    def finder(self) -> unregistered.Finder:
         """Knows what is registered anywhere in the model."""
-        return ghosts.Finder(stores.modules(self.root))
+        return unregistered.Finder(stores.modules(self.root))
 
 
 def _ranks(tree: Subtree) -> Ranks | None:

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from torch.nn import Module
 
 from modlab.errors import ModlabError, PathNotFoundError, QuestionError, nearest
-from modlab.inspection import checks, hookbook, shelves, structure
-from modlab.inspection.hookbook import Asked
+from modlab.inspection import checks, hook_stores, structure
+from modlab.inspection import hooks as at_rest
+from modlab.inspection.hooks import Asked
 from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookRecord
 from modlab.records.structure import ROOT
 from modlab.results.rows import RowsResult
@@ -55,7 +56,7 @@ class Hooks(RowsResult):
         super().__init__(model)
         self._of_model = model is not None
         self._model = "" if model is None else payload.fingerprint(structure.of_users(model))
-        self.record: HookbookRecord = hookbook.extract(model)
+        self.record: HookbookRecord = at_rest.extract(model)
 
     @property
     def code(self) -> str:  # type: ignore[override]
@@ -105,9 +106,9 @@ class Hooks(RowsResult):
         return [
             row
             for row in self.record.rows
-            if hookbook.matches(row.path, pattern)
-            and (kind is None or hookbook.matches(row.kind, kind))
-            and (function is None or any(hookbook.matches(name, function) for name in _names(row)))
+            if at_rest.matches(row.path, pattern)
+            and (kind is None or at_rest.matches(row.kind, kind))
+            and (function is None or any(at_rest.matches(name, function) for name in _names(row)))
         ]
 
     def remove(
@@ -143,8 +144,8 @@ class Hooks(RowsResult):
         (1, 0)
         """
         model = self._living("removing hooks")
-        number = hookbook.remove(model, self._asked(model, path, kind, function))
-        self.record = hookbook.extract(model)
+        number = at_rest.remove(model, self._asked(model, path, kind, function))
+        self.record = at_rest.extract(model)
         return number
 
     @contextmanager
@@ -176,7 +177,7 @@ class Hooks(RowsResult):
         """
         model = self._living("taking hooks out")
         asked = self._asked(model, path, kind, function)
-        with hookbook.off(lambda: hookbook.meant(model, asked)):
+        with at_rest.off(lambda: at_rest.meant(model, asked)):
             yield self
 
     def _living(self, purpose: str) -> Module | None:
@@ -202,12 +203,12 @@ class Hooks(RowsResult):
         model = self._living("paths")
         if wanted in (EVERY_MODULE, EVERY_OPTIMIZER):
             return wanted
-        found = None if model is None else shelves.first_path(model, wanted)
+        found = None if model is None else hook_stores.first_path(model, wanted)
         if found is not None:
             return found
-        if hookbook.is_pattern(path):
+        if at_rest.is_pattern(path):
             return path
-        close = nearest(wanted, [EVERY_MODULE, EVERY_OPTIMIZER] if model is None else shelves.names(model))
+        close = nearest(wanted, [EVERY_MODULE, EVERY_OPTIMIZER] if model is None else hook_stores.names(model))
         hint = f"\n  Nearest: {', '.join(repr(one) for one in close)}." if close else ""
         title = self.record.title or "What is for all modules"
         raise PathNotFoundError(f"{title} has no module and no tensor {path!r}.{hint}\n  Those that have hooks: .paths")
@@ -234,5 +235,5 @@ def _require_words(path: Any, kind: Any) -> None:
         )
     if kind is None:
         return
-    if not isinstance(kind, str) or not any(hookbook.matches(one, kind) for one in shelves.ORDER):
-        raise QuestionError(f"There is no kind of hook {kind!r}.\n  Kinds: {', '.join(repr(one) for one in shelves.ORDER)}")
+    if not isinstance(kind, str) or not any(at_rest.matches(one, kind) for one in hook_stores.ORDER):
+        raise QuestionError(f"There is no kind of hook {kind!r}.\n  Kinds: {', '.join(repr(one) for one in hook_stores.ORDER)}")

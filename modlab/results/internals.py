@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from torch.nn import Module
 
 from modlab.errors import PathNotFoundError, nearest
-from modlab.inspection import anatomy, checks, routes, stores, structure
+from modlab.inspection import checks, routes, stores, structure
+from modlab.inspection.internals import extract
 from modlab.records.internals import InternalsRecord, RouteRecord, StoreRecord
 from modlab.results.rows import RowsResult
 from modlab.version import __version__
@@ -70,7 +71,7 @@ class Internals(RowsResult):
     def __init__(self, module: Module) -> None:
         super().__init__(module)
         self._model = payload.fingerprint(structure.of_users(module)) if stores.initialized(module) else ""
-        self.record: InternalsRecord = anatomy.extract(module)
+        self.record: InternalsRecord = extract(module)
 
     @property
     def records(self) -> Sequence[StoreRecord]:

@@ -22,8 +22,8 @@ from torch.nn.parameter import is_lazy
 
 from modlab.compat import dispatch_modes, inference, set_grad, set_version, without_modes, without_torch_function
 from modlab.inspection import stores
-from modlab.inspection.bits import fingerprint
-from modlab.inspection.contrast import equal_bits
+from modlab.inspection.fingerprint import fingerprint
+from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.fsdp import Units
 from modlab.running.randomness import Private, Undo, is_private, named_in_code
 from modlab.statistics.memory import NoValuesError, is_sharded, is_there, local, require_values

@@ -20,8 +20,8 @@ from modlab.comparing.input_copies import Copies
 from modlab.comparing.modes import as_written, quiet
 from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
-from modlab.inspection.contrast import equal_bits
 from modlab.inspection.distributed import FSDP2, distribution_of
+from modlab.inspection.tensor_difference import equal_bits
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
 from modlab.running.randomness import states

@@ -12,7 +12,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from modlab.compat import forced_eager, set_version, without_torch_function
 from modlab.inspection import stores
-from modlab.inspection.contrast import equal_bits
+from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.randomness import states
 from modlab.running.values import leaves
 from modlab.statistics.memory import PLAIN, is_gone, is_there

@@ -15,7 +15,7 @@ from modlab.explaining import operands, suspects
 from modlab.explaining.failure import Family, Scene, Verdict
 from modlab.explaining.frames import Frame
 from modlab.explaining.rules.constructors import signature
-from modlab.inspection import ghosts, stores
+from modlab.inspection import stores, unregistered
 from modlab.records.explanation import Fix
 
 _ASKED = 2_000  # modules asked for what they hide
@@ -70,7 +70,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
             ((f"{name}: parameters", str(own)),),
             (Fix("Make a list once, if it is needed twice:", f"parameters = list({name}.parameters())"),),
         )
-    finder = ghosts.Finder(module for _, module in modules)
+    finder = unregistered.Finder(module for _, module in modules)
     hidden = [(path, ghost) for path, module in modules for ghost in finder.find(module) if not ghost.harmless]
     if hidden:
         path, ghost = hidden[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modlab.inspection import hookbook
+from modlab.inspection import hooks
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import FindingRecord
 from modlab.records.hooks import HookRecord
@@ -14,7 +14,7 @@ from modlab.records.structure import ROOT
 def doubled(subject: Subject) -> Iterator[FindingRecord]:
     """The same function twice on one module or tensor, and hooks that a later run of their cell has replaced."""
     told: set[tuple[str, str, str, str]] = set()
-    for row in hookbook.extract(subject.model).rows:
+    for row in hooks.extract(subject.model).rows:
         if row.machinery or (row.times < 2 and not row.left):
             continue
         kind = "left-over hook" if row.left else "doubled hook"
@@ -26,7 +26,7 @@ def doubled(subject: Subject) -> Iterator[FindingRecord]:
 
 def edited(subject: Subject) -> Iterator[FindingRecord]:
     """Lambdas that may be left over from a cell that was edited; which nothing can tell for certain."""
-    for row in hookbook.extract(subject.model).rows:
+    for row in hooks.extract(subject.model).rows:
         if row.doubt and not row.machinery:
             yield FindingRecord(
                 row.path,

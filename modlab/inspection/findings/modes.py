@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from modlab.inspection.findings.families import AVERAGING, DROPOUTS
 from modlab.inspection.findings.grouping import Whole, cover
+from modlab.inspection.findings.layer_families import AVERAGING, DROPOUTS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.records.finding import FindingRecord
 

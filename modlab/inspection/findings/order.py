@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.inspection.findings.families import AVERAGING, CONVOLUTIONS
+from modlab.inspection.findings.layer_families import AVERAGING, CONVOLUTIONS
 from modlab.inspection.findings.subject import Site, Subject
 from modlab.inspection.index import joined
 from modlab.records.finding import FindingRecord

@@ -14,10 +14,10 @@ from modlab.compat import grad_fn
 from modlab.inspection import stores
 from modlab.inspection.findings import corrections
 from modlab.inspection.findings.accesses import access
-from modlab.inspection.findings.families import DROPOUTS
+from modlab.inspection.findings.layer_families import DROPOUTS
 from modlab.inspection.findings.subject import Site, Subject
-from modlab.inspection.ghosts import Members
 from modlab.inspection.spelling import is_plain
+from modlab.inspection.unregistered import Members
 from modlab.records.finding import FindingRecord, Severity
 from modlab.records.structure import Ghost
 

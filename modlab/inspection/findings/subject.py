@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim.swa_utils import AveragedModel
 
 from modlab.errors import NotInitializedError
-from modlab.inspection import ghosts, stores
+from modlab.inspection import stores, unregistered
 from modlab.inspection.index import ModuleIndex, Node, joined
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.spelling import attribute
@@ -115,14 +115,14 @@ class Subject:
         return self.index.nodes
 
     @cached_property
-    def finder(self) -> ghosts.Finder:
+    def finder(self) -> unregistered.Finder:
         """Tells hidden ones from attributes that point at what is registered."""
-        return ghosts.Finder(site.module for site in self.sites)
+        return unregistered.Finder(site.module for site in self.sites)
 
     @cached_property
     def suspicious(self) -> list[Site]:
         """The modules whose attributes may hide something."""
-        asked = ghosts.Suspicion()
+        asked = unregistered.Suspicion()
         found = []
         for site in self.sites:
             _, attributes = stores.own_values(site.held)

@@ -12,8 +12,8 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import is_leaf
 from modlab.inspection import marks, stores
-from modlab.inspection.findings.families import TRANSPOSED
 from modlab.inspection.findings.grouping import SPELLED_OUT, Group, cover
+from modlab.inspection.findings.layer_families import TRANSPOSED
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
 from modlab.statistics.memory import is_there, local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from modlab.inspection.contrast import equal_bits
+from modlab.inspection.tensor_difference import equal_bits
 from modlab.statistics.memory import is_there
 from modlab.statistics.wrappers import is_wrapper
 

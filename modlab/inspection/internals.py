@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
-from modlab.inspection import callables, entries, marks, stores, units
+from modlab.inspection import callables, distributed_units, entries, marks, stores
 from modlab.inspection.spelling import attribute
 from modlab.records.internals import CLASS, INSTANCE, METHOD, OWN, InternalsRecord, StoreRecord
 from modlab.records.structure import VARIABLE
@@ -225,7 +225,7 @@ def _of_flag(name: str, value: Any, home: str) -> str:
 
 def _own(held: dict[str, Any]) -> Iterator[StoreRecord]:
     for name, value in list(held.items()):
-        if name in stores.STANDARD or name in ON_CLASS or name in METHODS or name.startswith(units.OWN):
+        if name in stores.STANDARD or name in ON_CLASS or name in METHODS or name.startswith(distributed_units.OWN):
             continue
         count, note = _inside(value)
         text = plain(value) or (_entry(value) if count is None else f"{type(value).__name__} of {count:,}")

@@ -15,10 +15,10 @@ from weakref import ref
 import torch
 from torch.nn import Module
 
-from modlab.inspection import classes, entries, ghosts, stores, units
+from modlab.inspection import classes, distributed_units, entries, stores, unregistered
 from modlab.inspection.classes import ClassFacts
 from modlab.inspection.distributed import FSDP2
-from modlab.inspection.ghosts import Suspicion
+from modlab.inspection.unregistered import Suspicion
 from modlab.records.structure import TreeRecord
 from modlab.statistics import sharding
 
@@ -97,7 +97,7 @@ def at(root: Module) -> Seen | None:
             if facts.wrapper:
                 if facts.wrapper != FSDP2:
                     return None
-                seen.append(units.seen_of(module))
+                seen.append(distributed_units.seen_of(module))
             for name, tensor in parameters.items() if not buffers else chain(parameters.items(), buffers.items()):
                 if type(tensor) in _PLAIN and tensor.layout is _STRIDED:
                     seen += name, id(tensor), _metadata(tensor)
@@ -109,7 +109,7 @@ def at(root: Module) -> Seen | None:
                     return None
             if values[_TRANSIENT]:
                 seen.append(frozenset(values[_TRANSIENT]))
-            attributes = values[_AUTHORS] if not facts.wrapper else units.authors_values(held, values[_AUTHORS])
+            attributes = values[_AUTHORS] if not facts.wrapper else distributed_units.authors_values(held, values[_AUTHORS])
             if attributes and not _SCALARS.issuperset(map(type, attributes)):
                 suspicious = suspicious or Suspicion()
                 said = _said(module, held, attributes, facts, suspicious)
@@ -133,7 +133,7 @@ def _said(module: Module, held: dict[str, Any], attributes: list[Any], facts: Cl
     kinds = tuple(map(type, attributes))
     if _COMPILED in held or _TRACED in held:
         return None
-    if not ghosts.BORING.issuperset(kinds) and suspicious(attributes, held):
+    if not unregistered.BORING.issuperset(kinds) and suspicious(attributes, held):
         return None
     if facts.foreign or not facts.speaks:
         return classes.extra(module) if facts.speaks or "extra_repr" in held else ""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
-from modlab.inspection.bits import BLOCK, Raw, parts_of, whole
+from modlab.inspection.fingerprint import BLOCK, Raw, parts_of, whole
 from modlab.statistics.contents import COMPUTED, as_array, blocks_of, numbers_of
 from modlab.statistics.memory import NoValuesError, local, require_values
 from modlab.statistics.wrappers import is_quantized, is_wrapper

@@ -17,7 +17,7 @@ from torch.nn import Module, Parameter
 
 from modlab import format
 from modlab.compat import grad_fn
-from modlab.inspection import entries, fixes, stores, units
+from modlab.inspection import distributed_units, entries, fixes, stores
 from modlab.inspection.fixes import SEQUENCES
 from modlab.inspection.marks import machinery
 from modlab.records.structure import Ghost
@@ -93,8 +93,8 @@ class Finder:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.registered: set[int] = set()
-        listed = modules if units.fsdp1() is None else list(modules)
-        flat = units.Flat(listed)
+        listed = modules if distributed_units.fsdp1() is None else list(modules)
+        flat = distributed_units.Flat(listed)
         self._views = flat.views
         self.registered |= flat.own
         for module in listed:

@@ -13,8 +13,8 @@ from torch.nn import Module
 
 from modlab.compat import own_class
 from modlab.errors import NotInitializedError
-from modlab.inspection import callables, marks, shelves, stores
-from modlab.inspection.shelves import Aside, Shelf
+from modlab.inspection import callables, hook_stores, marks, stores
+from modlab.inspection.hook_stores import Aside, Shelf
 from modlab.records.hooks import HookbookRecord, HookRecord, Place
 from modlab.records.structure import ROOT
 
@@ -25,7 +25,7 @@ _WILD = frozenset("*?[")
 def extract(model: Module | None) -> HookbookRecord:
     """The hook book of a model, global hooks among them; of None, the global ones alone."""
     if model is None:
-        rows = tuple(row for shelf in _sorted(shelves.of_all()) for row in of_shelf(shelf, {}))
+        rows = tuple(row for shelf in _sorted(hook_stores.of_all()) for row in of_shelf(shelf, {}))
         return HookbookRecord("", rows, tuple(Place(path) for path in dict.fromkeys(row.path for row in rows)))
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
@@ -33,7 +33,7 @@ def extract(model: Module | None) -> HookbookRecord:
 
 
 def _sorted(found: Iterator[Shelf]) -> list[Shelf]:
-    return sorted(found, key=shelves.rank)
+    return sorted(found, key=hook_stores.rank)
 
 
 class Walk:
@@ -41,7 +41,7 @@ class Walk:
 
     def __init__(self, model: Module) -> None:
         self.model = model
-        self.modules, self.also = shelves.modules(model)
+        self.modules, self.also = hook_stores.modules(model)
         self.tensors: set[int] = set()
         self.remarks: list[str] = []
         self.silent: dict[str, str] = {}
@@ -50,7 +50,7 @@ class Walk:
 
     def book(self) -> HookbookRecord:
         """The whole record."""
-        rows = [row for shelf in _sorted(shelves.of_all()) for row in of_shelf(shelf, self.sources)]
+        rows = [row for shelf in _sorted(hook_stores.of_all()) for row in of_shelf(shelf, self.sources)]
         places = [Place(path) for path in dict.fromkeys(row.path for row in rows)]
         for path, module in self.modules:
             own = [row for shelf in self.of_module(path, module) for row in self._rows(path, module, shelf)]
@@ -73,16 +73,16 @@ class Walk:
         """Every shelf with something on it, global ones last."""
         for path, module in self.modules:
             yield from self.of_module(path, module)
-        yield from shelves.of_all()
+        yield from hook_stores.of_all()
 
     def of_module(self, path: str, module: Module) -> list[Shelf]:
         """Those of one module and of its own tensors; a tensor of two modules is looked at once."""
         held = stores.contents(module)
-        found: list[Shelf] = list(shelves.of_module(path, held)) if stores.own_values(held)[0] else []
+        found: list[Shelf] = list(hook_stores.of_module(path, held)) if stores.own_values(held)[0] else []
         for name, tensor in stores.named_tensors(module):
             if id(tensor) not in self.tensors:
                 self.tensors.add(id(tensor))
-                found += shelves.of_tensor(f"{path}.{name}" if path else name, path, tensor)
+                found += hook_stores.of_tensor(f"{path}.{name}" if path else name, path, tensor)
         return _sorted(iter(found))
 
     def _rows(self, path: str, module: Module, shelf: Shelf) -> list[HookRecord]:
@@ -277,7 +277,7 @@ def is_pattern(path: str) -> bool:
 
 def meant(model: Module | None, asked: Asked) -> list[tuple[Shelf, list[Any]]]:
     """The shelves that hold something that is meant, and the numbers of that."""
-    found = shelves.of_all() if model is None else Walk(model).all()
+    found = hook_stores.of_all() if model is None else Walk(model).all()
     return [(shelf, keys) for shelf in found if (keys := asked.keys(shelf))]
 
 
