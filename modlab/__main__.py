@@ -67,19 +67,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(given: argparse.Namespace) -> int:
-    from modlab.lessons import shelf
+    from modlab.lessons import lookup
 
-    for content in shelf.lessons():
+    for content in lookup.lessons():
         after = f" (after {', '.join(content.after)})" if content.after else ""
         _say(f"{content.name:<28} {content.minutes:>3} min  {content.title}{after}\n{'':37}{content.goal}")
-    _say(f"{'':28} {sum(content.minutes for content in shelf.lessons()):>3} min  in all")
+    _say(f"{'':28} {sum(content.minutes for content in lookup.lessons()):>3} min  in all")
     return 0
 
 
 def _copy(given: argparse.Namespace) -> int:
-    from modlab.lessons import copies, shelf
+    from modlab.lessons import copies, lookup
 
-    copied = copies.copy(given.folder, given.source or shelf.course())
+    copied = copies.copy(given.folder, given.source or lookup.course())
     renewed = f", {len(copied.renewed)} brought up to date (nobody had worked in them)" if copied.renewed else ""
     _say(f"{given.folder}: {len(copied.made)} new{renewed}, {len(copied.kept)} kept as they were")
     for file in copied.mended:

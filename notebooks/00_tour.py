@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from modlab.lessons.checking import fail
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail
 from modlab.lessons.kinds import Choice, Number, YesNo
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import modlab
+from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_equal, require_module_class
 from modlab.lessons.kinds import Choice, Number, Order, Shape, YesNo
 from modlab.lessons.note import MyLinear
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_equal, require_module_class
 from modlab.lessons.kinds import Choice, Number, Several, YesNo
 from modlab.lessons.note import DynamicNet, MyLinear
 

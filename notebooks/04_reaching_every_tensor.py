@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, require_equal, require_module_class
 from modlab.lessons.kinds import Choice, Name, Number, Several, YesNo
 from modlab.lessons.note import DynamicNet, MyLinear, Net
 

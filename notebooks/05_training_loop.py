@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, require_equal, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, require_equal, same
 from modlab.lessons.kinds import Choice, Number, Order, Several, YesNo
 from modlab.lessons.note import MyLinear, Net
 

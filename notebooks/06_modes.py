@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, require_equal, require_module_class, same
 from modlab.lessons.kinds import Choice, Number, Several, YesNo
 from modlab.lessons.note import ModalModule, Net
 

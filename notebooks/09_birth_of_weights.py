@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, require_equal, require_module_class
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, require_equal, require_module_class
 from modlab.lessons.kinds import Choice, Number, Order, Several, YesNo
 from modlab.lessons.note import MyLinear
 

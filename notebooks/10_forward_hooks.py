@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, require_equal, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, require_equal, same
 from modlab.lessons.kinds import Choice, Number, Order, Several
 from modlab.lessons.note import BigNet, Net
 

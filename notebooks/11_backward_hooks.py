@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, require_equal, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, require_equal, same
 from modlab.lessons.kinds import Choice, Number, Order, YesNo
 from modlab.lessons.note import MyLinear, Net
 

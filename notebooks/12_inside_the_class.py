@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import modlab
+from modlab.lessons.checking import fail, same
 from modlab.lessons.content import Content, Mistake, Probe, Question, Task, Wrong
-from modlab.lessons.judging import fail, same
 from modlab.lessons.kinds import Choice, Number, Order, Several, Shape, YesNo
 from modlab.lessons.note import MyLinear, Net
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, fx, nn
 
 import modlab
+from modlab.lessons.checking import fail, require_callable, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_callable, same
 from modlab.lessons.kinds import Choice, Name, Number, Several, YesNo
 from modlab.lessons.networks import Upright
 from modlab.lessons.note import Net

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import modlab
+from modlab.lessons.checking import evaluate, fail, require_callable, same
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import evaluate, fail, require_callable, same
 from modlab.lessons.kinds import Choice, Name, Number, Several
 from modlab.lessons.note import Net
 

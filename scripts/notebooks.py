@@ -24,7 +24,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-from modlab.lessons import shelf
+from modlab.lessons import lookup
 from modlab.lessons.content import Content
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,7 +75,7 @@ def main() -> None:
 
 def index() -> str:
     """The course at a glance, as notebooks/README.md holds it."""
-    contents = shelf.lessons()
+    contents = lookup.lessons()
     return INTRODUCTION.format(minutes=sum(content.minutes for content in contents)) + "".join(map(index_row, contents))
 
 

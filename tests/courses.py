@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib
 import torch
 
-from modlab.lessons import notebooks, shelf
+from modlab.lessons import lookup, notebooks
 from modlab.lessons.content import Content
 
 matplotlib.use("Agg")
@@ -67,7 +67,7 @@ def run_cell(source: str, names: dict[str, Any], place: str) -> Any:
 
 def lessons() -> list[Content]:
     """Those of the course that have a notebook."""
-    return list(shelf.lessons())
+    return list(lookup.lessons())
 
 
 def reseed() -> None:

@@ -28,13 +28,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import modlab
 from modlab.errors import ModlabError
-from modlab.lessons import Lesson, answers, carrying, notebooks, settings, shelf
+from modlab.lessons import Lesson, answers, carrying, lookup, notebooks, settings
 from modlab.lessons.cards import Card, CardRecord
+from modlab.lessons.checking import evaluate, fail, judge, require_equal, untouched
 from modlab.lessons.content import Mistake, Question, Task, Wrong
-from modlab.lessons.custody import custody
 from modlab.lessons.expectation import Expectation, ExpectationError
 from modlab.lessons.features import available
-from modlab.lessons.judging import evaluate, fail, judge, require_equal, untouched
+from modlab.lessons.isolation import custody
 from modlab.lessons.kinds import Choice, Name, Number, Order, Several, Shape, UnreadableError, YesNo
 from modlab.lessons.modification import KnobError
 
@@ -203,7 +203,7 @@ SEEN = {
 @pytest.mark.parametrize("name", SEEN)
 @pytest.mark.parametrize("verdict", [True, False])
 def test_the_court_answers_a_verdict_without_evidence_by_a_view(name, verdict):
-    shelf.find("12_inside_the_class")
+    lookup.find("12_inside_the_class")
     inside_the_class = sys.modules["modlab_lesson_12_inside_the_class"]
     empty = f"\n    def {name}(Net):\n        return {verdict}\n"
     found = judge(inside_the_class.COURT, made(inside_the_class._court(**{name: empty}), inside_the_class.COURT))
@@ -295,7 +295,7 @@ def test_an_error_of_several_lines_is_told_in_one():
 
 
 def test_the_tour_does_not_tell_the_number_to_who_puts_a_guess_in_quotes():
-    (count,) = shelf.find("00_tour").tasks
+    (count,) = lookup.find("00_tour").tasks
     told = str(Lesson("00_tour").check("count", "11"))
     assert "Not yet: text." in told
     assert all(written not in told for written in ("11689512", "11,689,512", "11_689_512")), count.reference
@@ -500,9 +500,9 @@ def test_answers_are_carried_into_a_new_edition():
 
 def test_names_that_do_not_exist_are_answered_with_the_nearest():
     lesson = Lesson("01_a_module")
-    with pytest.raises(shelf.LessonError, match="Nearest: 'a grad_fn'"):
+    with pytest.raises(lookup.LessonError, match="Nearest: 'a grad_fn'"):
         lesson.predict("grad_fn", 1)
-    with pytest.raises(shelf.LessonError, match="no task 'Mylinear'"):
+    with pytest.raises(lookup.LessonError, match="no task 'Mylinear'"):
         lesson.check("Mylinear", 1)
 
 
@@ -557,8 +557,8 @@ def test_even_an_exception_that_is_no_error_is_told():
 def test_a_file_that_runs_away_is_no_lesson(tmp_path):
     for code in ("raise SystemExit(3)", "def (", "1 / 0"):
         (tmp_path / "mine.py").write_text(code)
-        with pytest.raises(shelf.LessonError, match="cannot be read as a lesson"):
-            shelf.find("mine", tmp_path)
+        with pytest.raises(lookup.LessonError, match="cannot be read as a lesson"):
+            lookup.find("mine", tmp_path)
 
 
 ODD_OUTPUTS = [json.dumps({"cells": [{"cell_type": "code", "source": "", "outputs": odd}]}) for odd in (5, ["x"], [{"data": 5}])]

@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from modlab.lessons import note, notebooks, rehearsal
+from modlab.lessons import note, notebooks, self_test
+from modlab.lessons.checking import Judgement, judge
 from modlab.lessons.features import available
-from modlab.lessons.judging import Judgement, judge
 from modlab.lessons.kinds import Choice, Name, Number, Several
 from modlab.lessons.seeing import Seen
 from tests import courses
@@ -38,7 +38,7 @@ lesson_by_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=label)
 
 @each(QUESTIONS)
 def test_the_answer_to_a_question_is_true_and_the_usual_wrong_ones_are_explained(lesson, thing):
-    assert list(rehearsal.of_question(thing)) == []
+    assert list(self_test.of_question(thing)) == []
     if type(thing.kind) is Choice:
         explained = {thing.kind.read(wrong.answer) for wrong in thing.wrong}
         unexplained = {letter for letter, _ in thing.kind.options} - {thing.answer} - explained
@@ -47,7 +47,7 @@ def test_the_answer_to_a_question_is_true_and_the_usual_wrong_ones_are_explained
 
 @each(TASKS)
 def test_a_starter_is_not_attempted_a_reference_is_correct_and_mistakes_are_known_by_name(lesson, thing):
-    assert list(rehearsal.of_task(thing)) == []
+    assert list(self_test.of_task(thing)) == []
 
 
 def _raises(*arguments, **options):

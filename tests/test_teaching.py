@@ -15,10 +15,10 @@ import torch
 
 from modlab.__main__ import main
 from modlab.errors import ModlabError
-from modlab.lessons import classroom, copies, notebooks, rehearsal, shelf, template, validation
+from modlab.lessons import classroom, copies, lookup, notebooks, self_test, template, validation
 from modlab.lessons.beliefs import BELIEFS
+from modlab.lessons.checking import MIME, fail, require_equal
 from modlab.lessons.content import Mistake, Question, Task, Wrong
-from modlab.lessons.judging import MIME, fail, require_equal
 from modlab.lessons.kinds import Number, Order
 from scripts.notebooks import index
 from tests import courses
@@ -44,7 +44,7 @@ def save(content, file):
 
 def lesson_with(answers):
     """The notebook of lesson 01 with some answers put in, as a learner saves it."""
-    content = courses.notebook_of(shelf.find(A_MODULE))
+    content = courses.notebook_of(lookup.find(A_MODULE))
     for cell in content["cells"]:
         if cell["cell_type"] == "code":
             source = notebooks.source(cell)
@@ -59,7 +59,7 @@ def lesson_with(answers):
 
 def test_the_learners_copy_holds_no_answer(tmp_path):
     copies.copy(tmp_path, courses.NOTEBOOKS)
-    for lesson in shelf.lessons():
+    for lesson in lookup.lessons():
         copied = notebooks.read(tmp_path / f"{lesson.name}.ipynb")
         assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in copied["cells"])
         assert all(one.value is ... for one in notebooks.given(copied))
@@ -402,7 +402,7 @@ def test_what_cannot_be_written_is_said_in_a_sentence(tmp_path, capsys):
 
 def test_every_misconception_can_be_shown_by_some_lesson():
     shown = set()
-    for lesson in shelf.lessons():
+    for lesson in lookup.lessons():
         shown |= {thing.belief for question in lesson.questions for thing in (question, *question.wrong)}
         shown |= {mistake.belief for task in lesson.tasks for mistake in task.mistakes}
     assert set(BELIEFS) == set(range(1, 37))
@@ -410,7 +410,7 @@ def test_every_misconception_can_be_shown_by_some_lesson():
 
 
 def test_every_belief_names_a_lesson_of_the_course():
-    names = {lesson.name for lesson in shelf.lessons()}
+    names = {lesson.name for lesson in lookup.lessons()}
     assert {belief.lesson for belief in BELIEFS.values()} <= names
 
 
@@ -471,9 +471,9 @@ BROKEN = {
 
 @pytest.mark.parametrize("told", BROKEN)
 def test_a_rehearsal_says_what_is_wrong_with_a_question(told):
-    (found,) = [one for one in rehearsal.of_question(BROKEN[told]) if told in one]
+    (found,) = [one for one in self_test.of_question(BROKEN[told]) if told in one]
     assert found
-    assert list(rehearsal.of_question(QUESTION)) == []
+    assert list(self_test.of_question(QUESTION)) == []
 
 
 def _once(answer):
@@ -500,10 +500,10 @@ FAULTY = {
 
 @pytest.mark.parametrize("told", FAULTY)
 def test_a_rehearsal_says_what_is_wrong_with_a_task(told):
-    (found,) = [one for one in rehearsal.of_task(FAULTY[told]) if told in one]
+    (found,) = [one for one in self_test.of_task(FAULTY[told]) if told in one]
     assert found
-    assert list(rehearsal.of_task(TASK)) == []
-    assert list(rehearsal.of_task(replace(FAULTY[told], needs="torch.of.tomorrow"))) == []
+    assert list(self_test.of_task(TASK)) == []
+    assert list(self_test.of_task(replace(FAULTY[told], needs="torch.of.tomorrow"))) == []
 
 
 def test_a_proof_leaves_nothing_behind():
@@ -512,7 +512,7 @@ def test_a_proof_leaves_nothing_behind():
         return 2
 
     before = torch.get_rng_state()
-    assert list(rehearsal.of_question(replace(QUESTION, proof=proof))) == []
+    assert list(self_test.of_question(replace(QUESTION, proof=proof))) == []
     assert torch.is_grad_enabled() and torch.equal(torch.get_rng_state(), before)
 
 
@@ -529,13 +529,13 @@ def test_the_index_of_the_course_is_fresh():
 def test_the_list_names_all_lessons(capsys):
     assert main(["lessons", "list"]) == 0
     text = capsys.readouterr().out
-    assert all(lesson.name in text and lesson.goal in text for lesson in shelf.lessons())
+    assert all(lesson.name in text and lesson.goal in text for lesson in lookup.lessons())
 
 
 def test_a_lesson_of_another_name_is_said(tmp_path: Path):
-    with pytest.raises(shelf.LessonError, match="Nearest: 01_a_module"):
-        shelf.find("01_module")
+    with pytest.raises(lookup.LessonError, match="Nearest: 01_a_module"):
+        lookup.find("01_module")
     (tmp_path / "empty.py").write_text("x = 1")
-    with pytest.raises(shelf.LessonError, match="holds no lesson"):
-        shelf.find("empty", tmp_path)
+    with pytest.raises(lookup.LessonError, match="holds no lesson"):
+        lookup.find("empty", tmp_path)
     shutil.rmtree(tmp_path)

@@ -13,8 +13,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from modlab.lessons import lesson, shelf, workers
-from modlab.lessons.judging import Judgement
+from modlab.lessons import lesson, lookup, workers
+from modlab.lessons.checking import Judgement
 from modlab.lessons.workers import Pair, WorkersError
 from tests import courses
 from tests.patience import PATIENCE, until
@@ -266,7 +266,7 @@ def test_nothing_outlives_a_killed_kernel(tmp_path):
 
 @pytest.mark.parametrize("answers", [False, True], ids=["unanswered", "answered"])
 def test_the_lesson_goes_on_where_torch_has_no_processes(monkeypatch, answers):
-    content = shelf.find("15_two_processes")
+    content = lookup.find("15_two_processes")
     asked = []
     monkeypatch.setattr(lesson, "available", lambda feature: asked.append(feature))
     monkeypatch.setattr(Pair, "_start", lambda pair: pytest.fail("it has been started"))

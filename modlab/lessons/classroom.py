@@ -15,7 +15,7 @@ from typing import Any
 from modlab import format
 from modlab.errors import ModlabError
 from modlab.format import plural
-from modlab.lessons import answers, notebooks, shelf
+from modlab.lessons import answers, lookup, notebooks
 from modlab.lessons.beliefs import BELIEFS
 from modlab.lessons.content import Content
 
@@ -124,7 +124,7 @@ def read(folder: Path, lessons: Path | None = None) -> ClassReport:
     for file in found:
         try:
             notebook = notebooks.read(file)
-            content = shelf.find(_lesson_of(notebook), lessons)
+            content = lookup.find(_lesson_of(notebook), lessons)
             signs = [*_signs(notebook, content)]
         except Exception as error:  # noqa: BLE001 - one odd notebook does not end the report of a class
             skipped.append((_place(file, folder), _reason(error)))
@@ -168,7 +168,7 @@ def _place(file: Path, folder: Path) -> str:
 
 def _reason(error: Exception) -> str:
     """Why a notebook was passed over, in one line."""
-    if isinstance(error, shelf.LessonError):
+    if isinstance(error, lookup.LessonError):
         return f"{str(error).partition(chr(10))[0]} Its contents are looked for in the course, and in --lessons FOLDER"
     if isinstance(error, OSError):
         return (error.strerror or type(error).__name__).lower()

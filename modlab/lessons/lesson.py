@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from modlab.lessons import answers, shelf
+from modlab.lessons import answers, lookup
 from modlab.lessons.answers import Answer
 from modlab.lessons.cards import Card
+from modlab.lessons.checking import Helper, Judgement, judge
 from modlab.lessons.content import Content, Question, Task
 from modlab.lessons.expectation import Expectation
 from modlab.lessons.features import available
-from modlab.lessons.judging import Helper, Judgement, judge
 from modlab.lessons.modification import Modification, modify
 from modlab.lessons.review import missed
 from modlab.lessons.seeing import Seen
@@ -47,7 +47,7 @@ class Lesson:
     """
 
     def __init__(self, name: str) -> None:
-        self.content = shelf.find(name, Path())
+        self.content = lookup.find(name, Path())
         self._said = _again(self.content)
         self._helpers = {task.name: Helper(task) for task in self.content.tasks}
 
@@ -151,10 +151,10 @@ class Lesson:
         return missed(Path(folder), self.content, self._said)
 
     def _question(self, name: str) -> Question:
-        return shelf.named(name, self.content.questions, "question", self.content.name)
+        return lookup.named(name, self.content.questions, "question", self.content.name)
 
     def _task(self, name: str) -> Task:
-        return shelf.named(name, self.content.tasks, "task", self.content.name)
+        return lookup.named(name, self.content.tasks, "task", self.content.name)
 
     def __repr__(self) -> str:
         content = self.content

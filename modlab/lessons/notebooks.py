@@ -13,7 +13,7 @@ from typing import Any
 
 from modlab import files, format
 from modlab.errors import ModlabError
-from modlab.lessons.judging import MIME
+from modlab.lessons.checking import MIME
 
 LESSON = "lesson"
 """What a notebook calls its lesson; `trace.why(...)` asks somebody else."""

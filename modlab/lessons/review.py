@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from modlab.format import plural
-from modlab.lessons import answers, notebooks, shelf
+from modlab.lessons import answers, lookup, notebooks
 from modlab.lessons.answers import Answer
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Content
@@ -51,8 +51,8 @@ def _answers(folder: Path) -> Iterator[tuple[str, Answer]]:
     for file in sorted(file for file in folder.glob("*.ipynb") if not file.name.endswith(".new.ipynb")):
         try:
             notebook = notebooks.read(file)
-            questions = {question.name: question for question in shelf.find(notebooks.lesson_name(notebook)).questions}
-        except (notebooks.NotebookError, shelf.LessonError):
+            questions = {question.name: question for question in lookup.find(notebooks.lesson_name(notebook)).questions}
+        except (notebooks.NotebookError, lookup.LessonError):
             continue  # somebody's other notebook
         for one in notebooks.given(notebook):
             if one.name in questions:

@@ -18,7 +18,7 @@ from torch import nn
 
 import modlab
 from modlab.lessons.content import Content, Mistake, Question, Task, Wrong
-from modlab.lessons.judging import fail, require_equal, require_module_class
+from modlab.lessons.checking import fail, require_equal, require_module_class
 from modlab.lessons.kinds import Number
 
 NUMBERS = Question(

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from modlab.errors import ModlabError
 from modlab.format import cut, plural, printable, size
-from modlab.lessons import notebooks, rehearsal, shelf
+from modlab.lessons import lookup, notebooks, self_test
 from modlab.lessons.notebooks import source
 
 LARGEST, LARGEST_OUTPUT = 300_000, 200_000  # bytes
@@ -153,11 +153,11 @@ def _lesson(notebook: dict[str, Any], file: Path) -> Iterator[Problem]:
     if not name:
         return
     try:
-        content = shelf.find(name, file.parent)
+        content = lookup.find(name, file.parent)
     except Exception as error:  # noqa: BLE001 - a teacher's file may hold anything
         yield Problem(0, f"its lesson cannot be had: {type(error).__name__}: {error}")
         return
-    for told in rehearsal.rehearse(content):
+    for told in self_test.rehearse(content):
         yield Problem(0, told)
     known = {question.name for question in content.questions}
     for one in notebooks.given(notebook):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from modlab.lessons import copies, notebooks, shelf
+from modlab.lessons import copies, lookup, notebooks
 from modlab.views.html import BEGIN
 from tests import courses
 from tests.browser.jupyterlab import JupyterLab
@@ -56,7 +56,7 @@ def every_view_is_alive(lab: JupyterLab) -> None:
 
 @pytest.mark.parametrize("name", [*BY_KEYBOARD, pytest.param(TRAINS, marks=pytest.mark.long)])
 def test_a_lesson_by_keyboard_alone(lab: JupyterLab, tmp_path: Path, name: str) -> None:
-    lesson = shelf.find(name)
+    lesson = lookup.find(name)
     copies.copy(tmp_path, courses.NOTEBOOKS)
     lab.open(tmp_path / f"{name}.ipynb")
     lab.run_all()

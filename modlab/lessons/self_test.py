@@ -11,10 +11,10 @@ import torch
 
 from modlab.format import cut
 from modlab.lessons import answers, beliefs
+from modlab.lessons.checking import Verdict, evaluate, judge
 from modlab.lessons.content import Content, Question, Task
-from modlab.lessons.custody import custody
 from modlab.lessons.features import available
-from modlab.lessons.judging import Verdict, evaluate, judge
+from modlab.lessons.isolation import custody
 
 
 def rehearse(content: Content) -> Iterator[str]:

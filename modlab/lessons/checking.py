@@ -19,8 +19,8 @@ from modlab import format
 from modlab.errors import ModlabError
 from modlab.lessons.cards import Card, CardRecord
 from modlab.lessons.content import Mistake, Task
-from modlab.lessons.custody import custody
 from modlab.lessons.features import available
+from modlab.lessons.isolation import custody
 
 Outcome = Literal["correct", "not yet", "not attempted", "not possible"]
 LONG = 400  # characters of an expected or a found value
