@@ -1532,7 +1532,7 @@ def test_a_family_that_fails_says_nothing(monkeypatch):
         raise RuntimeError("ours")
 
     broken = rules.Family("broken", (RuntimeError,), "mat1", fails)
-    monkeypatch.setattr(explain, "FAMILIES", (broken, *rules.FAMILIES))
+    monkeypatch.setattr(explain, "FAMILIES", (broken, *rules.RULES))
     assert explained(lambda: Net()(R(5))).family == "product"
     monkeypatch.setattr(explain, "_chain", fails)
     assert explained(lambda: Net()(R(5))).family == ""

@@ -528,7 +528,7 @@ def test_room_on_the_stack_is_shared_and_given_back():
     assert sys.getrecursionlimit() == wide
     recursion_limit.give_back(second)
     assert sys.getrecursionlimit() == limit
-    tap = listener.Taps(lambda *_: None, lambda *_: None)
+    tap = listener.Listener(lambda *_: None, lambda *_: None)
     tap.close()  # one that was never opened
     assert sys.getrecursionlimit() == limit
     tap.open()

@@ -17,7 +17,7 @@ from torch import nn
 
 import modlab
 from modlab.explaining import frames, provenance
-from modlab.explaining.failure import Scene
+from modlab.explaining.failure import Failure
 from modlab.lessons.note import MyLinear, Net
 from tests import test_explain as others
 
@@ -841,7 +841,7 @@ def test_the_flow_is_that_of_the_data():
     try:
         program.run()
     except RuntimeError as error:
-        scene = Scene(error, frames.read(error))
+        scene = Failure(error, frames.read(error))
         path, module = provenance.origin(scene)
         assert path == "l0" and module is scene.root.module.l0
 

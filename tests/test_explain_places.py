@@ -9,7 +9,7 @@ from torch import nn
 
 import modlab
 from modlab.explaining import explain, shared_modules
-from modlab.explaining.failure import Scene
+from modlab.explaining.failure import Failure
 from modlab.inspection import stores
 from tests.test_explain_flow import Program, explained
 
@@ -610,11 +610,11 @@ def test_the_quick_look_and_the_whole_one_agree():
     tied[1].weight = tied[0].weight
     for net, alone in ((free, True), (twice, False), (tied, False)):
         own = {id(tensor): name for name, tensor in stores.named_tensors(net[0])}
-        assert shared_modules._is_alone(Scene(RuntimeError(), []), [net, net[0]], {id(net[0])}, own) is alone
+        assert shared_modules._is_alone(Failure(RuntimeError(), []), [net, net[0]], {id(net[0])}, own) is alone
         found = shared_modules._found([net], {id(net[0])}, own)
         assert (len(found) == 1 + len(own)) is alone
     free[0].again = free  # a module that holds itself
-    assert shared_modules._is_alone(Scene(RuntimeError(), []), [free], {id(free[1])}, {}) is False
+    assert shared_modules._is_alone(Failure(RuntimeError(), []), [free], {id(free[1])}, {}) is False
 
 
 def test_a_name_that_nobody_has_is_not_taken_for_granted():

@@ -135,7 +135,7 @@ def test_an_error_of_ours_ends_the_look(look: Any, cls: type, name: str, at: int
         return original(*args, **kwargs)
 
     broken.__name__ = name
-    timed = name in vars(sample.Sample) or cls is light_samples.Glances
+    timed = name in vars(sample.Sample) or cls is light_samples.LightSamples
     monkeypatch.setattr(cls, name, (guarded.timed if timed and hasattr(cls, "seconds") else guarded.guarded)(broken))
     weights, found, said = loop(look)
     assert all(map(torch.equal, weights, plain)) and surroundings() == before

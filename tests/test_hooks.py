@@ -22,7 +22,7 @@ from torch.optim import optimizer as torch_optimizer
 import modlab
 from modlab.errors import GoneError, NotAModuleError, NotInitializedError, PathNotFoundError, QuestionError
 from modlab.inspection import hook_stores, stores
-from modlab.tracing.hook_wrappers import Stages
+from modlab.tracing.hook_wrappers import HookWrappers
 from modlab.views.sheets.hooks import KINDS
 from tests import zoo
 from tests.test_identity import everything
@@ -279,7 +279,7 @@ def test_a_hook_that_is_staged_by_a_trace_is_shown_as_itself():
     net = nn.Linear(2, 2)
     net.register_forward_hook(quiet)
     expected = str(modlab.hooks(net))
-    outer, inner = Stages(Observer()), Stages(Observer())
+    outer, inner = HookWrappers(Observer()), HookWrappers(Observer())
     outer.open([net]), inner.open([net])
     assert net._forward_hooks[row(net).number] is not quiet
     assert str(modlab.hooks(net)) == expected and row(net).form == "function"
@@ -292,7 +292,7 @@ def test_a_hook_that_is_staged_by_a_trace_is_shown_as_itself():
 def test_off_and_a_trace_that_end_in_any_order(first):
     net = nn.Linear(2, 2)
     net.register_forward_hook(quiet)
-    before, stages, off = snapshot(net), Stages(Observer()), modlab.hooks(net).off()
+    before, stages, off = snapshot(net), HookWrappers(Observer()), modlab.hooks(net).off()
     for one in (stages.open, off.__enter__) if first == "trace" else (off.__enter__, stages.open):
         one([net]) if one == stages.open else one()
     stages.close([net]) if first == "trace" else off.__exit__(None, None, None)

@@ -10,7 +10,7 @@ from modlab.lessons import note, notebooks, self_test
 from modlab.lessons.checking import Judgement, judge
 from modlab.lessons.features import available
 from modlab.lessons.kinds import Choice, Name, Number, Several
-from modlab.lessons.seeing import Seen
+from modlab.lessons.seeing import SeenView
 from tests import courses
 
 LESSONS = courses.lessons()
@@ -294,7 +294,7 @@ def test_the_notebook_runs_unanswered(lesson):
     courses.reseed()
     values = courses.run(lesson)
     assert all(value.outcome in ("not attempted", "not possible") for value in values if isinstance(value, Judgement))
-    assert all(card.mark == "open" for value in values if isinstance(value, Seen) for card in value.cards)
+    assert all(card.mark == "open" for value in values if isinstance(value, SeenView) for card in value.cards)
 
 
 @pytest.mark.parametrize("lesson", [at_leisure(lesson) for lesson in LESSONS], ids=label)
@@ -304,4 +304,4 @@ def test_the_notebook_runs_with_the_right_answers(lesson):
     judgements = [value for value in values if isinstance(value, Judgement)]
     assert len(judgements) == len(lesson.tasks)
     assert [one.record for one in judgements if one.outcome not in ("correct", "not possible")] == []
-    assert all(card.mark == "fine" for value in values if isinstance(value, Seen) for card in value.cards)
+    assert all(card.mark == "fine" for value in values if isinstance(value, SeenView) for card in value.cards)

@@ -148,7 +148,7 @@ def test_modlab_that_fails_says_so_and_lets_the_model_run(case, monkeypatch, swa
         def broken(*_: Any, **__: Any) -> None:
             raise ZeroDivisionError("of modlab's")
 
-        monkeypatch.setattr(tensor_ids.Sightings, "values", broken)
+        monkeypatch.setattr(tensor_ids.TensorIds, "values", broken)
         model, args, kwargs = case.build()
         torch.manual_seed(1)
         torch._dynamo.reset()

@@ -15,7 +15,7 @@ from torch.nn.utils import prune
 
 import modlab
 from modlab.tracing import event_log as tapes
-from modlab.tracing.hook_wrappers import Stage
+from modlab.tracing.hook_wrappers import HookWrapper
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 
@@ -153,7 +153,7 @@ def test_bits_flags_and_hooks_are_those_without():
     for one, two in zip(plain.parameters(), traced.parameters(), strict=True):
         assert torch.equal(one, two) and torch.equal(one.grad, two.grad)
     assert found(traced) == before and [hooks is None for hooks in found(plain)] == [hooks is None for hooks in before]
-    assert [type(hook) is Stage for hook in hidden._backward_hooks.values()] == [False]
+    assert [type(hook) is HookWrapper for hook in hidden._backward_hooks.values()] == [False]
 
 
 def test_hooks_come_back_when_traces_end_in_the_wrong_order():
@@ -216,7 +216,7 @@ def test_traces_in_several_threads_do_not_mix_in_a_backward_pass():
 
 
 def test_a_thread_of_autograds_own_is_told_from_one_of_the_users(monkeypatch):
-    tape, answers = tapes.Tape(), []
+    tape, answers = tapes.EventLog(), []
     tape.begin("backward", None, "Tensor.backward", 0.0)
     monkeypatch.setattr(tapes, "graph_task", lambda: 1)
     here, done = tape.here, threading.Event()

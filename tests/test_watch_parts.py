@@ -17,23 +17,23 @@ from modlab.records.slots import COLUMNS, combined
 from modlab.records.watch import ACTIVATION, BINS, edge
 from modlab.watching import axes
 from modlab.watching.alerts import starving
-from modlab.watching.batched_statistics import BATCH, LARGE, Gauge, Tray, shares
+from modlab.watching.batched_statistics import BATCH, LARGE, BatchedStatistics, ScratchBuffer, shares
 from modlab.watching.controls import Controls
 from modlab.watching.elements import EXACT
 from modlab.watching.history import AT_ONCE, History
 from modlab.watching.readback import ReadBack
 from modlab.watching.scalars import SLOTS, Scalars
-from modlab.watching.schedule import Purse, Schedule
+from modlab.watching.schedule import Budget, Schedule
 from modlab.watching.segments import columns_here
-from modlab.watching.time_slots import Slots
+from modlab.watching.time_slots import TimeSlots
 from modlab.watching.units import Units
-from modlab.watching.updates import Group, Moves
+from modlab.watching.updates import UpdateGroup, Updates
 
 AT = {name: i for i, name in enumerate(COLUMNS)}
 
 
 def read(*tensors: Tensor) -> np.ndarray:
-    gauge = Gauge()
+    gauge = BatchedStatistics()
     for i, tensor in enumerate(tensors):
         gauge.add((i,), tensor)
     readings = gauge.readings()
@@ -61,7 +61,7 @@ def test_of_a_very_large_tensor_a_part_speaks_for_all(shape: tuple[int, ...]) ->
     x = torch.randn(shape) + torch.arange(shape[0]).view(-1, *[1] * (len(shape) - 1)) % 7
     if len(shape) > 1:
         x += torch.arange(shape[1]).view(1, -1, *[1] * (len(shape) - 2)) % 5
-    gauge = Gauge()
+    gauge = BatchedStatistics()
     gauge.add((0,), x)
     readings = gauge.readings()
     assert readings is not None and gauge.notes[0].startswith("≈ from ")
@@ -72,7 +72,7 @@ def test_of_a_very_large_tensor_a_part_speaks_for_all(shape: tuple[int, ...]) ->
 
 def test_what_is_not_finite_is_counted_and_left_out() -> None:
     x = torch.tensor([1.0, math.nan, math.inf, 3.0, -math.inf])
-    gauge = Gauge()
+    gauge = BatchedStatistics()
     gauge.add((0,), torch.ones(3))
     gauge.add((1,), x)
     gauge.add((2,), torch.full((4,), math.nan))
@@ -86,7 +86,7 @@ def test_what_is_not_finite_is_counted_and_left_out() -> None:
 
 
 def test_a_tensor_with_several_series_is_measured_once_for_all() -> None:
-    gauge = Gauge()
+    gauge = BatchedStatistics()
     gauge.add((4, 2, -1), torch.tensor([1.0, 2.0]))
     readings = gauge.readings()
     assert readings is not None
@@ -95,9 +95,9 @@ def test_a_tensor_with_several_series_is_measured_once_for_all() -> None:
 
 
 def test_more_than_a_tray_holds_is_measured_in_turns_and_keeps_its_order() -> None:
-    tray = Tray()
+    tray = ScratchBuffer()
     for _ in range(2):  # a tray is used again
-        gauge = Gauge(tray=tray)
+        gauge = BatchedStatistics(tray=tray)
         tensors = [torch.randn(LARGE - 1 - i) for i in range(2 * BATCH // LARGE + 1)]
         for i, tensor in enumerate(tensors):
             gauge.add((i,), tensor)
@@ -118,7 +118,7 @@ def test_negated_views_are_read_as_what_they_are() -> None:
 
 
 def test_a_fleeting_tensor_may_change_afterwards() -> None:
-    gauge, x = Gauge(), torch.ones(4)
+    gauge, x = BatchedStatistics(), torch.ones(4)
     gauge.add((0,), x, fleeting=True)
     x.zero_()
     readings = gauge.readings()
@@ -126,14 +126,14 @@ def test_a_fleeting_tensor_may_change_afterwards() -> None:
 
 
 def test_what_has_no_values_says_why() -> None:
-    gauge = Gauge()
+    gauge = BatchedStatistics()
     gauge.add((0,), torch.empty(3, device="meta"))
     assert gauge.readings() is None
     assert "meta" in gauge.notes[0]
 
 
 def test_what_is_not_finite_is_in_no_bin() -> None:
-    gauge, history = Gauge(), History()
+    gauge, history = BatchedStatistics(), History()
     rows = tuple(history.row(path, "parameter") for path in "abc")
     for row, values in zip(rows, ([math.nan] * 4, [math.inf, -math.inf], [1.0, math.nan, 1.0, math.inf, -1.0]), strict=True):
         gauge.add((row,), torch.tensor(values))
@@ -147,7 +147,7 @@ def test_what_is_not_finite_is_in_no_bin() -> None:
 
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=50))
 def test_every_value_is_in_its_bin(values: list[float]) -> None:
-    gauge = Gauge()
+    gauge = BatchedStatistics()
     gauge.add((0,), torch.tensor(values))
     readings = gauge.readings()
     assert readings is not None
@@ -167,7 +167,7 @@ def test_bins_move_when_greater_values_come() -> None:
     history = History(8, 8)
     row = history.row("a", ACTIVATION)
     for step, scale in enumerate((1.0, 1.0, 1000.0)):
-        gauge = Gauge()
+        gauge = BatchedStatistics()
         gauge.add((row,), torch.tensor([1.0, -2.0, 0.0, 0.5]) * scale)
         readings = gauge.readings()
         assert readings is not None
@@ -192,7 +192,7 @@ def test_slots_are_few_and_hold_every_step_once(most: int, steps: int) -> None:
         nonlocal halved
         halved += 1
 
-    slots = Slots(most, halve)
+    slots = TimeSlots(most, halve)
     for step in range(steps):
         slots.place(step)
     first, last = slots.bounds()
@@ -265,7 +265,7 @@ def test_a_history_of_many_series_stays_within_its_room() -> None:
 def test_moves_are_what_the_step_adds(size: int) -> None:
     parameter = nn.Parameter(torch.randn(size))
     parameter.grad = torch.randn(size)
-    before, moves = parameter.detach().clone(), Moves()
+    before, moves = parameter.detach().clone(), Updates()
     moves.before([(3, parameter)])
     with torch.no_grad():
         parameter[: size // 2] += 0.5
@@ -275,7 +275,7 @@ def test_moves_are_what_the_step_adds(size: int) -> None:
     assert deltas.abs().max().item() == pytest.approx(delta.abs().max().item(), rel=1e-5)
 
 
-def after(moves: Moves) -> list[tuple[Group, Tensor, list[tuple[int, float, bool]]]]:
+def after(moves: Updates) -> list[tuple[UpdateGroup, Tensor, list[tuple[int, float, bool]]]]:
     told: list[tuple[int, float, bool]] = []
     found = moves.after(ReadBack(), lambda *one: told.append(one))
     return [(group, deltas, [one for one in told if one[0] in group.places]) for group, deltas in found]
@@ -284,7 +284,7 @@ def after(moves: Moves) -> list[tuple[Group, Tensor, list[tuple[int, float, bool
 def test_rounding_is_seen_in_bfloat16() -> None:
     parameter = nn.Parameter(torch.ones(1000, dtype=torch.bfloat16))
     parameter.grad = torch.ones_like(parameter)
-    moves = Moves()
+    moves = Updates()
     moves.before([(0, parameter)])
     with torch.no_grad():
         parameter -= 1e-5
@@ -293,7 +293,7 @@ def test_rounding_is_seen_in_bfloat16() -> None:
 
 
 def test_without_a_gradient_nothing_is_stuck() -> None:
-    parameter, moves = nn.Parameter(torch.ones(4)), Moves()
+    parameter, moves = nn.Parameter(torch.ones(4)), Updates()
     moves.before([(0, parameter)])
     ((_, _, ((_, stuck, moved),)),) = after(moves)
     assert math.isnan(stuck) and not moved
@@ -305,7 +305,7 @@ def test_parameters_of_all_kinds_in_one_step() -> None:
     parameters = [nn.Parameter(torch.randn(size).to(dtype)) for dtype, some in sizes.items() for size in some]
     for parameter in parameters[1:]:
         parameter.grad = torch.ones_like(parameter)
-    moves = Moves()
+    moves = Updates()
     groups = moves.before([*enumerate(parameters)])
     assert [(group.places, group.whole, group.felt) for group in groups] == [
         ([0, 1], True, False),
@@ -429,15 +429,15 @@ def test_too_many_names_are_told_once() -> None:
 
 
 def test_a_purse_waits_until_its_share_covers_the_next_expense() -> None:
-    purse = Purse(0.01)
+    purse = Budget(0.01)
     purse.spend(0.002)
     assert purse.wait(0.0, 0.001) == 400  # two such expenses in 0.4 s
     assert purse.wait(0.4, 0.001) == 1
-    assert Purse(0).wait(0, 1) > 1000
+    assert Budget(0).wait(0, 1) > 1000
 
 
 def test_a_purse_with_another_share_begins_anew() -> None:
-    purse = Purse(0.01)
+    purse = Budget(0.01)
     purse.spend(0.002)
     purse.refill(0.001, 0.4)
     assert purse.wait(0.4, 0.001) == 2000 and purse.affords(2.5)
@@ -512,7 +512,7 @@ def test_a_long_run_of_a_small_net_takes_no_more_than_a_short_one() -> None:
     row = history.row("a", "activation")
     start = history._data.nbytes, history._bins.nbytes
     for step in range(2000):
-        readings = Gauge()
+        readings = BatchedStatistics()
         readings.add([row], torch.randn(3))
         found = readings.readings()
         assert found is not None

@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from modlab.running.values import leaves
 from modlab.statistics.memory import local
 from modlab.watching import last_step
-from modlab.watching.finiteness import Check, Finding, kind_of
-from modlab.watching.last_step import KEPT, RootTap
+from modlab.watching.finiteness import Check, NonFinite, kind_of
+from modlab.watching.last_step import KEPT, LastStep
 from modlab.watching.replay import Birth, birthplace
 from tests.calls import CALLS
 from tests.test_trace_identity import bits as trace_bits
@@ -166,9 +166,9 @@ def facts(model: nn.Module) -> dict[str, Any]:
     return found
 
 
-def backward(model: nn.Module, *inputs: Any, loss: Loss = squares, tap: RootTap | None = None, autocast: Any = None) -> RootTap:
+def backward(model: nn.Module, *inputs: Any, loss: Loss = squares, tap: LastStep | None = None, autocast: Any = None) -> LastStep:
     """One training pass under a tap, without a step."""
-    tap = tap or RootTap(model)
+    tap = tap or LastStep(model)
     tap.open()
     with autocast or contextlib.nullcontext():
         value = loss(model(*inputs))
@@ -259,7 +259,7 @@ def test_steps_that_a_grad_scaler_skips_in_a_loop():
                 findings.append(found)
                 tap.hold()
 
-        tap = RootTap(net, on_forward=begins, on_backward=ended)
+        tap = LastStep(net, on_forward=begins, on_backward=ended)
         handle = optimizer.register_step_post_hook(lambda *_: (steps.append(1), tap.forget()))
         if watched:
             tap.open()
@@ -373,7 +373,7 @@ def test_python_and_numpy_random_numbers():
             return x / (0 if random.random() < 0.5 else 1) if np.random.rand() < 0.5 else x
 
     net = sandwich(Dice())
-    tap = RootTap(net)
+    tap = LastStep(net)
     places = 0
     for seed in range(12):
         random.seed(seed), np.random.seed(seed)
@@ -417,7 +417,7 @@ def test_batch_norm_is_put_back():
 
 def test_a_buffer_that_decides_is_as_it_was_then():
     net = sandwich(Counter())
-    tap = RootTap(net)
+    tap = LastStep(net)
     for step in range(6):
         backward(net, data(), tap=tap)
         found = birthplace(net, tap)
@@ -437,7 +437,7 @@ def test_a_buffer_that_is_replaced():
             return x / (self.count - 5)
 
     net = sandwich(Replacing())
-    tap = RootTap(net)
+    tap = LastStep(net)
     for step in range(6):
         backward(net, data(), tap=tap)
         count = net[1].count
@@ -451,7 +451,7 @@ def test_a_buffer_that_is_replaced():
 
 def test_gradient_accumulation_finds_the_pass():
     net = sandwich(nn.ReLU(), nn.Dropout())
-    tap = RootTap(net)
+    tap = LastStep(net)
     for i in range(3):
         x = data()
         if i == 1:
@@ -466,7 +466,7 @@ def test_gradient_accumulation_finds_the_pass():
 
 def test_only_the_sum_of_two_passes_overflows():
     net = nn.Linear(2, 1).half()
-    tap = RootTap(net)
+    tap = LastStep(net)
     for _ in range(2):
         backward(net, torch.ones(1, 2).half(), tap=tap, loss=lambda y: y.sum() * 40_000)
     assert torch.isinf(net.weight.grad).all()
@@ -611,7 +611,7 @@ def test_keyword_arguments_nests_and_many_outputs():
             return {"a": self.left(batch["x"]), "none": None, "b": (self.right(batch["x"]) / scale, 3)}
 
     net = Odd()
-    tap = RootTap(net)
+    tap = LastStep(net)
     tap.open()
     output = net({"x": data()}, scale=torch.zeros(2))
     (output["a"].sum() + output["b"][0].sum()).backward()
@@ -665,7 +665,7 @@ def test_toggling_the_tap_compiles_nothing_anew():
 
     net = sandwich(nn.ReLU())
     compiled = torch.compile(net, backend=backend)
-    tap = RootTap(compiled)
+    tap = LastStep(compiled)
     tap.open()
     tap.off()
     for i in range(6):
@@ -785,7 +785,7 @@ def test_a_run_with_a_tap_and_replays_is_the_same_run():
         torch.manual_seed(3)
         net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.3), nn.Linear(8, 2))
         optimizer = torch.optim.Adam(net.parameters(), 0.01)
-        tap = RootTap(net)
+        tap = LastStep(net)
         losses = []
         if watched:
             tap.open()
@@ -831,7 +831,7 @@ def test_nothing_is_left():
 
 def test_no_graph_outlives_the_step():
     net = sandwich(nn.ReLU())
-    tap = RootTap(net)
+    tap = LastStep(net)
     tap.open()
     output = net(data())
     node = weakref.ref(output)
@@ -846,7 +846,7 @@ def test_no_graph_outlives_the_step():
 
 def test_which_calls_are_training_passes():
     net, events = sandwich(nn.ReLU()), []
-    tap = RootTap(net, on_forward=lambda: events.append("forward"), on_backward=lambda one: events.append(len(one.gradients)))
+    tap = LastStep(net, on_forward=lambda: events.append("forward"), on_backward=lambda one: events.append(len(one.gradients)))
     tap.open()
     with torch.no_grad():
         net(data())
@@ -872,7 +872,7 @@ def test_which_calls_are_training_passes():
 
 def test_gradients_are_there_when_the_backward_pass_has_ended():
     net, seen = sandwich(nn.ReLU()), []
-    tap = RootTap(net, on_backward=lambda one: seen.append([p.grad is not None for p in net.parameters()]))
+    tap = LastStep(net, on_backward=lambda one: seen.append([p.grad is not None for p in net.parameters()]))
     for _ in range(2):
         backward(net, data(), tap=tap)
     assert seen == [[True] * 4] * 2
@@ -891,7 +891,7 @@ def test_a_pass_that_raises_and_one_that_calls_itself():
             return self.inner(x) if depth == 0 else self(x, depth - 1)
 
     net = Selfish()
-    tap = RootTap(net)
+    tap = LastStep(net)
     tap.open()
     with pytest.raises(ValueError):
         net(torch.ones(1, 2), -1)
@@ -903,7 +903,7 @@ def test_a_pass_that_raises_and_one_that_calls_itself():
 
 def test_a_second_backward_pass_through_one_output_adds_up():
     net = nn.Linear(2, 1)
-    tap = RootTap(net)
+    tap = LastStep(net)
     tap.open()
     output = net(torch.ones(3, 2))
     (output * 2).sum().backward(retain_graph=True)
@@ -924,7 +924,7 @@ def test_large_gradients_are_not_held(monkeypatch):
 
 def test_without_a_pass():
     net = sandwich(nn.ReLU())
-    found = birthplace(net, RootTap(net))
+    found = birthplace(net, LastStep(net))
     assert (found.where, found.exact) == ("", False) and "no training pass" in found.text
 
 
@@ -952,7 +952,7 @@ def test_the_check_looks_at_early_biases_at_once_and_at_others_in_turn():
     found = [check.look(step) for step in range(6)]
     assert sum(one is not None for one in found) == 1
     net[0].bias.grad[1] = NAN
-    assert check.look(9) == Finding(9, "0.bias", "nan")
+    assert check.look(9) == NonFinite(9, "0.bias", "nan")
     net.zero_grad()
     assert check.look(10) is None
 
@@ -961,7 +961,7 @@ def test_the_check_looks_at_the_gradient_of_the_outputs_once():
     net = sandwich(nn.ReLU())
     tap = backward(net, data(), loss=lambda y: (y * 0).sqrt().sum())
     check = Check(named(net))
-    assert check.look(4, tap.passes, parameters=False) == Finding(4, "", "nan")
+    assert check.look(4, tap.passes, parameters=False) == NonFinite(4, "", "nan")
     assert check.look(5, tap.passes, parameters=False) is None
     tap.close()
 
@@ -983,7 +983,7 @@ def test_every_kind_of_model_is_as_it_was_after_a_replay(case):
         warnings.simplefilter("ignore")  # torch's own, of deprecated kinds of modules
         torch._dynamo.reset()
         model, args, kwargs = case.build()
-        tap = RootTap(model)
+        tap = LastStep(model)
         tap.open()
         outputs = [thing for _, thing, _ in leaves(model(*args, **kwargs)) if isinstance(thing, Tensor)]
         outputs = [thing for thing in outputs if thing.requires_grad and not thing.is_meta]

@@ -19,7 +19,7 @@ from modlab.inspection.callables import describe, given
 PRE, POST = "forward pre-hook", "forward hook"
 
 
-class Sight(NamedTuple):
+class ProbedOutput(NamedTuple):
     """What stands behind one hook.
 
     Attributes:
@@ -33,7 +33,7 @@ class Sight(NamedTuple):
     last: bool
 
 
-See = Callable[[Sight, Module, tuple[Any, ...], dict[str, Any], Any], None]
+See = Callable[[ProbedOutput, Module, tuple[Any, ...], dict[str, Any], Any], None]
 
 
 def hooked(modules: Iterable[Module]) -> list[Module]:
@@ -49,7 +49,7 @@ def _hooks(module: Module) -> dict[str, Any]:
     return {name: store for name in _STORES if type(store := held.get(name)) is OrderedDict}
 
 
-class Lookouts:
+class HookProbes:
     """The hooks that look.
 
     Args:
@@ -76,13 +76,13 @@ class Lookouts:
     def _place(self, module: Module, kind: str, store: OrderedDict[int, Any]) -> None:
         hooks = [*store.items()]
         for place, (key, hook) in enumerate(hooks):
-            handle = self._behind(module, Sight(kind, _said(hook), place == len(hooks) - 1))
+            handle = self._behind(module, ProbedOutput(kind, _said(hook), place == len(hooks) - 1))
             self._handles.append(handle)
             store.move_to_end(key)
             store.move_to_end(handle.id)
         self._seen.add((id(module), kind))
 
-    def _behind(self, module: Module, sight: Sight) -> RemovableHandle:
+    def _behind(self, module: Module, sight: ProbedOutput) -> RemovableHandle:
         see = self._see
         if sight.kind == PRE:
 

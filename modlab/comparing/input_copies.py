@@ -40,7 +40,7 @@ def require_repeatable(args: tuple[Any, ...], kwargs: Mapping[str, Any], passes:
             )
 
 
-class Copies:
+class InputCopies:
     """Makes one set of arguments for each pass.
 
     Tensors are copied with their values, flags and strides; the same tensor twice stays the same tensor twice. What belongs

@@ -58,7 +58,7 @@ class Kept:
         return self.values if self.stride == 1 else None
 
 
-class Shelf:
+class KeptOutputs:
     """The kept tensors of one pass."""
 
     def __init__(self) -> None:

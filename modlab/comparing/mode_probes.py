@@ -7,8 +7,8 @@ from typing import Any
 from torch.nn import Module
 
 from modlab.comparing.divergence import at_once
-from modlab.comparing.input_copies import Copies
-from modlab.comparing.kept_outputs import Shelf, seen
+from modlab.comparing.input_copies import InputCopies
+from modlab.comparing.kept_outputs import KeptOutputs, seen
 from modlab.comparing.passes import Key
 from modlab.running.randomness import Undo, states
 from modlab.running.restoration import Restoration
@@ -33,7 +33,7 @@ class Flips:
     def begin(self, key: Key, module: Module, args: tuple[Any, ...]) -> None:
         """Copy the inputs, which the module may change, and take down what it is like: a second call starts from there."""
         if key[1] == 0 and key[0] in self._paths:
-            self._begun[key] = Copies(self._own)(args), states(), _state_of(module)
+            self._begun[key] = InputCopies(self._own)(args), states(), _state_of(module)
 
     def end(self, key: Key, module: Module, kwargs: dict[str, Any], output: Any) -> None:
         """Call it again."""
@@ -44,7 +44,7 @@ class Flips:
         flag, end = held.get("training"), states()
         if type(flag) is not bool:
             return
-        before = Shelf().all(leaves(output))  # a copy: the second call may write into it
+        before = KeptOutputs().all(leaves(output))  # a copy: the second call may write into it
         moved = _state_of(module)
         try:
             first.renew()

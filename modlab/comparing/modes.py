@@ -21,10 +21,10 @@ from torch.nn.parameter import is_lazy
 
 from modlab.comparing.divergence import Gap
 from modlab.comparing.hook_probes import hooked
-from modlab.comparing.input_copies import Copies, require_repeatable
+from modlab.comparing.input_copies import InputCopies, require_repeatable
 from modlab.comparing.mode_probes import Flips, may_act
 from modlab.comparing.passes import Key, Pass, Probe, first_paths, hidden_reason
-from modlab.comparing.side_by_side import Juxtaposition
+from modlab.comparing.side_by_side import SideBySide
 from modlab.comparing.state_changes import moves
 from modlab.errors import LazyModelError, ModlabError, NotInitializedError
 from modlab.inspection import marks, stores
@@ -283,7 +283,7 @@ class Experiment:
         def run() -> None:
             torch.clear_autocast_cache()  # copies of weights from a pass without autograd would have none for good
             self._switch(mode, look=first)
-            copies = Copies(self._own)
+            copies = InputCopies(self._own)
             args, kwargs = copies(self._args), copies(self._kwargs)
             found.run(self.model, *args, **kwargs)
 
@@ -310,14 +310,14 @@ class Experiment:
                 self._switched = {(id(change.owner), change.name) for change in self._restoration.changes()}
                 self._altered |= {key for key, _ in self._switched}
 
-    def _pair(self) -> Juxtaposition:
+    def _pair(self) -> SideBySide:
         def noise(key: Key) -> float:
             return _NOISE * max(_relative(self.passes.get((mode, "again")), key) for mode in MODES)
 
         left, right = (self.passes[mode, "normal"] for mode in MODES)
-        return Juxtaposition(left, right, {path: path for path in self.paths.values()}, noise=noise)
+        return SideBySide(left, right, {path: path for path in self.paths.values()}, noise=noise)
 
-    def _attribute(self, pair: Juxtaposition) -> None:
+    def _attribute(self, pair: SideBySide) -> None:
         """Where train() or eval() of a module changes what another one holds (merges weights), the former acts by its mode."""
         by_path = {path: module for path, module in self.places.values()}
         for key, (path, module) in self.places.items():
@@ -334,7 +334,7 @@ class Experiment:
             self.acting.add(above)
             self._by[path] = above
 
-    def _flip(self, pair: Juxtaposition) -> None:
+    def _flip(self, pair: SideBySide) -> None:
         """Call modules again whose inputs differ, and of which nothing else tells whether they act by their mode."""
         tried = set()
         for key, (path, module) in self.places.items():
@@ -361,7 +361,7 @@ class Experiment:
                 found.setdefault(move.name, set()).add(move.side)
         return found
 
-    def _record(self, pair: Juxtaposition) -> ComparisonTable:
+    def _record(self, pair: SideBySide) -> ComparisonTable:
         rows = tuple(self._row(key, path, module, pair) for key, (path, module) in self.places.items())
         for (mode, kind), one in self.passes.items():
             if one.error and kind not in GRADS and mode not in self._failed():
@@ -389,7 +389,7 @@ class Experiment:
             remarks=tuple(self.remarks),
         )
 
-    def _row(self, key: int, path: str, module: Module, pair: Juxtaposition) -> ComparisonRecord:
+    def _row(self, key: int, path: str, module: Module, pair: SideBySide) -> ComparisonRecord:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
         draws = tuple(f"{mode}: {', '.join(sorted(names))}" for mode in MODES if (names := self.passes[mode, "normal"].draws.get(path)))
         unsteady = tuple(mode for mode in MODES if self._differs(mode, "again", path))
@@ -446,7 +446,7 @@ class Experiment:
             one.error,
         )
 
-    def _notes(self, path: str, module: Module, pair: Juxtaposition) -> Iterator[str]:
+    def _notes(self, path: str, module: Module, pair: SideBySide) -> Iterator[str]:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
         yield from (gap.notes if (gap := pair.of_outputs(path)) is not None else ())
         if path in self._by:

@@ -15,11 +15,11 @@ from torch.nn import Module
 from modlab.comparing.alignment import Pair, aligned, canonical, is_wrapped
 from modlab.comparing.differing import differ
 from modlab.comparing.hook_probes import hooked
-from modlab.comparing.input_copies import Change, Copies, require_repeatable
+from modlab.comparing.input_copies import Change, InputCopies, require_repeatable
 from modlab.comparing.mode_probes import may_act
 from modlab.comparing.modes import ALONE, SEVERAL, measured, quiet, require_ready, require_restorable
 from modlab.comparing.passes import Key, Pass, first_paths, hidden_reason
-from modlab.comparing.side_by_side import Juxtaposition
+from modlab.comparing.side_by_side import SideBySide
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
@@ -90,7 +90,7 @@ class Trial:
         self._restoration.renew()
         self._sandbox.restart()
         found = self._look(side, reference)
-        copies = Copies(self._own, change)
+        copies = InputCopies(self._own, change)
         args, kwargs = copies(self._args), copies(self._kwargs)
         with quiet(reference is not None):
             found.run(self.models[side], *args, **kwargs)
@@ -142,7 +142,7 @@ class Trial:
             return _NOISE * (gap.relative or 0.0) if gap is not None and gap.equal is False else 0.0
 
         at = tuple({path: module for path, module in places.values()} for places in self.places)
-        pair = Juxtaposition(
+        pair = SideBySide(
             left, right, self.pairs, rounding=True, noise=noise, differ=lambda path: differ(at[0][self.pairs[path]], at[1][path])
         )
         rights = {mine: path for path, mine in self.pairs.items()}
@@ -175,7 +175,7 @@ class Trial:
         return next((mine for theirs, mine in self.pairs.items() if not self._inner(1, theirs) and not self._inner(0, mine)), "")
 
     def _row(
-        self, path: str, module: Module, other: str | None, by_path: dict[str, Module], pair: Juxtaposition, again: Pass
+        self, path: str, module: Module, other: str | None, by_path: dict[str, Module], pair: SideBySide, again: Pass
     ) -> ComparisonRecord:
         left, right = pair.left, pair.right
         kind = type(module).__name__
@@ -214,7 +214,7 @@ class Trial:
             return ""
         return "told" if path in self._told else "structure" if (path, other) in self._by_structure else "name"
 
-    def _alone_there(self, other: str | None, pair: Juxtaposition) -> str:
+    def _alone_there(self, other: str | None, pair: SideBySide) -> str:
         """What one model alone calls where the difference starts."""
         if other is None or other not in pair.alone:
             return ""
@@ -225,7 +225,7 @@ class Trial:
         kind = next(type(module).__name__ for name, module in self.places[side].values() if name == path)
         return f"{path or ROOT} ({kind})"
 
-    def _notes(self, path: str, module: Module, other: str | None, pair: Juxtaposition) -> Iterator[str]:
+    def _notes(self, path: str, module: Module, other: str | None, pair: SideBySide) -> Iterator[str]:
         gap = None if other is None else pair.of_outputs(other)
         yield from gap.notes if gap is not None else ()
         if other is None:

@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn import Module, MultiheadAttention
 
 from modlab.comparing.divergence import Gap, at_once, summed
-from modlab.comparing.hook_probes import POST, PRE, Lookouts, Sight
-from modlab.comparing.kept_outputs import Kept, Shelf, seen
+from modlab.comparing.hook_probes import POST, PRE, HookProbes, ProbedOutput
+from modlab.comparing.kept_outputs import Kept, KeptOutputs, seen
 from modlab.inspection import marks, stores
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
-from modlab.running.listener import Taps
+from modlab.running.listener import Listener
 from modlab.running.randomness import Meter, Private
 from modlab.running.sandbox import afterwards
 from modlab.running.values import arguments, leaves
@@ -35,7 +35,7 @@ Key = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class PassCall:
     """One call of a module."""
 
     path: str
@@ -47,7 +47,7 @@ class Call:
     drew: bool = False  # in it, or in a call inside it
     inputs: tuple[Kept, ...] = ()
     positional: int = 0  # inputs that were given by place
-    stages: list[tuple[Sight, tuple[Kept, ...]]] = field(default_factory=list)  # what its own hooks made of inputs and outputs
+    stages: list[tuple[ProbedOutput, tuple[Kept, ...]]] = field(default_factory=list)  # what its own hooks made of inputs and outputs
     made: tuple[Kept, ...] | None = None  # what its forward returned, if its own hooks come after it
     outputs: tuple[Kept, ...] = ()
     finished: bool = False
@@ -109,22 +109,22 @@ class Pass:
         hooked: list[Module] | None = None,
         sources: bool = False,
     ) -> None:
-        self.calls: dict[Key, Call] = {}
-        self.ended: list[Call] = []  # calls that came to their end, in that order
+        self.calls: dict[Key, PassCall] = {}
+        self.ended: list[PassCall] = []  # calls that came to their end, in that order
         self.counts: Counter[str] = Counter()
         self.draws: defaultdict[str, set[str]] = defaultdict(set)
         self.drawing: dict[str, str] = {}  # of modules, the hook of theirs that draws
         self.strangers: defaultdict[str, list[Stranger]] = defaultdict(list)
         self.stats: dict[str, TensorStats] = {}
-        self.shelf, self.error = Shelf() if reference is None and probe is None else None, ""
+        self.shelf, self.error = KeptOutputs() if reference is None and probe is None else None, ""
         self.raised: str | None = None  # the path of the innermost module that the last exception came out of
         self._error: BaseException | None = None  # while the pass runs
         self._paths, self._reference, self._probe, self._stranger = paths, reference, probe, stranger
         self._busy, self._private, self._asks_sources = False, private, sources
-        self._stack: list[Call | Stranger] = []
+        self._stack: list[PassCall | Stranger] = []
         self._owners: list[tuple[int, str]] = []  # id of each running module, and the path that draws are put to
         self._trouble: BaseException | None = None
-        self._taps, self._lookouts = Taps(self._enter, self._leave), Lookouts(hooked or [], self._look)
+        self._taps, self._lookouts = Listener(self._enter, self._leave), HookProbes(hooked or [], self._look)
 
     def run(self, model: Module, *args: Any, **kwargs: Any) -> None:
         """Call the model, and look at that. Nothing of the look is left afterwards, also where an interrupt ends it."""
@@ -165,7 +165,7 @@ class Pass:
             except Exception as error:  # noqa: BLE001 - as above
                 self._trouble = error
 
-    def _look(self, sight: Sight, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _look(self, sight: ProbedOutput, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if self._trouble is None and not self._busy:
             try:
                 self._staged(sight, module, args, kwargs, output)
@@ -185,7 +185,7 @@ class Pass:
             self._stack.append(stranger)
             self._owners.append((id(module), above))
             return
-        call = Call(path, self.counts[path], training, len(self.ended), self._meter.state, (torch.is_grad_enabled(), _trains(module)))
+        call = PassCall(path, self.counts[path], training, len(self.ended), self._meter.state, (torch.is_grad_enabled(), _trains(module)))
         self.counts[path] += 1
         if self.shelf is not None:
             call.inputs = self.shelf.all(arguments((), args))  # by place: two classes may name them otherwise
@@ -198,7 +198,7 @@ class Pass:
         if self._probe is not None and not self._lookouts.sees(module, PRE):
             self._probe.begin(call.key, module, args)
 
-    def _staged(self, sight: Sight, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _staged(self, sight: ProbedOutput, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """One of the module's own hooks has run."""
         if self._note_draws():
             self.drawing.setdefault(self._paths.get(id(module), ""), f"{sight.kind} {sight.hook}")
@@ -222,7 +222,7 @@ class Pass:
             self._drop(module)
             return
         call = next((call for (key, _), call in zip(self._owners[::-1], self._stack[::-1], strict=True) if key == id(module)), None)
-        if self._probe is not None and isinstance(call, Call):
+        if self._probe is not None and isinstance(call, PassCall):
             self._busy = True  # what the probe runs is not a part of the pass
             try:
                 self._probe.end(call.key, module, kwargs or {}, output)
@@ -230,7 +230,7 @@ class Pass:
                 self._busy = False
         if not self._lookouts.sees(module, POST):
             self._end(module, kwargs, output)
-        elif isinstance(call, Call) and self.shelf is not None:
+        elif isinstance(call, PassCall) and self.shelf is not None:
             call.made = self.shelf.all(leaves(output))
 
     def _note_raised(self, error: BaseException | None) -> None:
@@ -238,7 +238,7 @@ class Pass:
         if self.raised is None or self._error is not error:
             self.raised, self._error = self._owners[-1][1] if self._owners else "", error
 
-    def _drop(self, module: Module) -> Call | Stranger | None:
+    def _drop(self, module: Module) -> PassCall | Stranger | None:
         """Take a call off the stack, with those inside that an exception went through without a word."""
         while self._owners and self._owners[-1][0] != id(module):
             self._owners.pop(), self._stack.pop()
@@ -250,15 +250,15 @@ class Pass:
     def _end(self, module: Module, kwargs: dict[str, Any] | None, output: Any) -> None:
         """The call has ended, its own hooks included."""
         call = self._drop(module)
-        if isinstance(call, Call):
+        if isinstance(call, PassCall):
             self._finish(call, kwargs, output)
 
-    def _earlier(self, call: Call) -> Call | None:
+    def _earlier(self, call: PassCall) -> PassCall | None:
         """The same call of the reference, if it came to its end."""
         found = None if self._reference is None else self._reference.calls.get(call.key)
         return found if found is not None and found.finished else None
 
-    def _finish(self, call: Call, kwargs: dict[str, Any] | None, output: Any) -> None:
+    def _finish(self, call: PassCall, kwargs: dict[str, Any] | None, output: Any) -> None:
         call.finished, call.drew = True, self._meter.state != call.state
         self.raised = None  # what came out of a module inside was caught
         self.ended.append(call)
@@ -273,7 +273,7 @@ class Pass:
                 call.came.add(at_once(earlier.inputs[earlier.positional :], seen(arguments((), (), kwargs))))
             self._compare(call, earlier, output)
 
-    def _compare(self, call: Call, earlier: Call | None, output: Any) -> None:
+    def _compare(self, call: PassCall, earlier: PassCall | None, output: Any) -> None:
         """The distance from the same call of the reference; statistics only where they are not known to be the same."""
         now = seen(leaves(output))
         call.outputs = tuple(replace(kept, values=None) for kept in now)
@@ -298,7 +298,7 @@ class Pass:
             self.draws[self._owners[-1][1] if self._owners else ""].update(names)
         return bool(names)
 
-    def of(self, path: str) -> Iterator[Call]:
+    def of(self, path: str) -> Iterator[PassCall]:
         """The calls of one module, in order."""
         for number in range(self.counts[path]):
             yield self.calls[path, number]

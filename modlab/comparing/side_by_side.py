@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Mapping
 
 from modlab.comparing.divergence import Distances, Gap, summed
-from modlab.comparing.hook_probes import PRE, Sight
+from modlab.comparing.hook_probes import PRE, ProbedOutput
 from modlab.comparing.kept_outputs import Kept
-from modlab.comparing.passes import Call, Key, Pass
+from modlab.comparing.passes import Key, Pass, PassCall
 
 GROWTH = 10
 """How many times as far apart as its inputs a module's outputs must be, to be where a difference starts, where rounding is
 expected: what goes in is then never quite the same."""
 
 Noise = Callable[[Key], float]
-_Stages = list[tuple[Sight, tuple[Kept, ...]]]
+_Stages = list[tuple[ProbedOutput, tuple[Kept, ...]]]
 
 
-class Juxtaposition:
+class SideBySide:
     """The calls that two passes have in common.
 
     Args:
@@ -79,7 +79,7 @@ class Juxtaposition:
             if _apart(gaps and gaps[1]) and self.drift is None:
                 self.drift = call.path
 
-    def _place(self, call: Call, gaps: tuple[Gap, Gap], known: list[tuple[Gap, Gap] | None]) -> int | None:
+    def _place(self, call: PassCall, gaps: tuple[Gap, Gap], known: list[tuple[Gap, Gap] | None]) -> int | None:
         """Where a difference starts in a call, in calls that had ended by then; None if it does not start in its own code.
 
         Where rounding is expected, what one call inside passes on to the next is looked at: what is suddenly farther apart than
@@ -114,11 +114,11 @@ class Juxtaposition:
         self._note_alone(call, between.get(None))
         return here
 
-    def _note_alone(self, call: Call, found: tuple[int, str] | None) -> None:
+    def _note_alone(self, call: PassCall, found: tuple[int, str] | None) -> None:
         if found is not None:
             self.alone.setdefault(call.path, found)
 
-    def _without_partner(self, call: Call, here: int) -> dict[Key | None, tuple[int, str]]:
+    def _without_partner(self, call: PassCall, here: int) -> dict[Key | None, tuple[int, str]]:
         """What one side alone calls: by the key of the next call inside that both make, None for after the last one."""
         earlier = self._earlier(call)
         if earlier is None:
@@ -135,7 +135,7 @@ class Juxtaposition:
                     following, shared = key, True
         return found if shared else {}
 
-    def _key(self, side: int, call: Call) -> Key | None:
+    def _key(self, side: int, call: PassCall) -> Key | None:
         """What a call is on the right, if both sides make it."""
         path = (self._pairs if side else self._rights).get(call.path)
         other = None if path is None else (self.left if side else self.right).calls.get((path, call.number))
@@ -150,7 +150,7 @@ class Juxtaposition:
             found += self._inside(side, k) if wraps else [k]
         return found
 
-    def _switches(self, call: Call, inside: bool) -> bool:
+    def _switches(self, call: PassCall, inside: bool) -> bool:
         """Whether it is in a call, and in none inside it, that an output requires grad on one side alone."""
         earlier = self._earlier(call)
         if earlier is None or None in (earlier.requires_grad, call.requires_grad) or earlier.requires_grad is call.requires_grad:
@@ -164,7 +164,7 @@ class Juxtaposition:
             self.switching.append(call.path)
         return True
 
-    def _name(self, call: Call) -> None:
+    def _name(self, call: PassCall) -> None:
         """Which of its own hooks makes the difference that starts in a call, if one does."""
         earlier = self._earlier(call)
         if earlier is None or call.path in self.by or not (earlier.stages or call.stages):
@@ -179,7 +179,7 @@ class Juxtaposition:
             if self._distances.between(*made).beyond(self._noise(call.key)):
                 return  # its forward makes it
 
-    def _apart_behind(self, left: _Stages, right: _Stages) -> Sight | None:
+    def _apart_behind(self, left: _Stages, right: _Stages) -> ProbedOutput | None:
         """The first hook behind which both sides are apart."""
         for (sight, one), (_, other) in zip(left, right, strict=True):
             gap = self._distances.between(one, other)
@@ -187,7 +187,7 @@ class Juxtaposition:
                 return sight
         return None
 
-    def _alone(self, earlier: Call, call: Call, kind: str, sides: list[_Stages]) -> Sight | None:
+    def _alone(self, earlier: PassCall, call: PassCall, kind: str, sides: list[_Stages]) -> ProbedOutput | None:
         """Where one side has more hooks than the other: the first one that changes something."""
         for one, stages in zip((earlier, call), sides, strict=True):
             before = one.inputs if kind == PRE else one.outputs if one.made is None else one.made
@@ -197,13 +197,13 @@ class Juxtaposition:
                 before = kept
         return None
 
-    def _earlier(self, call: Call) -> Call | None:
+    def _earlier(self, call: PassCall) -> PassCall | None:
         """The same call of the left pass, if it came to its end."""
         other = self._pairs.get(call.path)
         found = None if other is None else self.left.calls.get((other, call.number))
         return found if found is not None and found.finished else None
 
-    def _gaps(self, call: Call) -> tuple[Gap, Gap] | None:
+    def _gaps(self, call: PassCall) -> tuple[Gap, Gap] | None:
         """Of inputs and outputs, between a call and the same one of the other pass; None if there is none."""
         earlier = self._earlier(call)
         if earlier is None:
@@ -217,7 +217,7 @@ class Juxtaposition:
         # Both draw, but from other places of the stream, because somebody before them drew more: that is no difference of theirs.
         return None if earlier.drew and call.drew and earlier.state != call.state else (inputs, outputs)
 
-    def _starts(self, call: Call, inputs: Gap, outputs: Gap) -> bool:
+    def _starts(self, call: PassCall, inputs: Gap, outputs: Gap) -> bool:
         """Whether outputs are apart, and inputs are not."""
         if inputs.equal is None and self.first is not None:
             return False  # as above

@@ -16,7 +16,7 @@ from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.layer_families import BATCH_NORMS
-from modlab.inspection.findings.subject import Site
+from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
 from modlab.running.randomness import states
@@ -377,7 +377,7 @@ def _the_same_here() -> ExperimentRecord:
     )
 
 
-def _begin(bench: Bench, found: Leak) -> Site | None:
+def _begin(bench: Bench, found: Leak) -> ModuleSite | None:
     """The module in which samples are mixed, as far as that can be told."""
     try:
         module = begins(bench, 0, found)
@@ -386,5 +386,5 @@ def _begin(bench: Bench, found: Leak) -> Site | None:
     return None if module is None else bench.subject.by_module.get(id(module))
 
 
-def _uses_batch(site: Site) -> bool:
+def _uses_batch(site: ModuleSite) -> bool:
     return issubclass(type(site.module), BATCH_NORMS) and site.own("_buffers").get("running_mean") is None

@@ -14,7 +14,7 @@ from modlab.diagnosing import gaps
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
-from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.records.finding import ExperimentRecord
 from modlab.running.guarded import steady_line
 from modlab.running.restoration import Change, Restoration
@@ -130,7 +130,7 @@ def _is_saved(change: Change) -> bool:
     return change.kind == "parameter" or (change.kind == "buffer" and change.name not in transient)
 
 
-def _moved(site: Site, change: Change) -> Suspect:
+def _moved(site: ModuleSite, change: Change) -> Suspect:
     held = site.held["_buffers"] if change.kind == "buffer" else site.held
     return Suspect(_joined(site, change.name), partial(held.__setitem__, change.name, change.before), True)
 
@@ -169,7 +169,7 @@ def _overwrite(subject: Subject) -> list[Suspect]:
     return hidden
 
 
-def _joined(site: Site, name: str) -> str:
+def _joined(site: ModuleSite, name: str) -> str:
     return f"{site.path}.{name}" if site.parent else name
 
 

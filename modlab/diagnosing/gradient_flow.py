@@ -11,7 +11,7 @@ from modlab import format
 from modlab.diagnosing import traced_pass
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
-from modlab.inspection.findings.grouping import Group, cover
+from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.subject import Held
 from modlab.records.finding import ExperimentRecord
 from modlab.records.trace import Reason
@@ -116,11 +116,11 @@ def _of_gradients(
     )
 
 
-def _get(groups: Sequence[Group]) -> str:
+def _get(groups: Sequence[FindingGroup]) -> str:
     return "get" if len(groups) > 1 else groups[0].verb("gets", "get")
 
 
-def _names(groups: Sequence[Group]) -> str:
+def _names(groups: Sequence[FindingGroup]) -> str:
     more = f" and {format.plural(len(groups) - 2, 'more place')}" if len(groups) > 2 else ""
     return " and ".join(group.words for group in groups[:2]) + more
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modlab.inspection.findings.subject import Site
+from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord, Outcome
 
 TITLES = {
@@ -27,7 +27,7 @@ def not_run(kind: str, reason: str) -> ExperimentRecord:
 
 
 def record(
-    kind: str, outcome: Outcome, what: str, reason: str = "", fix: str = "", site: Site | None = None, **more: Any
+    kind: str, outcome: Outcome, what: str, reason: str = "", fix: str = "", site: ModuleSite | None = None, **more: Any
 ) -> ExperimentRecord:
     """The record of a check that was made; `site` is the module where it shows, the model itself if there is none."""
     path = site.path if site is not None else ""

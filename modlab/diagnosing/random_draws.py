@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch.nn import Module
 
-from modlab.comparing.hook_probes import POST, Lookouts, Sight, hooked
+from modlab.comparing.hook_probes import POST, HookProbes, ProbedOutput, hooked
 from modlab.compat import FunctionMode
 from modlab.diagnosing.trials import Bench
-from modlab.running.listener import Taps
+from modlab.running.listener import Listener
 from modlab.running.randomness import Meter, Private
 
 DROPOUTS = {
@@ -40,7 +40,7 @@ class Draw(NamedTuple):
     hook: str = ""
 
 
-class Chances(FunctionMode):
+class RandomDraws(FunctionMode):
     """Listens to one pass.
 
     Args:
@@ -55,9 +55,9 @@ class Chances(FunctionMode):
         self._running: list[Module] = []
         self._depth = 0
         self._since = 0  # draws before the last event
-        self._taps, self._lookouts = Taps(self._begin, self._return), Lookouts(hooked(modules), self._look)
+        self._taps, self._lookouts = Listener(self._begin, self._return), HookProbes(hooked(modules), self._look)
 
-    def __enter__(self) -> Chances:
+    def __enter__(self) -> RandomDraws:
         self._meter = Meter(thorough=True, private=self._private)
         self._lookouts.open()
         self._taps.open()
@@ -78,7 +78,7 @@ class Chances(FunctionMode):
         if not self._lookouts.sees(module, POST):
             self._end(module)
 
-    def _look(self, sight: Sight, module: Module, *_: Any) -> None:
+    def _look(self, sight: ProbedOutput, module: Module, *_: Any) -> None:
         before = self._since
         self._event()
         self.draws[before:] = [draw._replace(hook=f"{sight.kind} {sight.hook}") for draw in self.draws[before:]]
@@ -112,7 +112,7 @@ class Chances(FunctionMode):
 
 def of(bench: Bench, private: list[Private]) -> list[Draw]:
     """The draws of one pass in the mode in which the model is."""
-    chances = Chances(private, (site.module for site in bench.subject.sites))
+    chances = RandomDraws(private, (site.module for site in bench.subject.sites))
     with torch.no_grad(), chances:
         bench.output()
     return chances.draws

@@ -10,7 +10,7 @@ from modlab import format
 from modlab.diagnosing import gaps, random_draws
 from modlab.diagnosing.outcomes import record
 from modlab.diagnosing.trials import Bench
-from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.tensor_difference import equal_bits, quietly
 from modlab.records.finding import ExperimentRecord, Outcome
 from modlab.running.randomness import start_elsewhere, states
@@ -195,7 +195,7 @@ def _alike(now: Tensor | None, before: Tensor) -> bool:
     return now is not None and now.shape == before.shape and now.dtype == before.dtype and quietly(equal_bits, now, before)
 
 
-def _source(bench: Bench, anew: Callable[[], None]) -> tuple[Site | None, str]:
+def _source(bench: Bench, anew: Callable[[], None]) -> tuple[ModuleSite | None, str]:
     """Where two passes part: a module that gives something else for the same input, or the code between modules."""
     anew()
     one = bench.footprints()
@@ -215,5 +215,5 @@ def _source(bench: Bench, anew: Callable[[], None]) -> tuple[Site | None, str]:
     return None, ""
 
 
-def _place(site: Site) -> str:
+def _place(site: ModuleSite) -> str:
     return f"{site.path} ({site.type})" if site.parent else f"the forward of {site.type}"

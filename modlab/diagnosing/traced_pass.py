@@ -10,7 +10,7 @@ from torch.nn import Module
 from modlab.diagnosing.trials import Bench
 from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.running.sandbox import afterwards, under
-from modlab.tracing.pending_events import Draft
+from modlab.tracing.pending_events import PendingEvents
 from modlab.tracing.recorder import Recorder
 
 
@@ -37,7 +37,7 @@ def first_nan(bench: Bench, model: Module | None = None) -> tuple[str, str, str]
 def _recorded(recorder: Recorder, run: Callable[[], object]) -> TraceRecord:
     """Run under a recorder, which is closed whatever ends the run; what an error ends has been seen up to there."""
     raised: list[Exception] = []
-    ended: list[Draft] = []
+    ended: list[PendingEvents] = []
 
     def work() -> None:
         recorder.open()

@@ -19,7 +19,7 @@ from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError
 from modlab.inspection import fingerprint, stores
 from modlab.inspection.distributed import unwrapped
-from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.unregistered import Members
 from modlab.running.guarded import steady_line
 from modlab.running.sandbox import on_loan
@@ -66,7 +66,7 @@ class Bench:
         with torch.no_grad():
             return [copied(tensor) for tensor in batches.tensors(self.output(model))]
 
-    def where(self, error: BaseException) -> Site | None:
+    def where(self, error: BaseException) -> ModuleSite | None:
         """The innermost module in whose code an exception was raised."""
         found, step = None, error.__traceback__
         while step is not None:
@@ -74,7 +74,7 @@ class Bench:
             step = step.tb_next
         return found
 
-    def _site_of(self, step: TracebackType) -> Site | None:
+    def _site_of(self, step: TracebackType) -> ModuleSite | None:
         return self.subject.by_module.get(id(step.tb_frame.f_locals.get("self")))
 
     def called(self) -> set[int]:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.explaining import shape_inference
-from modlab.explaining.calls import Call
+from modlab.explaining.calls import ModuleFrame
 from modlab.explaining.frames import Frame
 from modlab.explaining.shape_inference import Ran
 from modlab.explaining.static_evaluation import Scope
@@ -17,7 +17,7 @@ _Shape = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Source:
+class ForwardSource:
     """The calls of one ``forward`` up to a place, and what is known of the values between them.
 
     Attributes:
@@ -42,8 +42,8 @@ class Source:
         steps: statements looked at.
     """
 
-    call: Call
-    inner: Call | None
+    call: ModuleFrame
+    inner: ModuleFrame | None
     ran: list[Ran] = field(default_factory=list)
     shapes: list[_Shape | None] = field(default_factory=list)
     uses: list[int] = field(default_factory=list)

@@ -22,7 +22,7 @@ _CALLS = ("_wrapped_call_impl", "_call_impl")
 _CONTAINERS = (list, tuple, dict)
 
 
-class Call:
+class ModuleFrame:
     """One module's part of the traceback.
 
     Attributes:
@@ -85,22 +85,22 @@ class Call:
             self.given = args if self.given is None else self.given
 
 
-def of_frames(frames: list[Frame]) -> list[Call]:
+def of_frames(frames: list[Frame]) -> list[ModuleFrame]:
     """The calls on the way, outermost first, each with its place in the first one that holds the others."""
-    calls: list[Call] = []
+    calls: list[ModuleFrame] = []
     for frame in frames:
         owner = frame.owner
         if owner is not None and frame.is_torch and frame.function == "call_wrapped":  # torch.fx's own way into its GraphModule
             continue
         if owner is not None and (not calls or calls[-1].module is not owner or _begins(frame, calls[-1])):
-            calls.append(Call(owner))
+            calls.append(ModuleFrame(owner))
         if calls:
             calls[-1].enter(frame)
     _place(calls)
     return calls
 
 
-def _begins(frame: Frame, last: Call) -> bool:
+def _begins(frame: Frame, last: ModuleFrame) -> bool:
     """Whether a frame is a new call of the same module; a method that calls ``self(x)`` is one."""
     if not frame.is_torch or frame.function not in _CALLS:
         return False
@@ -109,7 +109,7 @@ def _begins(frame: Frame, last: Call) -> bool:
     return frame.function == _CALLS[0] or last.frames[-1].function != _CALLS[0]
 
 
-def _place(calls: list[Call]) -> None:
+def _place(calls: list[ModuleFrame]) -> None:
     wrapped = bool(calls) and unwrapped(calls[0].module) is not calls[0].module
     for i, call in enumerate(calls):
         call.wrapped = wrapped
@@ -140,7 +140,7 @@ def _place(calls: list[Call]) -> None:
             call.note = "in a plain Python container: PyTorch does not see it" if hidden else "not a part of the model above"
 
 
-def _among(above: Call, call: Call, found: str) -> str:
+def _among(above: ModuleFrame, call: ModuleFrame, found: str) -> str:
     """Of several names of a child, that by which it was called; if nothing tells, all of them are kept."""
     around, _, _ = found.rpartition(".")
     holder = at(above.module, around)
@@ -153,7 +153,7 @@ def _among(above: Call, call: Call, found: str) -> str:
     return written or found
 
 
-def renamed(calls: list[Call], call: Call) -> None:
+def renamed(calls: list[ModuleFrame], call: ModuleFrame) -> None:
     """Give a call the first of its possible places, and what it called with it."""
     old, place, name = call.path, call.place, call.places[0]
     new = join(place.rpartition(".")[0], name)
@@ -170,7 +170,7 @@ def join(above: str, name: str) -> str:
     return f"{above}.{name}" if above and name else above or name
 
 
-def _as_written(above: Call, wanted: Module) -> str | None:
+def _as_written(above: ModuleFrame, wanted: Module) -> str | None:
     """The dotted name of a module out of the expression that called it: ``self.layers[59][3](x)``."""
     frame = above.code_frame
     expression = frame.expression() if frame is not None else None
@@ -232,7 +232,7 @@ def at(root: Module, path: str) -> Module | None:
     return module
 
 
-def earlier(call: Call, inner: Call) -> list[tuple[str, Module]]:
+def earlier(call: ModuleFrame, inner: ModuleFrame) -> list[tuple[str, Module]]:
     """The children that ran before `inner`, where that is certain: those of a Sequential."""
     if type(call.module) is not nn.Sequential or inner.path is None or call.path is None:
         return []

@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.explaining import calls, operands, shared_modules
-from modlab.explaining.calls import Call
-from modlab.explaining.failure import Scene, own, shape_of
+from modlab.explaining.calls import ModuleFrame
+from modlab.explaining.failure import Failure, own, shape_of
 from modlab.inspection import stores
 
 _MAKERS = ("randn", "rand", "zeros", "ones", "empty", "normal")
@@ -169,7 +169,7 @@ def parameters_of(function: Any) -> list[str]:
     return [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
-def target(scene: Scene, path: str, made: str = "") -> tuple[str, str]:
+def target(scene: Failure, path: str, made: str = "") -> tuple[str, str]:
     """Where a module is assigned: in the class of its owner ("Net", "self.l1"), or from outside ("", "net[1]")."""
     if scene.root is None:
         return "", ""
@@ -212,7 +212,7 @@ def self_name(cls: type) -> str:
     return code.co_varnames[0] if code is not None and code.co_argcount else "self"
 
 
-def name_of_root(scene: Scene) -> str:
+def name_of_root(scene: Failure) -> str:
     """What the user calls the model: ``net`` in ``net(x)``."""
     call = scene.call_expression()
     written = call.func if call is not None else None
@@ -224,14 +224,14 @@ def name_of_root(scene: Scene) -> str:
     return scene.name_of(root) or "model"
 
 
-def made_in_call(scene: Scene) -> str:
+def made_in_call(scene: Failure) -> str:
     """How the outermost module was made, where that stands in its call: ``Net(3)`` of ``Net(3)(x)``."""
     call = scene.call_expression()
     made = call.func if call is not None and scene.root is not None and scene.root.args is not None else None
     return ast.unparse(made) if isinstance(made, (ast.Call, ast.Subscript)) else ""
 
 
-def renewed(scene: Scene, call: Call, made: str) -> tuple[str, str]:
+def renewed(scene: Failure, call: ModuleFrame, made: str) -> tuple[str, str]:
     """The same for the module of a call, also where that hangs in a plain list."""
     if call.path is not None or not call.place.endswith("]"):
         return assignment(scene, call.path or "", made) if call.path is not None else ("", "")
@@ -247,7 +247,7 @@ def _is_plain(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_plain(node.value))
 
 
-def _fits_all(scene: Scene, owner: Module, path: str, made: str) -> bool:
+def _fits_all(scene: Failure, owner: Module, path: str, made: str) -> bool:
     """Whether a line in a class's constructor suits all its objects in the model: they have the same there, or what is made."""
     module, cls = calls.at(owner, path), type(owner)
     fitting = [] if module is None else [_sizes(module)]
@@ -268,7 +268,7 @@ def _sizes(module: Module) -> list[tuple[int, ...]]:
     return [shape_of(tensor) or () for _, tensor in stores.named_tensors(module)]
 
 
-def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:
+def assignment(scene: Failure, path: str, made: str) -> tuple[str, str]:
     """The class in whose constructor a line stands (or nothing), and the line that assigns a new module.
 
     No line where that would be undone (its weight is tied to another one's), or would change other places than this one.
@@ -280,12 +280,12 @@ def assignment(scene: Scene, path: str, made: str) -> tuple[str, str]:
     return (owner, f"{name} = {made}") if name and made else (owner, "")
 
 
-def _is_held(scene: Scene, path: str) -> bool:
+def _is_held(scene: Failure, path: str) -> bool:
     call = scene.failing
     if call is not None and call.path == path and len(call.places) > 1:
         return True  # nobody knows which of its places
     module = calls.at(scene.root.module, path) if scene.root is not None else None
-    known = shared_modules.of(scene, path, module) if module is not None else shared_modules.Ties()
+    known = shared_modules.of(scene, path, module) if module is not None else shared_modules.SharedModules()
     if known.tensors or known.around:
         return True
     if known.places and call is not None and call.path == path:  # a new layer here: what comes behind must not be the old one
@@ -295,7 +295,7 @@ def _is_held(scene: Scene, path: str) -> bool:
     return False
 
 
-def written_call(scene: Scene, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None, named: bool = False) -> str:
+def written_call(scene: Failure, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None, named: bool = False) -> str:
     """The call of the outermost module as it is written, with a first argument of another shape, or with further arguments.
 
     `named`: these are given by their names.

@@ -21,7 +21,7 @@ _SIZES = {"shape", "size", "numel", "dim", "ndim", "dtype", "device", "requires_
 _CUTTING = ("detach", "item", "numpy", "tolist", "argmax", "argmin", "data", "tensor", "round", "sign")
 
 
-class Cut(NamedTuple):
+class Detachment(NamedTuple):
     """The line at which the graph ends.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Code(NamedTuple):
     around: dict[ast.AST, ast.AST]  # of each node, the one that holds it
 
 
-def of(frame: Frame | None) -> Cut | None:
+def of(frame: Frame | None) -> Detachment | None:
     """Where the graph of the loss ends, on which a frame's line calls ``backward``; None where that is not certain."""
     code = _code(frame) if frame is not None else None
     here = _here(code) if code is not None else None
@@ -81,7 +81,7 @@ def _here(code: _Code) -> ast.stmt | None:
     return found[0] if len(found) == 1 else None
 
 
-def _followed(code: _Code, node: ast.expr, at: ast.stmt, here: ast.stmt, seen: set[str]) -> Cut | None:
+def _followed(code: _Code, node: ast.expr, at: ast.stmt, here: ast.stmt, seen: set[str]) -> Detachment | None:
     """Follow an expression of a statement back; `here` is the statement that failed."""
     named = list(_names(code, node))
     trained = [name for name in named if _is_trained(code.frame.names.get(name)) and not _renewed(code, name, at, here)]
@@ -156,7 +156,7 @@ def _statement(code: _Code, node: ast.AST) -> ast.AST | None:
     return found
 
 
-def _told(code: _Code, node: ast.expr, at: ast.stmt, trained: list[str]) -> Cut | None:
+def _told(code: _Code, node: ast.expr, at: ast.stmt, trained: list[str]) -> Detachment | None:
     by = _unrecorded(code, at) or next(
         (
             f"{'.' if isinstance(code.around.get(inner), ast.Call) else ''}{inner.attr}".lstrip(".")
@@ -169,7 +169,7 @@ def _told(code: _Code, node: ast.expr, at: ast.stmt, trained: list[str]) -> Cut 
         by = "a comparison"
     called = [name for name in trained if stores.is_module(code.frame.names.get(name))]
     line = ast.unparse(at) if isinstance(at, (ast.Assign, ast.Expr)) else code.frame.text
-    return Cut(place_of(code.frame.code.co_filename, code.first + at.lineno - 1), line, by, called[0] if called and not by else "")
+    return Detachment(place_of(code.frame.code.co_filename, code.first + at.lineno - 1), line, by, called[0] if called and not by else "")
 
 
 def _unrecorded(code: _Code, statement: ast.AST) -> str:

@@ -13,16 +13,16 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.explaining import calls, code_fixes, interpreter, shape_inference
-from modlab.explaining.account import Source
-from modlab.explaining.calls import Call
-from modlab.explaining.failure import Scene, shape_of
+from modlab.explaining.account import ForwardSource
+from modlab.explaining.calls import ModuleFrame
+from modlab.explaining.failure import Failure, shape_of
 from modlab.explaining.frames import Frame
 from modlab.explaining.shape_inference import Ran
 
 _Shape = tuple[int, ...]
 
 
-def before(call: Call, inner: Call | None) -> list[tuple[Ran, _Shape | None, _Shape | None]]:
+def before(call: ModuleFrame, inner: ModuleFrame | None) -> list[tuple[Ran, _Shape | None, _Shape | None]]:
     """What ran in `call` before `inner`, with the shapes of the first input and of the output.
 
     Without `inner`: before its own code stopped.
@@ -31,26 +31,26 @@ def before(call: Call, inner: Call | None) -> list[tuple[Ran, _Shape | None, _Sh
     return [(one, source.shapes[one.taken], source.shapes[one.given]) for one in source.ran]
 
 
-def read(call: Call, inner: Call | None) -> Source:
+def read(call: ModuleFrame, inner: ModuleFrame | None) -> ForwardSource:
     """What ran in `call` before `inner` (before its own code stopped, without), and what is known of it."""
     if call.read is None:  # asked for by several
         call.read = _made(call, inner)
-    found: Source = call.read
+    found: ForwardSource = call.read
     return found
 
 
-def _made(call: Call, inner: Call | None) -> Source:
-    source = Source(call, inner)
+def _made(call: ModuleFrame, inner: ModuleFrame | None) -> ForwardSource:
+    source = ForwardSource(call, inner)
     try:
         _sequence(source) if type(call.module) is nn.Sequential else interpreter.follow(source)
         if None in source.shapes:
             _infer(source)
     except Exception:  # noqa: BLE001 - source that is not what runs, objects that are not what they seem
-        return Source(call, inner, certain=False, within=True)
+        return ForwardSource(call, inner, certain=False, within=True)
     return source
 
 
-def _sequence(source: Source) -> None:
+def _sequence(source: ForwardSource) -> None:
     call, inner = source.call, source.inner
     value = source.value(shape_of(call.args[0]) if call.args else None)
     source.inputs[value] = "input"
@@ -64,7 +64,7 @@ def _sequence(source: Source) -> None:
     source.settle(value, shape_of(inner.given[0]) if inner is not None and inner.given else None)
 
 
-def frame_of(call: Call) -> Frame | None:
+def frame_of(call: ModuleFrame) -> Frame | None:
     """Where a module's ``forward`` stands, also while it runs another method of the same module."""
     own_frames = [frame for frame in call.frames if frame.owner is call.module and frame.function == "forward"]
     return own_frames[-1] if own_frames and not own_frames[-1].is_torch else None
@@ -78,7 +78,7 @@ def keeping(module: Module, taken: _Shape) -> _Shape | None:
     return taken if ran.keeps else shape_inference.through(module, taken)
 
 
-def _infer(source: Source) -> None:
+def _infer(source: ForwardSource) -> None:
     """Carry shapes through what does not change them, both ways, and through layers."""
     same = source.same
     known = {ran.given: ran for ran in source.ran if not ran.hooked}  # a hook may have returned something else
@@ -88,7 +88,7 @@ def _infer(source: Source) -> None:
         _carry(source, known.get(given), taken, given)
 
 
-def _carry(source: Source, ran: Ran | None, taken: int, given: int) -> None:
+def _carry(source: ForwardSource, ran: Ran | None, taken: int, given: int) -> None:
     shapes = source.shapes
     first, last = shapes[taken], shapes[given]
     if (first is None) is (last is None):
@@ -101,9 +101,11 @@ def _carry(source: Source, ran: Ran | None, taken: int, given: int) -> None:
         shapes[taken] = shape_inference.back(ran.module, last)
 
 
-def readings(scene: Scene) -> Iterator[Source]:
+def readings(scene: Failure) -> Iterator[ForwardSource]:
     """The codes on the way, the outermost first; that of the innermost module too, where its own code stopped."""
-    pairs: list[tuple[Call, Call | None]] = [(above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module]
+    pairs: list[tuple[ModuleFrame, ModuleFrame | None]] = [
+        (above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module
+    ]
     if scene.failing is not None and frame_of(scene.failing) is not None:
         pairs.append((scene.failing, None))
     for above, inner in pairs:
@@ -111,6 +113,6 @@ def readings(scene: Scene) -> Iterator[Source]:
             yield read(above, inner)
 
 
-def hidden(scene: Scene) -> bool:
+def hidden(scene: Failure) -> bool:
     """Whether something ran on the way that is not shown, or whose result is not known."""
     return any(not source.certain or any(source.shapes[one.given] is None for one in source.ran) for source in readings(scene))

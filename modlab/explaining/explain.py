@@ -20,9 +20,9 @@ from modlab import format
 from modlab.compat import dispatch_modes, own_class, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.explaining import calls, code_fixes, earlier, frames, positions, shared_modules, source_code, workers
-from modlab.explaining.calls import Call
-from modlab.explaining.failure import Scene, Verdict, message_of
-from modlab.explaining.rules import FAMILIES, hook_errors
+from modlab.explaining.calls import ModuleFrame
+from modlab.explaining.failure import Cause, Failure, message_of
+from modlab.explaining.rules import RULES, hook_errors
 from modlab.explaining.shape_inference import Ran
 from modlab.inspection import entries, marks, stores
 from modlab.records.explanation import ExplanationRecord, Fix, Step
@@ -55,8 +55,8 @@ def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
 
 
 def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
-    first: Scene | None = None
-    known: list[tuple[str, BaseException, Scene, str, Verdict]] = []
+    first: Failure | None = None
+    known: list[tuple[str, BaseException, Failure, str, Cause]] = []
     for relation, member, scene in _chain(error):
         first = first or scene
         found = _recognised(scene)
@@ -72,7 +72,7 @@ def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     return _record(error, first, UNKNOWN, _not_known(error, first), ""), _root(first)
 
 
-def _root(scene: Scene) -> Module | None:
+def _root(scene: Failure) -> Module | None:
     return scene.root.module if scene.root is not None else None
 
 
@@ -81,13 +81,13 @@ def _unknown(name: str, words: str) -> tuple[str, str]:
     return f"modlab does not know this {name}.", f"It says: {words}" if words else "What the traceback shows of the model is below."
 
 
-def _not_known(error: BaseException, scene: Scene) -> Verdict:
+def _not_known(error: BaseException, scene: Failure) -> Cause:
     if scene.told is None:
-        return Verdict(*_unknown(type(error).__name__, scene.words))
-    return Verdict(*_unknown(scene.told.name, scene.words))
+        return Cause(*_unknown(type(error).__name__, scene.words))
+    return Cause(*_unknown(scene.told.name, scene.words))
 
 
-def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
+def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Failure]]:
     """The exception, the members of a group, what it was raised from, and what was being handled when it was raised."""
     todo: list[tuple[str, BaseException, list[frames.Frame] | None]] = [("", error, None)]
     seen: set[int] = set()
@@ -96,7 +96,7 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
         if id(member) in seen or issubclass(type(member), ModlabError):
             if not seen:
                 seen.add(id(member))
-                yield relation, member, Scene(member, [])
+                yield relation, member, Failure(member, [])
             continue
         seen.add(id(member))
         read = frames.read(member, within)
@@ -109,20 +109,20 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Scene]]:
             todo.append(("what came before", member.__context__, read))
 
 
-def _scene(error: BaseException, read: list[frames.Frame]) -> Scene:
+def _scene(error: BaseException, read: list[frames.Frame]) -> Failure:
     message = message_of(error)
     found = workers.told(error, message)
     if found is not None:
         return _scene_told(found, read)
-    scene = Scene(error, read)
+    scene = Failure(error, read)
     with suppress(Exception):  # objects that are not what they seem
         positions.settle(scene)
     return scene
 
 
-def _scene_told(found: workers.Told, read: list[frames.Frame]) -> Scene:
+def _scene_told(found: workers.Told, read: list[frames.Frame]) -> Failure:
     """An error of another process: its own class and words, and no frame, since none of those here is where it happened."""
-    scene = Scene(found.error, [])
+    scene = Failure(found.error, [])
     scene.told, scene.message, scene.here = found, found.message, read
     return scene
 
@@ -132,13 +132,13 @@ def _is_raised(read: list[frames.Frame]) -> bool:
     return bool(read) and read[-1].is_users and read[-1].text.startswith("raise")
 
 
-def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
+def _recognised(scene: Failure) -> tuple[str, Cause] | None:
     if issubclass(type(scene.error), ModlabError):
         return None
     hook = hook_errors.running(scene)
     if hook is not None:
         scene.hook = f"the {hook[0]} {hook[1]} on {hook[3]}"
-    for family in FAMILIES:
+    for family in RULES:
         if not isinstance(scene.error, family.raised):
             continue
         match = _compiled(family.pattern).search(scene.brief) if _literal(family.pattern) in scene.brief else None
@@ -153,7 +153,7 @@ def _recognised(scene: Scene) -> tuple[str, Verdict] | None:
     return None
 
 
-def _of_hook(verdict: Verdict, hook: str, where: str) -> Verdict:
+def _of_hook(verdict: Cause, hook: str, where: str) -> Cause:
     """The same, where it is the code of a hook that failed: named with file and line."""
     words = verdict.said + verdict.more
     if where in words or any(name == "hook" for name, _ in verdict.facts):
@@ -178,7 +178,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
 
 
-def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, remark: str) -> ExplanationRecord:
+def _record(error: BaseException, scene: Failure, family: str, verdict: Cause, remark: str) -> ExplanationRecord:
     user = scene.own
     outside = user is not None and (scene.failing is None or user not in scene.failing.frames)
     where, line = _place(scene)
@@ -199,7 +199,7 @@ def _record(error: BaseException, scene: Scene, family: str, verdict: Verdict, r
     )
 
 
-def _place(scene: Scene) -> tuple[str, str]:
+def _place(scene: Failure) -> tuple[str, str]:
     """File and line of the user's own code, and that line: where it happened, also in another process."""
     if scene.place is not None:
         return scene.place
@@ -210,7 +210,7 @@ def _place(scene: Scene) -> tuple[str, str]:
     return (frame.where, frame.text) if frame is not None else ("", "")
 
 
-def _applicable(fixes: tuple[Fix, ...], scene: Scene) -> Iterator[Fix]:
+def _applicable(fixes: tuple[Fix, ...], scene: Failure) -> Iterator[Fix]:
     """The fixes; where the line that failed is a library's, without code of names that the user's own line does not know."""
     own = scene.own
     inside = own is not None and own is not scene.user
@@ -243,7 +243,7 @@ def _is_at_home(code: str, frame: frames.Frame) -> bool:
     return True
 
 
-def _unseen(scene: Scene) -> Iterator[str]:
+def _unseen(scene: Failure) -> Iterator[str]:
     """What the traceback cannot show, and why."""
     if "TorchScript" in scene.message:
         yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
@@ -263,7 +263,7 @@ _OF_VALUES = frozenset(
 )  # where what came before is what counts
 
 
-def _traced(scene: Scene, family: str) -> Iterator[str]:
+def _traced(scene: Failure, family: str) -> Iterator[str]:
     """How to see what ran before, where the traceback does not show all of it."""
     root = scene.root
     if family not in _OF_VALUES or root is None or root.args is None or not (len(scene.calls) > LEVELS or earlier.hidden(scene)):
@@ -292,7 +292,7 @@ def _begun(text: str) -> str:
 # ---- the way there -----------------------------------------------------------------------------------------------------------
 
 
-def _steps(scene: Scene, stop: str) -> Iterator[Step]:
+def _steps(scene: Failure, stop: str) -> Iterator[Step]:
     found = scene.calls
     left = len(found) - OUTER - INNER if len(found) > LEVELS else 0
     listed = found if not left else found[:OUTER] + found[-INNER:]
@@ -308,7 +308,7 @@ def _steps(scene: Scene, stop: str) -> Iterator[Step]:
             yield from _before(call, inner, depth + 1) if inner.module is not call.module else ()
 
 
-def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
+def _step(call: ModuleFrame, depth: int, said: str, failed: bool) -> Step:
     frame = call.code_frame
     direct = call.args is None and frame is not None and frame.function == "forward"
     notes = [call.note, "called through .forward: its hooks are skipped" if direct else ""]
@@ -332,7 +332,7 @@ def _step(call: Call, depth: int, said: str, failed: bool) -> Step:
     )
 
 
-def _before(call: Call, inner: Call | None, depth: int) -> Iterator[Step]:
+def _before(call: ModuleFrame, inner: ModuleFrame | None, depth: int) -> Iterator[Step]:
     """What ran in a module before the place of the error (before its own code stopped, without `inner`), as far as that is certain."""
     try:
         ran = earlier.before(call, inner)
@@ -347,7 +347,7 @@ def _before(call: Call, inner: Call | None, depth: int) -> Iterator[Step]:
     yield from _folded(rows)
 
 
-def _ran(call: Call, one: Ran, depth: int, taken: tuple[int, ...] | None, given: tuple[int, ...] | None) -> Step:
+def _ran(call: ModuleFrame, one: Ran, depth: int, taken: tuple[int, ...] | None, given: tuple[int, ...] | None) -> Step:
     name, module, said = one.name, one.module, one.perhaps or "ran"
     inputs, outputs = _shaped(taken), _shaped(given)
     if module is None:
@@ -406,7 +406,7 @@ def _shaped(shape: tuple[int, ...] | None) -> tuple[Value, ...]:
     return () if shape is None else (Value("", shape=shape),)
 
 
-def _inputs(call: Call) -> tuple[Value, ...]:
+def _inputs(call: ModuleFrame) -> tuple[Value, ...]:
     if call.args is not None:
         names = values.argument_names(type(call.module))
         return _values(values.arguments(names, call.args, call.kwargs))
@@ -421,7 +421,7 @@ def _tensors(module: Module) -> tuple[Value, ...]:
     return _values((name, tensor, "") for name, tensor in stores.named_tensors(module))
 
 
-def _locals(frame: frames.Frame, call: Call | None) -> tuple[Value, ...]:
+def _locals(frame: frames.Frame, call: ModuleFrame | None) -> tuple[Value, ...]:
     """The tensors that local names stand for, in lists and dicts too."""
     taken = {id(argument) for argument in (call.args or ())} if call is not None else set()
     known = frame.names.items() if frame.is_function else [(name, frame.names[name]) for name in _used(frame) if name in frame.names]

@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab import format
 from modlab.explaining import calls, rounds, source_code
-from modlab.explaining.account import Source
+from modlab.explaining.account import ForwardSource
 from modlab.explaining.failure import shape_of
 from modlab.explaining.frames import Frame
 from modlab.explaining.shape_inference import ELEMENTWISE
@@ -45,7 +45,7 @@ class Walk:
         names: of modules whose names do not stand in the code.
     """
 
-    def __init__(self, source: Source, below: list[Frame]) -> None:
+    def __init__(self, source: ForwardSource, below: list[Frame]) -> None:
         self.source = source
         self.below = [frame for frame in below if not frame.is_torch]
         self.depth = 0

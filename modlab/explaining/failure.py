@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from modlab import format
 from modlab.compat import without_torch_function
 from modlab.explaining import calls, operands
-from modlab.explaining.calls import Call
+from modlab.explaining.calls import ModuleFrame
 from modlab.explaining.frames import Frame
 from modlab.explaining.operands import Operand
 from modlab.explaining.workers import Told
@@ -30,7 +30,7 @@ _SAID = 300  # characters of what an error says itself
 _HEAD, _TAIL = 3_000, 1_000  # of which patterns are looked for in these
 
 
-class Verdict(NamedTuple):
+class Cause(NamedTuple):
     """What a family has to say.
 
     Attributes:
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-class Family(NamedTuple):
+class Rule(NamedTuple):
     """One kind of mistake: how it is recognised, and what explains it.
 
     Attributes:
@@ -63,10 +63,10 @@ class Family(NamedTuple):
     name: str
     raised: tuple[type[BaseException], ...]
     pattern: str
-    explain: Callable[[Scene, re.Match[str]], Verdict | None]
+    explain: Callable[[Failure, re.Match[str]], Cause | None]
 
 
-class Scene:
+class Failure:
     """An exception with its frames and the calls of modules on the way."""
 
     def __init__(self, error: BaseException, frames: list[Frame]) -> None:
@@ -108,12 +108,12 @@ class Scene:
         return own_words(self.error, self.message)
 
     @property
-    def failing(self) -> Call | None:
+    def failing(self) -> ModuleFrame | None:
         """The innermost module; None where it is a hook of its that failed."""
         return self.calls[-1] if self.calls and not self.hook else None
 
     @property
-    def root(self) -> Call | None:
+    def root(self) -> ModuleFrame | None:
         """The outermost one."""
         return self.calls[0] if self.calls else None
 

@@ -10,7 +10,7 @@ import ast
 from typing import Any, NamedTuple
 
 from modlab.explaining import rounds, source_code
-from modlab.explaining.account import Source
+from modlab.explaining.account import ForwardSource
 from modlab.explaining.expressions import LAST, MANY, Expressions, Walk, bracketed, is_number, parameters
 from modlab.explaining.failure import shape_of
 from modlab.explaining.frames import Frame
@@ -21,7 +21,7 @@ _STEPS = 1_500  # statements
 _STAYING: tuple[type, ...] = (ast.Raise, ast.Return, ast.Break)  # what cannot have happened where a later round ran
 
 
-def follow(source: Source) -> None:
+def follow(source: ForwardSource) -> None:
     """Go through the code of a module up to where it stopped."""
     own = [frame for frame in source.call.frames if frame.owner is source.call.module and not frame.is_torch and frame.is_function]
     first = next((frame for frame in own if frame.function == "forward"), own[0] if own else None)
@@ -327,7 +327,7 @@ def head(statement: ast.stmt) -> str:
     return ast.unparse(statement).partition("\n")[0].rstrip(":")
 
 
-def _arguments(source: Source, scope: Scope, frame: Frame) -> None:
+def _arguments(source: ForwardSource, scope: Scope, frame: Frame) -> None:
     """What ``forward`` was called with."""
     call = source.call
     positional, others = parameters(scope.body, skip=1)
@@ -343,7 +343,7 @@ def _arguments(source: Source, scope: Scope, frame: Frame) -> None:
             source.inputs[scope.values[name]] = name
 
 
-def _after(source: Source, scope: Scope) -> None:
+def _after(source: ForwardSource, scope: Scope) -> None:
     """Count what is read behind the place of the error, too: who changes it changes that."""
     body, frame = scope.body, scope.frame
     if frame is None or not source.taken:

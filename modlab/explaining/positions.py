@@ -7,13 +7,13 @@ from itertools import pairwise
 from torch import nn
 
 from modlab.explaining import calls
-from modlab.explaining.calls import Call
+from modlab.explaining.calls import ModuleFrame
 from modlab.explaining.earlier import keeping
-from modlab.explaining.failure import Scene, shape_of
+from modlab.explaining.failure import Failure, shape_of
 from modlab.inspection import stores
 
 
-def settle(scene: Scene) -> None:
+def settle(scene: Failure) -> None:
     """Of a module that a Sequential has in several places, find that which failed, as far as shapes prove it."""
     for above, call in pairwise(scene.calls):
         if len(call.places) > 1 and type(above.module) is nn.Sequential:
@@ -21,7 +21,7 @@ def settle(scene: Scene) -> None:
             calls.renamed(scene.calls, call)
 
 
-def _settle(above: Call, call: Call) -> None:
+def _settle(above: ModuleFrame, call: ModuleFrame) -> None:
     given = call.given[0] if call.given else None
     failed, shape = shape_of(given), shape_of(above.args[0]) if above.args else None
     possible: list[str] = []

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.explaining import calls, code_fixes, shared_modules
-from modlab.explaining.account import Source
-from modlab.explaining.calls import Call
+from modlab.explaining.account import ForwardSource
+from modlab.explaining.calls import ModuleFrame
 from modlab.explaining.earlier import frame_of, read
-from modlab.explaining.failure import Scene, shape_of
+from modlab.explaining.failure import Failure, shape_of
 from modlab.explaining.shape_inference import Ran, hooked, is_linear
 from modlab.explaining.static_evaluation import module_at
 from modlab.inspection import stores
@@ -22,14 +22,14 @@ _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
 _LONG = 60  # characters of an expression that serves as a name
 
 
-def _sources(scene: Scene) -> Iterator[Source]:
+def _sources(scene: Failure) -> Iterator[ForwardSource]:
     """The forwards on the way, the innermost first; without that of the innermost call, unless its own code stopped there."""
     for inner, above in pairwise(reversed(scene.calls)):
         if above.module is not inner.module:
             yield read(above, inner)
 
 
-def _back(source: Source, value: int) -> int | None:
+def _back(source: ForwardSource, value: int) -> int | None:
     """The value that this one is, but for changes of each number for itself; None where something else uses one of them, too."""
     while True:
         if source.uses[value] > 1:
@@ -39,7 +39,7 @@ def _back(source: Source, value: int) -> int | None:
         value = source.same[value]
 
 
-def _argument(source: Source, inner: Call, name: str) -> int | None:
+def _argument(source: ForwardSource, inner: ModuleFrame, name: str) -> int | None:
     """The value of the argument of that name, in the forward that made the call."""
     if name in source.taken:
         return source.taken[name]
@@ -50,7 +50,7 @@ def _argument(source: Source, inner: Call, name: str) -> int | None:
     return source.taken.get(names.index(name)) if name in names else None
 
 
-def origin(scene: Scene) -> tuple[str, Module] | str | None:
+def origin(scene: Failure) -> tuple[str, Module] | str | None:
     """Where the first input of the innermost module provably comes from, its width unchanged, and used by nothing else.
 
     Returns:
@@ -75,7 +75,7 @@ def origin(scene: Scene) -> tuple[str, Module] | str | None:
     return name or None
 
 
-def _is_data(scene: Scene) -> bool:
+def _is_data(scene: Failure) -> bool:
     """Whether what the outermost module was called with is nothing that was computed just before."""
     call = scene.call_expression()
     given = scene.root.args[0] if scene.root is not None and scene.root.args else None
@@ -85,7 +85,7 @@ def _is_data(scene: Scene) -> bool:
     return not isinstance(first, ast.Call) or code_fixes.makes(first)
 
 
-def _layer(scene: Scene, source: Source, value: int) -> tuple[str, Module] | None:
+def _layer(scene: Failure, source: ForwardSource, value: int) -> tuple[str, Module] | None:
     """The layer that gave a value, if it is one of two sizes, and ran once."""
     made = [ran for ran in source.ran if ran.given == value]
     if len(made) != 1 or made[0].module is None or hooked(made[0].module):
@@ -102,7 +102,7 @@ def _layer(scene: Scene, source: Source, value: int) -> tuple[str, Module] | Non
     return path, module
 
 
-def ran_before(scene: Scene) -> str:
+def ran_before(scene: Failure) -> str:
     """That the innermost module ran, or may have run, in the same forward before, with another input; nothing where it did not."""
     called = [call.module for call in scene.calls if call.args is not None]
     if scene.failing is None:
@@ -125,7 +125,7 @@ def ran_before(scene: Scene) -> str:
     return ""
 
 
-def made_anew(scene: Scene, made: str) -> tuple[str, str]:
+def made_anew(scene: Failure, made: str) -> tuple[str, str]:
     """The class in whose constructor a line stands, and the line that makes the innermost module anew; none if it runs more than once."""
     call = scene.failing
     if call is None or not made or ran_before(scene):
@@ -133,7 +133,7 @@ def made_anew(scene: Scene, made: str) -> tuple[str, str]:
     return code_fixes.renewed(scene, call, made)
 
 
-def giver(scene: Scene, changed: bool = False) -> tuple[str, Module] | None:
+def giver(scene: Failure, changed: bool = False) -> tuple[str, Module] | None:
     """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code).
 
     With `changed`, what a method of a tensor in its own code was called on.
@@ -142,7 +142,7 @@ def giver(scene: Scene, changed: bool = False) -> tuple[str, Module] | None:
     return None if found is None or found[1].module is None else (calls.join(found[0].call.place, found[1].name), found[1].module)
 
 
-def _given(scene: Scene, changed: bool = False) -> tuple[Source, Ran] | None:
+def _given(scene: Failure, changed: bool = False) -> tuple[ForwardSource, Ran] | None:
     failing, name = scene.failing, ""
     if failing is None:
         return None
@@ -161,7 +161,7 @@ def _given(scene: Scene, changed: bool = False) -> tuple[Source, Ran] | None:
     return None
 
 
-def changed(scene: Scene, change: str) -> str:
+def changed(scene: Failure, change: str) -> str:
     """The line that changes what the innermost module is given, where it is called: ``x = x.flatten(1)`` or ``self.fc(h(x).flatten(1))``.
 
     Args:
@@ -183,14 +183,14 @@ def changed(scene: Scene, change: str) -> str:
     return _written(call, change)
 
 
-def _is_first(above: Call, inner: Call) -> bool:
+def _is_first(above: ModuleFrame, inner: ModuleFrame) -> bool:
     """Whether a Sequential, which has no line for it, hands on what it got itself."""
     if type(above.module) is not nn.Sequential or not above.args or not inner.given:
         return False
     return above.args[0] is inner.given[0]
 
 
-def elsewhere(scene: Scene, change: str) -> str:
+def elsewhere(scene: Failure, change: str) -> str:
     """The same; where it is not known, with the name ``x``. Nothing in a Sequential, which has no line for it."""
     line = changed(scene, change)
     above, root, failing = scene.calls[-2].module if len(scene.calls) > 1 else None, scene.root, scene.failing
@@ -210,7 +210,7 @@ def _written(call: ast.Call, change: str) -> str:
     return f"{ast.unparse(call.func)}({', '.join([change.format(text), *rest])})"
 
 
-def outermost(scene: Scene, change: str) -> str:
+def outermost(scene: Failure, change: str) -> str:
     """The same for what the model is given, where that is called."""
     call = scene.call_expression()
     if call is None or not call.args or isinstance(call.args[0], ast.Starred):
@@ -218,7 +218,7 @@ def outermost(scene: Scene, change: str) -> str:
     return _written(call, change)
 
 
-def sides(scene: Scene) -> list[tuple[str, tuple[int, ...] | None]]:
+def sides(scene: Failure) -> list[tuple[str, tuple[int, ...] | None]]:
     """Both sides of the product of the user's that failed, as they are written, with the shapes that are known or follow."""
     expression = scene.user.expression() if scene.user is not None else None
     expression = expression.value if isinstance(expression, ast.Return) else expression
@@ -249,7 +249,7 @@ def gives(module: Module) -> int | None:
     return None if weight is None else weight[1] if code_fixes.width(module) == weight[0] else weight[0]
 
 
-def taken_apart(scene: Scene) -> str:
+def taken_apart(scene: Failure) -> str:
     """The line that takes the first part of what the giver gave, where it was assigned or where it was used."""
     found = _given(scene)
     if found is None or found[0].scope is None or found[0].frame is None:
@@ -269,7 +269,7 @@ def taken_apart(scene: Scene) -> str:
     return ""
 
 
-def flattens(scene: Scene) -> bool:
+def flattens(scene: Failure) -> bool:
     """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
     source = next(_sources(scene), None)
     if source is None or 0 not in source.taken:

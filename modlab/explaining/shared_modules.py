@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from torch.nn import Module
 
 from modlab.explaining import calls
-from modlab.explaining.failure import Scene
+from modlab.explaining.failure import Failure
 from modlab.inspection import stores
 
 _MODELS = 4  # of the names around that are models, looked through
 
 
-class Ties(NamedTuple):
+class SharedModules(NamedTuple):
     """What else in the models there is the same thing.
 
     Attributes:
@@ -30,7 +30,7 @@ class Ties(NamedTuple):
 _Found = tuple[str, Any, Module]  # the name, what has it, and the module that holds it so
 
 
-def of(scene: Scene, path: str, module: Module) -> Ties:
+def of(scene: Failure, path: str, module: Module) -> SharedModules:
     """The other places of a module and of its parameters, and whether one above it has several."""
     known = scene.ties.get(id(module))
     if known is None:
@@ -39,32 +39,32 @@ def of(scene: Scene, path: str, module: Module) -> Ties:
     return known._replace(places=others if len(known.places) > 1 else ())
 
 
-def _looked(scene: Scene, module: Module) -> Ties:
+def _looked(scene: Failure, module: Module) -> SharedModules:
     root = scene.root.module if scene.root is not None else module
     named = {id(model): name for name, model in reversed(scene.models)}
     roots = list({id(model): model for model in (root, *(model for _, model in scene.models[:_MODELS]))}.values())
     above = {id(call.module) for call in scene.calls[1:] if call.module is not module}
     own = {id(tensor): name for name, tensor in stores.named_tensors(module)}
     if _is_alone(scene, roots, {id(module)} | above, own):
-        return Ties()
+        return SharedModules()
     found = _found(roots, {id(module)} | above, own)
     held = [thing for _, thing, _ in found if stores.is_module(thing) and thing is not module]
     others = [one for one in found if not stores.is_module(one[1]) and one[2] is not module]
-    return Ties(
+    return SharedModules(
         tuple(dict.fromkeys(_named(roots, named, one) for one in found if one[1] is module)),
         tuple((own[id(one[1])], _named(roots, named, one)) for one in others),
         len({id(thing) for thing in held}) < len(held),
     )
 
 
-def modules(scene: Scene) -> list[Module]:
+def modules(scene: Failure) -> list[Module]:
     """All modules of the models there."""
     if not scene.inside and scene.root is not None:
         scene.inside = list(stores.modules(scene.root.module))
     return scene.inside
 
 
-def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
+def _is_alone(scene: Failure, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
     """Whether each of these is held once: asked of every model, so that it is one quick walk without names, for all that ask."""
     if scene.held is None:
         scene.held = _held(scene, roots)
@@ -76,7 +76,7 @@ def _is_alone(scene: Scene, roots: list[Module], modules: set[int], tensors: dic
     return len(places) == len(set(places)) and len(names) == len(set(names))
 
 
-def _held(scene: Scene, roots: list[Module]) -> tuple[list[int], list[int]]:
+def _held(scene: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
     """Each place of a module in the models there, and each of a parameter; none where there are too many."""
     contents, inside, owned, known, places = stores.contents, list[Module](), list[Any](), set[int](), list[int]()
     for root in roots:
@@ -133,7 +133,7 @@ def _named(roots: list[Module], known: dict[int, str], found: _Found) -> str:
     return name
 
 
-def told(scene: Scene) -> tuple[str, ...]:
+def told(scene: Failure) -> tuple[str, ...]:
     """What is to be known of the module that failed, where it has several places or its weight has."""
     call = scene.failing
     if call is None or (id(call.module) not in scene.ties and len(call.places) < 2):

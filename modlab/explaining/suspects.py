@@ -13,7 +13,7 @@ from torch.nn import Module
 
 from modlab.explaining import code_fixes, operands
 from modlab.explaining.calls import join
-from modlab.explaining.failure import Scene
+from modlab.explaining.failure import Failure
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.inspection.definitions import place_of
@@ -45,7 +45,7 @@ def _of_code(code: object, pattern: re.Pattern[str], until: int | None = None) -
             yield place_of(name, number), line
 
 
-def lines(scene: Scene, pattern: re.Pattern[str]) -> list[Suspect]:
+def lines(scene: Failure, pattern: re.Pattern[str]) -> list[Suspect]:
     """The lines that match, in the functions of the traceback up to where they stopped, and in the forwards of the models there."""
     found: dict[Suspect, None] = {}
     for frame in scene.frames:
@@ -156,7 +156,7 @@ def returns_nothing(cls: type) -> bool:
     )
 
 
-def in_place_modules(scene: Scene) -> list[Suspect]:
+def in_place_modules(scene: Failure) -> list[Suspect]:
     """The modules of the models there that change their input in place."""
     found = [
         (join(name, path), type(module).__name__)

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from modlab.explaining import code_fixes, suspects
-from modlab.explaining.failure import Scene
+from modlab.explaining.failure import Failure
 from modlab.inspection import stores, unregistered
 from modlab.records.explanation import Fix
 from modlab.records.structure import Ghost
 
 
-class Hiding(NamedTuple):
+class UnregisteredPart(NamedTuple):
     """An attribute with modules or tensors that PyTorch does not see: its place, the class that has it, and what is known of it."""
 
     place: str
@@ -30,7 +30,7 @@ class Hiding(NamedTuple):
         return Fix(f"{said}{where}:", self.ghost.fix) if self.ghost.fix else Fix(f"{said}{where}: {self.ghost.advice}.")
 
 
-def of_module(scene: Scene) -> Hiding | None:
+def of_module(scene: Failure) -> UnregisteredPart | None:
     """Where the innermost module hangs, or one that it is in."""
     for above, inner in pairwise(scene.calls):
         if inner.path is None and inner.module is not above.module:
@@ -38,13 +38,13 @@ def of_module(scene: Scene) -> Hiding | None:
     return None
 
 
-def of_tensor(scene: Scene, tensor: Any) -> Hiding | None:
+def of_tensor(scene: Failure, tensor: Any) -> UnregisteredPart | None:
     """Where a tensor hangs on the innermost module."""
     call = scene.failing
     return None if call is None else _holding(scene, call.module, call.place, tensor)
 
 
-def _holding(scene: Scene, holder: Any, place: str, thing: Any) -> Hiding | None:
+def _holding(scene: Failure, holder: Any, place: str, thing: Any) -> UnregisteredPart | None:
     root = scene.root
     if root is None or code_fixes.is_torchs(holder):
         return None
@@ -61,4 +61,4 @@ def _holding(scene: Scene, holder: Any, place: str, thing: Any) -> Hiding | None
     finder = unregistered.Finder(module for _, module in suspects.walk(root.module))
     its = (ghost for ghost in finder.find(holder) if ghost.name == name and not ghost.harmless)
     found = next((ghost for ghost in its if ghost.fix or ghost.advice), None)
-    return None if found is None else Hiding(f"{place}.{name}" if place else name, type(holder).__name__, found)
+    return None if found is None else UnregisteredPart(f"{place}.{name}" if place else name, type(holder).__name__, found)

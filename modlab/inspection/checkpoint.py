@@ -21,7 +21,7 @@ from modlab.inspection import entries, values
 from modlab.inspection.formats import dcp, folders, foreign, gguf, pt2, safetensors, sharded, torch_save
 from modlab.inspection.formats.nesting import Item, flat_items_of, items_of, note
 from modlab.inspection.formats.pickled import Made
-from modlab.inspection.formats.stored import FileSource, Stored, called
+from modlab.inspection.formats.stored import FileSource, StoredTensor, called
 from modlab.inspection.formats.zipped import Archive
 from modlab.records.state import StateRecord, TableRecord, ValuesRecord
 
@@ -35,7 +35,7 @@ class Checkpoint:
 
     Attributes:
         title: its name.
-        content: what was saved, `Stored` in place of each tensor.
+        content: what was saved, `StoredTensor` in place of each tensor.
         flat: the names are whole as they are, and stand for no nested dicts.
         parts: of a flat one whose names were joined, the first key of each name.
         format: "torch", "safetensors", "shards", "gguf", "pt2" or "dcp".
@@ -83,7 +83,7 @@ def measure(path: str, name: str) -> ValuesRecord:
         found = opened(path)
         item = next((item for item in found.items() if item.path == name), None)
         value = item.value if item is not None else None
-        if isinstance(value, Stored):
+        if isinstance(value, StoredTensor):
             value = value.read(name)
         if not isinstance(value, Tensor):
             known = f": it is no tensor but {note(item.value)}" if item is not None else ""
@@ -185,7 +185,7 @@ def _of_file(file: Path) -> Checkpoint:
     return _saved(file, source, None)
 
 
-def _safetensors(source: FileSource, head: bytes, remarks: list[str]) -> dict[str, Stored]:
+def _safetensors(source: FileSource, head: bytes, remarks: list[str]) -> dict[str, StoredTensor]:
     if not safetensors.looks_so(head, source.size) and (other := foreign.by_head(source, head)) is not None:
         raise foreign.refused(source, other._replace(what=f"is no safetensors file: it {other.what}"))
     return safetensors.read(source, remarks)
@@ -281,9 +281,9 @@ def _in_order(rows: Iterable[StateRecord]) -> Iterator[StateRecord]:
 
 def _row(item: Item) -> StateRecord:
     value = item.value
-    if not isinstance(value, (Stored, Tensor)):
+    if not isinstance(value, (StoredTensor, Tensor)):
         return StateRecord(item.path, item.owner, "", "value", True, note=note(value))
-    entry = value.facts(item.path) if isinstance(value, Stored) else entries.describe(item.path, "tensor", value)
+    entry = value.facts(item.path) if isinstance(value, StoredTensor) else entries.describe(item.path, "tensor", value)
     return StateRecord(
         item.path,
         item.owner,

@@ -25,7 +25,7 @@ class Cause(NamedTuple):
 NOTHING = Cause()
 
 
-class Trace(NamedTuple):
+class DecayTrace(NamedTuple):
     """What an optimizer that adds the decay to the gradient has kept of the two: a state of its own before and after the step."""
 
     name: str
@@ -50,7 +50,7 @@ def kept(group: dict[str, Any]) -> str:
 
 
 def cause(
-    before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[str, Any], momentum: Tensor | None, trace: Trace | None = None
+    before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[str, Any], momentum: Tensor | None, trace: DecayTrace | None = None
 ) -> Cause:
     """Why a parameter changed in one step, as far as that is certain.
 

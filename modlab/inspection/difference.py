@@ -13,12 +13,12 @@ from torch import Tensor
 
 from modlab.compat import is_leaf
 from modlab.inspection import loading, partial_moves, renames, weights
-from modlab.inspection.decay import Cause, Trace, cause, kept
+from modlab.inspection.decay import Cause, DecayTrace, cause, kept
 from modlab.inspection.fingerprint import fingerprint
-from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Entry, Inventory, Key
+from modlab.inspection.inventory import FLAG, GRADIENT, OPTIMIZER, RNG, STATE, Inventory, InventoryEntry, Key
 from modlab.inspection.same_shape import likeness
 from modlab.inspection.storage import shares_memory
-from modlab.inspection.tensor_difference import Contrast, contrast_of_many, quietly
+from modlab.inspection.tensor_difference import TensorDifference, contrast_of_many, quietly
 from modlab.records.difference import (
     HELD,
     IN_EVAL,
@@ -49,7 +49,7 @@ def compare(before: Inventory, after: Inventory) -> DiffRecord:
     """Compare two sides. Of files, one tensor of each is in memory at a time."""
     same = before.source is not None and before.source is after.source
     _align(before, after)
-    return Comparison(before, after).record(same)
+    return InventoryDifference(before, after).record(same)
 
 
 def _align(before: Inventory, after: Inventory) -> None:
@@ -59,7 +59,7 @@ def _align(before: Inventory, after: Inventory) -> None:
             weights.choose(one, {entry.path for entry in other.entries if entry.key.section == STATE and entry.is_tensor})
 
 
-class Comparison:
+class InventoryDifference:
     """One comparison in progress."""
 
     def __init__(self, before: Inventory, after: Inventory) -> None:
@@ -69,7 +69,7 @@ class Comparison:
             self.sections.discard(RNG)  # of two live models it is the same one
         self.live = before.form not in ("snapshot", "file") and after.form not in ("snapshot", "file")
         self.left, self.right = self._side(before, after), self._side(after, before)
-        self._known: dict[tuple[int, int], Contrast] = {}
+        self._known: dict[tuple[int, int], TensorDifference] = {}
         self.digests = False
         self._loose = before.form in LOOSE or after.form in LOOSE
         self.own = any(a.model is not None and a.model() is b.source is not None for a, b in ((before, after), (after, before)))
@@ -77,7 +77,7 @@ class Comparison:
         self._buffers = {e.path: e for e in before.entries if e.kind == "optimizer state"}
         self._buffers_after = {e.path: e for e in after.entries if e.kind == "optimizer state"}
 
-    def _side(self, one: Inventory, other: Inventory) -> dict[Key, Entry]:
+    def _side(self, one: Inventory, other: Inventory) -> dict[Key, InventoryEntry]:
         """What can be compared: beside a state_dict, of a model only what would be in one."""
         loose = other.form in LOOSE
         return {e.key: e for e in one.entries if e.key.section in self.sections and (not loose or e.saved or e.key.section != STATE)}
@@ -112,17 +112,19 @@ class Comparison:
 
     # ---- who stands beside whom ----
 
-    def _pairs(self) -> tuple[list[tuple[Entry | None, Entry | None]], list[Renaming]]:
+    def _pairs(self) -> tuple[list[tuple[InventoryEntry | None, InventoryEntry | None]], list[Renaming]]:
         """Pairs in the order of the side after; what was removed stands at the end."""
         lost = [e for key, e in self.left.items() if key not in self.right]
         gained = [e for key, e in self.right.items() if key not in self.left]
         found, renamings = self._renamed(lost, gained)
         old = {after.key: before for before, after in found}
         gone = {before.key for before, _ in found}
-        pairs: list[tuple[Entry | None, Entry | None]] = [(old.get(key, self.left.get(key)), e) for key, e in self.right.items()]
+        pairs: list[tuple[InventoryEntry | None, InventoryEntry | None]] = [
+            (old.get(key, self.left.get(key)), e) for key, e in self.right.items()
+        ]
         return pairs + [(e, None) for e in lost if e.key not in gone], renamings
 
-    def _renamed(self, lost: list[Entry], gained: list[Entry]) -> tuple[list[renames.Pair], list[Renaming]]:
+    def _renamed(self, lost: list[InventoryEntry], gained: list[InventoryEntry]) -> tuple[list[renames.Pair], list[Renaming]]:
         ours, theirs = ([e for e in side if e.key.section == STATE and e.is_tensor] for side in (lost, gained))
         if not (ours and theirs):
             return [], []
@@ -138,7 +140,7 @@ class Comparison:
 
     # ---- one row ----
 
-    def _row(self, before: Entry | None, after: Entry | None) -> DifferenceRecord:
+    def _row(self, before: InventoryEntry | None, after: InventoryEntry | None) -> DifferenceRecord:
         if before is None or after is None:
             return self._alone(before, after)
         told = _facts(before, after)
@@ -159,21 +161,21 @@ class Comparison:
                 told["note"] = "; ".join(filter(None, [told["note"], _identity(told)]))
         return DifferenceRecord(**told)
 
-    def _values(self, told: Told, before: Entry, after: Entry) -> None:
+    def _values(self, told: Told, before: InventoryEntry, after: InventoryEntry) -> None:
         try:
             left, right = before.read(), after.read()
         except Exception as error:  # noqa: BLE001 - a damaged file: that is said, and the rest compared
-            _judge(told, Contrast().refuse(f"{str(error).partition(chr(10))[0]}"), before, after)
+            _judge(told, TensorDifference().refuse(f"{str(error).partition(chr(10))[0]}"), before, after)
             return
         if before.digest is not None or after.digest is not None:
             self._by_digest(told, before, after, left, right)
             return
         if left is None or right is None:
-            _judge(told, Contrast().refuse(_why_not(before, after)), before, after)
+            _judge(told, TensorDifference().refuse(_why_not(before, after)), before, after)
             return
         pair = _beside(before.facts.sharding, after.facts.sharding, left, right)
         if isinstance(pair, str):
-            _judge(told, Contrast().refuse(pair), before, after)
+            _judge(told, TensorDifference().refuse(pair), before, after)
             return
         left, right, told["of_part"] = pair
         _judge(told, self._contrast(before, after, left, right), before, after)
@@ -181,7 +183,7 @@ class Comparison:
             why = self._cause(before, after, left, right)
             told.update(decayed=why.decayed, note="; ".join(filter(None, [told["note"], why.note])))
 
-    def _contrast(self, before: Entry, after: Entry, left: Tensor, right: Tensor) -> Contrast:
+    def _contrast(self, before: InventoryEntry, after: InventoryEntry, left: Tensor, right: Tensor) -> TensorDifference:
         """Of tied tensors once."""
         if before.load is not None or after.load is not None or before.facts.sharding != after.facts.sharding:
             return contrast_of_many(left, right)  # what is read, or cut out, has no lasting id
@@ -190,9 +192,9 @@ class Comparison:
             self._known[key] = contrast_of_many(left, right)
         return self._known[key]
 
-    def _by_digest(self, told: Told, before: Entry, after: Entry, left: Tensor | None, right: Tensor | None) -> None:
+    def _by_digest(self, told: Told, before: InventoryEntry, after: InventoryEntry, left: Tensor | None, right: Tensor | None) -> None:
         self.digests = True
-        found = Contrast()
+        found = TensorDifference()
         was, now = before.facts.sharding, after.facts.sharding
         if not same_parts(was, now) and not (_is_whole(was) and _is_whole(now)):
             _judge(told, found.refuse("a fingerprint tells only parts that lie alike over the ranks"), before, after)
@@ -215,7 +217,7 @@ class Comparison:
                 told["differs"] = True
         _judge(told, found, before, after)
 
-    def _cause(self, before: Entry, after: Entry, left: Tensor, right: Tensor) -> Cause:
+    def _cause(self, before: InventoryEntry, after: InventoryEntry, left: Tensor, right: Tensor) -> Cause:
         """By the gradient that the step used: it is still there afterwards, unless somebody has set it to None."""
         assert before.group is not None
         key = Key(GRADIENT, before.key.name)
@@ -235,20 +237,20 @@ class Comparison:
                 return local(entry.tensor)
         return None
 
-    def _trace(self, before: Entry) -> Trace | None:
+    def _trace(self, before: InventoryEntry) -> DecayTrace | None:
         """What the optimizer has noted of the gradient in this very step."""
         name = kept(before.group or {})
         then, now = (states.get(f"{before.path}.{name}") for states in (self._buffers, self._buffers_after))
         if not name or now is None or now.tensor is None:
             return None
-        return Trace(name, None if then is None else then.part(), local(now.tensor))
+        return DecayTrace(name, None if then is None else then.part(), local(now.tensor))
 
-    def _momentum(self, before: Entry) -> Tensor | None:
+    def _momentum(self, before: InventoryEntry) -> Tensor | None:
         """SGD's buffer, or Adam's average."""
         found = (self._buffers.get(f"{before.path}.{name}") for name in ("momentum_buffer", "exp_avg"))
         return next((entry.part() for entry in found if entry is not None), None)
 
-    def _skipped_by_step(self, row: DifferenceRecord, before: Entry | None) -> DifferenceRecord:
+    def _skipped_by_step(self, row: DifferenceRecord, before: InventoryEntry | None) -> DifferenceRecord:
         """Of a parameter without a gradient, a step does not even do the weight decay."""
         group = before.group if before is not None else None
         if group is None or row.status != "unchanged" or before is None or self._gradient(Key(GRADIENT, before.key.name)) is not None:
@@ -256,7 +258,7 @@ class Comparison:
         decay = ", weight decay included" if group.get("weight_decay") else ""
         return replace(row, note="; ".join(filter(None, [row.note, f"no gradient: the step skips it{decay}"])))
 
-    def _alone(self, before: Entry | None, after: Entry | None) -> DifferenceRecord:
+    def _alone(self, before: InventoryEntry | None, after: InventoryEntry | None) -> DifferenceRecord:
         """What only one side has."""
         entry = after or before
         assert entry is not None
@@ -282,7 +284,7 @@ class Comparison:
                 found.setdefault(id(tensor), entry.path)
         return found
 
-    def _same_object(self, before: Entry, after: Entry) -> bool | None:
+    def _same_object(self, before: InventoryEntry, after: InventoryEntry) -> bool | None:
         if self.live and before.tensor is not None and after.tensor is not None:
             return before.tensor is after.tensor
         for origin, now in ((before.origin, after.tensor), (after.origin, before.tensor)):
@@ -290,14 +292,16 @@ class Comparison:
                 return origin() is now
         return None
 
-    def _shared(self, before: Entry, after: Entry) -> bool | None:
+    def _shared(self, before: InventoryEntry, after: InventoryEntry) -> bool | None:
         if not self.live or before.tensor is None or after.tensor is None:
             return None
         return shares_memory(before.tensor, after.tensor)
 
     # ---- beside the rows ----
 
-    def _swapped(self, rows: list[DifferenceRecord], pairs: list[tuple[Entry | None, Entry | None]]) -> Iterator[DifferenceRecord]:
+    def _swapped(
+        self, rows: list[DifferenceRecord], pairs: list[tuple[InventoryEntry | None, InventoryEntry | None]]
+    ) -> Iterator[DifferenceRecord]:
         """Tensors that hold, bit for bit, what another name held before: files whose layers are numbered otherwise."""
         changed = [
             (row, before, after)
@@ -306,7 +310,7 @@ class Comparison:
         ]
         sizes = Counter((before.facts.shape, before.facts.dtype) for _, before, _ in changed)
         changed = [one for one in changed if sizes[one[1].facts.shape, one[1].facts.dtype] > 1 and not one[0].note.startswith(OBJECT)]
-        heads: dict[Any, list[Entry]] = {}
+        heads: dict[Any, list[InventoryEntry]] = {}
         for _, before, _ in changed:
             heads.setdefault((before.facts.shape, before.facts.dtype, renames.head(before)), []).append(before)
         held: dict[int, str] = {}
@@ -329,7 +333,7 @@ class Comparison:
                 row = replace(row, note="; ".join(filter(None, [row.note, IN_EVAL])))
             yield row
 
-    def _flags(self, pairs: Iterable[tuple[Entry | None, Entry | None]]) -> Iterator[DifferenceRecord]:
+    def _flags(self, pairs: Iterable[tuple[InventoryEntry | None, InventoryEntry | None]]) -> Iterator[DifferenceRecord]:
         """Flags that are not as they were; those that are have no row."""
         if FLAG not in self.sections:
             return
@@ -391,7 +395,7 @@ class Comparison:
         return any(_count(was) > _count(now) for was, now in counts)
 
 
-def _count(entry: Entry) -> float:
+def _count(entry: InventoryEntry) -> float:
     """The number of steps that an optimizer has made."""
     try:
         return float(_text(entry)) if entry.tensor is None else number_of(entry.tensor)
@@ -399,7 +403,7 @@ def _count(entry: Entry) -> float:
         return math.nan  # a fingerprint, or something else of this name
 
 
-def _facts(before: Entry, after: Entry) -> Told:
+def _facts(before: InventoryEntry, after: InventoryEntry) -> Told:
     """A row without a verdict."""
     named = before if before.key.section == OPTIMIZER and before.owner and not after.owner else after
     was, now = before.facts, after.facts
@@ -433,7 +437,7 @@ def _identity(told: Told) -> str:
     return SAME_OBJECT if told["same_object"] and told["status"] in ("retyped", "moved") else ""
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: InventoryEntry) -> str:
     return entry.plain.text if entry.plain is not None else ""
 
 
@@ -441,7 +445,7 @@ def _refused(reason: str) -> Told:
     return {"status": "not compared", "note": f"not compared: {reason}", "reason": reason}
 
 
-def _plain(before: Entry, after: Entry) -> Told:
+def _plain(before: InventoryEntry, after: InventoryEntry) -> Told:
     if before.plain is None or after.plain is None:  # reserved on both sides, or not looked at
         known = before.plain is after.plain is None and before.kind == after.kind == "reserved"
         return {} if known else _refused("what is there was not looked at")
@@ -451,7 +455,7 @@ def _plain(before: Entry, after: Entry) -> Told:
     return {"status": "changed" if differs else "unchanged", "differs": differs}
 
 
-def _filled(before: Entry, after: Entry) -> Told:
+def _filled(before: InventoryEntry, after: InventoryEntry) -> Told:
     """A tensor where there was None, or the other way round."""
     if not after.is_tensor:
         note = "is None now: reserved" if after.kind == "reserved" else f"is no tensor now: {_text(after)}"
@@ -462,7 +466,7 @@ def _filled(before: Entry, after: Entry) -> Told:
     return {"status": "added", "kind": after.kind, "note": was}
 
 
-def _reshaped(before: Entry, after: Entry) -> str:
+def _reshaped(before: InventoryEntry, after: InventoryEntry) -> str:
     """What became of the values, as far as both sides have them."""
     if before.facts.shape is None:
         return "was lazy, without a shape"
@@ -473,7 +477,7 @@ def _reshaped(before: Entry, after: Entry) -> str:
         return ""
 
 
-def _judge(told: Told, found: Contrast, before: Entry, after: Entry) -> None:
+def _judge(told: Told, found: TensorDifference, before: InventoryEntry, after: InventoryEntry) -> None:
     """The status, by what matters most; and the numbers."""
     turned = _turned(before, after)
     retyped = before.facts.dtype != after.facts.dtype or (bool(turned) and "attribute" not in (before.kind, after.kind))
@@ -514,7 +518,7 @@ def _is_whole(lies: Sharding | None) -> bool:
     return lies is None or lies.whole
 
 
-def _resharded(before: Entry, after: Entry) -> bool:
+def _resharded(before: InventoryEntry, after: InventoryEntry) -> bool:
     """Whether a model's tensor lies otherwise over the ranks than before; a file and a state_dict have it as they were made."""
     was, now = before.facts.sharding, after.facts.sharding
     return not ("tensor" in (before.kind, after.kind) or (was is None and now is None) or same_parts(was, now))
@@ -540,7 +544,7 @@ def _beside(was: Sharding | None, now: Sharding | None, left: Tensor, right: Ten
     return (cut, right, True) if lies is now else (left, cut, True)
 
 
-def _turned(before: Entry, after: Entry) -> str:
+def _turned(before: InventoryEntry, after: InventoryEntry) -> str:
     """What it is now, if it was something else: a buffer that became a parameter, a sparse tensor."""
     if before.kind != after.kind and {before.kind, after.kind} <= {*_REGISTERED, "attribute"}:
         left = ", which state_dict() leaves out" if before.saved and not after.saved else ""
@@ -552,7 +556,7 @@ def _turned(before: Entry, after: Entry) -> str:
     return ""
 
 
-def _why_not(before: Entry, after: Entry) -> str:
+def _why_not(before: InventoryEntry, after: InventoryEntry) -> str:
     """Why there are no values."""
     for entry in (after, before):
         if entry.tensor is None and entry.load is None:

@@ -53,7 +53,7 @@ ORDER = (
 
 
 @dataclass
-class Shelf:
+class HookStore:
     """The hooks of one kind in one place, as torch keeps them.
 
     Attributes:
@@ -80,20 +80,20 @@ class Shelf:
             marks.pop(key, None)
 
 
-def of_module(path: str, held: dict[str, Any]) -> Iterator[Shelf]:
+def of_module(path: str, held: dict[str, Any]) -> Iterator[HookStore]:
     """The shelves of a module (given as its ``__dict__``) that hold something."""
     for store in stores.HOOKS:
         if hooks := held.get(store):
             yield _shelf(path, path, store, hooks, held)
 
 
-def of_tensor(path: str, owner: str, tensor: Tensor) -> Iterator[Shelf]:
+def of_tensor(path: str, owner: str, tensor: Tensor) -> Iterator[HookStore]:
     """Hooks on a tensor itself."""
     for store, hooks in compat.tensor_hooks(tensor):
-        yield Shelf(path, owner, ON_TENSORS[store], hooks)
+        yield HookStore(path, owner, ON_TENSORS[store], hooks)
 
 
-def of_all() -> Iterator[Shelf]:
+def of_all() -> Iterator[HookStore]:
     """Hooks of all modules, and of all optimizers."""
     for place, held in ((EVERY_MODULE, compat.global_hooks()), (EVERY_OPTIMIZER, compat.optimizer_hooks())):
         for store, hooks in held.items():
@@ -101,17 +101,17 @@ def of_all() -> Iterator[Shelf]:
                 yield _shelf(place, None, store, hooks, held)
 
 
-def _shelf(path: str, owner: str | None, store: str, hooks: dict[Any, Any], held: dict[str, Any]) -> Shelf:
+def _shelf(path: str, owner: str | None, store: str, hooks: dict[Any, Any], held: dict[str, Any]) -> HookStore:
     if store == "_backward_hooks":
         full = held.get("_is_full_backward_hook")
         kind = "full backward" if full is True else "legacy backward" if full is False else "backward"
     else:
         kind = KINDS.get(store) or store.strip("_").removesuffix("_hooks").replace("_", " ")
     found = {mark: held.get(f"{store}_{mark}") for mark in ("with_kwargs", "always_called")}
-    return Shelf(path, owner, kind, hooks, {mark: marks for mark, marks in found.items() if marks is not None})
+    return HookStore(path, owner, kind, hooks, {mark: marks for mark, marks in found.items() if marks is not None})
 
 
-def rank(shelf: Shelf) -> int:
+def rank(shelf: HookStore) -> int:
     """Its place in the order of kinds."""
     return ORDER.index(shelf.kind) if shelf.kind in ORDER else len(ORDER)
 
@@ -167,10 +167,10 @@ def names(model: Module) -> list[str]:
     return [*(path for path, _ in found), *tensors]
 
 
-class Aside:
+class HooksAside:
     """Hooks of one shelf that are off for a while."""
 
-    def __init__(self, shelf: Shelf, keys: list[Any]) -> None:
+    def __init__(self, shelf: HookStore, keys: list[Any]) -> None:
         self.shelf = shelf
         self.before = list(shelf.hooks)
         self.marks = [(marks, dict(marks)) for marks in shelf.marks.values()]

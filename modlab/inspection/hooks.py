@@ -14,8 +14,8 @@ from torch.nn import Module
 from modlab.compat import own_class
 from modlab.errors import NotInitializedError
 from modlab.inspection import callables, hook_stores, marks, stores
-from modlab.inspection.hook_stores import Aside, Shelf
-from modlab.records.hooks import HookbookRecord, HookRecord, Place
+from modlab.inspection.hook_stores import HooksAside, HookStore
+from modlab.records.hooks import HookbookRecord, HookPlace, HookRecord
 from modlab.records.structure import ROOT
 
 _CALLED = ("forward pre", "forward", "full backward pre", "full backward", "legacy backward")
@@ -26,17 +26,17 @@ def extract(model: Module | None) -> HookbookRecord:
     """The hook book of a model, global hooks among them; of None, the global ones alone."""
     if model is None:
         rows = tuple(row for shelf in _sorted(hook_stores.of_all()) for row in of_shelf(shelf, {}))
-        return HookbookRecord("", rows, tuple(Place(path) for path in dict.fromkeys(row.path for row in rows)))
+        return HookbookRecord("", rows, tuple(HookPlace(path) for path in dict.fromkeys(row.path for row in rows)))
     if not stores.initialized(model):
         raise NotInitializedError(stores.uninitialized_message(model))
-    return Walk(model).book()
+    return HookWalk(model).book()
 
 
-def _sorted(found: Iterator[Shelf]) -> list[Shelf]:
+def _sorted(found: Iterator[HookStore]) -> list[HookStore]:
     return sorted(found, key=hook_stores.rank)
 
 
-class Walk:
+class HookWalk:
     """Goes through the modules once, and notes which shelves hold something."""
 
     def __init__(self, model: Module) -> None:
@@ -51,13 +51,13 @@ class Walk:
     def book(self) -> HookbookRecord:
         """The whole record."""
         rows = [row for shelf in _sorted(hook_stores.of_all()) for row in of_shelf(shelf, self.sources)]
-        places = [Place(path) for path in dict.fromkeys(row.path for row in rows)]
+        places = [HookPlace(path) for path in dict.fromkeys(row.path for row in rows)]
         for path, module in self.modules:
             own = [row for shelf in self.of_module(path, module) for row in self._rows(path, module, shelf)]
             self._remark(path, module)
             if own:
                 also = tuple(self.also.get(id(module), ())[:3])
-                places.append(Place(path, own_class(type(module)).__name__, marks.category(type(module)), also))
+                places.append(HookPlace(path, own_class(type(module)).__name__, marks.category(type(module)), also))
                 rows += own
             self._out_of_reach(path, module)
         if self.patched:
@@ -69,26 +69,26 @@ class Walk:
         title = own_class(type(self.model)).__name__
         return HookbookRecord(title, tuple(rows), tuple(places), len(self.modules), len(self.tensors), tuple(dict.fromkeys(self.remarks)))
 
-    def all(self) -> Iterator[Shelf]:
+    def all(self) -> Iterator[HookStore]:
         """Every shelf with something on it, global ones last."""
         for path, module in self.modules:
             yield from self.of_module(path, module)
         yield from hook_stores.of_all()
 
-    def of_module(self, path: str, module: Module) -> list[Shelf]:
+    def of_module(self, path: str, module: Module) -> list[HookStore]:
         """Those of one module and of its own tensors; a tensor of two modules is looked at once."""
         held = stores.contents(module)
-        found: list[Shelf] = list(hook_stores.of_module(path, held)) if stores.own_values(held)[0] else []
+        found: list[HookStore] = list(hook_stores.of_module(path, held)) if stores.own_values(held)[0] else []
         for name, tensor in stores.named_tensors(module):
             if id(tensor) not in self.tensors:
                 self.tensors.add(id(tensor))
                 found += hook_stores.of_tensor(f"{path}.{name}" if path else name, path, tensor)
         return _sorted(iter(found))
 
-    def _rows(self, path: str, module: Module, shelf: Shelf) -> list[HookRecord]:
+    def _rows(self, path: str, module: Module, shelf: HookStore) -> list[HookRecord]:
         return of_shelf(shelf, self.sources, self._silence(path, module, shelf))
 
-    def _silence(self, path: str, module: Module, shelf: Shelf) -> str:
+    def _silence(self, path: str, module: Module, shelf: HookStore) -> str:
         """Why hooks of this shelf never run; nothing where nothing is known against it."""
         if shelf.kind == "backward":
             return "_is_full_backward_hook is None, and tells torch that this module has none"
@@ -123,7 +123,7 @@ class Walk:
             self.remarks.append(f"{place} reduces gradients in hooks of its own on the graph's nodes, which Python cannot list")
 
 
-def of_shelf(shelf: Shelf, sources: callables.Sources, silent: str = "") -> list[HookRecord]:
+def of_shelf(shelf: HookStore, sources: callables.Sources, silent: str = "") -> list[HookRecord]:
     """The records of one shelf, in the order in which its hooks run."""
     items = [(key, *callables.given(hook)) for key, hook in list(shelf.hooks.items())]
     hooks = [hook for _, hook, _ in items]
@@ -147,7 +147,7 @@ def of_shelf(shelf: Shelf, sources: callables.Sources, silent: str = "") -> list
     ]
 
 
-def _record(shelf: Shelf, key: Any, hook: Any, sources: callables.Sources) -> HookRecord:
+def _record(shelf: HookStore, key: Any, hook: Any, sources: callables.Sources) -> HookRecord:
     said = callables.describe(hook, sources)
     return HookRecord(
         shelf.path,
@@ -241,7 +241,7 @@ class Asked:
         self.path, self.kind, self.function = path, kind, function
         self.records = None if records is None else {(row.path, row.kind, row.number) for row in records}
 
-    def keys(self, shelf: Shelf) -> list[Any]:
+    def keys(self, shelf: HookStore) -> list[Any]:
         """The numbers of the hooks on this shelf that are meant."""
         if self.records is not None:
             return [key for key in shelf.hooks if (shelf.path, shelf.kind, key) in self.records]
@@ -249,7 +249,7 @@ class Asked:
             return []
         return [key for key, hook in shelf.hooks.items() if self._means(callables.given(hook)[0])]
 
-    def _fits(self, shelf: Shelf) -> bool:
+    def _fits(self, shelf: HookStore) -> bool:
         if self.kind is not None and not matches(shelf.kind, self.kind):
             return False
         if self.path is not None:
@@ -275,9 +275,9 @@ def is_pattern(path: str) -> bool:
     return not _WILD.isdisjoint(path)
 
 
-def meant(model: Module | None, asked: Asked) -> list[tuple[Shelf, list[Any]]]:
+def meant(model: Module | None, asked: Asked) -> list[tuple[HookStore, list[Any]]]:
     """The shelves that hold something that is meant, and the numbers of that."""
-    found = hook_stores.of_all() if model is None else Walk(model).all()
+    found = hook_stores.of_all() if model is None else HookWalk(model).all()
     return [(shelf, keys) for shelf in found if (keys := asked.keys(shelf))]
 
 
@@ -291,12 +291,12 @@ def remove(model: Module | None, asked: Asked) -> int:
 
 
 @contextmanager
-def off(choose: Callable[[], list[tuple[Shelf, list[Any]]]]) -> Iterator[None]:
+def off(choose: Callable[[], list[tuple[HookStore, list[Any]]]]) -> Iterator[None]:
     """Take hooks out, and put them back at the end, whatever happened."""
-    aside: list[Aside] = []
+    aside: list[HooksAside] = []
     try:
         for shelf, keys in choose():
-            aside.append(Aside(shelf, keys))
+            aside.append(HooksAside(shelf, keys))
         yield
     finally:
         for one in reversed(aside):

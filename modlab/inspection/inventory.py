@@ -19,7 +19,7 @@ from modlab.compat import inference, is_leaf, own_class, set_grad, without_modes
 from modlab.inspection import distributed, entries, slots, stores
 from modlab.inspection.fingerprint import Plain, digest_of, plain
 from modlab.inspection.formats.nesting import items_of
-from modlab.inspection.formats.stored import Stored
+from modlab.inspection.formats.stored import StoredTensor
 from modlab.records.structure import TensorEntry
 from modlab.statistics.memory import local
 
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class Entry:
+class InventoryEntry:
     """One thing.
 
     Attributes:
@@ -94,7 +94,7 @@ class Inventory:
 
     title: str
     form: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[InventoryEntry] = field(default_factory=list)
     modes: dict[str, Any] | None = None
     sections: set[str] = field(default_factory=set)
     remarks: list[str] = field(default_factory=list)
@@ -120,9 +120,9 @@ def of_module(model: Module, given: tuple[torch.optim.Optimizer, ...] = (), *, w
     """
     source, model = model, model if wrapped else distributed.unwrapped(model)
     found = Inventory(own_class(type(model)).__name__, "module", source=source)
-    walk = slots.Walk(model)
+    walk = slots.SlotWalk(model)
     names: dict[int, str] = {}
-    gradients: list[Entry] = []
+    gradients: list[InventoryEntry] = []
     for slot in walk.collect():
         entry = _of_slot(slot)
         found.entries.append(entry)
@@ -149,7 +149,7 @@ def _mode(module: Module) -> Any:
     return held["training"] if "training" in held else stores.mode(module)
 
 
-def _of_slot(slot: slots.Slot) -> Entry:
+def _of_slot(slot: slots.Slot) -> InventoryEntry:
     row = slot.record
     facts = TensorEntry(
         row.name,
@@ -167,23 +167,25 @@ def _of_slot(slot: slots.Slot) -> Entry:
         row.sharding,
     )
     key = Key(STATE, row.path)
-    return Entry(key, row.path, row.owner, row.kind, facts, slot.tensor, saved=row.in_state_dict, owner_type=row.owner_type, tied=row.tied)
+    return InventoryEntry(
+        key, row.path, row.owner, row.kind, facts, slot.tensor, saved=row.in_state_dict, owner_type=row.owner_type, tied=row.tied
+    )
 
 
-def tensor_entry(key: Key, path: str, owner: str, kind: str, tensor: Tensor, *, saved: bool = False) -> Entry:
+def tensor_entry(key: Key, path: str, owner: str, kind: str, tensor: Tensor, *, saved: bool = False) -> InventoryEntry:
     """The entry of a tensor that no slot describes."""
-    return Entry(key, path, owner, kind, entries.describe(path, "tensor", tensor), tensor, saved=saved)
+    return InventoryEntry(key, path, owner, kind, entries.describe(path, "tensor", tensor), tensor, saved=saved)
 
 
-def plain_entry(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> Entry:
+def plain_entry(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> InventoryEntry:
     """The entry of what is no tensor."""
-    return Entry(key, path, owner, kind, TensorEntry(path, "plain"), plain=plain(value), saved=saved)
+    return InventoryEntry(key, path, owner, kind, TensorEntry(path, "plain"), plain=plain(value), saved=saved)
 
 
-def leaf(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> Entry:
+def leaf(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool = False) -> InventoryEntry:
     """The entry of either; an array of numpy's counts as a tensor, and one that lies in a file is read when it is compared."""
-    if isinstance(value, Stored):
-        return Entry(key, path, owner, kind, value.facts(path), load=lambda: value.read(path), saved=saved)
+    if isinstance(value, StoredTensor):
+        return InventoryEntry(key, path, owner, kind, value.facts(path), load=lambda: value.read(path), saved=saved)
     if type(value) is np.ndarray and value.dtype.kind in "biufc":
         with warnings.catch_warnings(), suppress(TypeError, ValueError):  # a dtype or a stride that torch has not
             warnings.simplefilter("ignore")  # that it may be read-only: nothing is written
@@ -192,7 +194,7 @@ def leaf(key: Key, path: str, owner: str, kind: str, value: Any, *, saved: bool 
     return make(key, path, owner, kind, value, saved=saved)
 
 
-def _gradient(slot: slots.Slot) -> Iterator[Entry]:
+def _gradient(slot: slots.Slot) -> Iterator[InventoryEntry]:
     """A leaf's gradient; of other tensors asking would warn."""
     tensor = slot.tensor
     assert tensor is not None
@@ -203,11 +205,11 @@ def _gradient(slot: slots.Slot) -> Iterator[Entry]:
         yield tensor_entry(Key(GRADIENT, slot.record.path), path, slot.record.owner, "gradient", grad)
 
 
-def _with_extras(listed: list[Entry], places: list[tuple[str, Module]]) -> list[Entry]:
+def _with_extras(listed: list[InventoryEntry], places: list[tuple[str, Module]]) -> list[InventoryEntry]:
     """With what modules save by code of their own in place of what their rows say of it: a packed weight has a bias behind it."""
     special = {entry.owner for entry in listed if entry.kind in ("packed", "extra")}
     extras = {path: [*_written(path, module), *_extra_state(path, module)] for path, module in places if path in special}
-    found: list[Entry] = []
+    found: list[InventoryEntry] = []
     done: set[str] = set()
     for entry in listed:
         replaced = entry.kind in ("packed", "extra") and bool(extras[entry.owner])
@@ -219,7 +221,7 @@ def _with_extras(listed: list[Entry], places: list[tuple[str, Module]]) -> list[
     return found
 
 
-def _written(path: str, module: Module) -> Iterator[Entry]:
+def _written(path: str, module: Module) -> Iterator[InventoryEntry]:
     """What a module writes that is neither a parameter nor a buffer of its own."""
     if type(module)._save_to_state_dict is Module._save_to_state_dict:
         return
@@ -240,7 +242,7 @@ def _written(path: str, module: Module) -> Iterator[Entry]:
                 yield leaf(Key(STATE, item.path), item.path, path, kind, item.value, saved=True)
 
 
-def _extra_state(path: str, module: Module) -> Iterator[Entry]:
+def _extra_state(path: str, module: Module) -> Iterator[InventoryEntry]:
     """What ``get_extra_state()`` returns, which ``state_dict()`` asks for as well; by its parts, where it has any."""
     if type(module).get_extra_state is Module.get_extra_state:
         return
@@ -287,13 +289,13 @@ def add_optimizers(found: Inventory, given: tuple[torch.optim.Optimizer, ...], n
                 index += 1
 
 
-def setting(i: int, group: int, name: str, value: Any, front: str) -> Iterator[Entry]:
+def setting(i: int, group: int, name: str, value: Any, front: str) -> Iterator[InventoryEntry]:
     """One hyper-parameter of one group."""
     path = f"{front}param_groups.{group}.{name}"
     yield leaf(Key(OPTIMIZER, f"{i}.param_groups.{group}.{name}"), path, "", "hyper-parameter", value)
 
 
-def states(i: int, index: int, state: Any, front: str, name: str = "", holder: Entry | None = None) -> Iterator[Entry]:
+def states(i: int, index: int, state: Any, front: str, name: str = "", holder: InventoryEntry | None = None) -> Iterator[InventoryEntry]:
     """What an optimizer remembers of one parameter."""
     if not isinstance(state, Mapping):
         return
@@ -308,7 +310,7 @@ def states(i: int, index: int, state: Any, front: str, name: str = "", holder: E
 # ---- random generators ---------------------------------------------------------------------------------------------------
 
 
-def generators() -> list[Entry]:
+def generators() -> list[InventoryEntry]:
     """The states of the random generators, by fingerprint; nothing is drawn, and no device is woken."""
     with without_modes():  # a mode of the user's would see that the state becomes a tensor
         found = [_generator("cpu", torch.get_rng_state().numpy().tobytes())]
@@ -319,7 +321,7 @@ def generators() -> list[Entry]:
     return [*found, _generator("python", pickle.dumps(random.getstate())), _generator("numpy", numpy)]
 
 
-def _generator(name: str, state: bytes) -> Entry:
-    entry = Entry(Key(RNG, name), f"rng.{name}", "", "RNG", TensorEntry(name, "plain"))
+def _generator(name: str, state: bytes) -> InventoryEntry:
+    entry = InventoryEntry(Key(RNG, name), f"rng.{name}", "", "RNG", TensorEntry(name, "plain"))
     entry.plain = Plain("", digest_of(state))
     return entry

@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab.compat import norms
 from modlab.inspection import slots, stores
-from modlab.inspection.formats.stored import Stored
+from modlab.inspection.formats.stored import StoredTensor
 from modlab.inspection.inventory import STATE, Inventory, Key
 from modlab.records.difference import Loading
 from modlab.records.structure import ROOT, TensorEntry
@@ -76,7 +76,7 @@ def _given(weights: Inventory) -> dict[str, _Value]:
     content = weights.content
     if not isinstance(content, Mapping):
         return {path: _Value("", its) for path, its in facts.items()}
-    kinds = (Tensor, Stored)
+    kinds = (Tensor, StoredTensor)
     return {str(key): _Value(type(v).__name__, facts.get(str(key)) if isinstance(v, kinds) else None) for key, v in content.items()}
 
 

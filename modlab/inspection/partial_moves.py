@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import torch
 
-from modlab.inspection.inventory import Entry
+from modlab.inspection.inventory import InventoryEntry
 from modlab.records.difference import STAYED, TENSORS, DifferenceRecord
 
 _REGISTERED = ("parameter", "buffer")
-Pair = tuple[Entry | None, Entry | None]
+Pair = tuple[InventoryEntry | None, InventoryEntry | None]
 
 
 def noted(rows: list[DifferenceRecord], pairs: list[Pair]) -> list[DifferenceRecord]:
@@ -57,6 +57,6 @@ def _castable(name: str) -> bool:
     return isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)
 
 
-def _remedy(entry: Entry | None) -> str:
+def _remedy(entry: InventoryEntry | None) -> str:
     """That it does not matter, where the next forward computes it anew."""
     return f", {entry.facts.note}" if entry is not None and entry.facts.note.startswith("computed before each forward") else ""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from modlab.inspection.fingerprint import BLOCK, fingerprint, whole
-from modlab.inspection.inventory import Entry
+from modlab.inspection.inventory import InventoryEntry
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.records.difference import Renaming
 from modlab.statistics.contents import blocks_of
@@ -35,7 +35,7 @@ PROBED = 8  # pairs of which the bits are compared to prefer one rule to another
 MISFITS = 4  # of so many names that fit a rule, one may be of another size; else the rule is no more than a guess
 LISTED = 40  # single names that a line of code may list
 
-Pair = tuple[Entry, Entry]
+Pair = tuple[InventoryEntry, InventoryEntry]
 
 
 class Rule(NamedTuple):
@@ -58,14 +58,16 @@ class Rule(NamedTuple):
 class Side:
     """What is left of a side, by name."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, InventoryEntry]
 
-    def take(self, name: str) -> Entry:
+    def take(self, name: str) -> InventoryEntry:
         """Found its counterpart."""
         return self.entries.pop(name)
 
 
-def match(before: Sequence[Entry], after: Sequence[Entry], kept: Iterable[str], variable: str) -> tuple[list[Pair], list[Renaming]]:
+def match(
+    before: Sequence[InventoryEntry], after: Sequence[InventoryEntry], kept: Iterable[str], variable: str
+) -> tuple[list[Pair], list[Renaming]]:
     """Pairs of one tensor under two names, and the code that turns the first name into the second.
 
     Args:
@@ -131,11 +133,11 @@ def _hits(rule: Rule, left: Side, right: Side) -> list[tuple[str, str]]:
     return found if sum(fits) * 2 >= len(fits) else [pair for pair, fit in zip(found, fits, strict=True) if fit]
 
 
-def _alike(one: Entry, other: Entry) -> bool:
+def _alike(one: InventoryEntry, other: InventoryEntry) -> bool:
     return one.facts.shape == other.facts.shape
 
 
-def head(entry: Entry) -> bytes | None:
+def head(entry: InventoryEntry) -> bytes | None:
     """A few elements, or the fingerprint, by which tensors of one size are told apart; None where they cannot be read."""
     if entry.digest is not None:
         return entry.digest
@@ -148,12 +150,12 @@ def head(entry: Entry) -> bytes | None:
         return None
 
 
-def alike(one: Entry, other: Entry) -> bool:
+def alike(one: InventoryEntry, other: InventoryEntry) -> bool:
     """Whether two tensors have the same bits, and such that tell which tensor it is."""
     return _same(one, other) and _telling(one)
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same(one: InventoryEntry, other: InventoryEntry) -> bool:
     if one.facts.shape != other.facts.shape or one.facts.dtype != other.facts.dtype:
         return False
     if one.digest or other.digest:
@@ -162,7 +164,7 @@ def _same(one: Entry, other: Entry) -> bool:
     return left is not None and right is not None and equal_bits(left, right)
 
 
-def _telling(entry: Entry) -> bool:
+def _telling(entry: InventoryEntry) -> bool:
     """Whether its bits say which tensor it is; those of zeros, of ones and of single numbers are the bits of many."""
     facts = entry.facts
     if facts.count < 2 or facts.shape is None:
@@ -186,7 +188,7 @@ def _telling(entry: Entry) -> bool:
         return True
 
 
-def _digest(entry: Entry) -> bytes | None:
+def _digest(entry: InventoryEntry) -> bytes | None:
     if entry.digest is None:
         tensor = entry.part()
         try:
@@ -313,7 +315,7 @@ def _by_bits(left: Side, right: Side) -> list[tuple[str, str]]:
     return [pair for names, others in groups if _telling(left.entries[names[0]]) for pair in zip(names, others, strict=True)]
 
 
-def _size(entry: Entry) -> tuple[object, str]:
+def _size(entry: InventoryEntry) -> tuple[object, str]:
     return entry.facts.shape, entry.facts.dtype
 
 

@@ -33,7 +33,7 @@ class Slot(NamedTuple):
 
 def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> TableRecord:
     """The state table of `model`, under the names that the user gave. Of values, it asks only whether a gradient is zero."""
-    walk = Walk(distributed.unwrapped(model))
+    walk = SlotWalk(distributed.unwrapped(model))
     if walk.model is not model:
         around = "DDP" if distributed.kind_of(type(model)) else "DataParallel"
         said = f"{around} puts {distributed.PREFIX!r} before each of these names in its state_dict(); .module has them as here"
@@ -68,10 +68,10 @@ def _ranks(model: Module, rows: list[StateRecord]) -> Ranks | None:
 
 def collect(model: Module) -> list[Slot]:
     """Every slot of the model with its tensor: first those of the state_dict, in its order, then the others."""
-    return Walk(model).collect()
+    return SlotWalk(model).collect()
 
 
-class Walk:
+class SlotWalk:
     """Goes through the modules as ``state_dict()`` does: depth first, a module with two names twice."""
 
     def __init__(self, model: Module) -> None:
@@ -238,7 +238,7 @@ def places(model: Module, within: list[str] | None = None) -> Iterator[tuple[str
 def tensor_at(model: Module, path: str) -> Tensor | None:
     """The tensor of one row; None where the row has none or there is no such row. Only its module is looked into."""
     module = distributed.unwrapped(model)
-    walk, owner, path = Walk(module), "", path if module is model else distributed.users_path(path)
+    walk, owner, path = SlotWalk(module), "", path if module is model else distributed.users_path(path)
     while True:
         found = next((slot.tensor for slot in walk.of_module(owner, module) if slot.record.path == path), None)
         if found is not None:

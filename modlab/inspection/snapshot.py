@@ -13,7 +13,7 @@ from torch.nn import Module
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.errors import SnapshotError
 from modlab.inspection.fingerprint import fingerprint
-from modlab.inspection.inventory import RNG, STATE, Entry, Inventory, of_module
+from modlab.inspection.inventory import RNG, STATE, Inventory, InventoryEntry, of_module
 from modlab.records.snapshot import SnapshotRecord
 from modlab.statistics.memory import NoValuesError, is_sharded, local, require_values
 
@@ -30,7 +30,7 @@ def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: 
     return found
 
 
-def _keep(entry: Entry, copies: dict[int, Any], values: bool, device: str | None) -> None:
+def _keep(entry: InventoryEntry, copies: dict[int, Any], values: bool, device: str | None) -> None:
     tensor, entry.tensor = entry.tensor, None
     if tensor is None:
         return
@@ -75,7 +75,7 @@ def records(found: Inventory) -> tuple[SnapshotRecord, ...]:
     return tuple(map(_record, found.entries))
 
 
-def _record(entry: Entry) -> SnapshotRecord:
+def _record(entry: InventoryEntry) -> SnapshotRecord:
     facts = entry.facts
     kept = "copy" if entry.tensor is not None else "fingerprint" if entry.digest or entry.key.section == RNG else ""
     digest = entry.digest or (entry.plain.digest if entry.plain and entry.key.section == RNG else None)
@@ -129,7 +129,7 @@ def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
     return content
 
 
-def _require_mesh(saved: list[Entry]) -> None:
+def _require_mesh(saved: list[InventoryEntry]) -> None:
     """What lies over several ranks can be put there again where it is known how."""
     flat = next((e for e in saved if e.facts.sharding is not None and e.facts.sharding.form != "DTensor"), None)
     if flat is not None:
@@ -145,7 +145,7 @@ def _require_mesh(saved: list[Entry]) -> None:
         )
 
 
-def _back(entry: Entry) -> Tensor:
+def _back(entry: InventoryEntry) -> Tensor:
     assert entry.tensor is not None
     copy = entry.tensor.clone()
     if str(copy.device) != entry.facts.device:

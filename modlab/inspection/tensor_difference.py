@@ -26,7 +26,7 @@ DENSE = 1 << 24
 """Elements up to which sparse tensors with different indices are made dense."""
 
 
-class Contrast:
+class TensorDifference:
     """What two tensors of one shape have apart; the numbers of all blocks so far.
 
     Elements are compared by value: NaN equals NaN, 0.0 equals -0.0. Distances are taken in float64 (of whole numbers
@@ -50,7 +50,7 @@ class Contrast:
         """‖after − before‖ / ‖before‖."""
         return self.distance / self.length if self.length else (math.inf if self.distance else 0.0)
 
-    def refuse(self, reason: str) -> Contrast:
+    def refuse(self, reason: str) -> TensorDifference:
         """There is nothing to compare, because of `reason`, a part of a sentence."""
         self.compared, self.reason = False, reason
         self.note = f"not compared: {reason}" if reason else ""
@@ -125,7 +125,7 @@ def _length(values: Raw) -> float:
     return math.sqrt(float(np.square(sizes, out=sizes).sum()))
 
 
-def contrast(before: Tensor, after: Tensor) -> Contrast:
+def contrast(before: Tensor, after: Tensor) -> TensorDifference:
     """Compare two tensors of the same shape; of any kind, on any device. What cannot be compared says why; nothing is raised."""
     return quietly(contrast_of_many, before, after)
 
@@ -137,9 +137,9 @@ def quietly(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return work(*args, **kwargs)
 
 
-def contrast_of_many(before: Tensor, after: Tensor) -> Contrast:
+def contrast_of_many(before: Tensor, after: Tensor) -> TensorDifference:
     """`contrast` for one pair of thousands, where it is `quiet` already."""
-    found = Contrast()
+    found = TensorDifference()
     try:
         return found if _small(found, before, after) else _any(found, before, after)
     except NoValuesError as reason:
@@ -148,7 +148,7 @@ def contrast_of_many(before: Tensor, after: Tensor) -> Contrast:
         return found.refuse(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
-def _small(found: Contrast, before: Tensor, after: Tensor) -> bool:
+def _small(found: TensorDifference, before: Tensor, after: Tensor) -> bool:
     """Two plain tensors that lie in one piece in the CPU's memory, as most do; this is for speed alone."""
     if not (type(before) in PLAIN and type(after) in PLAIN and before.dtype is after.dtype and before.dtype in COMPUTED):
         return False
@@ -169,7 +169,7 @@ def _small(found: Contrast, before: Tensor, after: Tensor) -> bool:
     return True
 
 
-def _any(found: Contrast, before: Tensor, after: Tensor) -> Contrast:
+def _any(found: TensorDifference, before: Tensor, after: Tensor) -> TensorDifference:
     before, after = local(before), local(after)
     special = _special(before) or _special(after)
     with warnings.catch_warnings() if special else nullcontext():
@@ -248,7 +248,7 @@ def _numbers(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
     return left, right
 
 
-def _compare(found: Contrast, before: Tensor, after: Tensor) -> None:
+def _compare(found: TensorDifference, before: Tensor, after: Tensor) -> None:
     same: set[int] = set()
     for i, (left, right) in enumerate(zip(blocks_of(before, BLOCK), blocks_of(after, BLOCK), strict=True)):
         if not left.numel():

@@ -10,8 +10,8 @@ from torch import Tensor
 from modlab.errors import CheckpointError
 from modlab.inspection import checkpoint
 from modlab.inspection.formats.nesting import items_of
-from modlab.inspection.formats.stored import Stored
-from modlab.inspection.inventory import OPTIMIZER, STATE, Entry, Inventory, Key, leaf, setting, states
+from modlab.inspection.formats.stored import StoredTensor
+from modlab.inspection.inventory import OPTIMIZER, STATE, Inventory, InventoryEntry, Key, leaf, setting, states
 
 
 def of_mapping(content: Mapping[Any, Any], title: str = "state_dict") -> Inventory:
@@ -53,7 +53,7 @@ def _fill_flat(found: Inventory, held: checkpoint.Checkpoint) -> None:
             entry.kind = "value"
         if entry.is_tensor or held.parts:
             found.entries.append(entry)
-    tensors = {held.parts[item.path] for item in held.items() if item.path in held.parts and isinstance(item.value, Stored)}
+    tensors = {held.parts[item.path] for item in held.items() if item.path in held.parts and isinstance(item.value, StoredTensor)}
     found.others = tuple(dict.fromkeys(part for part in held.parts.values() if part in tensors))
 
 
@@ -99,10 +99,10 @@ def _is_optimizer_state(value: Any) -> bool:
 
 
 def _tensors_in(value: Mapping[Any, Any]) -> bool:
-    return any(isinstance(one, (Tensor, Stored)) for one in value.values())
+    return any(isinstance(one, (Tensor, StoredTensor)) for one in value.values())
 
 
-def parts_of(found: Inventory) -> Iterator[tuple[str, list[Entry]]]:
+def parts_of(found: Inventory) -> Iterator[tuple[str, list[InventoryEntry]]]:
     """The parts of a checkpoint that hold weights, each with its entries."""
     for name in found.others:
         yield name, [entry for entry in found.entries if entry.key.section == STATE and entry.path.startswith(name + ".")]
@@ -131,7 +131,7 @@ def choose(found: Inventory, wanted: set[str]) -> None:
     found.versions = dict(metadata) if isinstance(metadata, Mapping) else None
 
 
-def _overlap(part: str, its: list[Entry], wanted: set[str], tails: set[str]) -> tuple[int, int]:
+def _overlap(part: str, its: list[InventoryEntry], wanted: set[str], tails: set[str]) -> tuple[int, int]:
     names = [entry.path[len(part) + 1 :] for entry in its]
     exact = sum(name in wanted for name in names)
     return exact, sum(name.rpartition(".")[2] in tails for name in names)

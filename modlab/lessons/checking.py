@@ -1,4 +1,4 @@
-"""A task's answer is run, and judged by what it does: `judge` gives a `Verdict`, whatever the answer is."""
+"""A task's answer is run, and judged by what it does: `judge` gives a `CheckResult`, whatever the answer is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotYet(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """What came of a check: plain words, no tensor and no module.
 
     Attributes:
@@ -72,19 +72,19 @@ class Verdict:
     evidence: tuple[str, str] = ("", "")
 
 
-def judge(task: Task, answer: Any) -> Verdict:
+def judge(task: Task, answer: Any) -> CheckResult:
     """Run all probes of a task on an answer; nothing that the answer does makes this fail, and ■ ends it."""
     try:
         return _judged(task, answer)
     except Exception as error:  # noqa: BLE001 - of an answer that nothing can be asked of
-        return Verdict(task.name, "not yet", says=(f"It could not be checked: {type(error).__name__}.",))
+        return CheckResult(task.name, "not yet", says=(f"It could not be checked: {type(error).__name__}.",))
 
 
-def _judged(task: Task, answer: Any) -> Verdict:
+def _judged(task: Task, answer: Any) -> CheckResult:
     if task.needs and not available(task.needs):
-        return Verdict(task.name, "not possible", says=(f"This torch has no {task.needs}.",))
+        return CheckResult(task.name, "not possible", says=(f"This torch has no {task.needs}.",))
     if answer is ... or answer is None or untouched(answer, task):
-        return Verdict(task.name, "not attempted")
+        return CheckResult(task.name, "not attempted")
     passed = 0
     failure: BaseException | None = None
     with custody(answer) as left:
@@ -96,15 +96,15 @@ def _judged(task: Task, answer: Any) -> Verdict:
         except BaseException as error:  # noqa: BLE001 - whatever a learner's code does, it is told
             failure = error
         if _is_stub(failure):
-            return Verdict(task.name, "not attempted")
+            return CheckResult(task.name, "not attempted")
         shown = None if failure is None else _told(task, failure)
     names = [_words(probe) for probe in task.probes]
     if shown is None and not left:
-        return Verdict(task.name, "correct", 1.0, tuple((name, True) for name in names))
+        return CheckResult(task.name, "correct", 1.0, tuple((name, True) for name in names))
     steps = tuple((name, True if i < passed else False if i == passed else None) for i, name in enumerate(names))
     if shown is None:
         shown = _Told(says=("It does what it should, but leaves something behind.",))
-    return Verdict(
+    return CheckResult(
         task.name,
         "not yet",
         passed / (len(names) + bool(left)),
@@ -318,7 +318,7 @@ class Judgement(Card):
         record: all of it, as plain words.
     """
 
-    def __init__(self, lesson: str, task: Task, verdict: Verdict, helper: Helper) -> None:
+    def __init__(self, lesson: str, task: Task, verdict: CheckResult, helper: Helper) -> None:
         self.record, self._lesson, self._helper = verdict, lesson, helper
         super().__init__(_card(task, verdict), below=verdict.evidence)
 
@@ -357,7 +357,7 @@ class Judgement(Card):
         return {"text/plain": repr(self), "text/html": self.html(), MIME: kept}
 
 
-def _card(task: Task, verdict: Verdict) -> CardRecord:
+def _card(task: Task, verdict: CheckResult) -> CardRecord:
     foot = f'`lesson.hint("{task.name}")` helps, `lesson.solution("{task.name}")` shows one way.' if task.hints else ""
     if verdict.outcome == "not possible":
         return CardRecord("check", task.name, "Not possible here.", " ".join(verdict.says), "open")

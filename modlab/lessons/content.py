@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from modlab.lessons.kinds import Kind
+from modlab.lessons.kinds import QuestionKind
 
 Probe = Callable[[Any], None]
 """One thing that an answer must do; its docstring says it in a few words. It returns, or raises `judging.NotYet`."""
@@ -45,7 +45,7 @@ class Question:
 
     name: str
     asks: str
-    kind: Kind
+    kind: QuestionKind
     answer: Any
     because: str
     wrong: tuple[Wrong, ...] = ()

@@ -13,7 +13,7 @@ from torch import nn
 from modlab.compat import global_hooks, optimizer_hooks
 from modlab.format import plural
 from modlab.lessons import settings
-from modlab.lessons.settings import Setting
+from modlab.lessons.settings import GlobalSetting
 from modlab.running.randomness import states
 from modlab.running.restoration import Restoration
 
@@ -73,7 +73,7 @@ def _taken_down(answers: tuple[Any, ...]) -> list[Step]:
     ]
 
 
-def _switches(some: Iterable[Setting]) -> Iterator[Step]:
+def _switches(some: Iterable[GlobalSetting]) -> Iterator[Step]:
     for setting in some:
         try:
             yield setting.name, _Switch(setting).restore
@@ -108,7 +108,7 @@ def _put_back(steps: list[Step], told: Left) -> None:
 class _Switch:
     """One setting, as it was."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: GlobalSetting) -> None:
         self._setting, self._before = setting, setting.get()
 
     def restore(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ class UnreadableError(Exception):
     """An answer that is none of this kind; its text says what is wanted."""
 
 
-class Kind(Protocol):
+class QuestionKind(Protocol):
     """What a question asks for."""
 
     @property

@@ -16,7 +16,7 @@ from modlab.lessons.expectation import Expectation
 from modlab.lessons.features import available
 from modlab.lessons.modification import Modification, modify
 from modlab.lessons.review import missed
-from modlab.lessons.seeing import Seen
+from modlab.lessons.seeing import SeenView
 
 _SAID: dict[str, dict[str, Answer]] = {}
 """What was said to each lesson since the kernel started: who runs the first cell again has not taken it back."""
@@ -61,7 +61,7 @@ class Lesson:
         said = self._said[name] = answers.read(self._question(name), answer)
         return Card(answers.asked(said, "predict"))
 
-    def see(self, view: Any, *names: str, alt: str = "") -> Seen:
+    def see(self, view: Any, *names: str, alt: str = "") -> SeenView:
         """Show something, and what had been predicted of it above it: "you said 3, it is 2".
 
         Args:
@@ -70,7 +70,7 @@ class Lesson:
             alt: what a figure shows, in words, for who cannot see it; its titles unless told.
         """
         found = [self._said.get(name) or Answer(self._question(name)) for name in names]
-        return Seen(view, [answers.settled(one, "see") for one in found], alt)
+        return SeenView(view, [answers.settled(one, "see") for one in found], alt)
 
     def why(self, name: str, answer: Any = ...) -> Card:
         """Choose the reason; each choice has its own explanation."""

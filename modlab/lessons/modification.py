@@ -25,7 +25,7 @@ class KnobError(ModlabError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class KnobSetting:
     """One position of all knobs.
 
     Attributes:
@@ -43,7 +43,7 @@ class Setting:
 class Modification:
     """All settings of the knobs; the page shows one at a time, text and print all of them."""
 
-    def __init__(self, knobs: dict[str, tuple[Any, ...]], settings: tuple[Setting, ...]) -> None:
+    def __init__(self, knobs: dict[str, tuple[Any, ...]], settings: tuple[KnobSetting, ...]) -> None:
         self.knobs, self.settings = knobs, settings
 
     def html(self) -> str:
@@ -103,7 +103,7 @@ def modify(code: str, knobs: dict[str, Iterable[Any]], names: dict[str, Any]) ->
         for name, value in zip(values, chosen, strict=True):
             line = line.replace(f"{{{name}}}", repr(value))
         result = _value(line, dict(names))
-        settings.append(Setting(line, chosen, repr(result), _html(result)))
+        settings.append(KnobSetting(line, chosen, repr(result), _html(result)))
     return Modification(values, tuple(settings))
 
 

@@ -32,7 +32,7 @@ class NotebookError(ModlabError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenAnswer:
     """One line of a learner's that answers a question.
 
     Attributes:
@@ -97,7 +97,7 @@ def lesson_name(notebook: dict[str, Any]) -> str:
     return ""
 
 
-def given(notebook: dict[str, Any]) -> list[Given]:
+def given(notebook: dict[str, Any]) -> list[GivenAnswer]:
     """The answers to questions, in the order of the cells; a cell that is no Python is passed over."""
     found = []
     for number, call in _calls(notebook):
@@ -107,7 +107,7 @@ def given(notebook: dict[str, Any]) -> list[Given]:
             named = [keyword.value for keyword in call.keywords if keyword.arg == "answer"]
             answer = next((_value(node) for node in (*call.args[1:2], *named)), ...)
             if isinstance(name, str):
-                found.append(Given(number, method, name, answer))
+                found.append(GivenAnswer(number, method, name, answer))
     return found
 
 

@@ -18,7 +18,7 @@ class WordlessError(ModlabError, ValueError):
     """A picture that says nothing to who cannot see it."""
 
 
-class Seen(Card):
+class SeenView(Card):
     """Predictions beside what is, and the view that settles them.
 
     Attributes:

@@ -11,7 +11,7 @@ import torch
 
 from modlab.format import cut
 from modlab.lessons import answers, beliefs
-from modlab.lessons.checking import Verdict, evaluate, judge
+from modlab.lessons.checking import CheckResult, evaluate, judge
 from modlab.lessons.content import Content, Question, Task
 from modlab.lessons.features import available
 from modlab.lessons.isolation import custody
@@ -85,5 +85,5 @@ def _possible(thing: Question | Task) -> bool:
     return not thing.needs or available(thing.needs)
 
 
-def _tried(task: Task, source: str) -> Verdict:
+def _tried(task: Task, source: str) -> CheckResult:
     return judge(task, evaluate(f"{task.given}\n{source}", task.expression))

@@ -33,7 +33,7 @@ _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class GlobalSetting:
     """One thing that is global.
 
     Attributes:
@@ -106,8 +106,8 @@ def modes_as_they_were() -> Callable[[], None]:
     return put_back
 
 
-def _flag(room: Any, name: str) -> Setting:
-    return Setting(f"{room.__name__}.{name}", lambda: getattr(room, name), lambda value: setattr(room, name, value))
+def _flag(room: Any, name: str) -> GlobalSetting:
+    return GlobalSetting(f"{room.__name__}.{name}", lambda: getattr(room, name), lambda value: setattr(room, name, value))
 
 
 def _deterministic() -> tuple[bool, bool]:
@@ -251,80 +251,80 @@ def _put_streams(before: tuple[tuple[Any, Any], ...]) -> None:
             del stream.write
 
 
-FIRST: tuple[Setting, ...] = (
-    Setting("sys.modules", lambda: dict(sys.modules), _put_modules, told=False),
-    Setting("sys.meta_path", lambda: (*sys.meta_path,), lambda before: _replace(sys.meta_path, before)),
-    Setting("sys.settrace", sys.gettrace, sys.settrace),
-    Setting("sys.setprofile", sys.getprofile, sys.setprofile),
-    Setting("threading.settrace", threading.gettrace, lambda function: threading.settrace(function)),
-    Setting("threading.setprofile", threading.getprofile, lambda function: threading.setprofile(function)),
+FIRST: tuple[GlobalSetting, ...] = (
+    GlobalSetting("sys.modules", lambda: dict(sys.modules), _put_modules, told=False),
+    GlobalSetting("sys.meta_path", lambda: (*sys.meta_path,), lambda before: _replace(sys.meta_path, before)),
+    GlobalSetting("sys.settrace", sys.gettrace, sys.settrace),
+    GlobalSetting("sys.setprofile", sys.getprofile, sys.setprofile),
+    GlobalSetting("threading.settrace", threading.gettrace, lambda function: threading.settrace(function)),
+    GlobalSetting("threading.setprofile", threading.getprofile, lambda function: threading.setprofile(function)),
 )
 """What would see everything else being put back, or is needed for it."""
-SETTINGS: tuple[Setting, ...] = (
-    Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    Setting("inference mode", torch.is_inference_mode_enabled, lambda _: None),  # the guard around everything puts it back
-    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("the default device", _default_device, lambda _: None),  # it goes with the modes of functions
-    Setting("function modes", lambda: _without_default(compat.function_modes()), lambda _: None),
-    Setting("dispatch modes", compat.dispatched_modes, lambda _: None),
-    Setting("autocast", _autocast, _put_autocast),
-    Setting("saved-tensor hooks", compat.saved_tensor_hooks, compat.set_saved_tensor_hooks),
-    Setting(
+SETTINGS: tuple[GlobalSetting, ...] = (
+    GlobalSetting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    GlobalSetting("inference mode", torch.is_inference_mode_enabled, lambda _: None),  # the guard around everything puts it back
+    GlobalSetting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    GlobalSetting("the default device", _default_device, lambda _: None),  # it goes with the modes of functions
+    GlobalSetting("function modes", lambda: _without_default(compat.function_modes()), lambda _: None),
+    GlobalSetting("dispatch modes", compat.dispatched_modes, lambda _: None),
+    GlobalSetting("autocast", _autocast, _put_autocast),
+    GlobalSetting("saved-tensor hooks", compat.saved_tensor_hooks, compat.set_saved_tensor_hooks),
+    GlobalSetting(
         "deterministic algorithms",
         _deterministic,
         lambda both: torch.use_deterministic_algorithms(both[0], warn_only=both[1]),
     ),
-    Setting(
+    GlobalSetting(
         "anomaly detection",
         lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         lambda both: torch.autograd.set_detect_anomaly(*both),
     ),
-    Setting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("the number of interop threads", torch.get_num_interop_threads, torch.set_num_interop_threads),
-    Setting(
+    GlobalSetting("the precision of matrix products", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    GlobalSetting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    GlobalSetting("the number of interop threads", torch.get_num_interop_threads, torch.set_num_interop_threads),
+    GlobalSetting(
         "how processes share tensors",
         torch.multiprocessing.get_sharing_strategy,
         torch.multiprocessing.set_sharing_strategy,
     ),
-    Setting("torch's warnings", torch.is_warn_always_enabled, torch.set_warn_always),
-    Setting("torch's way to print", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
-    Setting(
+    GlobalSetting("torch's warnings", torch.is_warn_always_enabled, torch.set_warn_always),
+    GlobalSetting("torch's way to print", _print_options, lambda before: vars(torch._tensor_str.PRINT_OPTS).update(before)),
+    GlobalSetting(
         "torch.__future__.overwrite_module_params_on_conversion",
         torch.__future__.get_overwrite_module_params_on_conversion,
         torch.__future__.set_overwrite_module_params_on_conversion,
     ),
-    Setting(
+    GlobalSetting(
         "torch.__future__.swap_module_params_on_conversion",
         torch.__future__.get_swap_module_params_on_conversion,
         torch.__future__.set_swap_module_params_on_conversion,
     ),
     *(_flag(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
     _flag(torch.utils.deterministic, "fill_uninitialized_memory"),
-    Setting("the kinds of attention", _attention, _put_attention),
-    Setting("torch.set_flush_denormal", _flushes, torch.set_flush_denormal),
-    Setting("the working folder", _folder, _put_folder),
-    Setting("the longest number as text", sys.get_int_max_str_digits, sys.set_int_max_str_digits),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-    Setting("the switch interval", sys.getswitchinterval, sys.setswitchinterval),
-    Setting("umask", _umask, os.umask),
-    Setting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda before: locale.setlocale(locale.LC_ALL, before)),
-    Setting("decimal's context", _decimal, _put_decimal),
-    Setting("garbage collection", gc.isenabled, _collecting),
-    Setting("when garbage is collected", gc.get_threshold, lambda before: gc.set_threshold(*before)),
-    Setting("what garbage collection tells", gc.get_debug, gc.set_debug),
-    Setting("gc.callbacks", lambda: (*gc.callbacks,), lambda before: _replace(gc.callbacks, before), told=False),
-    Setting("a signal's handler", _handlers, _put_handlers),
-    Setting("an alarm", _alarms, _put_alarms),
-    Setting("which signals are held back", _blocked, lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before)),
-    Setting("Python's hooks for errors", _hooks, _put_hooks),
-    Setting("how NumPy treats errors", np.geterr, lambda before: np.seterr(**before)),
-    Setting("NumPy's way to print", np.get_printoptions, _put_numpy_printing),
-    Setting("logging", _logging, _put_logging, told=False),
-    Setting("the environment", lambda: (os.environ, dict(os.environ)), _put_environment, told=False),
-    Setting("sys.path", lambda: (*sys.path,), lambda before: _replace(sys.path, before), told=False),
-    Setting("warnings", lambda: (*warnings.filters,), lambda before: _replace(warnings.filters, before), told=False),  # type: ignore[arg-type]
-    Setting("streams", _streams, _put_streams, told=False),
+    GlobalSetting("the kinds of attention", _attention, _put_attention),
+    GlobalSetting("torch.set_flush_denormal", _flushes, torch.set_flush_denormal),
+    GlobalSetting("the working folder", _folder, _put_folder),
+    GlobalSetting("the longest number as text", sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+    GlobalSetting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    GlobalSetting("the switch interval", sys.getswitchinterval, sys.setswitchinterval),
+    GlobalSetting("umask", _umask, os.umask),
+    GlobalSetting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda before: locale.setlocale(locale.LC_ALL, before)),
+    GlobalSetting("decimal's context", _decimal, _put_decimal),
+    GlobalSetting("garbage collection", gc.isenabled, _collecting),
+    GlobalSetting("when garbage is collected", gc.get_threshold, lambda before: gc.set_threshold(*before)),
+    GlobalSetting("what garbage collection tells", gc.get_debug, gc.set_debug),
+    GlobalSetting("gc.callbacks", lambda: (*gc.callbacks,), lambda before: _replace(gc.callbacks, before), told=False),
+    GlobalSetting("a signal's handler", _handlers, _put_handlers),
+    GlobalSetting("an alarm", _alarms, _put_alarms),
+    GlobalSetting("which signals are held back", _blocked, lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before)),
+    GlobalSetting("Python's hooks for errors", _hooks, _put_hooks),
+    GlobalSetting("how NumPy treats errors", np.geterr, lambda before: np.seterr(**before)),
+    GlobalSetting("NumPy's way to print", np.get_printoptions, _put_numpy_printing),
+    GlobalSetting("logging", _logging, _put_logging, told=False),
+    GlobalSetting("the environment", lambda: (os.environ, dict(os.environ)), _put_environment, told=False),
+    GlobalSetting("sys.path", lambda: (*sys.path,), lambda before: _replace(sys.path, before), told=False),
+    GlobalSetting("warnings", lambda: (*warnings.filters,), lambda before: _replace(warnings.filters, before), told=False),  # type: ignore[arg-type]
+    GlobalSetting("streams", _streams, _put_streams, told=False),
 )
 
 

@@ -85,7 +85,7 @@ class HookRecord:
 
 @format.printed
 @dataclass(frozen=True, slots=True)
-class Place:
+class HookPlace:
     """A module (or all of them) that has hooks.
 
     Attributes:
@@ -106,7 +106,7 @@ class HookbookRecord:
 
     title: str  # the model's class; nothing without a model
     rows: tuple[HookRecord, ...]
-    places: tuple[Place, ...]
+    places: tuple[HookPlace, ...]
     modules: int = 0
     tensors: int = 0
     remarks: tuple[str, ...] = ()  # what cannot be seen, with the reason

@@ -12,7 +12,7 @@ from weakref import ReferenceType, WeakSet, ref
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from modlab.comparing.input_copies import Copies
+from modlab.comparing.input_copies import InputCopies
 from modlab.errors import ModlabError, NotInitializedError
 from modlab.inspection import checks, parameter_gradients, stores, structure
 from modlab.inspection.optimizers import as_tuple
@@ -139,7 +139,7 @@ class Lab(Result):
         """
         model = self._alive("running it")
         tracer = Tracer(model, (), values=True, fold=False)
-        given = Copies()
+        given = InputCopies()
         self._keep((given(args), given(kwargs)))
         try:
             self._took(tracer(*args, **kwargs), _RAN)

@@ -22,8 +22,8 @@ from modlab.records.trace import Event, Reason, TraceRecord, Value
 from modlab.results.question import Pattern
 from modlab.results.rows import RowsResult
 from modlab.running.guarded import failed
-from modlab.tracing.event_log import Tape
-from modlab.tracing.pending_events import Draft
+from modlab.tracing.event_log import EventLog
+from modlab.tracing.pending_events import PendingEvents
 from modlab.tracing.recorder import Recorder
 from modlab.views import payload
 from modlab.views.sheets import html, repeats, text
@@ -207,7 +207,7 @@ class Trace(RowsResult):
     def __init__(self, model: Module, options: dict[str, Any]) -> None:
         super().__init__(model)
         self._recorder: Recorder | None = None
-        self._record: TraceRecord | Draft | None = None
+        self._record: TraceRecord | PendingEvents | None = None
         self._kept: dict[str, list[Any]] = {}
         self._output: Any = None
         self._fingerprinted = ""
@@ -215,7 +215,7 @@ class Trace(RowsResult):
             recorder = Recorder(model, **options)
             unknown = recorder.unknown(options["keep"])
         except Exception as error:  # noqa: BLE001 - the model runs all the same
-            tape = Tape()
+            tape = EventLog()
             failed(tape, error)
             self._record = TraceRecord(type(model).__name__, 0, (), remarks=tuple(tape.remarks))
             return
@@ -268,7 +268,7 @@ class Trace(RowsResult):
         if self._recorder is not None:
             return self._recorder.record()
         assert self._record is not None
-        if isinstance(self._record, Draft):  # it is made for whoever reads it
+        if isinstance(self._record, PendingEvents):  # it is made for whoever reads it
             self._record = self._record.record()
         return self._record
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch.nn import Module
 
 
-class Units:
+class FSDPUnits:
     """The units of a model as they were when they were added."""
 
     def __init__(self) -> None:

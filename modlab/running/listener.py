@@ -18,7 +18,7 @@ Enter = Callable[[Module, tuple[Any, ...]], None]
 Leave = Callable[[Module, tuple[Any, ...], dict[str, Any] | None, Any], None]
 
 
-class Taps:
+class Listener:
     """While they are open, `enter` is told of each call before any hook of the user's, and `leave` what ``forward`` returned.
 
     Calls in other threads, and in a graph that is being compiled or traced, are not told.

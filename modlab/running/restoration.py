@@ -24,7 +24,7 @@ from modlab.compat import dispatch_modes, inference, set_grad, set_version, with
 from modlab.inspection import stores
 from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.tensor_difference import equal_bits
-from modlab.running.fsdp import Units
+from modlab.running.fsdp import FSDPUnits
 from modlab.running.randomness import Private, Undo, is_private, named_in_code
 from modlab.statistics.memory import NoValuesError, is_sharded, is_there, local, require_values
 
@@ -62,7 +62,7 @@ class Restoration:
         self._containers: dict[int, _Container] = {}
         self._arrays: dict[int, _Array] = {}
         self.generators: dict[int, Private] = {}
-        self._units = Units()
+        self._units = FSDPUnits()
         self._read: set[int] = set()  # ids of classes and functions that were searched for generators
         self._left: float = KEPT if kept is None else kept
 

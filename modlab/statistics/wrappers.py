@@ -12,7 +12,7 @@ from modlab.statistics.memory import NoValuesError, local, require_values
 DEEP = 8  # shells in shells
 
 
-class Stored(NamedTuple):
+class WrappedValues(NamedTuple):
     """What a shell keeps in memory.
 
     Attributes:
@@ -48,19 +48,19 @@ def inside(tensor: Tensor) -> list[tuple[str, Tensor]]:
     return [(name, part) for name, part in found if issubclass(type(part), Tensor)]
 
 
-def stored(tensor: Tensor, depth: int = 0) -> Stored | None:
+def stored(tensor: Tensor, depth: int = 0) -> WrappedValues | None:
     """What a shell keeps in memory, through shells in it; None where it does not tell."""
     parts = [local(part) for _, part in inside(tensor)] if depth < DEEP else []
     if not parts:
         return None
     total, largest = 0, (-1, tensor.dtype)
     for part in parts:
-        inner = stored(part, depth + 1) if is_wrapper(part) else Stored(part.dtype, part.numel() * part.dtype.itemsize)
+        inner = stored(part, depth + 1) if is_wrapper(part) else WrappedValues(part.dtype, part.numel() * part.dtype.itemsize)
         if inner is None or inner.dtype is None:
             return None
         total += inner.bytes
         largest = max(largest, (inner.bytes, inner.dtype), key=lambda one: one[0])
-    return Stored(largest[1], total)
+    return WrappedValues(largest[1], total)
 
 
 def is_quantized(tensor: Tensor) -> bool:

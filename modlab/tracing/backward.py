@@ -15,7 +15,7 @@ from modlab.statistics.memory import is_there
 from modlab.tracing.calls import Call, Seen, Sight
 from modlab.tracing.graph import leaves_of
 from modlab.tracing.roster import Owned, Roster
-from modlab.tracing.tensor_ids import Sightings, version_of
+from modlab.tracing.tensor_ids import TensorIds, version_of
 
 _State = dict[int, tuple[ref[Tensor], int]]
 _ROOTS = ("[0]", "tensors", "outputs")  # names of the arguments that a pass begins from
@@ -39,7 +39,7 @@ class Backward:
         refused: by identity of a parameter, the event that was asked for its gradient and found none.
     """
 
-    def __init__(self, roster: Roster, sightings: Sightings) -> None:
+    def __init__(self, roster: Roster, sightings: TensorIds) -> None:
         self._roster, self._sightings = roster, sightings
         self._before = self._states()
         self.stale = frozenset(self._before)

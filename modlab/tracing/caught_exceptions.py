@@ -11,14 +11,14 @@ from modlab.tracing.calls import Call
 OUTSIDE = "caught outside of the model"
 
 
-class Rescue(NamedTuple):
+class CaughtException(NamedTuple):
     """An exception that was caught: the outermost event that it ended, and in words by whom."""
 
     call: Call
     caught: str
 
 
-def rescue(calls: Sequence[Call], raised: Call, ended: str, running: Collection[Call]) -> Rescue | None:
+def rescue(calls: Sequence[Call], raised: Call, ended: str, running: Collection[Call]) -> CaughtException | None:
     """Who caught what an event raised; None if nobody did, or where that is not known yet.
 
     Args:
@@ -31,13 +31,13 @@ def rescue(calls: Sequence[Call], raised: Call, ended: str, running: Collection[
     while above is not None and above.error:
         outer, above = above, _above(calls, above)
     if above is not None:
-        return None if above in running else Rescue(outer, f"caught by {_name(above)}")
+        return None if above in running else CaughtException(outer, f"caught by {_name(above)}")
     if ended and not any(call.parent < 0 and call.index > outer.index for call in calls[outer.index + 1 :]):
         return None
-    return Rescue(outer, OUTSIDE)
+    return CaughtException(outer, OUTSIDE)
 
 
-def rescues(calls: Sequence[Call], ended: str, running: Collection[Call]) -> Iterator[Rescue]:
+def rescues(calls: Sequence[Call], ended: str, running: Collection[Call]) -> Iterator[CaughtException]:
     """All of a trace, one for each exception."""
     for call in calls:
         above = _above(calls, call) if call.error else None

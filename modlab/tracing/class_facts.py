@@ -10,7 +10,7 @@ from modlab.running.values import argument_names, positional_alone
 from modlab.tracing import roster
 
 
-class Kind(NamedTuple):
+class ClassKind(NamedTuple):
     """A class of modules.
 
     Attributes:
@@ -34,12 +34,12 @@ class Kind(NamedTuple):
     runs: bool
 
 
-class Kinds(dict[type, Kind]):
+class ClassKinds(dict[type, ClassKind]):
     """Those of a trace, by class."""
 
-    def __missing__(self, cls: type) -> Kind:
+    def __missing__(self, cls: type) -> ClassKind:
         own = own_class(cls)
-        found = self[cls] = Kind(
+        found = self[cls] = ClassKind(
             own.__name__,
             marks.category(cls),
             argument_names(cls),

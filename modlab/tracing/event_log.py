@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE = 300
 
 
-class Tape:
+class EventLog:
     """What happens, one event after the other, nested.
 
     Attributes:
@@ -61,9 +61,9 @@ class Tape:
             return True
         return graph_task() != -1 and any(call.kind == "backward" for call in self.stack) and callers.called_by_engine()
 
-    def aside(self) -> Aside:
+    def aside(self) -> OffTheClock:
         """A piece of modlab's own work: its time is not the model's, and an error in it is not the model's either."""
-        return Aside(self)
+        return OffTheClock(self)
 
     def now(self) -> float:
         """Seconds on the model's clock."""
@@ -130,12 +130,12 @@ class Tape:
         guarded.tell(f"modlab: the trace ended, the run goes on. {one_line(error)}")
 
 
-class Aside:
+class OffTheClock:
     """See `Tape.aside`; gives the time at which the model was interrupted. No mode of the user's sees what is done inside."""
 
     __slots__ = ("_begun", "_depth", "_tape")
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         self._tape = tape
 
     def __enter__(self) -> float:

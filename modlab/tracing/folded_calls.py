@@ -40,7 +40,7 @@ class Counted(NamedTuple):
     differing: tuple[str, ...]
 
 
-class Folds:
+class FoldedCalls:
     """Of equal subtrees that are called inside one event, with inputs of one kind, the first stands for all.
 
     Equal are trees of equal rows with equal attributes; a number that is the module's own in its list may differ, and is named.

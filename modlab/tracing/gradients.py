@@ -13,9 +13,9 @@ from modlab.inspection import stores
 from modlab.running.guarded import guarded
 from modlab.running.tensor_hooks import TensorHooks
 from modlab.tracing.backward import Backward
-from modlab.tracing.event_log import Tape
+from modlab.tracing.event_log import EventLog
 from modlab.tracing.roster import Owned, Roster
-from modlab.tracing.tensor_ids import Sightings, version_of
+from modlab.tracing.tensor_ids import TensorIds, version_of
 
 WATCHED = 10_000  # outputs; torch 2.13 does not survive the freeing of a graph of which very many nodes have been looked at
 
@@ -27,7 +27,7 @@ class Gradients:
         seen: whether any has arrived.
     """
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, backward: Backward) -> None:
+    def __init__(self, tape: EventLog, roster: Roster, sightings: TensorIds, backward: Backward) -> None:
         self.ends = self._tape = tape
         self._roster, self._sightings, self._backward = roster, sightings, backward
         self._watched: dict[tuple[int, int], tuple[Callable[[], Tensor | None], list[int]]] = {}

@@ -16,14 +16,14 @@ from modlab.running.values import Leaf, argument_names, arguments, leaves
 from modlab.statistics.memory import copied
 from modlab.tracing.backward import Backward
 from modlab.tracing.calls import Call, Seen
-from modlab.tracing.event_log import Tape
-from modlab.tracing.folded_calls import Folds
-from modlab.tracing.hook_wrappers import ACCUMULATED, BACKWARD, BACKWARD_PRE, FORWARD, FORWARD_PRE, LEGACY, TENSOR, Stage, innermost
+from modlab.tracing.event_log import EventLog
+from modlab.tracing.folded_calls import FoldedCalls
+from modlab.tracing.hook_wrappers import ACCUMULATED, BACKWARD, BACKWARD_PRE, FORWARD, FORWARD_PRE, LEGACY, TENSOR, HookWrapper, innermost
 from modlab.tracing.kept_copies import comparable, distance
-from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.parameter_uses import ParameterUses
 from modlab.tracing.roster import Roster
-from modlab.tracing.tensor_ids import Sightings, versions_of
-from modlab.tracing.wrapper_code import Machinery
+from modlab.tracing.tensor_ids import TensorIds, versions_of
+from modlab.tracing.wrapper_code import WrapperCode
 from modlab.tracing.wrapper_systems import DDP, FSDP, of_hook
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
@@ -51,18 +51,25 @@ class _Begun(NamedTuple):
     held: dict[str, Any]
 
 
-class HookRuns:
+class HookCalls:
     """Records each stage of a call."""
 
     def __init__(
-        self, tape: Tape, roster: Roster, sightings: Sightings, folds: Folds | None, backward: Backward, uses: Uses, machinery: Machinery
+        self,
+        tape: EventLog,
+        roster: Roster,
+        sightings: TensorIds,
+        folds: FoldedCalls | None,
+        backward: Backward,
+        uses: ParameterUses,
+        machinery: WrapperCode,
     ) -> None:
         self._machinery = machinery
         self.ends = self._tape = tape
         self._roster, self._sightings, self._folds, self._backward = roster, sightings, folds, backward
         self._uses = uses
 
-    def stage(self, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def stage(self, stage: HookWrapper, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a hook."""
         begun = self._called(stage, args)
         if begun is None:
@@ -78,7 +85,7 @@ class HookRuns:
         return result
 
     @guarded
-    def _called(self, stage: Stage, args: tuple[Any, ...]) -> _Begun | Call | None:
+    def _called(self, stage: HookWrapper, args: tuple[Any, ...]) -> _Begun | Call | None:
         if not self._tape.here() or self._tape.failed or (self._folds is not None and self._folds.skipping):
             return None
         begun: _Begun | Call | None = None
@@ -95,7 +102,7 @@ class HookRuns:
                 call.marks += self._around(args[0], subject)
         return begun
 
-    def _folded(self, stage: Stage, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _folded(self, stage: HookWrapper, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a hook of FSDP's or DDP's."""
         try:
             result = stage.original(*args, **kwargs)
@@ -111,12 +118,12 @@ class HookRuns:
             self._machinery.ends(call, now, error)
 
     @guarded
-    def _raised(self, stage: Stage, call: Call, error: BaseException) -> None:
+    def _raised(self, stage: HookWrapper, call: Call, error: BaseException) -> None:
         self._tape.end(call, self._tape.now(), error)
         self._uses.give_up(call.index if stage.kind != FORWARD else call.parent, call.index)
 
     @guarded
-    def _returned(self, stage: Stage, begun: _Begun, args: tuple[Any, ...], result: Any) -> None:
+    def _returned(self, stage: HookWrapper, begun: _Begun, args: tuple[Any, ...], result: Any) -> None:
         call, subject, before, versions, held = begun
         with self._tape.aside() as now:
             self._tape.end(call, now)
@@ -164,7 +171,7 @@ class HookRuns:
             why = " (its input requires no gradient, so it runs before the others)" if early else ""
             yield f"{_few(awaited, ' and ')} not there yet{why}"
 
-    def _begin(self, stage: Stage, args: tuple[Any, ...], now: float) -> Call:
+    def _begin(self, stage: HookWrapper, args: tuple[Any, ...], now: float) -> Call:
         module, parent = id(args[0]), self._tape.top
         if stage.kind == FORWARD:  # they run when the call has ended
             parent = self._tape.last.get(module, parent)
@@ -258,7 +265,7 @@ def _word(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _nest(stage: Stage, args: tuple[Any, ...], result: Any, run: _Run) -> str:
+def _nest(stage: HookWrapper, args: tuple[Any, ...], result: Any, run: _Run) -> str:
     """What became of the container around the tensors, if something did."""
     if stage.kind in (TENSOR, ACCUMULATED):
         return ""
@@ -293,7 +300,7 @@ def _is_odd(old: Any, new: Any) -> bool:
     return issubclass(type(old), Tensor) and not issubclass(type(new), Tensor)
 
 
-def _subject(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
+def _subject(stage: HookWrapper, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook can change: the arguments before ``forward``, the output after it, a gradient."""
     if stage.kind in (TENSOR, ACCUMULATED):
         return [("gradient", args[0] if stage.kind == TENSOR else args[0].grad, "")]
@@ -304,14 +311,14 @@ def _subject(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
     return leaves(args[1], "grad_input" if stage.kind in (BACKWARD, LEGACY) else "grad_output")
 
 
-def _beside(stage: Stage, args: tuple[Any, ...]) -> list[Leaf]:
+def _beside(stage: HookWrapper, args: tuple[Any, ...]) -> list[Leaf]:
     """What a hook sees besides: a forward hook the arguments, as the hooks before ``forward`` have left them."""
     if stage.kind == FORWARD:
         return arguments(argument_names(type(args[0])), args[1], args[2] if len(args) > 3 else None)
     return leaves(args[2], "grad_output") if stage.kind in (BACKWARD, LEGACY) else []
 
 
-def _returned(stage: Stage, args: tuple[Any, ...], result: Any) -> list[Leaf]:
+def _returned(stage: HookWrapper, args: tuple[Any, ...], result: Any) -> list[Leaf]:
     if stage.kind in (TENSOR, ACCUMULATED):
         return [("gradient", result, "")]
     if stage.kind != FORWARD_PRE:

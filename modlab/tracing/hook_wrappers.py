@@ -27,11 +27,11 @@ KINDS = {
 class Observer(Protocol):
     """Who is told of a hook's run."""
 
-    def stage(self, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def stage(self, stage: HookWrapper, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run ``stage.original`` and look at what it does."""
 
 
-class Stage:
+class HookWrapper:
     """Stands in for one hook, and passes for it: gives everything on, and does nothing more once the trace has ended.
 
     Attributes:
@@ -82,17 +82,17 @@ def is_ours(hook: Any) -> bool:
 
 def innermost(hook: Any) -> Any:
     """The user's hook behind a stage, or behind several."""
-    while type(hook) is Stage:
+    while type(hook) is HookWrapper:
         hook = hook.original
     return hook
 
 
-class Stages:
-    """Puts a `Stage` into the place of each hook, and the hooks back."""
+class HookWrappers:
+    """Puts a `HookWrapper` into the place of each hook, and the hooks back."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._placed: list[tuple[dict[int, Any], int, Stage]] = []
+        self._placed: list[tuple[dict[int, Any], int, HookWrapper]] = []
 
     def open(self, modules: Iterable[Module]) -> None:
         """Wrap the hooks of these modules and those for all modules; keys and order stay."""
@@ -114,16 +114,16 @@ class Stages:
             for key, hook in list(store.items()):
                 if is_ours(hook) or self._is_staged(hook):
                     continue
-                stage = Stage(hook, kind, self._observer, everywhere)
+                stage = HookWrapper(hook, kind, self._observer, everywhere)
                 self._placed.append((store, key, stage))
                 store[key] = stage
                 found.append(kind)
         return found
 
     def _is_staged(self, hook: Any) -> bool:
-        while type(hook) is Stage and hook.observer is not self._observer:
+        while type(hook) is HookWrapper and hook.observer is not self._observer:
             hook = hook.original
-        return type(hook) is Stage
+        return type(hook) is HookWrapper
 
     def close(self, modules: Iterable[Module]) -> None:
         """Put back what is still there; a hook that was removed meanwhile stays removed.
@@ -139,13 +139,13 @@ class Stages:
                 for name in KINDS:
                     store = stores.contents(module).get(name) or {}
                     for key, hook in list(store.items()):
-                        if type(hook) is Stage:
+                        if type(hook) is HookWrapper:
                             store[key] = active(hook)
         self._placed = []
 
 
 def active(hook: Any) -> Any:
     """The hook, or the stage of a trace that still runs, behind stages that have ended."""
-    while type(hook) is Stage and hook.observer is None:
+    while type(hook) is HookWrapper and hook.observer is None:
         hook = hook.original
     return hook

@@ -19,17 +19,17 @@ from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, arguments, leaves
 from modlab.tracing import callers
 from modlab.tracing.calls import Call
-from modlab.tracing.class_facts import Kinds
-from modlab.tracing.event_log import Aside, Tape
-from modlab.tracing.folded_calls import Counted, Folds
+from modlab.tracing.class_facts import ClassKinds
+from modlab.tracing.event_log import EventLog, OffTheClock
+from modlab.tracing.folded_calls import Counted, FoldedCalls
 from modlab.tracing.functions import Functions
 from modlab.tracing.gradients import Gradients
 from modlab.tracing.kept_copies import detached
-from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.parameter_uses import ParameterUses
 from modlab.tracing.roster import Roster
-from modlab.tracing.tensor_hook_wrappers import TensorStages
-from modlab.tracing.tensor_ids import Sightings, versions_of
-from modlab.tracing.unregistered_calls import Strangers
+from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers
+from modlab.tracing.tensor_ids import TensorIds, versions_of
+from modlab.tracing.unregistered_calls import UnregisteredCalls
 
 INTERRUPTED = "interrupted"
 STOPPED = "_StopRecomputationError"  # by which torch's checkpointing ends a forward pass that it repeats
@@ -49,18 +49,18 @@ class ModuleCalls:
 
     def __init__(
         self,
-        tape: Tape,
+        tape: EventLog,
         cast: Roster,
-        sightings: Sightings,
+        sightings: TensorIds,
         functions: Functions,
         gradients: Gradients,
-        uses: Uses,
-        kinds: Kinds,
-        folds: Folds | None,
+        uses: ParameterUses,
+        kinds: ClassKinds,
+        folds: FoldedCalls | None,
         keep: tuple[str, ...],
         follow: bool,
         direct: dict[int, callers.Direct],
-        hooks: TensorStages,
+        hooks: TensorHookWrappers,
     ) -> None:
         self._hooks = hooks
         self.ends = self._tape = tape
@@ -71,7 +71,7 @@ class ModuleCalls:
         self.late: Callable[[Module], bool] | None = None
         self._paused = False  # inside a call that is only counted
         self.times: Counter[int] = Counter()
-        self._strangers = Strangers(self.times, tape.last)
+        self._strangers = UnregisteredCalls(self.times, tape.last)
         self.elsewhere: set[int] = set()
         self.wrapped: set[int] = set()
         self._direct = direct
@@ -88,7 +88,7 @@ class ModuleCalls:
     def enter(self, module: Module, args: tuple[Any, ...]) -> None:
         """A module is called; none of its hooks has run."""
         if not self._tape.failed:
-            with Aside(self._tape) as now:
+            with OffTheClock(self._tape) as now:
                 self._enter(module, args, now)
         if self._tape.failed:
             self._functions.pause()  # what follows may be fused
@@ -185,7 +185,7 @@ class ModuleCalls:
         """A module's ``forward`` has ended; none of the hooks that follow has run."""
         if not self._tape.failed:
             raised = sys.exception() if kwargs is None else None
-            with Aside(self._tape) as now:
+            with OffTheClock(self._tape) as now:
                 self._leave(module, args, kwargs or {}, output, raised, now)
         if self._functions.silent:
             self._functions.wake(self._tape.last.get(id(module)))  # not aside, which puts back the state that it found
@@ -216,7 +216,7 @@ class ModuleCalls:
             if call.unasked:  # perhaps it failed for that
                 call.inputs += self._sightings.values(arguments((), (), callers.keyword_arguments()))
 
-    def _end_counted(self, folds: Folds, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
+    def _end_counted(self, folds: FoldedCalls, counted: Counted, given: list[Leaf], raised: BaseException | None, now: float) -> None:
         """A call of which nothing inside was recorded has ended: if it was not like the first one, it is told at least."""
         call = counted.call
         born = len(self._tape.calls) - 0.5  # before the event that follows

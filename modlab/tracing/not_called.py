@@ -13,7 +13,7 @@ from modlab.inspection import marks, stores
 from modlab.inspection.index import Node
 from modlab.records.trace import Uncalled
 from modlab.tracing.recorded import Recorded
-from modlab.tracing.roster import Entry, is_fused, is_opaque
+from modlab.tracing.roster import RosterEntry, is_fused, is_opaque
 
 NEVER = "never called in this trace"
 _AWAY = "called in another thread, which is not followed"
@@ -36,7 +36,7 @@ def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
         yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), _reason(recorded, node, error))
 
 
-def _reason(recorded: Recorded, node: Entry, error: str) -> str:
+def _reason(recorded: Recorded, node: RosterEntry, error: str) -> str:
     module = node.module
     events = recorded.tape.calls
     direct = recorded.operations.direct.get(id(module))
@@ -90,7 +90,7 @@ def _unseen(recorded: Recorded) -> set[int]:
     return {id(one.owner) for one in recorded.roster.parameters if id(one.tensor) in arrived and used.first(id(one.tensor)) < 0}
 
 
-def called_above(recorded: Recorded, node: Entry) -> tuple[str, Module] | None:
+def called_above(recorded: Recorded, node: RosterEntry) -> tuple[str, Module] | None:
     """The nearest module above that did run, or that may have run without being seen; with its name."""
     for above in islice(node.above, 1, None):
         module = above.module

@@ -12,15 +12,15 @@ from modlab.running.values import Leaf, arguments, leaves
 from modlab.tracing import callers, functions
 from modlab.tracing.backward import Backward
 from modlab.tracing.calls import Call
-from modlab.tracing.event_log import Aside, Tape
-from modlab.tracing.folded_calls import Folds
+from modlab.tracing.event_log import EventLog, OffTheClock
+from modlab.tracing.folded_calls import FoldedCalls
 from modlab.tracing.functions import Functions
 from modlab.tracing.graph import is_attached, leaves_of
-from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.parameter_uses import ParameterUses
 from modlab.tracing.roster import Roster
-from modlab.tracing.tensor_hook_wrappers import TensorStages, is_registering
-from modlab.tracing.tensor_ids import Sightings, versions_of
-from modlab.tracing.wrapper_code import Machinery
+from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers, is_registering
+from modlab.tracing.tensor_ids import TensorIds, versions_of
+from modlab.tracing.wrapper_code import WrapperCode
 from modlab.tracing.wrapper_systems import TENSOR_PARALLEL
 
 LEAVING = 64  # events at which something left the graph, of which it is found out what that was computed from
@@ -52,14 +52,14 @@ class Operations:
 
     def __init__(
         self,
-        tape: Tape,
+        tape: EventLog,
         roster: Roster,
-        sightings: Sightings,
-        uses: Uses,
+        sightings: TensorIds,
+        uses: ParameterUses,
         backward: Backward,
-        folds: Folds | None,
-        hooks: TensorStages,
-        machinery: Machinery,
+        folds: FoldedCalls | None,
+        hooks: TensorHookWrappers,
+        machinery: WrapperCode,
     ) -> None:
         self._hooks, self._machinery = hooks, machinery
         self.ends = self._tape = tape
@@ -92,7 +92,7 @@ class Operations:
         if self._ignored():
             return None
         begun = None
-        with Aside(self._tape) as now:
+        with OffTheClock(self._tape) as now:
             begun = self._begin(func, args, kwargs, now)
         if self._fused:
             self._fused = False
@@ -116,7 +116,7 @@ class Operations:
     @guarded
     def _returned(self, begun: _Begun, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         call, given, tensors = begun
-        with Aside(self._tape) as now:
+        with OffTheClock(self._tape) as now:
             self._tape.end(call, now)
             if call.kind == "backward":
                 self._backward.ends(call, args, kwargs, output)

@@ -13,11 +13,11 @@ from modlab.running.guarded import guarded
 from modlab.statistics.memory import copied, is_there
 from modlab.tracing import callers
 from modlab.tracing.calls import Seen
-from modlab.tracing.event_log import Tape
+from modlab.tracing.event_log import EventLog
 from modlab.tracing.functions import Functions
 from modlab.tracing.kept_copies import comparable, distance
 from modlab.tracing.roster import Roster
-from modlab.tracing.tensor_ids import Sightings, version_of
+from modlab.tracing.tensor_ids import TensorIds, version_of
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
 
@@ -27,10 +27,10 @@ _NONE = "holds none of the model's parameters"
 _State = dict[int, tuple[int, Tensor | None]]
 
 
-class Steps:
+class OptimizerSteps:
     """Records each step of any optimizer in this thread. Inside, functions are not watched: they are the optimizer's own."""
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, functions: Functions) -> None:
+    def __init__(self, tape: EventLog, roster: Roster, sightings: TensorIds, functions: Functions) -> None:
         self.ends = self._tape = tape
         self._roster, self._sightings, self._functions = roster, sightings, functions
         self._before: dict[int, _State] = {}  # by event: an optimizer may call another one

@@ -16,7 +16,7 @@ from modlab.tracing.roster import Roster
 _FAR = 10_000  # members of a list of tensors that are looked through
 
 
-class Uses:
+class ParameterUses:
     """What took a parameter or a buffer.
 
     Attributes:

@@ -11,7 +11,7 @@ from modlab.tracing.reasons import Told
 
 
 @dataclass(frozen=True)
-class Draft:
+class PendingEvents:
     """All that makes a `TraceRecord`; nothing of the model. The records of events and values are made when they are asked for.
 
     Attributes:

@@ -54,7 +54,7 @@ def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
     for call in recorded.tape.calls:
         if call.kind == "module" and (call.module not in calls or (call.grad and not calls[call.module].grad)):
             calls[call.module] = call
-    ways, places = Ways(recorded), Places(recorded.roster)
+    ways, places = Ways(recorded), ParameterPlaces(recorded.roster)
     silent = not (recorded.backward.passes or recorded.backward.arrived or recorded.backward.returned) and recorded.backward.raised < 0
     for one, renewed in _held(recorded, places):
         plain = silent and _is_plain(recorded, one, places)
@@ -67,7 +67,7 @@ def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
         yield one.path, kind, text + _STALE if stale else text, event
 
 
-def _held(recorded: Recorded, places: Places) -> Iterator[tuple[Owned, bool]]:
+def _held(recorded: Recorded, places: ParameterPlaces) -> Iterator[tuple[Owned, bool]]:
     """The parameters, each with whether it was put into the place of another one since; of several the one that the model holds."""
     found: dict[str, tuple[Owned, bool]] = {}
     for one in recorded.roster.parameters:
@@ -79,7 +79,7 @@ def _held(recorded: Recorded, places: Places) -> Iterator[tuple[Owned, bool]]:
     yield from found.values()
 
 
-class Places:
+class ParameterPlaces:
     """What stands where in the model now."""
 
     def __init__(self, roster: Roster) -> None:
@@ -180,7 +180,7 @@ def _may_be(seen: Seen, call: Call) -> bool:
     return call.name in ARRAYS and len(shapes) == 2 and None not in shapes and prod(shapes[0] or ()) == prod(shapes[1] or ())
 
 
-def _is_plain(recorded: Recorded, one: Owned, places: Places) -> bool:
+def _is_plain(recorded: Recorded, one: Owned, places: ParameterPlaces) -> bool:
     """Whether it is there, was used, and autograd noted that: then all depends on the backward pass."""
     tensor, key, uses = one.tensor, id(one.tensor), recorded.uses
     use = uses.taken.get(key, -1)
@@ -189,7 +189,7 @@ def _is_plain(recorded: Recorded, one: Owned, places: Places) -> bool:
     return places.hold(one)  # what requires a gradient holds numbers that can have one
 
 
-def _reason(recorded: Recorded, one: Owned, calls: dict[int, Call], ways: Ways, places: Places, error: str) -> _Found:
+def _reason(recorded: Recorded, one: Owned, calls: dict[int, Call], ways: Ways, places: ParameterPlaces, error: str) -> _Found:
     tensor, key, backward = one.tensor, id(one.tensor), recorded.backward
     arrived = backward.arrived.get(key)
     if arrived is not None and not places.hold(one):

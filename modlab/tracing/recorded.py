@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from modlab.tracing.backward import Backward
-from modlab.tracing.class_facts import Kinds
-from modlab.tracing.event_log import Tape
-from modlab.tracing.folded_calls import Folds
+from modlab.tracing.class_facts import ClassKinds
+from modlab.tracing.event_log import EventLog
+from modlab.tracing.folded_calls import FoldedCalls
 from modlab.tracing.module_calls import ModuleCalls
 from modlab.tracing.operations import Operations
-from modlab.tracing.parameter_uses import Uses
+from modlab.tracing.parameter_uses import ParameterUses
 from modlab.tracing.roster import Roster
-from modlab.tracing.tensor_ids import Sightings
+from modlab.tracing.tensor_ids import TensorIds
 
 
 class Recorded(Protocol):
@@ -31,13 +31,13 @@ class Recorded(Protocol):
         blind: whether functions could not be seen.
     """
 
-    tape: Tape
+    tape: EventLog
     roster: Roster
-    sightings: Sightings
+    sightings: TensorIds
     modules: ModuleCalls
     operations: Operations
     backward: Backward
-    uses: Uses
-    kinds: Kinds
-    folds: Folds | None
+    uses: ParameterUses
+    kinds: ClassKinds
+    folds: FoldedCalls | None
     blind: bool

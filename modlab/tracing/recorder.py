@@ -16,26 +16,26 @@ from modlab.inspection.distributed import distribution_of, remarks_of
 from modlab.records.trace import TraceRecord, Uncalled
 from modlab.running import compile_warning
 from modlab.running.guarded import surely
-from modlab.running.listener import Taps
+from modlab.running.listener import Listener
 from modlab.tracing import evidence, reasons
 from modlab.tracing.backward import Backward
 from modlab.tracing.caught_exceptions import in_vain, rescues
-from modlab.tracing.class_facts import Kinds
-from modlab.tracing.event_log import Tape, one_line
-from modlab.tracing.folded_calls import Folds
+from modlab.tracing.class_facts import ClassKinds
+from modlab.tracing.event_log import EventLog, one_line
+from modlab.tracing.folded_calls import FoldedCalls
 from modlab.tracing.gradients import Gradients
-from modlab.tracing.hook_calls import HookRuns
-from modlab.tracing.hook_wrappers import Stages
+from modlab.tracing.hook_calls import HookCalls
+from modlab.tracing.hook_wrappers import HookWrappers
 from modlab.tracing.module_calls import ModuleCalls
 from modlab.tracing.not_called import hidden, uncalled
 from modlab.tracing.operations import Operations
-from modlab.tracing.optimizer_steps import Steps
-from modlab.tracing.parameter_uses import Uses
-from modlab.tracing.pending_events import Draft
+from modlab.tracing.optimizer_steps import OptimizerSteps
+from modlab.tracing.parameter_uses import ParameterUses
+from modlab.tracing.pending_events import PendingEvents
 from modlab.tracing.roster import Roster
-from modlab.tracing.tensor_hook_wrappers import TensorStages
-from modlab.tracing.tensor_ids import Sightings
-from modlab.tracing.wrapper_code import Machinery
+from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers
+from modlab.tracing.tensor_ids import TensorIds
+from modlab.tracing.wrapper_code import WrapperCode
 
 _LISTED = 3
 
@@ -63,16 +63,16 @@ class Recorder:
         steps: bool = True,
     ) -> None:
         self.title, self.measured = own_class(type(model)).__name__, values
-        self.tape = tape = Tape()
+        self.tape = tape = EventLog()
         with without_torch_function():
             self.roster = Roster(model)
-            self.sightings = sightings = Sightings(values, self.roster.names)
-            self.folds = Folds(model) if fold else None
+            self.sightings = sightings = TensorIds(values, self.roster.names)
+            self.folds = FoldedCalls(model) if fold else None
             self.backward = Backward(self.roster, sightings)
-        self.uses, self.kinds = Uses(self.roster), Kinds()
-        machinery = Machinery(tape)
-        runs = HookRuns(tape, self.roster, sightings, self.folds, self.backward, self.uses, machinery)
-        self._stages, self._tensors = Stages(runs), TensorStages(tape, self.roster, sightings, runs)
+        self.uses, self.kinds = ParameterUses(self.roster), ClassKinds()
+        machinery = WrapperCode(tape)
+        runs = HookCalls(tape, self.roster, sightings, self.folds, self.backward, self.uses, machinery)
+        self._stages, self._tensors = HookWrappers(runs), TensorHookWrappers(tape, self.roster, sightings, runs)
         self.operations = Operations(tape, self.roster, sightings, self.uses, self.backward, self.folds, self._tensors, machinery)
         functions = self.operations.mode
         self._gradients = Gradients(tape, self.roster, sightings, self.backward)
@@ -91,8 +91,8 @@ class Recorder:
             self.operations.direct,
             self._tensors,
         )
-        self._steps = Steps(tape, self.roster, sightings, functions) if steps else None
-        self._taps = Taps(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
+        self._steps = OptimizerSteps(tape, self.roster, sightings, functions) if steps else None
+        self._taps = Listener(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
         self.modules.alone = self._taps.alone
         self.blind = False  # to functions
         self._finished = False
@@ -134,7 +134,7 @@ class Recorder:
         """Stop, leave everything as it was, and let go of the model."""
         return self.finish(error).record()
 
-    def finish(self, error: BaseException | None = None) -> Draft:
+    def finish(self, error: BaseException | None = None) -> PendingEvents:
         """The same, with the record still to be made; may be called again, where the first time was interrupted."""
         steps = [] if self._steps is None else [self._steps.close]
         surely(
@@ -181,7 +181,7 @@ class Recorder:
         """What has happened so far."""
         return self._draft("").record()
 
-    def _draft(self, error: str) -> Draft:
+    def _draft(self, error: str) -> PendingEvents:
         absent: tuple[Uncalled, ...] = ()
         unseen = 0
         told: list[reasons.Told] = []
@@ -203,7 +203,7 @@ class Recorder:
             "ranks": self.roster.ranks,
             "alike": tuple(self.folds.alike.items()) if self.folds is not None else (),
         }
-        return Draft(self.title, len(able), self.tape.calls, self.tape.origin, told, facts, absent)
+        return PendingEvents(self.title, len(able), self.tape.calls, self.tape.origin, told, facts, absent)
 
 
 def _explained(error: BaseException) -> dict[str, object]:

@@ -37,11 +37,11 @@ class Owned(NamedTuple):
         return {id(self.tensor)} if self.swap is None else {id(self.tensor), *map(id, self.swap.forms())}
 
 
-class Entry(Node):
+class RosterEntry(Node):
     """A module, which is held."""
 
     __slots__ = ("module",)
-    parent: Entry | None
+    parent: RosterEntry | None
 
     def __init__(self, module: Module, parent: Node | None, name: str) -> None:
         super().__init__(module, parent, name)
@@ -70,13 +70,13 @@ class Roster:
         self.names: dict[int, str] = {}
         self.hooked: list[tuple[str, Module]] = []
         self.renewed: dict[str, Owned] = {}
-        self.index = ModuleIndex(model, Entry)
+        self.index = ModuleIndex(model, RosterEntry)
         self.ranks: Ranks | None = None
         self._buffers: list[Tensor] = []  # kept: one that the model drops must not leave its identity, and so its name, to another tensor
         self.ledgers: list[dict[int, Any]] = []
         self._adopt(self.index.found)
 
-    def _adopt(self, found: list[tuple[Entry, Module]]) -> None:
+    def _adopt(self, found: list[tuple[RosterEntry, Module]]) -> None:
         names = self.names
         for node, one in found:
             path = self.paths[id(one)] = node.path
@@ -107,7 +107,7 @@ class Roster:
                 return self.paths.get(id(module))
         return found
 
-    def _within(self, above: str) -> Iterator[tuple[Entry | None, str, Module]]:
+    def _within(self, above: str) -> Iterator[tuple[RosterEntry | None, str, Module]]:
         """The children of a module, and those of lists and dicts among them, with what they are in: what it can call itself."""
         todo, met = [(self.modules[above], self.node(self.modules[above]))], set[int]()
         while todo:
@@ -122,7 +122,7 @@ class Roster:
                 if getattr(type(child), "forward", None) is Module.forward:
                     todo.append((child, self.node(child)))
 
-    def node(self, module: Module) -> Entry | None:
+    def node(self, module: Module) -> RosterEntry | None:
         """Its place in the model; None if it has none."""
         return self.index.nodes.get(id(module))
 
@@ -155,7 +155,7 @@ class Roster:
         return list(dict.fromkeys(found))
 
     @property
-    def nodes(self) -> Iterable[Entry]:
+    def nodes(self) -> Iterable[RosterEntry]:
         """All modules in their places, wrappers among them."""
         return self.index.nodes.values()
 

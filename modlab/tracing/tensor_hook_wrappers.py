@@ -16,10 +16,10 @@ from modlab.compat import tensor_hooks
 from modlab.records.structure import ROOT
 from modlab.running.values import Leaf
 from modlab.tracing.calls import Call
-from modlab.tracing.event_log import Tape
-from modlab.tracing.hook_wrappers import ACCUMULATED, TENSOR, Observer, Stage, active, is_ours
+from modlab.tracing.event_log import EventLog
+from modlab.tracing.hook_wrappers import ACCUMULATED, TENSOR, HookWrapper, Observer, active, is_ours
 from modlab.tracing.roster import Owned, Roster
-from modlab.tracing.tensor_ids import Sightings
+from modlab.tracing.tensor_ids import TensorIds
 
 KINDS = {"_backward_hooks": TENSOR, "_post_accumulate_grad_hooks": ACCUMULATED}
 _REGISTERING = tuple(
@@ -30,10 +30,10 @@ _REGISTERING = tuple(
 _BACK = 200  # events among which it is looked for what made a tensor
 
 
-class TensorStages:
-    """Puts a `Stage` into the place of each hook of a tensor, and the hooks back. No tensor is held."""
+class TensorHookWrappers:
+    """Puts a `HookWrapper` into the place of each hook of a tensor, and the hooks back. No tensor is held."""
 
-    def __init__(self, tape: Tape, roster: Roster, sightings: Sightings, observer: Observer) -> None:
+    def __init__(self, tape: EventLog, roster: Roster, sightings: TensorIds, observer: Observer) -> None:
         self._tape, self._roster, self._sightings, self._observer = tape, roster, sightings, observer
         self._placed: list[tuple[ref[dict[int, Any]], int]] = []
 
@@ -77,9 +77,9 @@ class TensorStages:
 
     def _wrap(self, store: Any, key: int, kind: str, path: str | None, tensor: str) -> None:
         hook = store[key]
-        if is_ours(hook) or (type(hook) is Stage and hook.observer is self._observer):
+        if is_ours(hook) or (type(hook) is HookWrapper and hook.observer is self._observer):
             return
-        store[key] = Stage(hook, kind, self._observer, tensor=tensor, path=path)
+        store[key] = HookWrapper(hook, kind, self._observer, tensor=tensor, path=path)
         self._placed.append((ref(store), key))
 
     def close(self) -> None:
@@ -87,10 +87,10 @@ class TensorStages:
         for held, key in reversed(self._placed):
             store = held()
             stage = None if store is None else store.get(key)
-            if store is None or type(stage) is not Stage:
+            if store is None or type(stage) is not HookWrapper:
                 continue
             one: Any = stage
-            while type(one) is Stage:
+            while type(one) is HookWrapper:
                 if one.observer is self._observer:
                     one.observer = None
                 one = one.original

@@ -41,7 +41,7 @@ Memory = tuple[float, int]
 """What tensors lie in, one for all views of it: the event in which it was first met as an output (-1: as an input), and its bytes."""
 
 
-class Sightings:
+class TensorIds:
     """Numbers tensors as they are met, and describes each once for as long as it does not change.
 
     Args:

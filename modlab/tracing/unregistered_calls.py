@@ -14,7 +14,7 @@ from modlab.tracing.calls import Call
 Ledger = MutableMapping[int, Any]
 
 
-class Strangers:
+class UnregisteredCalls:
     """Holds them weakly, with their calls.
 
     Args:

@@ -6,7 +6,7 @@ Buffers that they gather into, copies and collectives are no functions of the us
 from __future__ import annotations
 
 from modlab.tracing.calls import Call
-from modlab.tracing.event_log import Tape
+from modlab.tracing.event_log import EventLog
 from modlab.tracing.wrapper_systems import DDP, FSDP
 
 _DOES = {
@@ -15,14 +15,14 @@ _DOES = {
 }
 
 
-class Machinery:
+class WrapperCode:
     """The rows, by whose they are.
 
     Args:
         tape: where they are written.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventLog) -> None:
         self._tape = tape
         self._rows: dict[str, Call] = {}
 

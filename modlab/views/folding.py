@@ -15,7 +15,7 @@ from modlab.records.structure import Names, compact
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FoldedRow:
     """What one module path holds: slots by name with the number of their signature, and runs of equal children."""
 
     type: str
@@ -34,7 +34,7 @@ _PLACE = ("path", "owner", "owner_type", "position")
 _facts = attrgetter(*(f.name for f in fields(StateRecord) if f.name not in _PLACE))
 
 
-def fold(rows: Iterable[StateRecord]) -> tuple[list[Node], list[StateRecord]]:
+def fold(rows: Iterable[StateRecord]) -> tuple[list[FoldedRow], list[StateRecord]]:
     """Nodes, children before parents and the root last; and of rows that differ in nothing but their place, the first.
 
     Two walks through the trie give the order of the rows back: what is in the state_dict, and then what is not.
@@ -49,12 +49,12 @@ def fold(rows: Iterable[StateRecord]) -> tuple[list[Node], list[StateRecord]]:
         if number == len(signatures):
             signatures.append(row)
         branch.slots[row.name] = number
-    nodes: dict[Node, int] = {}
+    nodes: dict[FoldedRow, int] = {}
     _number(root, nodes)
     return list(nodes), signatures
 
 
-def _number(root: _Branch, nodes: dict[Node, int]) -> None:
+def _number(root: _Branch, nodes: dict[FoldedRow, int]) -> None:
     """Give equal branches one number, children first; with an own stack, since networks can be deep."""
     numbers: dict[int, int] = {}
     stack = [(root, iter(root.children.values()))]
@@ -66,7 +66,7 @@ def _number(root: _Branch, nodes: dict[Node, int]) -> None:
             continue
         stack.pop()
         below = [(name, numbers[id(inner)]) for name, inner in branch.children.items()]
-        node = Node(branch.type, tuple(branch.slots.items()), tuple(_runs(below)))
+        node = FoldedRow(branch.type, tuple(branch.slots.items()), tuple(_runs(below)))
         if branch is root:
             nodes.pop(node, None)  # the root stands last, also where an equal branch stands below it
         numbers[id(branch)] = nodes.setdefault(node, len(nodes))

@@ -122,7 +122,7 @@ _PAST = {
 Key = tuple[str, str, int | None]
 
 
-class Alarms:
+class Alerts:
     """Looks at each sample, and keeps what it found; an alert is never lost, and says so when it is over.
 
     Args:

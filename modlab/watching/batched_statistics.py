@@ -76,7 +76,7 @@ class Readings(NamedTuple):
         return halves - np.int16(_BIAS)
 
 
-class Tray:
+class ScratchBuffer:
     """Numbers of small tensors here, laid one after the other until they are measured. Its memory is used again by the next sample.
 
     Attributes:
@@ -116,7 +116,7 @@ class _Batch(NamedTuple):
     keys: list[Keys | None]
 
 
-class Gauge:
+class BatchedStatistics:
     """Takes tensors, and measures them when asked for the readings.
 
     Args:
@@ -125,11 +125,11 @@ class Gauge:
         tray: of which nobody else makes use meanwhile.
     """
 
-    def __init__(self, binned: bool = True, back: ReadBack | None = None, tray: Tray | None = None) -> None:
+    def __init__(self, binned: bool = True, back: ReadBack | None = None, tray: ScratchBuffer | None = None) -> None:
         self._binned = binned
         self._own = back is None
         self._back = back or ReadBack()
-        self._tray = tray or Tray()
+        self._tray = tray or ScratchBuffer()
         self._tray.laid = []
         self._pools: dict[torch.device, _Pool] = {}
         self._done: list[_Batch] = []

@@ -17,7 +17,7 @@ from torch import Tensor
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
 from modlab.statistics.memory import is_there, local
-from modlab.watching.last_step import Pass
+from modlab.watching.last_step import LastPass
 from modlab.watching.readback import Copy, is_far
 
 EARLY = 2
@@ -33,7 +33,7 @@ WAITING = 64
 """Answers of an accelerator that are waited for at the same time; with more the oldest is read at once."""
 
 
-class Finding(NamedTuple):
+class NonFinite(NamedTuple):
     """Something that is not finite.
 
     Attributes:
@@ -79,7 +79,7 @@ class Check:
         self._hold = hold
         self._waiting: list[_Late] = []
 
-    def look(self, step: int, passes: Sequence[Pass] = (), *, parameters: bool = True) -> Finding | None:
+    def look(self, step: int, passes: Sequence[LastPass] = (), *, parameters: bool = True) -> NonFinite | None:
         """Look at this step's gradients, as far as they are there.
 
         Args:
@@ -96,12 +96,12 @@ class Check:
                     continue
                 kind = kind_of(gradient)
                 if kind:
-                    return Finding(step, path, kind)
+                    return NonFinite(step, path, kind)
             if late:
                 self._send(step, late)
         return None
 
-    def _gradients(self, passes: Sequence[Pass], parameters: bool) -> Iterable[tuple[str, Tensor]]:
+    def _gradients(self, passes: Sequence[LastPass], parameters: bool) -> Iterable[tuple[str, Tensor]]:
         for one in passes:
             if not one.looked:
                 one.looked = True
@@ -145,7 +145,7 @@ class Check:
         """The parameter that a glance asks."""
         return None if self._narrow is None else self._narrow[1]
 
-    def glance(self, step: int, looked: int) -> Finding | None:
+    def glance(self, step: int, looked: int) -> NonFinite | None:
         """Look at one gradient alone, through which nearly all others pass; nothing that lies on an accelerator.
 
         Args:
@@ -160,9 +160,9 @@ class Check:
             return None
         with without_torch_function():
             kind = kind_of(gradient)
-        return Finding(step, path, kind, looked) if kind else None
+        return NonFinite(step, path, kind, looked) if kind else None
 
-    def ready(self) -> Finding | None:
+    def ready(self) -> NonFinite | None:
         """What an accelerator has found meanwhile; the first of it."""
         while self._waiting and self._waiting[0].done():
             finding = self._waiting.pop(0).finding()
@@ -170,7 +170,7 @@ class Check:
                 return finding
         return None
 
-    def settle(self) -> Finding | None:
+    def settle(self) -> NonFinite | None:
         """The same, and wait for what has been asked."""
         for one in self._waiting:
             one.wait()
@@ -193,10 +193,10 @@ class _Late:
     def bad(self) -> bool:
         return self.finding() is not None
 
-    def finding(self) -> Finding | None:
+    def finding(self) -> NonFinite | None:
         for path, size in zip(self._paths, self._answer.numbers().tolist(), strict=True):
             if not math.isfinite(size):
-                return Finding(self.step, path, "nan" if math.isnan(size) else "inf")
+                return NonFinite(self.step, path, "nan" if math.isnan(size) else "inf")
         return None
 
 

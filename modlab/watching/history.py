@@ -14,7 +14,7 @@ from modlab.records.slots import COLUMNS, Floats, combined, merged
 from modlab.records.watch import BINS, HistoryRecord, Series
 from modlab.statistics.memory import local, part_of
 from modlab.watching.batched_statistics import Readings, shares
-from modlab.watching.time_slots import Slots
+from modlab.watching.time_slots import TimeSlots
 
 SLOTS = 256
 """Of the statistics, on any run."""
@@ -58,7 +58,7 @@ class History:
         self._whole = whole
         self.series: list[Series] = []
         self._rows: dict[tuple[str, str], int] = {}
-        self.slots, self.bin_slots = Slots(slots, self._halve), Slots(bin_slots, self._halve_bins, each=1)
+        self.slots, self.bin_slots = TimeSlots(slots, self._halve), TimeSlots(bin_slots, self._halve_bins, each=1)
         self._data = np.zeros((0, len(COLUMNS), 0), np.float32)
         self._bins = np.zeros((0, 0, BINS), np.float32)
         self._top = np.zeros(0, np.int16)

@@ -110,7 +110,7 @@ _NONE: list[Undo] = []
 _OFF = {device: Autocast(device, False, None, True) for device in ("cpu", "cuda", "xpu")}
 
 
-class Pass:
+class LastPass:
     """One training forward of the root, by references.
 
     Attributes:
@@ -170,7 +170,7 @@ class Pass:
         self.handles = []
 
 
-class RootTap:
+class LastStep:
     """Sees the training passes of one model: called in train mode, with autograd on.
 
     Args:
@@ -198,18 +198,18 @@ class RootTap:
         look: Look | None = None,
         *,
         on_forward: Callable[[], None] | None = None,
-        on_backward: Callable[[Pass], None] | None = None,
+        on_backward: Callable[[LastPass], None] | None = None,
         on_wrapper: Callable[[Module], None] | None = None,
     ) -> None:
         self._look = look
         self.root, self._key = ref(root), id(root)
         self.compiled = is_compiled(root)
         self._on_forward, self._on_backward, self._on_wrapper = on_forward, on_backward, on_wrapper
-        self.passes: list[Pass] = []
+        self.passes: list[LastPass] = []
         self.forwards = self.dropped = self.arrived = 0
         self.thread = 0
         self.trouble, self.seconds = "", 0.0
-        self._running: list[Pass] = []
+        self._running: list[LastPass] = []
         self._held, self._frozen, self._queued = 0, False, False
         self._learnt = 0
         self._changing: _Stores = {}  # the buffers that a forward pass was seen to change
@@ -305,7 +305,7 @@ class RootTap:
         self.passes = []
         self.dropped, self._held, self._frozen, self._queued = 0, 0, False, False
 
-    def keep(self, one: Pass) -> None:
+    def keep(self, one: LastPass) -> None:
         """Let go of all passes but this one: theirs is another step."""
         for other in self.passes:
             if other is not one:
@@ -365,7 +365,7 @@ class RootTap:
             self.dropped += 1
             return
         with without_torch_function():
-            found = Pass(args, frame)
+            found = LastPass(args, frame)
             if self._learnt < LEARNT:
                 self._learn(module)
             found.random = [one.get_state() for one in self._generators]
@@ -385,7 +385,7 @@ class RootTap:
         wide = [states()] if self._widely or self._meter is not None else []
         return [*wide, *(Private(one).put_back for one in self._private)]
 
-    def put_back(self, one: Pass) -> None:
+    def put_back(self, one: LastPass) -> None:
         """Set all random generators to what they were before a pass."""
         for undo in one.others:
             undo()
@@ -416,7 +416,7 @@ class RootTap:
                 self._changing[key] = held
         self._meter, self._tallies = None, {}
 
-    def _copy_buffers(self, found: Pass) -> None:
+    def _copy_buffers(self, found: LastPass) -> None:
         learning = {key: held for key, (held, _, _) in self._tallies.items()}
         room = COPIED if learning else HELD
         with inference(False):
@@ -446,7 +446,7 @@ class RootTap:
         self._running.remove(found)
         self._aside(self._end, found, kwargs, output)
 
-    def _end(self, found: Pass, kwargs: dict[str, Any], output: Any) -> None:
+    def _end(self, found: LastPass, kwargs: dict[str, Any], output: Any) -> None:
         if self._meter is not None:
             self._learn_more(self._meter)
         found.finished = True
@@ -463,7 +463,7 @@ class RootTap:
                 if thing.requires_grad:
                     self._follow(found, place, thing)
 
-    def _follow(self, found: Pass, place: int, tensor: Tensor) -> None:
+    def _follow(self, found: LastPass, place: int, tensor: Tensor) -> None:
         """Wait for the gradient of an output: on the node that made it, which leaves no trace on the tensor."""
         node, number = tensor.grad_fn, tensor.output_nr
         if node is None:  # a leaf of the user's, on which nothing is hung: the node that accumulates its gradient
@@ -473,16 +473,16 @@ class RootTap:
         found.handles.append(node.register_prehook(partial(self._at_node, found, place, number)))
 
     @apart
-    def _at_node(self, found: Pass, place: int, number: int, gradients: tuple[Tensor | None, ...]) -> None:
+    def _at_node(self, found: LastPass, place: int, number: int, gradients: tuple[Tensor | None, ...]) -> None:
         gradient = gradients[number]
         if gradient is not None:
             self._arrived(found, place, gradient)
 
     @apart
-    def _arrived(self, found: Pass, place: int, gradient: Tensor) -> None:
+    def _arrived(self, found: LastPass, place: int, gradient: Tensor) -> None:
         self._aside(self._keep, found, place, gradient)
 
-    def _keep(self, found: Pass, place: int, gradient: Tensor) -> None:
+    def _keep(self, found: LastPass, place: int, gradient: Tensor) -> None:
         found.backwards += 1
         self.arrived += 1
         found.looked, found.mixed = False, any(map(torch.is_autocast_enabled, self._devices))
@@ -506,7 +506,7 @@ class RootTap:
             found.gradients[place], found.written[place] = gradient, version_of(gradient)
 
     @guarded  # a replay runs the model as it is
-    def _ended(self, found: Pass) -> None:
+    def _ended(self, found: LastPass) -> None:
         self._queued = False
         if self._on_backward is not None:
             self._on_backward(found)

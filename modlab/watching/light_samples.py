@@ -21,7 +21,7 @@ BURST, LONGEST = 128, 0.02
 """Steps in a row in which units are counted, and the seconds that they take at most: to attach costs as much as to count in one."""
 
 
-class Glances:
+class LightSamples:
     """Counts units where a module gives or takes them, in some steps in a row.
 
     Args:

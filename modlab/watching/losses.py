@@ -68,7 +68,7 @@ State = tuple[int, int, int]
 class _Await(NamedTuple):
     """A value of which is not known yet whether it is one of the model's."""
 
-    site: Site
+    site: LossSite
     value: Any
     epoch: int
     step: int
@@ -78,7 +78,7 @@ class _Await(NamedTuple):
     anew: bool
 
 
-class Site:
+class LossSite:
     """One place in the code from which ``backward()`` is called.
 
     Attributes:
@@ -145,14 +145,14 @@ class Losses:
 
     def __init__(self, watcher: Watcher) -> None:
         self.ends = self._watcher = watcher
-        self.sites: list[Site] = []
+        self.sites: list[LossSite] = []
         self.awaiting: list[_Await] = []
         self.seconds = 0.0
         self.entropy = ""  # the function of the graph that made it, if it is a cross-entropy
-        self._known: dict[tuple[Any, ...], Site] = {}
+        self._known: dict[tuple[Any, ...], LossSite] = {}
         self._heights: dict[tuple[int, int], int] = {}
-        self._fresh: list[Site] = []  # those with a value since the last step of any optimizer
-        self._last: dict[str, Site] = {}  # by name, whose value came last
+        self._fresh: list[LossSite] = []  # those with a value since the last step of any optimizer
+        self._last: dict[str, LossSite] = {}  # by name, whose value came last
         self._apart: set[str] = set()  # names whose sites take turns
         self._rates: dict[tuple[int, int], Scalar] = {}
         self._norm = Scalar(NORM)
@@ -245,7 +245,7 @@ class Losses:
             if states is not None:
                 self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.call, anew))
 
-    def _is_thrown_away(self, site: Site, epoch: int) -> bool:
+    def _is_thrown_away(self, site: LossSite, epoch: int) -> bool:
         """Whether the gradients that a place brought since the last step are there no more: it begins anew.
 
         What another place brought: then this one evaluates the loss once more, elsewhere, as sharpness-aware minimization does.
@@ -257,7 +257,7 @@ class Losses:
                 site.repeats += one is not site
         return own
 
-    def _states(self, site: Site) -> list[tuple[Weight, State]] | None:
+    def _states(self, site: LossSite) -> list[tuple[Weight, State]] | None:
         """What the gradients of some parameters are now; None if it is known that none will come."""
         some = site.probes
         if not some:
@@ -328,7 +328,7 @@ class Losses:
 
     # ---- where it is called from
 
-    def _site(self, tensor: Tensor, frame: FrameType | None, place: int) -> Site:
+    def _site(self, tensor: Tensor, frame: FrameType | None, place: int) -> LossSite:
         frame, method = frame.f_back if frame is not None else None, False
         while frame is not None and frame.f_back is not None and _is_torchs(frame):
             method = frame.f_code is _METHOD
@@ -345,10 +345,10 @@ class Losses:
             site = self._known[key] = self._new(codes, name or LOSS, frame.f_lineno, tensor)
         return site
 
-    def _new(self, key: tuple[Any, ...], name: str, line: int, tensor: Tensor) -> Site:
+    def _new(self, key: tuple[Any, ...], name: str, line: int, tensor: Tensor) -> LossSite:
         if len(self.sites) >= MOST:
             return next((site for site in reversed(self.sites) if site.name == name), self.sites[-1])
-        site = Site(name, line, key)
+        site = LossSite(name, line, key)
         site.scaler = _scaler(tensor)
         site.curve.scaled = site.scaler is not None
         function: Any = tensor.grad_fn
@@ -476,17 +476,17 @@ class Losses:
         free = [one for one in scalars.curves if one not in taken]
         return [replace(one, name=f"{one.name} (backward)") if one.name in free else one for one in found], taken
 
-    def _is_same(self, name: str, sites: list[Site]) -> bool:
+    def _is_same(self, name: str, sites: list[LossSite]) -> bool:
         keys = [(name, self.sites.index(site)) for site in sites]
         return any(self._same[key] if key in self._same else self._decide(key) for key in keys)
 
-    def _groups(self) -> list[tuple[str, list[Site]]]:
+    def _groups(self) -> list[tuple[str, list[LossSite]]]:
         """Sites by what they are called; those of one name are one curve unless they take turns."""
         some = [site for site in self.sites if site.points]
         if any(site.ours for site in some):
             some = [site for site in some if site.ours or not site.strange]
         some = [site for site in some if 2 * site.repeats < site.points] or some
-        groups: dict[str, list[Site]] = {}
+        groups: dict[str, list[LossSite]] = {}
         for site in some:
             groups.setdefault(f"{site.name} (line {site.line})" if site.name in self._apart else site.name, []).append(site)
         return [*groups.items()]

@@ -15,8 +15,8 @@ from modlab.running import clock
 from modlab.running.guarded import guarded
 from modlab.statistics.memory import is_there, local
 from modlab.watching.alerts import HOLD
-from modlab.watching.finiteness import Check, Finding, is_finite
-from modlab.watching.last_step import Pass, RootTap
+from modlab.watching.finiteness import Check, NonFinite, is_finite
+from modlab.watching.last_step import LastPass, LastStep
 from modlab.watching.replay import birthplace
 from modlab.watching.schedule import GUARDED
 
@@ -33,7 +33,7 @@ GLANCED = 0.15
 """Of the budget, what glances may take: where steps are so quick that one in each takes more, only some are glanced at."""
 
 
-class Guard:
+class NaNGuard:
     """Stands by in every step; where that costs too much, in those that are looked at, and one glance at a gradient tells of the others.
 
     Args:
@@ -51,10 +51,12 @@ class Guard:
     def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
         self.ends = self._watcher = watcher
         self._on_nan = on_nan
-        self.tap = RootTap(model, watcher, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended, on_wrapper=watcher.meets)
+        self.tap = LastStep(
+            model, watcher, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended, on_wrapper=watcher.meets
+        )
         self._check: Check | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
-        self.passed: Finding | None = None
+        self.passed: NonFinite | None = None
         self._narrow: Tensor | None = None  # whose gradient a glance asks
         self._every = 1  # of so many steps one is glanced at
         self._looked, self._next = -1, 0  # the last step that was looked at, and the next one that will be
@@ -134,7 +136,7 @@ class Guard:
         """They are, after all."""
         self._steady, self.hidden = bool(self._watcher.cast.opaque), False
 
-    def _backward_ended(self, one: Pass) -> None:
+    def _backward_ended(self, one: LastPass) -> None:
         if self.hidden or not self._watcher.steps.optimizer_name:
             self._watcher.backward_ended()
             self.look()
@@ -196,14 +198,14 @@ class Guard:
             self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
         return self._check
 
-    def _finding(self) -> Finding | None:
+    def _finding(self) -> NonFinite | None:
         check, start = self._checking(), clock.now()
         try:
             return check.look(self._watcher.step, self.tap.passes) or check.ready()
         finally:
             self.tap.seconds += clock.now() - start
 
-    def _report(self, finding: Finding) -> None:
+    def _report(self, finding: NonFinite) -> None:
         model, step = self._watcher.model, self._watcher.step
         at, kind, path, text, fix, trace = finding.step, finding.kind, finding.path, "", "", None
         if model is not None and finding.step == step:

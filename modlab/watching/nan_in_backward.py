@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.compat import inference, set_grad, without_torch_function
-from modlab.running.listener import Taps
+from modlab.running.listener import Listener
 from modlab.running.values import leaves
 from modlab.tracing.graph import LIMIT
 from modlab.watching.finiteness import is_plain, kind_of
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
     bad: int
 
 
-class Slopes:
+class NaNInBackward:
     """Follows each node of the graph that modules make while it is open, and tells whose it is.
 
     Args:
@@ -58,7 +58,7 @@ class Slopes:
         self._owners: dict[_Node, str | None] = {}  # holds the nodes, so that they are who they were
         self._handles: list[Any] = []
         self._stack: list[tuple[int, str | None]] = []
-        self._taps = Taps(self._enter, self._leave)
+        self._taps = Listener(self._enter, self._leave)
         self._births: list[tuple[_Node, Turn]] = []
         self._bad: dict[_Node, list[_Node]] = {}  # nodes that gave on what is not finite, and to whom
         self._reached: set[_Node] = set()  # the latter

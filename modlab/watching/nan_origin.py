@@ -36,7 +36,7 @@ DATA = "look at the data where this batch is made"
 _LARGEST = {"float16": "65,504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
 
 
-class Origin(NamedTuple):
+class NaNOrigin(NamedTuple):
     """Where it began.
 
     Attributes:
@@ -56,7 +56,7 @@ class Origin(NamedTuple):
     fix: str = ""
 
 
-class Origins:
+class NaNOrigins:
     """Asks the events of one trace.
 
     Args:
@@ -74,7 +74,7 @@ class Origins:
                 if value.number and is_bad(value) and value.number not in taken:
                     self._makers.setdefault(value.number, event)
 
-    def of_outputs(self, root: Event) -> Origin | None:
+    def of_outputs(self, root: Event) -> NaNOrigin | None:
         """Why the outputs of the root's call are not finite; None if they are."""
         bad = [value for value in root.outputs if is_bad(value)]
         seen: set[int] = set()
@@ -84,7 +84,7 @@ class Origins:
                 return found
         return self._first(self._ended) if bad else None
 
-    def _of_value(self, value: Value, taker: Event, root: Event, seen: set[int]) -> Origin | None:
+    def _of_value(self, value: Value, taker: Event, root: Event, seen: set[int]) -> NaNOrigin | None:
         """Follow one value to where it comes from; None if it is like that on purpose."""
         if value.number in seen:
             return None
@@ -105,7 +105,7 @@ class Origins:
         # all that it took is infinite on purpose: it is at fault where it makes NaN of that
         return _born(maker) if any(map(_holds_nan, maker.outputs)) and not any(map(_holds_nan, bad)) else None
 
-    def _without_maker(self, value: Value, taker: Event, root: Event, seen: set[int]) -> Origin | None:
+    def _without_maker(self, value: Value, taker: Event, root: Event, seen: set[int]) -> NaNOrigin | None:
         given = next((one for one in root.inputs if one.number == value.number and is_bad(one)), None)
         if given is not None:
             return _batch(given, root)
@@ -127,7 +127,7 @@ class Origins:
             if above == outer.index:
                 yield event
 
-    def _first(self, events: Iterable[Event]) -> Origin | None:
+    def _first(self, events: Iterable[Event]) -> NaNOrigin | None:
         """The first of some events that makes NaN or infinities of finite numbers, where the way cannot be followed."""
         for event in events:
             if any(map(is_bad, event.outputs)) and not any(map(is_bad, event.inputs)) and not _on_purpose(event):
@@ -166,7 +166,7 @@ def _ended(events: Sequence[Event]) -> Iterator[Event]:
         yield stack.pop()
 
 
-def _born(event: Event) -> Origin:
+def _born(event: Event) -> NaNOrigin:
     value = next((one for one in event.outputs if _holds_nan(one)), None) or next(one for one in event.outputs if is_bad(one))
     path, kind = event.path or "", kind_of_value(value)
     place = f" in {path or ROOT}" if event.kind == "function" else f" of {path or ROOT}" if event.kind == "hook" else ""
@@ -176,12 +176,12 @@ def _born(event: Event) -> Origin:
     source = "from finite numbers" if finite else "from infinities that are there on purpose"
     why, fix = explain(word_of(event.name), event.inputs, value, forward=True)
     text = f"{subject} gives {amount(value)} {source}{at}{f': {why}' if why else ''}"
-    return Origin("forward", path, event.name, event.index, kind, text, fix)
+    return NaNOrigin("forward", path, event.name, event.index, kind, text, fix)
 
 
-def _batch(value: Value, root: Event) -> Origin:
+def _batch(value: Value, root: Event) -> NaNOrigin:
     name = value.name or "the input"
-    return Origin(
+    return NaNOrigin(
         "the batch",
         name,
         name,
@@ -192,15 +192,15 @@ def _batch(value: Value, root: Event) -> Origin:
     )
 
 
-def _weights(value: Value) -> Origin:
+def _weights(value: Value) -> NaNOrigin:
     name = value.note.removeprefix("is ")
-    return Origin("the weights", name, name, -1, "nan", f"{name} held {amount(value)} before this step began")
+    return NaNOrigin("the weights", name, name, -1, "nan", f"{name} held {amount(value)} before this step began")
 
 
-def _unseen(event: Event, value: Value) -> Origin:
+def _unseen(event: Event, value: Value) -> NaNOrigin:
     path = event.path or ""
     text = f"what {event.name} in {path or ROOT} takes holds {amount(value)}, made where it cannot be seen"
-    return Origin("forward", path, event.name, event.index, kind_of_value(value), text)
+    return NaNOrigin("forward", path, event.name, event.index, kind_of_value(value), text)
 
 
 def amount(value: Value) -> str:

@@ -16,7 +16,7 @@ from modlab.records.slots import Floats
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, Layer, NeuronsRecord
 from modlab.watching.finiteness import is_plain
 from modlab.watching.readback import Numbers
-from modlab.watching.time_slots import Slots
+from modlab.watching.time_slots import TimeSlots
 
 if TYPE_CHECKING:
     from modlab.watching.cast import Cast, Weight
@@ -66,7 +66,7 @@ class Neurons:
         self._paths: frozenset[str] = frozenset()
         self._now: frozenset[str] = frozenset()
         self._turn = -1
-        self.slots = Slots(SLOTS, self._halve, each=1)
+        self.slots = TimeSlots(SLOTS, self._halve, each=1)
         self.settled = False
 
     def begin(self) -> frozenset[str]:

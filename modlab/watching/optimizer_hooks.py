@@ -20,14 +20,14 @@ from torch.utils.hooks import RemovableHandle
 
 Hook = Callable[[Any, Any, Any], None]
 
-_open: list[StepHooks] = []
+_open: list[OptimizerHooks] = []
 _pair: list[RemovableHandle] = []
 _sweeper: list[RemovableHandle] = []
 _lock = threading.RLock()
 _STEP = cast(FunctionType, Optimizer.profile_hook_step(lambda *_: None)).__code__  # torch's, which calls the hooks and makes the step
 
 
-class StepHooks:
+class OptimizerHooks:
     """What one watch wants to be told of each step of any optimizer; not of one that is compiled.
 
     Args:

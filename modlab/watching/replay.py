@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab import format
-from modlab.comparing.input_copies import Copies
+from modlab.comparing.input_copies import InputCopies
 from modlab.comparing.modes import as_written, quiet
 from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
@@ -30,14 +30,14 @@ from modlab.running.sandbox import afterwards
 from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 from modlab.tracing.event_log import one_line
-from modlab.tracing.pending_events import Draft
+from modlab.tracing.pending_events import PendingEvents
 from modlab.tracing.recorder import Recorder
 from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import version_of, versions_of
 from modlab.watching.finiteness import is_plain, kind_of
-from modlab.watching.last_step import Pass, RootTap, sample_of, unseen
-from modlab.watching.nan_in_backward import Slopes, Turn
-from modlab.watching.nan_origin import DATA, Origin, Origins, amount, explain, is_bad, kind_of_value, word_of
+from modlab.watching.last_step import LastPass, LastStep, sample_of, unseen
+from modlab.watching.nan_in_backward import NaNInBackward, Turn
+from modlab.watching.nan_origin import DATA, NaNOrigin, NaNOrigins, amount, explain, is_bad, kind_of_value, word_of
 
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 _SCALED = "a GradScaler skips such a step and lowers its scale: look at it only if it goes on"
@@ -73,7 +73,7 @@ class Birth:
         return f"{self.text} ({self.remark})" if self.remark else self.text
 
 
-def birthplace(model: Module, memory: RootTap) -> Birth:
+def birthplace(model: Module, memory: LastStep) -> Birth:
     """Run the training passes since the last step again until one gives what is not finite, and tell where that begins.
 
     Everything is put back bit for bit: weights, buffers, the very tensors in ``.grad``, random generators, flags, versions.
@@ -93,7 +93,7 @@ def birthplace(model: Module, memory: RootTap) -> Birth:
 class _Search:
     """One look for a birthplace."""
 
-    def __init__(self, model: Module, memory: RootTap) -> None:
+    def __init__(self, model: Module, memory: LastStep) -> None:
         self._memory = memory
         self._model, self._parallel = _unwrapped(model)
         self._wrapped = model is not self._model
@@ -154,7 +154,7 @@ class _Search:
             return f"a pass talks to the other ranks ({', '.join(spread.kinds)} over {spread.world}), which would have to take part"
         return ""
 
-    def _among(self, passes: Sequence[Pass]) -> Birth:
+    def _among(self, passes: Sequence[LastPass]) -> Birth:
         put_back, restoration = states(), Restoration()
         with _aside():
             spoilt = self._spoilt()
@@ -209,18 +209,18 @@ class _Search:
             path, "backward", text, trace, kind=kind, name=path, fix="look at what stands between loss.backward() and optimizer.step()"
         )
 
-    def _again(self, one: Pass) -> Birth:
+    def _again(self, one: LastPass) -> Birth:
         """Run one pass; a birth without a place if all is finite."""
         self._doubt(one)
         with _aside():
             _put_buffers(one)
-            copies = Copies(self._own)
+            copies = InputCopies(self._own)
             args, kwargs = copies(one.args), copies(one.kwargs)
         ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
         recorder = Recorder(self._model, steps=False)
-        slopes = Slopes(self._roster.paths)
+        slopes = NaNInBackward(self._roster.paths)
         raised: list[BaseException] = []
-        ended: list[Draft] = []
+        ended: list[PendingEvents] = []
 
         def run() -> Birth | None:
             try:
@@ -249,7 +249,7 @@ class _Search:
             found = Birth("", "", "")
         return replace(found, trace=record)
 
-    def _doubt(self, one: Pass) -> None:
+    def _doubt(self, one: LastPass) -> None:
         """What may make the pass another one."""
         with _aside():
             given, named = versions_of(leaves(one.args)), versions_of(leaves(one.kwargs))
@@ -264,7 +264,7 @@ class _Search:
         if not stores.mode(self._model):
             self._doubts.append("the model was switched to eval mode since")
 
-    def _look(self, one: Pass, recorder: Recorder, slopes: Slopes, output: Any, given: Any) -> Birth | None:
+    def _look(self, one: LastPass, recorder: Recorder, slopes: NaNInBackward, output: Any, given: Any) -> Birth | None:
         with _aside():
             outputs = [(place, thing) for place, (_, thing, _) in enumerate(leaves(output)) if issubclass(type(thing), Tensor)]
             self._compare(one, dict(outputs))
@@ -286,7 +286,7 @@ class _Search:
         with _autocast(one, True, on=one.mixed):
             return self._backward(pairs, recorder, slopes, given)
 
-    def _compare(self, one: Pass, outputs: dict[int, Tensor]) -> None:
+    def _compare(self, one: LastPass, outputs: dict[int, Tensor]) -> None:
         """Whether the outputs are the same as then, by the numbers that were kept."""
         self._other = False
         for place, sample in one.samples.items():
@@ -298,7 +298,7 @@ class _Search:
             self._doubts.append("run again, the outputs are not the same" + (" bit for bit" if alike else ": the run is not deterministic"))
             return
 
-    def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, slopes: Slopes, given: Any) -> Birth | None:
+    def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, slopes: NaNInBackward, given: Any) -> Birth | None:
         outputs, gradients = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
         wanted = [(one.path, one.tensor) for one in self._roster.parameters if one.tensor.requires_grad]
         with _aside():
@@ -365,7 +365,7 @@ def _aside() -> Iterator[None]:
 
 
 @contextmanager
-def _autocast(one: Pass, ambient: bool, *, on: bool = True) -> Iterator[None]:
+def _autocast(one: LastPass, ambient: bool, *, on: bool = True) -> Iterator[None]:
     """Autocast as it was, or off. Casts of weights are not remembered where the user's own autocast would meet them."""
     with ExitStack() as stack:
         for mode in one.modes:
@@ -374,7 +374,7 @@ def _autocast(one: Pass, ambient: bool, *, on: bool = True) -> Iterator[None]:
         yield
 
 
-def _put_buffers(one: Pass) -> None:
+def _put_buffers(one: LastPass) -> None:
     """As they were before the pass; what they are now has been taken down."""
     with torch.no_grad():
         for buffer in one.buffers:
@@ -384,12 +384,12 @@ def _put_buffers(one: Pass) -> None:
                 buffer.store[buffer.name] = buffer.copy.clone()
 
 
-def _origin(events: Sequence[Event]) -> Origin | None:
+def _origin(events: Sequence[Event]) -> NaNOrigin | None:
     root = next((event for event in events if event.kind == "module" and event.path == ""), None)
-    return None if root is None else Origins(events).of_outputs(root)
+    return None if root is None else NaNOrigins(events).of_outputs(root)
 
 
-def _of_origin(origin: Origin) -> Birth:
+def _of_origin(origin: NaNOrigin) -> Birth:
     return Birth(origin.path, origin.where, origin.text, kind=origin.kind, name=origin.name, event=origin.event, fix=origin.fix)
 
 

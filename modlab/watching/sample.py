@@ -23,7 +23,7 @@ from modlab.running.tensor_hooks import TensorHooks
 from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
 from modlab.watching import axes
-from modlab.watching.batched_statistics import JOINED, LARGE, Gauge, Readings, evenly, has_numbers
+from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, evenly, has_numbers
 from modlab.watching.cast import RUN, STACKED, Member, Weight
 from modlab.watching.last_step import is_unseen
 from modlab.watching.neurons import by_unit
@@ -31,7 +31,7 @@ from modlab.watching.no_autograd import quietly
 from modlab.watching.readback import Numbers, ReadBack
 from modlab.watching.shadow import Shadow
 from modlab.watching.units import MOST, Units, is_silenced, is_silencing
-from modlab.watching.updates import Group, Moves
+from modlab.watching.updates import UpdateGroup, Updates
 
 if TYPE_CHECKING:
     from modlab.watching.watcher import Watcher
@@ -89,8 +89,8 @@ class Sample:
         self._part = watcher.samples % self._parts
         self.binned = self.cast.history.wants_bins()
         self.back = ReadBack()
-        self.gauge = Gauge(self.binned, self.back, watcher.tray)
-        self.moves = Moves()
+        self.gauge = BatchedStatistics(self.binned, self.back, watcher.tray)
+        self.moves = Updates()
         self._wanted = watcher.neurons.begin()
         self.readings: Readings | None = None
         self.flows: dict[tuple[str, str], Numbers] = {}  # of a small net: what each unit gives, gets back and weighs
@@ -103,7 +103,7 @@ class Sample:
         self._functions: dict[Any, Member] = {}
         self._told: set[Any] = set()  # those whose ends were looked at where a module gave them
         self._present: list[tuple[int, Weight, Tensor]] = []  # the parameters, from before the step to its end
-        self._others: dict[int, Moves] = {}  # of optimizers whose steps are not those that are counted
+        self._others: dict[int, Updates] = {}  # of optimizers whose steps are not those that are counted
         self._by_identity: dict[int, tuple[int, Weight, Tensor]] = {}
         self._theirs: set[int] = set()  # the parameters that only these hold
         self._read_parameters = self._read_gradients = self._by_hand = False
@@ -400,7 +400,7 @@ class Sample:
             self._by_identity = {id(tensor): (place, weight, tensor) for place, weight, tensor in self.cast.present()}
         held = (self._by_identity.get(id(tensor)) for group in optimizer.param_groups for tensor in group["params"])
         some = [one for one in held if one is not None]
-        moves = self._others[id(optimizer)] = Moves()
+        moves = self._others[id(optimizer)] = Updates()
         joined = self._read_joined(also=False, gradients=True, groups=moves.before([(place, tensor) for place, _, tensor in some]))
         for place, weight, tensor in some:
             self._read_gradient(weight, tensor, measured=place in joined)
@@ -418,7 +418,7 @@ class Sample:
                     weight.felt += 1
         return mine
 
-    def _read_joined(self, *, also: bool, gradients: bool, groups: list[Group]) -> set[int]:
+    def _read_joined(self, *, also: bool, gradients: bool, groups: list[UpdateGroup]) -> set[int]:
         """Measure parameters and gradients where they stand in one array already; which these are."""
         joined: set[int] = set()
         for group in groups:
@@ -430,7 +430,7 @@ class Sample:
                     self._join(group, 1, group.gradients)
         return joined
 
-    def _join(self, group: Group, kind: int, values: Tensor) -> None:
+    def _join(self, group: UpdateGroup, kind: int, values: Tensor) -> None:
         self.gauge.join([self.cast.weights[place].rows[kind : kind + 1] for place in group.places], values, group.sizes)
 
     def _read_gradient(self, weight: Weight, tensor: Tensor, *, measured: bool = False) -> None:
@@ -510,7 +510,7 @@ class Sample:
         self.hooks.close()
         self._measured, self._makers, self._functions, self._told = {}, {}, {}, set()
 
-    def _read_moves(self, moves: Moves) -> None:
+    def _read_moves(self, moves: Updates) -> None:
         """After the step."""
         weights, history = self.cast.weights, self.cast.history
         for group, deltas in moves.after(self.back, self._moved):

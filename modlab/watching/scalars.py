@@ -15,7 +15,7 @@ from modlab.compat import without_torch_function
 from modlab.records.watch import ScalarRecord
 from modlab.statistics.memory import PLAIN, absence, is_there, local, part_of
 from modlab.watching.readback import is_far, numbers
-from modlab.watching.time_slots import Slots
+from modlab.watching.time_slots import TimeSlots
 
 SLOTS = 512
 PENDING = 256
@@ -51,7 +51,7 @@ class Scalar:
     def __init__(self, name: str) -> None:
         self.name = name
         self.pending: list[tuple[int, Any]] = []
-        self.slots = Slots(SLOTS, self._halve)
+        self.slots = TimeSlots(SLOTS, self._halve)
         self._sum, self._count, self._bad = np.zeros(SLOTS), np.zeros(SLOTS, np.int64), np.zeros(SLOTS, np.int64)
         self._low, self._high = np.full(SLOTS, math.nan), np.full(SLOTS, math.nan)
         self._held: tuple[tuple[npt.NDArray[Any], np.ufunc], ...] = (

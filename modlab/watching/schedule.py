@@ -20,7 +20,7 @@ FAR = 1_000_000
 """Steps between two samples at most."""
 
 
-class Purse:
+class Budget:
     """A part of the budget: what it has spent, and when it can spend again.
 
     Args:
@@ -74,7 +74,7 @@ class Schedule:
     """
 
     def __init__(self, budget: float) -> None:
-        self.whole, self.light, self.page = Purse(0), Purse(0), Purse(0)
+        self.whole, self.light, self.page = Budget(0), Budget(0), Budget(0)
         self.budget = budget
         self.counting = True
         self.stood = 0.0
@@ -118,7 +118,7 @@ class Schedule:
         """Whether the first samples are over."""
         return self._origin is not None
 
-    def wait(self, purse: Purse, now: float) -> int:
+    def wait(self, purse: Budget, now: float) -> int:
         """The steps until a purse, and the whole budget, cover its next expense; at least 1."""
         loop = self.loop(now)
         left = self.budget - min(self.stood / loop, GUARDED * self.budget) if loop > 0 else self.budget

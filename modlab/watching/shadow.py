@@ -16,7 +16,7 @@ from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.randomness import states
 from modlab.running.values import leaves
 from modlab.statistics.memory import PLAIN, is_gone, is_there
-from modlab.watching.last_step import Pass, unseen
+from modlab.watching.last_step import LastPass, unseen
 
 if TYPE_CHECKING:
     from modlab.watching.sample import Sample
@@ -38,7 +38,7 @@ class Shadow:
         self._sample = sample
         self._note = ""
 
-    def run(self, model: Module, one: Pass) -> None:
+    def run(self, model: Module, one: LastPass) -> None:
         """Run the model on a part of what it was given, and put back all that this changes."""
         size = _batch(one)
         args, kwargs = _cut(one.args, size), _cut(one.kwargs, size)
@@ -66,7 +66,7 @@ class Shadow:
             self._sample.shadow(module, output, self._note)
 
 
-def _batch(one: Pass) -> int:
+def _batch(one: LastPass) -> int:
     """The size of the batch: the first dimension that all tensors with one share; 0 if they do not."""
     sizes = {leaf.shape[0] for thing in (one.args, one.kwargs) for _, leaf, _ in leaves(thing) if isinstance(leaf, Tensor) and leaf.dim()}
     return sizes.pop() if len(sizes) == 1 else 0

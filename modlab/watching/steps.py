@@ -16,7 +16,7 @@ from modlab.compat import graph_task
 from modlab.running.guarded import apart, guarded
 from modlab.statistics.memory import local
 from modlab.watching.no_autograd import quietly
-from modlab.watching.optimizer_hooks import StepHooks
+from modlab.watching.optimizer_hooks import OptimizerHooks
 from modlab.watching.sample import captured
 from modlab.wording import joined
 
@@ -67,7 +67,7 @@ class Steps:
         self._main = id(optimizers[0]) if optimizers else 0
         self._optimizers: list[ReferenceType[Any]] = [ref(one) for one in optimizers]
         self._held: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
-        self.hooks = StepHooks(self._begins, self._ended)
+        self.hooks = OptimizerHooks(self._begins, self._ended)
         self._versions: tuple[int, ...] = ()
         self._begun: tuple[int, ...] = ()
         self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step

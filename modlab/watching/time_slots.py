@@ -10,7 +10,7 @@ import numpy as np
 from modlab.records.watch import Ints
 
 
-class Slots:
+class TimeSlots:
     """A bounded time axis: every slot but the last holds equally many samples, so it is evenly fine over the whole run.
 
     Args:
@@ -27,9 +27,9 @@ class Slots:
         self.held = 0  # samples in the last slot
         self.halvings = 0
 
-    def twin(self, halve: Callable[[], None]) -> Slots:
+    def twin(self, halve: Callable[[], None]) -> TimeSlots:
         """The same slots once more: what is put into them is not put into these."""
-        made = Slots(self.most, halve, self._each)
+        made = TimeSlots(self.most, halve, self._each)
         made.first, made.last = [*self.first], [*self.last]
         made.stride, made.held, made.halvings = self.stride, self.held, self.halvings
         return made

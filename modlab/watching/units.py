@@ -17,7 +17,7 @@ from modlab.statistics.memory import is_there
 from modlab.watching import readback
 from modlab.watching.batched_statistics import has_numbers
 from modlab.watching.readback import Numbers, ReadBack
-from modlab.watching.time_slots import Slots
+from modlab.watching.time_slots import TimeSlots
 
 MOST = 1024
 """Units of a module that are counted one by one."""
@@ -64,7 +64,7 @@ class Units:
     def __init__(self, path: str, read: str, axis: int, count: int, made: int | None = None) -> None:
         self.path, self.read, self.axis, self.count = path, read, axis, count
         self.made = axis if made is None else made
-        self.slots = Slots(WINDOWS, self._halve)
+        self.slots = TimeSlots(WINDOWS, self._halve)
         self._inputs = np.zeros(WINDOWS, np.int64)
         self._fired = np.zeros((WINDOWS, count), np.int32)
         self.fired, self.silent = np.zeros(count, np.int64), np.zeros(count, np.int64)

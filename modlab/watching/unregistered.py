@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modlab.watching.watcher import Watcher
 
 
-class Hideouts:
+class UnregisteredWeights:
     """What `diagnose` says of them, once a gradient has shown that they take part.
 
     Args:

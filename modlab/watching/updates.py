@@ -21,7 +21,7 @@ Told = Callable[[int, float, bool], None]
 """Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""
 
 
-class Group:
+class UpdateGroup:
     """Parameters of one device and dtype, whose elements stand in one array.
 
     Attributes:
@@ -56,21 +56,21 @@ class Group:
         return torch.cat(now).sub_(self.before)  # in the parameters' own precision: what rounding swallowed did not move
 
 
-class Moves:
+class Updates:
     """Copies before the step, differences after it; all parameters of a device and dtype in one array."""
 
     def __init__(self) -> None:
-        self._groups: list[Group] = []
+        self._groups: list[UpdateGroup] = []
 
-    def before(self, parameters: list[tuple[int, Tensor]]) -> list[Group]:
+    def before(self, parameters: list[tuple[int, Tensor]]) -> list[UpdateGroup]:
         """Take down the numbers of parameters, each with its place, and of their gradients."""
-        groups: dict[tuple[Any, ...], Group] = {}
+        groups: dict[tuple[Any, ...], UpdateGroup] = {}
         for place, parameter in parameters:
             part = local(parameter)
             if comparable(part):
                 whole = part.numel() <= EXACT
                 kind = part.device, part.dtype, whole
-                group = groups.get(kind) or groups.setdefault(kind, Group(whole))
+                group = groups.get(kind) or groups.setdefault(kind, UpdateGroup(whole))
                 group.places.append(place)
                 group.tensors.append(parameter)
         self._groups = [*groups.values()]
@@ -78,7 +78,7 @@ class Moves:
             group.read()
         return self._groups
 
-    def after(self, back: ReadBack, told: Told) -> list[tuple[Group, Tensor]]:
+    def after(self, back: ReadBack, told: Told) -> list[tuple[UpdateGroup, Tensor]]:
         """What moved since, by groups; `told` is called for each parameter when that was read."""
         groups, self._groups = self._groups, []
         found = []
@@ -90,7 +90,7 @@ class Moves:
         return found
 
 
-def _count(group: Group, moved: Tensor, felt: Tensor, back: ReadBack, told: Told) -> None:
+def _count(group: UpdateGroup, moved: Tensor, felt: Tensor, back: ReadBack, told: Told) -> None:
     """Of each parameter, the elements that moved, that have a gradient, and that have one and stay."""
 
     def then(counts: Numbers) -> None:

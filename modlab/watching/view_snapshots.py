@@ -23,7 +23,7 @@ DEAR = 20
 """So many times what the last one took, at least: of a very large model it takes long."""
 
 
-class Pictures:
+class ViewSnapshots:
     """Tells who shows a watch that there is something new.
 
     Args:

@@ -23,27 +23,27 @@ from modlab.records.watch import ACTIVATION, WatchRecord
 from modlab.running import clock, compile_warning, recursion_limit
 from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
 from modlab.watching import engine_calls, optimizer_hooks
-from modlab.watching.alerts import Alarms
-from modlab.watching.batched_statistics import Gauge, Tray
+from modlab.watching.alerts import Alerts
+from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
 from modlab.watching.cast import Cast
 from modlab.watching.controls import Controls
 from modlab.watching.history import History
-from modlab.watching.last_step import Pass
-from modlab.watching.light_samples import Glances
+from modlab.watching.last_step import LastPass
+from modlab.watching.light_samples import LightSamples
 from modlab.watching.losses import Losses
 from modlab.watching.module_hooks import ModuleHooks
-from modlab.watching.nan_guard import EACH, Guard
+from modlab.watching.nan_guard import EACH, NaNGuard
 from modlab.watching.neurons import Neurons
 from modlab.watching.no_autograd import quietly
 from modlab.watching.sample import Sample
 from modlab.watching.scalars import PLANES, Scalars
-from modlab.watching.schedule import DENSE, FIRST, Purse, Schedule
+from modlab.watching.schedule import DENSE, FIRST, Budget, Schedule
 from modlab.watching.selection import Selection
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
-from modlab.watching.unregistered import Hideouts
+from modlab.watching.unregistered import UnregisteredWeights
 from modlab.watching.verdict import climb
-from modlab.watching.view_snapshots import Pictures
+from modlab.watching.view_snapshots import ViewSnapshots
 
 ALL_UNITS = 16_384
 """Units that are counted one by one, in all modules together."""
@@ -87,7 +87,7 @@ class Watcher:
         model: whose modules and parameters; held weakly.
         optimizers: whose steps are the steps; none: the first that holds one of the model's parameters.
         budget: the share of the loop's time that it may take.
-        on_nan: see `Guard`.
+        on_nan: see `NaNGuard`.
         shadows: whether a compiled model is run once more to see its activations, see `Shadow`.
         only: patterns of what is looked at, see `Selection`; none: all.
     """
@@ -104,18 +104,18 @@ class Watcher:
         self.cast = Cast(model, Selection(only))
         self.units: dict[str, Units] = {}
         self.neurons = Neurons()
-        self.tray = Tray()
+        self.tray = ScratchBuffer()
         self.scalars = Scalars(self.say)
         self.controls = Controls()
-        self.alarms = Alarms(self)
+        self.alarms = Alerts(self)
         self.schedule = Schedule(budget)
         self.steps = Steps(self, optimizers)
         self.losses = Losses(self)
-        self.glances = Glances(self)
-        self.hideouts = Hideouts(self)
-        self.pictures = Pictures(self)
+        self.glances = LightSamples(self)
+        self.hideouts = UnregisteredWeights(self)
+        self.pictures = ViewSnapshots(self)
         self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
-        self.guard = Guard(self, model, on_nan)
+        self.guard = NaNGuard(self, model, on_nan)
         self.shadows = shadows and bool(self.cast.opaque)
         self.lock = threading.RLock()
         self.ended: Callable[[], None] | None = None
@@ -242,7 +242,7 @@ class Watcher:
         self.close("ended")
 
     def _read_weights(self, step: int) -> None:
-        gauge = Gauge()
+        gauge = BatchedStatistics()
         for weight in self.cast.weights:
             tensor = weight.tensor()
             if tensor is not None:
@@ -362,7 +362,7 @@ class Watcher:
         if self._sample is not None:
             self._sample.thrown = True
 
-    def passes_kept(self) -> list[Pass]:
+    def passes_kept(self) -> list[LastPass]:
         """The training passes of this step."""
         return self.guard.tap.passes
 
@@ -434,7 +434,7 @@ class Watcher:
         if self.glances.back.waiting and (wait or self.glances.back.ready()):
             self.glances.back.read()
 
-    def _spend(self, purse: Purse, seconds: float, sample: Sample | None = None, start: float = 0.0) -> None:
+    def _spend(self, purse: Budget, seconds: float, sample: Sample | None = None, start: float = 0.0) -> None:
         """Pay for a look, and learn how long the steps before it took; the first samples are free, and show what the next ones cost."""
         now = clock.now()
         schedule = self.schedule
@@ -481,7 +481,7 @@ class Watcher:
         if self._owed or self.glances.back.waiting:
             steps.wake = step + 1 if not self.glances.on else steps.wake
 
-    def _after(self, purse: Purse) -> int:
+    def _after(self, purse: Budget) -> int:
         """The step at which a purse has room again."""
         schedule = self.schedule
         if not schedule.began or schedule.budget >= 1:

@@ -16,7 +16,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FindingKind:
     """One kind of finding.
 
     Attributes:
@@ -135,20 +135,20 @@ def _loss_unseen(finding: Finding) -> str:
     return f"which of {joined(names, last='or')} is the loss is not known: w.log(loss=…) tells"
 
 
-KINDS: dict[str, Kind] = {
-    "loss not finite": Kind(0, "broken", "the loss is finite", _not_finite),
-    "slices without a gradient": Kind(1, "careful", "every slice gets a gradient", _slices),
-    "dead units": Kind(2, "broken", "its units fire", _dead),
-    "curve not finite": Kind(3, "careful", "what was logged is finite", _not_finite),
-    "cancelled": Kind(10, "note", "has no effect", _cancelled),
-    "zero gradient": Kind(11, "note", "has no effect", _no_slope),
-    "loss not seen": Kind(20, "note", "the loss", _loss_unseen),
-    "hidden inside": Kind(21, "note", "inside of compiled parts", _hidden),
-    "left out": Kind(22, "note", "what only= leaves out", _only),
-    "came later": Kind(27, "note", "modules that came later", _late),
-    "units not counted": Kind(23, "note", "units", _uncounted),
-    "beyond the cap": Kind(24, "note", "later series", _beyond),
-    "steps between looks": Kind(25, "note", "steps between looks", _between),
-    "steps beside": Kind(26, "note", "steps of other optimizers", _beside),
+KINDS: dict[str, FindingKind] = {
+    "loss not finite": FindingKind(0, "broken", "the loss is finite", _not_finite),
+    "slices without a gradient": FindingKind(1, "careful", "every slice gets a gradient", _slices),
+    "dead units": FindingKind(2, "broken", "its units fire", _dead),
+    "curve not finite": FindingKind(3, "careful", "what was logged is finite", _not_finite),
+    "cancelled": FindingKind(10, "note", "has no effect", _cancelled),
+    "zero gradient": FindingKind(11, "note", "has no effect", _no_slope),
+    "loss not seen": FindingKind(20, "note", "the loss", _loss_unseen),
+    "hidden inside": FindingKind(21, "note", "inside of compiled parts", _hidden),
+    "left out": FindingKind(22, "note", "what only= leaves out", _only),
+    "came later": FindingKind(27, "note", "modules that came later", _late),
+    "units not counted": FindingKind(23, "note", "units", _uncounted),
+    "beyond the cap": FindingKind(24, "note", "later series", _beyond),
+    "steps between looks": FindingKind(25, "note", "steps between looks", _between),
+    "steps beside": FindingKind(26, "note", "steps of other optimizers", _beside),
 }
 """By the `kind` of a finding."""

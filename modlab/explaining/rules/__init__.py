@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modlab.explaining.failure import Family
+from modlab.explaining.failure import Rule
 from modlab.explaining.rules import (
     activation_checkpointing,
     arguments,
@@ -49,7 +49,7 @@ from modlab.explaining.rules import (
     whole_numbers,
 )
 
-FAMILIES: tuple[Family, ...] = (
+RULES: tuple[Rule, ...] = (
     *memory.FAMILIES,
     *recursion.FAMILIES,
     *batches.FAMILIES,

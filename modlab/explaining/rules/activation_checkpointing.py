@@ -8,7 +8,7 @@ from typing import Any
 
 from modlab.explaining import operands, source_code, suspects, written
 from modlab.explaining.calls import join
-from modlab.explaining.failure import Family, Scene, Verdict, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
@@ -19,7 +19,7 @@ _LOOK = Fix(
 )
 
 
-def _block(scene: Scene) -> str:
+def _block(scene: Failure) -> str:
     """What was run again: the path of a module, or the name of a function; nothing where that is not seen."""
     frame: Any = next(
         (
@@ -48,12 +48,12 @@ def _block(scene: Scene) -> str:
     return str(getattr(function, "__qualname__", "")).rpartition(".")[2].strip("<>")
 
 
-def _said(scene: Scene) -> str:
+def _said(scene: Failure) -> str:
     block = _block(scene)
     return f"{block}, which checkpoint ran again in backward," if block else "What checkpoint ran again in backward"
 
 
-def _fixes(scene: Scene) -> tuple[Fix, ...]:
+def _fixes(scene: Failure) -> tuple[Fix, ...]:
     frame = scene.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
     plain = _plain(found[-1]) if len(found) == 1 else ""
@@ -69,11 +69,11 @@ def _plain(found: written.Written) -> str:
     return found.rewritten(ast.Call(call.args[0], call.args[1:], [word for word in call.keywords if word.arg not in own]))
 
 
-def _metadata(scene: Scene, match: re.Match[str]) -> Verdict:
+def _metadata(scene: Failure, match: re.Match[str]) -> Cause:
     then, now = _told(match[2]), _told(match[3])
     count = len(re.findall(r"tensor at position \d+:", scene.message))
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return Verdict(
+    return Cause(
         f"{_said(scene)} did not give the same: tensor {match[1]} of those saved was {then}, and is {now} now{more}.",
         _WHY,
         "recomputed otherwise",
@@ -90,9 +90,9 @@ def _told(metadata: str) -> str:
     return " ".join(filter(None, words)) + (f" on {device[1]}" if device is not None else "")
 
 
-def _number(scene: Scene, match: re.Match[str]) -> Verdict:
+def _number(scene: Failure, match: re.Match[str]) -> Cause:
     then, now = match[1], match[2]
-    return Verdict(
+    return Cause(
         f"{_said(scene)} did not do the same: it saved {then} tensors in the forward pass, and {now} when it ran again.",
         _WHY,
         f"{then} ≠ {now} tensors",
@@ -101,17 +101,17 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _more(scene: Scene, _: re.Match[str]) -> Verdict:
-    return Verdict(
+def _more(scene: Failure, _: re.Match[str]) -> Cause:
+    return Cause(
         f"{_said(scene)} did not do the same: it saved more tensors than in the forward pass.", _WHY, "more tensors", (), _fixes(scene)
     )
 
 
-def _reentrant(scene: Scene, _: re.Match[str]) -> Verdict:
+def _reentrant(scene: Failure, _: re.Match[str]) -> Cause:
     frame = scene.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
     code = found[-1].rewritten(written.with_word(found[-1].call, "use_reentrant", ast.Constant(False))) if found else ""
-    return Verdict(
+    return Cause(
         "checkpoint with use_reentrant=True goes together with loss.backward() alone.",
         "autograd.grad, and backward with inputs=, need the other way.",
         "use_reentrant=True",
@@ -120,13 +120,13 @@ def _reentrant(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _arguments(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame = scene.own
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.name_of(call.func) != "checkpoint":
         return None
     names = [name.strip() for name in match[1].split(",")]
-    return Verdict(
+    return Cause(
         f"checkpoint with use_reentrant=True hands no named arguments on: {', '.join(names)}.",
         "",
         "",
@@ -135,7 +135,7 @@ def _arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_graph(scene: Failure, _: re.Match[str]) -> Cause | None:
     """With use_reentrant=True the graph goes on only if an input requires a gradient."""
     frame = scene.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
@@ -150,7 +150,7 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict | None:
     given = [operands.follow(node, frame) for node in one.call.args[1:]]
     if any(thing is operands.MISSING or getattr(thing, "requires_grad", False) for thing in given if thing is not None) and not _makes(one):
         return None
-    return Verdict(
+    return Cause(
         "checkpoint with use_reentrant=True cut the graph: none of its inputs requires a gradient.",
         "The parameters of the block then get none either.",
         "no gradient",
@@ -177,18 +177,16 @@ def _makes(found: written.Written) -> bool:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family(
+    Rule(
         "recomputed",
         _R,
         r"have different metadata than during the forward pass.*?tensor at position (\d+):\s*saved metadata: ([^\n]*)"
         r"\s*recomputed metadata: ([^\n]*)",
         _metadata,
     ),
-    Family("recomputed", _R, r"saved during forward: (\d+)\s*Number of tensors saved during recomputation: (\d+)", _number),
-    Family("recomputed", _R, r"torch\.utils\.checkpoint: trying to save more tensors during recomputation", _more),
-    Family(
-        "recomputed", _R, r"torch\.utils\.checkpoint is incompatible with \.grad|Checkpointing is not compatible with \.grad", _reentrant
-    ),
-    Family("recomputed", (ValueError,), r"^Unexpected keyword arguments: (.+)", _arguments),
-    Family("recomputed", _R, r"^element \d+ of tensors does not require grad", _no_graph),
+    Rule("recomputed", _R, r"saved during forward: (\d+)\s*Number of tensors saved during recomputation: (\d+)", _number),
+    Rule("recomputed", _R, r"torch\.utils\.checkpoint: trying to save more tensors during recomputation", _more),
+    Rule("recomputed", _R, r"torch\.utils\.checkpoint is incompatible with \.grad|Checkpointing is not compatible with \.grad", _reentrant),
+    Rule("recomputed", (ValueError,), r"^Unexpected keyword arguments: (.+)", _arguments),
+    Rule("recomputed", _R, r"^element \d+ of tensors does not require grad", _no_graph),
 )

@@ -17,8 +17,8 @@ from torch.nn.utils.rnn import PackedSequence
 from modlab import format
 from modlab.errors import nearest
 from modlab.explaining import calls, code_fixes, provenance, source_code, suspects
-from modlab.explaining.calls import Call
-from modlab.explaining.failure import Family, Scene, Verdict, counted, described, shape_of
+from modlab.explaining.calls import ModuleFrame
+from modlab.explaining.failure import Cause, Failure, Rule, counted, described, shape_of
 from modlab.explaining.rules import hook_errors
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -27,7 +27,7 @@ from modlab.running import values
 _FORWARD = r"(\w+)\.forward\(\)"
 
 
-def _is_forward(scene: Scene, name: str) -> bool:
+def _is_forward(scene: Failure, name: str) -> bool:
     """Whether a TypeError is about the innermost module's own ``forward``: none of its code ran yet."""
     call = scene.failing
     if call is None or call.args is None or scene.inner is None or not scene.inner.is_torch:
@@ -35,7 +35,7 @@ def _is_forward(scene: Scene, name: str) -> bool:
     return any(base.__name__ == name for base in type(call.module).__mro__) and call.code_frame is None
 
 
-def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not _is_forward(scene, match[1]):
         return None
     call = scene.failing
@@ -73,7 +73,7 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
     said = f"{', '.join(given)}" if given else "nothing"
     yours = [name for name in names if not _first(choices[name]) and not here[name]]
     stands = f"; {_and(yours)} {'stands' if len(yours) == 1 else 'stand'} for your own" if yours else ""
-    return Verdict(
+    return Cause(
         f"{scene.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; "
         f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
         f"It was given {said}{' alone' if len(given) == 1 else ''}" + (f"; {'; '.join(more)}." if more else "."),
@@ -93,13 +93,13 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
 _OWN_FORWARD = Fix("A Sequential passes one value from layer to layer. Several need a forward of your own:", "def forward(self, x, y): ...")
 
 
-def _in_sequential(scene: Scene, call: Call) -> bool:
+def _in_sequential(scene: Failure, call: ModuleFrame) -> bool:
     """Whether it is a Sequential that makes the call: no line of the user's does."""
     place = scene.calls.index(call)
     return place > 0 and type(scene.calls[place - 1].module) is nn.Sequential
 
 
-def _expression(scene: Scene, call: Call) -> ast.Call | None:
+def _expression(scene: Failure, call: ModuleFrame) -> ast.Call | None:
     """How a module was called, as it is written, by the user or in the forward of the one above it."""
     if scene.calls[0] is call:
         return scene.call_expression()
@@ -108,7 +108,7 @@ def _expression(scene: Scene, call: Call) -> ast.Call | None:
     return found if isinstance(found, ast.Call) else None
 
 
-def _named(scene: Scene, call: Call, wanted: str) -> str:
+def _named(scene: Failure, call: ModuleFrame, wanted: str) -> str:
     """The local name of a tensor, where the module was called, that is that of an argument, or nearly so ("target", "targets")."""
     frame = scene.caller if scene.calls[0] is call else scene.calls[scene.calls.index(call) - 1].code_frame
     if frame is None or not frame.is_users:
@@ -121,7 +121,7 @@ def _named(scene: Scene, call: Call, wanted: str) -> str:
     return alike[0] if len(alike) == 1 else ""
 
 
-def _self_name(scene: Scene, call: Call) -> str:
+def _self_name(scene: Failure, call: ModuleFrame) -> str:
     if scene.calls[0] is call:
         return code_fixes.name_of_root(scene)
     above = scene.calls[scene.calls.index(call) - 1].module
@@ -155,7 +155,7 @@ def _choices(module: Module, name: str) -> tuple[str, list[str]]:
     return "", []
 
 
-def _misfit(call: Call) -> tuple[tuple[str, int] | None, tuple[int, ...] | None]:
+def _misfit(call: ModuleFrame) -> tuple[tuple[str, int] | None, tuple[int, ...] | None]:
     """The child that gets the first argument and the width it needs, if the argument has another one; and the argument's shape."""
     shape = shape_of(call.args[0]) if call.args else None
     tree = code_fixes.forward_of(type(call.module))
@@ -168,7 +168,7 @@ def _misfit(call: Call) -> tuple[tuple[str, int] | None, tuple[int, ...] | None]
     return (calls.path_to(call.module, child) or type(child).__name__, number), shape
 
 
-def _too_many(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _too_many(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not _is_forward(scene, match[1]):
         return None
     call = scene.failing
@@ -186,7 +186,7 @@ def _too_many(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if named:
         return _by_name_alone(scene, call, placed, named)
     sequential = type(call.module) is nn.Sequential
-    return Verdict(
+    return Cause(
         f"{scene.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), and was given {given}.",
         "A Sequential passes one value from layer to layer." if sequential else "",
         f"{format.plural(given, 'argument')}, takes {len(taken)}",
@@ -241,9 +241,9 @@ def _placed_first(module: Module) -> str:
     return f"def forward({ast.unparse(taken)}): ..."
 
 
-def _without_self(scene: Scene, call: Call, names: list[str]) -> Verdict:
+def _without_self(scene: Failure, call: ModuleFrame, names: list[str]) -> Cause:
     first = f"its first argument, {names[0]}, is the module itself" if names else "it takes nothing, not even the module itself"
-    return Verdict(
+    return Cause(
         f"{scene.subject}'s forward has no self: {first}.",
         "Python puts the module before what a call is given.",
         "no self",
@@ -252,7 +252,7 @@ def _without_self(scene: Scene, call: Call, names: list[str]) -> Verdict:
     )
 
 
-def _by_name_alone(scene: Scene, call: Call, placed: list[str], named: list[str]) -> Verdict:
+def _by_name_alone(scene: Failure, call: ModuleFrame, placed: list[str], named: list[str]) -> Cause:
     """Arguments behind a star in the signature were given by their places."""
     given = len(call.args or ())
     over = given - len(placed)
@@ -270,7 +270,7 @@ def _by_name_alone(scene: Scene, call: Call, placed: list[str], named: list[str]
         fix = Fix("By name:", f"{ast.unparse(expression.func)}({', '.join([*arguments, *map(ast.unparse, expression.keywords)])})")
     by_place = f"{_and(placed)} by place, " if placed else ""
     number = format.plural(given, "argument")
-    return Verdict(
+    return Cause(
         f"{scene.subject}'s forward takes {by_place}{_and(named)} by name alone, and was given {number} by place.",
         f"In its signature {_and(named)} {'stands' if len(named) == 1 else 'stand'} behind a star.",
         f"{given} by place, takes {len(placed)}",
@@ -283,7 +283,7 @@ def _by_name_alone(scene: Scene, call: Call, placed: list[str], named: list[str]
     )
 
 
-def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _unexpected(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not _is_forward(scene, match[1]):
         return None
     call, name = scene.failing, match[2]
@@ -296,7 +296,7 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
         written = f"{ast.unparse(expression.func)}({', '.join([*map(ast.unparse, expression.args), *named])})"
     else:
         written = ""
-    return Verdict(
+    return Cause(
         f"{scene.subject}'s forward has no argument {name!r}.",
         f"It takes {', '.join(taken) or 'none'}." + (f" Nearest: {close[0]!r}." if close else ""),
         f"no argument {name!r}",
@@ -305,11 +305,11 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _twice(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _twice(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not _is_forward(scene, match[1]):
         return None
     taken = values.argument_names(type(scene.failing.module)) if scene.failing is not None else ()
-    return Verdict(
+    return Cause(
         f"{scene.subject}'s forward got {match[2]!r} twice: by its place and by its name.",
         f"It takes {', '.join(taken)}.",
         f"{match[2]} twice",
@@ -318,14 +318,14 @@ def _twice(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _key(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A key that a ModuleDict does not have."""
     call = scene.failing
     if call is None or scene.inner is None or scene.inner.function != "__getitem__" or not issubclass(type(call.module), nn.ModuleDict):
         return None
     keys = [name for name, _ in stores.named_children(call.module)]
     close = nearest(scene.message, keys, 1)
-    return Verdict(
+    return Cause(
         f"{scene.subject} has no {scene.message!r}.",
         f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.",
         f"no {scene.message!r}",
@@ -334,7 +334,7 @@ def _key(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _other_key(scene: Scene, key: str, near: bool) -> Fix:
+def _other_key(scene: Failure, key: str, near: bool) -> Fix:
     """What was meant; as code where the key is written out in the call of the model."""
     call = copy.deepcopy(scene.call_expression())
     said = f"{'Nearest' if near else 'One that it has'}: {key!r}"
@@ -350,7 +350,7 @@ def _other_key(scene: Scene, key: str, near: bool) -> Fix:
 _GIVES = {"LSTM": "(output, (h, c))", "GRU": "(output, h)", "RNN": "(output, h)", "MultiheadAttention": "(output, weights)"}
 
 
-def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A function of torch got something that is no tensor."""
     function, argument, kind = match[1], match[2], match[3].rpartition(".")[2]
     call = scene.failing
@@ -367,7 +367,7 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     changed = hook_errors.replaced(scene)
     if changed is not None and call is not None and call.args and type(call.args[0]).__name__ == kind:
         name, where, on = changed
-        return Verdict(
+        return Cause(
             f"{subject} got {_said(kind)} where a tensor belongs: the forward pre-hook {name} on {on} returned it.",
             f"It stands at {where}; what it got was {described(call.given[0]) if call.given else 'nothing'}.",
             f"{kind} ≠ Tensor",
@@ -397,7 +397,7 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
         hooked = hook_errors.anywhere(scene, "_forward_hooks")
         if hooked:
             more = f"The forward hook {hooked[0][1]} on {hooked[0][0]} ({hooked[0][2]}) may have returned it."
-    return Verdict(
+    return Cause(
         f"{subject} got {_said(kind)} where a tensor belongs ({argument} of {function}).",
         more,
         f"{_said(kind, bare=True)} ≠ Tensor",
@@ -407,7 +407,7 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _combination(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _combination(scene: Failure, match: re.Match[str]) -> Cause | None:
     """Functions that list all their forms say in another way that the first argument is no tensor."""
     call, kind = scene.failing, match[2]
     if call is None or not code_fixes.is_torchs(call.module) or not call.args or type(call.args[0]).__name__ != kind.rpartition(".")[2]:
@@ -418,7 +418,7 @@ def _combination(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return _no_tensor(scene, again) if again is not None else None
 
 
-def _of_none(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _of_none(scene: Failure, match: re.Match[str]) -> Cause | None:
     """Something is None because it was assigned from a call of a module whose ``forward`` gives nothing."""
     user = scene.user
     expression = user.expression() if user is not None else None
@@ -430,7 +430,7 @@ def _of_none(scene: Scene, match: re.Match[str]) -> Verdict | None:
         module = suspects.assigned_from(user, node.id)
         if module is not None and suspects.returns_nothing(type(module)):
             cls = type(module).__name__
-            return Verdict(
+            return Cause(
                 f"{node.id} is None: {cls}'s forward has no return.",
                 "What a forward does not return is lost.",
                 "None",
@@ -445,7 +445,7 @@ def _said(kind: str, *, bare: bool = False) -> str:
     return name if bare or name == "None" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
+def _mended(scene: Failure, kind: str, argument: str, thing: Any) -> list[Fix]:
     """What makes a tensor of a thing of this kind; of one that is at hand, what it holds decides."""
     root = scene.root
     whole = root is not None and root.args and root.args[0] is thing and thing is not None
@@ -474,14 +474,14 @@ def _mended(scene: Scene, kind: str, argument: str, thing: Any) -> list[Fix]:
     return [_by_kind(kind, argument, scene if thing is not None else None)]
 
 
-def _is_written(scene: Scene) -> bool:
+def _is_written(scene: Failure) -> bool:
     """Whether None stands in the call itself."""
     call = scene.user.expression() if scene.user is not None else None
     values_of = [*call.args, *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
     return any(isinstance(node, ast.Constant) and node.value is None for node in values_of)
 
 
-def _first_written(scene: Scene) -> str:
+def _first_written(scene: Failure) -> str:
     call = scene.call_expression()
     first = call.args[0] if call is not None and call.args else None
     return first.id if isinstance(first, ast.Name) else "x"
@@ -496,7 +496,7 @@ _CHANGES = {
 }
 
 
-def _by_kind(kind: str, argument: str, scene: Scene | None = None) -> Fix:
+def _by_kind(kind: str, argument: str, scene: Failure | None = None) -> Fix:
     if kind == "NoneType":
         return Fix("Something returned nothing: look for a forward, a hook or a function without return.")
     if kind not in _CHANGES:
@@ -505,9 +505,9 @@ def _by_kind(kind: str, argument: str, scene: Scene | None = None) -> Fix:
     return Fix(prose, (provenance.changed(scene, change) if scene is not None else "") or f"x = {change.format('x')}")
 
 
-def _list_member(scene: Scene, match: re.Match[str]) -> Verdict:
+def _list_member(scene: Failure, match: re.Match[str]) -> Cause:
     kind = match[2].rpartition(".")[2]
-    return Verdict(
+    return Cause(
         f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{scene.within}.",
         "",
         f"{_said(kind, bare=True)} ≠ Tensor",
@@ -516,7 +516,7 @@ def _list_member(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _container(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A module without a forward was called."""
     call = scene.failing
     if call is None:
@@ -527,7 +527,7 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
     held: dict[str, Any] = {n: c for n, c in stores.named_children(call.module) if c is not None}
     facts = (("class", name), ("children", format.plural(len(held), "module")))
     if issubclass(type(call.module), (nn.ModuleList, nn.ModuleDict)):
-        return Verdict(
+        return Cause(
             f"{scene.subject if scene.failing.path else f'A {name}'} holds modules, and runs none." if scene.failing is not None else "",
             f"{name} has no forward.",
             "no forward",
@@ -550,7 +550,7 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
     elif inside:
         more = "It is defined inside of __init__, where it is a name of that function alone."
         fix = Fix("Move it to the left, so that it stands beside __init__:", "def forward(self, x):\n    return ...")
-    return Verdict(
+    return Cause(
         f"{scene.subject} has no forward: {'it' if scene.subject == name else name} does not say what it computes.",
         more,
         "no forward",
@@ -559,20 +559,20 @@ def _container(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _layers(call: Call) -> str:
+def _layers(call: ModuleFrame) -> str:
     return f"self.{call.place}" if call.place and "[" not in call.place else "layers"
 
 
 _T = (TypeError,)
 FAMILIES = (
-    Family("argument", _T, r"(\w+)\(\) received an invalid combination of arguments - got \(([\w.]+)[,)]", _combination),
-    Family("argument", (AttributeError, TypeError), r"^'?NoneType'? object (?:has no attribute '\w+'|is not subscriptable)", _of_none),
-    Family("argument", _T, rf"{_FORWARD} missing (\d+) required (?:positional|keyword-only) arguments?: (.+)", _missing),
-    Family("argument", _T, rf"{_FORWARD} takes .*?(\d+) positional arguments? but (\d+) (?:were|was) given", _too_many),
-    Family("argument", _T, rf"{_FORWARD} got an unexpected keyword argument '(\w+)'", _unexpected),
-    Family("argument", _T, rf"{_FORWARD} got multiple values for argument '(\w+)'", _twice),
-    Family("argument", (KeyError,), r"^", _key),
-    Family("argument", _T, r"(\w+)\(\): argument '(\w+)' \(position \d+\) must be Tensor, not ([\w.]+)", _no_tensor),
-    Family("argument", _T, r"expected Tensor as element (\d+) in argument \d+, but got ([\w.]+)", _list_member),
-    Family("no forward", (NotImplementedError,), r'is missing the required "forward" function', _container),
+    Rule("argument", _T, r"(\w+)\(\) received an invalid combination of arguments - got \(([\w.]+)[,)]", _combination),
+    Rule("argument", (AttributeError, TypeError), r"^'?NoneType'? object (?:has no attribute '\w+'|is not subscriptable)", _of_none),
+    Rule("argument", _T, rf"{_FORWARD} missing (\d+) required (?:positional|keyword-only) arguments?: (.+)", _missing),
+    Rule("argument", _T, rf"{_FORWARD} takes .*?(\d+) positional arguments? but (\d+) (?:were|was) given", _too_many),
+    Rule("argument", _T, rf"{_FORWARD} got an unexpected keyword argument '(\w+)'", _unexpected),
+    Rule("argument", _T, rf"{_FORWARD} got multiple values for argument '(\w+)'", _twice),
+    Rule("argument", (KeyError,), r"^", _key),
+    Rule("argument", _T, r"(\w+)\(\): argument '(\w+)' \(position \d+\) must be Tensor, not ([\w.]+)", _no_tensor),
+    Rule("argument", _T, r"expected Tensor as element (\d+) in argument \d+, but got ([\w.]+)", _list_member),
+    Rule("no forward", (NotImplementedError,), r'is missing the required "forward" function', _container),
 )

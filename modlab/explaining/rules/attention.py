@@ -9,14 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from modlab.explaining import operands
-from modlab.explaining.failure import Family, Scene, Verdict, described, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, described, shape_of, shown, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 _PADDING = "(batch, length of the source): True where there is padding"
 
 
-def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
+def _mask(scene: Failure, match: re.Match[str]) -> Cause:
     given, expected = tuple_of(match[2]), tuple_of(match[3])
     square = len(given) == len(expected) == 2 and given[0] == given[1] and expected[0] == expected[1]
     fixes = [Fix("A mask that fits and hides nothing:", f"torch.zeros({', '.join(map(str, expected))}, dtype=torch.bool)")]
@@ -28,7 +28,7 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
         code = f"attn_mask = attn_mask.repeat_interleave({expected[0] // given[0]}, 0)"
         fixes.insert(0, Fix(f"Each of the {given[0]} samples needs its mask once for each head:", code))
     layout = "(length of the target, length of the source)" if len(expected) == 2 else "(batch × heads, target, source)"
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'attention'} got an attn_mask of {given} and needs {expected}.",
         f"It is {layout}.",
         f"mask {shown(given)} ≠ {shown(expected)}",
@@ -37,7 +37,7 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _of_padding(scene: Scene) -> tuple[int, int] | None:
+def _of_padding(scene: Failure) -> tuple[int, int] | None:
     """The shape that a mask of padding has: the batch, and the length of the source."""
     call = scene.failing
     shape = shape_of(call.args[1] if call.args and len(call.args) > 1 else call.kwargs.get("key")) if call is not None else None
@@ -46,7 +46,7 @@ def _of_padding(scene: Scene) -> tuple[int, int] | None:
     return shape[:2] if stores.contents(call.module).get("batch_first") is True else (shape[1], shape[0])
 
 
-def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
+def _padding(scene: Failure, match: re.Match[str]) -> Cause:
     place, expected, given = (int(match[i]) for i in (1, 2, 3))
     shape = shape_of(_local(scene, "key_padding_mask")) or ()
     fixes = []
@@ -56,7 +56,7 @@ def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes.append(Fix(said, f"nn.{_outer(scene)}(..., batch_first=True)"))
     elif len(shape) == 2 and shape[1 - place] == expected:
         fixes.append(Fix("The batch comes first in it, whatever batch_first says:", _turned(scene, shape)))
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
         f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.",
         f"mask: {given} ≠ {expected}",
@@ -65,7 +65,7 @@ def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _turned(scene: Scene, shape: tuple[int, ...]) -> str:
+def _turned(scene: Failure, shape: tuple[int, ...]) -> str:
     """The line that turns the mask, by the name that the user has for it where the model is called."""
     call, caller = scene.call_expression(), scene.caller
     nodes = [*call.args[1:], *(word.value for word in call.keywords)] if call is not None else []
@@ -76,17 +76,17 @@ def _turned(scene: Scene, shape: tuple[int, ...]) -> str:
     return f"{name} = {name}.T"
 
 
-def _outer(scene: Scene) -> str:
+def _outer(scene: Failure) -> str:
     """The layer that has the option: the attention, or the block of torch's around it."""
     above = scene.calls[-2].type if len(scene.calls) > 1 else ""
     return above if above in ("TransformerEncoderLayer", "TransformerDecoderLayer") else "MultiheadAttention"
 
 
-def _causal(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _causal(scene: Failure, _: re.Match[str]) -> Cause | None:
     length = _of_padding(scene)
     if length is None or scene.failing is None:
         return None
-    return Verdict(
+    return Cause(
         f"{scene.subject} got is_causal=True and no attn_mask.",
         "is_causal says of what kind the mask is, and makes none.",
         "no attn_mask",
@@ -95,16 +95,16 @@ def _causal(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _local(scene: Scene, name: str) -> Any:
+def _local(scene: Failure, name: str) -> Any:
     found = scene.local(name)
     return found if issubclass(type(found), Tensor) else None
 
 
-def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
+def _kind(scene: Failure, match: re.Match[str]) -> Cause:
     name = match[1]
     mask = _local(scene, name)
     kind = str(mask.dtype).removeprefix("torch.") if mask is not None else "whole numbers"
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
         "In a bool mask True hides a place; a floating-point one is added to the scores.",
         f"{name}: {kind}",
@@ -116,11 +116,11 @@ def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _batches(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _batches(scene: Failure, _: re.Match[str]) -> Cause | None:
     source, target = shape_of(_local(scene, "src")), shape_of(_local(scene, "tgt"))
     if source is None or target is None:
         return None
-    return Verdict(
+    return Cause(
         f"{scene.subject} got a source of {source} and a target of {target}: their batches differ.",
         "Without batch_first=True the batch is dimension 1.",
         "batches differ",
@@ -129,13 +129,13 @@ def _batches(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _width(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _width(scene: Failure, _: re.Match[str]) -> Cause | None:
     width = getattr(scene.module, "d_model", None)
     pairs = [(name, shape) for name in ("src", "tgt") if (shape := shape_of(_local(scene, name)))]
     odd = [(name, shape) for name, shape in pairs if shape[-1] != width]
     if type(width) is not int or not odd:
         return None
-    return Verdict(
+    return Cause(
         f"{scene.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.",
         f"{odd[0][0]} is {odd[0][1]}.",
         f"{odd[0][1][-1]} ≠ d_model {width}",
@@ -144,7 +144,7 @@ def _width(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _batch_of_each(scene: Failure, _: re.Match[str]) -> Cause | None:
     """Query, key and value of a MultiheadAttention of different batches: torch fails in the middle, over a view of its own."""
     call = scene.failing
     if call is None or call.type != "MultiheadAttention" or call.args is None:
@@ -157,7 +157,7 @@ def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if odd is None or "query" not in batches:
         return None
     layout = "(batch, length, numbers)" if first else "(length, batch, numbers), as it was made without batch_first=True"
-    return Verdict(
+    return Cause(
         f"{scene.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.",
         f"It reads {layout}.",
         f"batch {batches['query']} ≠ {batches[odd]}",
@@ -168,11 +168,11 @@ def _batch_of_each(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 _R, _A = (RuntimeError,), (AssertionError,)
 FAMILIES = (
-    Family("attention", _R, r"The shape of the (2D|3D) attn_mask is torch\.Size\(\[([\d, ]+)\]\), but should be \(([\d, ]+)\)", _mask),
-    Family("attention", _R, r"^Need attn_mask if specifying the is_causal hint", _causal),
-    Family("attention", _A, r"Expected key_padded_mask\.shape\[(\d)\] to be (\d+), but got (\d+)", _padding),
-    Family("attention", (AssertionError, RuntimeError), r"only bool and floating types of (\w+) are supported", _kind),
-    Family("attention", _R, r"shape '\[[-\d, ]*\]' is invalid for input of size \d+", _batch_of_each),
-    Family("attention", _R, r"the batch number of src and tgt must be equal", _batches),
-    Family("attention", _R, r"the feature number of src and tgt must be equal to d_model", _width),
+    Rule("attention", _R, r"The shape of the (2D|3D) attn_mask is torch\.Size\(\[([\d, ]+)\]\), but should be \(([\d, ]+)\)", _mask),
+    Rule("attention", _R, r"^Need attn_mask if specifying the is_causal hint", _causal),
+    Rule("attention", _A, r"Expected key_padded_mask\.shape\[(\d)\] to be (\d+), but got (\d+)", _padding),
+    Rule("attention", (AssertionError, RuntimeError), r"only bool and floating types of (\w+) are supported", _kind),
+    Rule("attention", _R, r"shape '\[[-\d, ]*\]' is invalid for input of size \d+", _batch_of_each),
+    Rule("attention", _R, r"the batch number of src and tgt must be equal", _batches),
+    Rule("attention", _R, r"the feature number of src and tgt must be equal to d_model", _width),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from modlab.explaining.failure import Family, Scene, Verdict, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, shape_of, shown, tuple_of
 from modlab.explaining.workers import Told
 from modlab.records.explanation import Fix
 
@@ -63,7 +63,7 @@ class Making(NamedTuple):
         return f"sample {number}{self.part}" if self.part or not self.nested else f"a part of sample {number}"
 
 
-def making(scene: Scene) -> Making | None:
+def making(scene: Failure) -> Making | None:
     """The batch that torch's default_collate was making when an error was raised; None if it was not."""
     if scene.told is not None:
         return _making_told(scene.told)
@@ -117,12 +117,12 @@ def _same(one: Any, other: Any) -> bool:
 # ---- sizes -------------------------------------------------------------------------------------------------------------------
 
 
-def unequal(scene: Scene, first: tuple[int, ...], number: int, other: tuple[int, ...]) -> Verdict | None:
+def unequal(scene: Failure, first: tuple[int, ...], number: int, other: tuple[int, ...]) -> Cause | None:
     """Samples of unequal size; None where no batch was being made."""
     made = making(scene)
     if made is None:
         return None
-    return Verdict(
+    return Cause(
         f"{made.who} cannot make a batch: {made.sample(0)} is {first}, {made.sample(number)} is {other}.",
         f"{'Its collator' if made.who == 'Trainer' else 'default_collate'} stacks samples, and needs them to be equal in size.",
         f"{shown(first)} ≠ {shown(other)}",
@@ -154,13 +154,13 @@ def _padded(made: Making, first: tuple[int, ...], other: tuple[int, ...]) -> tup
     return (Fix(_MENDED, f"DataLoader(..., collate_fn=lambda batch: {code})" if code else PAD),)
 
 
-def _no_room(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_room(scene: Failure, _: re.Match[str]) -> Cause | None:
     """A worker makes room for as many numbers as all samples have; where the first one is larger than the others, that is too little."""
     made = making(scene)
     if made is None or scene.told is None:
         return None
     where = " in one of their parts" if made.nested else ""
-    return Verdict(
+    return Cause(
         f"The DataLoader cannot make a batch: its samples differ in size{where}, and the first one is larger than the others.",
         "default_collate stacks samples, and needs them to be equal in size.",
         "samples differ in size",
@@ -170,7 +170,7 @@ def _no_room(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _lists(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _lists(scene: Failure, _: re.Match[str]) -> Cause | None:
     made = making(scene)
     if made is None:
         return None
@@ -180,7 +180,7 @@ def _lists(scene: Scene, _: re.Match[str]) -> Verdict | None:
         sizes = [len(one) for one in values]
         number = next((i for i, size in enumerate(sizes) if size != sizes[0]), 0)
         told = f"{made.sample(0)} has {sizes[0]} members, {made.sample(number)} has {sizes[number]}."
-    return Verdict(
+    return Cause(
         f"The DataLoader cannot make a batch: {told}",
         "default_collate joins lists member by member, and needs them to be equally long.",
         "lists of unequal length",
@@ -192,10 +192,10 @@ def _lists(scene: Scene, _: re.Match[str]) -> Verdict | None:
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
 
 
-def _not_collated(scene: Scene, match: re.Match[str]) -> Verdict:
+def _not_collated(scene: Failure, match: re.Match[str]) -> Cause:
     kind = match[1].rpartition(".")[2]
     what = "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiouAEIOU" else f"a {kind}"
-    return Verdict(
+    return Cause(
         f"The DataLoader cannot make a batch: the dataset gives {what}.",
         "default_collate joins tensors, arrays, numbers and texts, also in tuples and dicts.",
         f"{what} in a sample",
@@ -204,7 +204,7 @@ def _not_collated(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_sample(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_sample(scene: Failure, _: re.Match[str]) -> Cause | None:
     """The first sample is a tensor, and another one is None."""
     made = making(scene)
     if made is None:
@@ -214,7 +214,7 @@ def _no_sample(scene: Scene, _: re.Match[str]) -> Verdict | None:
     fix = (Fix("Leave out the samples that are None:", _WITHOUT),)
     if made.nested:
         fix = (Fix("Give a tensor there in every sample, or leave it out of every sample."),)
-    return Verdict(
+    return Cause(
         f"The DataLoader cannot make a batch: {which}.",
         "A __getitem__ without a return, or with one in some cases only, gives None.",
         "None in a batch",
@@ -223,7 +223,7 @@ def _no_sample(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_key(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_key(scene: Failure, _: re.Match[str]) -> Cause | None:
     """Dicts of one batch with other keys than the first."""
     made = making(scene)
     args = (scene.told.error if scene.told is not None else scene.error).args
@@ -232,7 +232,7 @@ def _no_key(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     lacking = [i for i, one in enumerate(made.batch or ()) if type(one) is dict and key not in one]
     which = f"sample {lacking[0]} has not" if lacking else "another one of the batch has not"
-    return Verdict(
+    return Cause(
         f"The DataLoader cannot make a batch: sample 0 has the key {key!r}, {which}.",
         "default_collate joins dicts key by key, and takes the keys of the first.",
         f"no {key!r}",
@@ -241,10 +241,10 @@ def _no_key(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _needs_gradient(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _needs_gradient(scene: Failure, _: re.Match[str]) -> Cause | None:
     if making(scene) is None:
         return None
-    return Verdict(
+    return Cause(
         "The DataLoader cannot make a batch in a worker: a tensor of a sample requires a gradient.",
         "A graph cannot go from one process to another.",
         "requires grad",
@@ -253,14 +253,14 @@ def _needs_gradient(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _other(scene: Failure, _: re.Match[str]) -> Cause | None:
     """Whatever else fails while a batch is made."""
     made = making(scene)
     if made is None or not scene.words:
         return None
     kinds = sorted({type(one).__name__ for one in made.values}) if made.values else []
     mixed = f" Its samples are of different kinds here: {', '.join(kinds)}." if len(kinds) > 1 else ""
-    return Verdict(
+    return Cause(
         "The DataLoader cannot make a batch: default_collate could not join its samples.",
         f"It says: {scene.words}{mixed}",
         "",
@@ -272,19 +272,19 @@ def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
 _S = r"\[([\d, ]*)\]"
 
 
-def _stack(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _stack(scene: Failure, match: re.Match[str]) -> Cause | None:
     return unequal(scene, tuple_of(match[1]), int(match[3]), tuple_of(match[2]))
 
 
 _R, _T = (RuntimeError,), (TypeError,)
 FAMILIES = (
-    Family("join", _R, rf"stack expects each tensor to be equal size, but got {_S} at entry 0 and {_S} at entry (\d+)", _stack),
-    Family("batch", _R, r"^Trying to resize storage that is not resizable", _no_room),
-    Family("batch", _R, r"^each element in list of batch should be of equal size", _lists),
-    Family("batch", _T, r"^default_collate: batch must contain tensors.*found (?:<class ')?([\w.]+)", _not_collated),
-    Family("batch", (AttributeError, TypeError), r"^'NoneType' object has no attribute 'numel'|but got NoneType", _no_sample),
-    Family("batch", (KeyError,), r"", _no_key),
-    Family("batch", _R, r"^stack\(\): functions with out=.*requires grad", _needs_gradient),
+    Rule("join", _R, rf"stack expects each tensor to be equal size, but got {_S} at entry 0 and {_S} at entry (\d+)", _stack),
+    Rule("batch", _R, r"^Trying to resize storage that is not resizable", _no_room),
+    Rule("batch", _R, r"^each element in list of batch should be of equal size", _lists),
+    Rule("batch", _T, r"^default_collate: batch must contain tensors.*found (?:<class ')?([\w.]+)", _not_collated),
+    Rule("batch", (AttributeError, TypeError), r"^'NoneType' object has no attribute 'numel'|but got NoneType", _no_sample),
+    Rule("batch", (KeyError,), r"", _no_key),
+    Rule("batch", _R, r"^stack\(\): functions with out=.*requires grad", _needs_gradient),
 )
-OTHERS = (Family("batch", (Exception,), r"", _other),)
+OTHERS = (Rule("batch", (Exception,), r"", _other),)
 """Asked last."""

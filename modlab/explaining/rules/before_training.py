@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.records.explanation import Fix
 
 _UNBOUND = re.compile(r"\bsuper\(\s*(\w+)\s*\)\s*\.\s*__init__\(([^()]*)\)")
 
 
-def _unbound(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _unbound(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``super(Net).__init__()``, without self, is the constructor of the super object itself."""
     for frame in reversed(scene.frames):
         if frame.function != "__init__" or not frame.is_users:
@@ -19,7 +19,7 @@ def _unbound(scene: Scene, _: re.Match[str]) -> Verdict | None:
         for number, line in frame.lines():
             found = _UNBOUND.search(line.split("#")[0].rstrip())
             if found is not None and number <= frame.line:
-                return Verdict(
+                return Cause(
                     f"super({found[1]}).__init__() calls no constructor of nn.Module: super with a class alone is bound to nothing.",
                     "So nn.Module never made the stores in which layers are kept.",
                     "no stores yet",
@@ -29,7 +29,7 @@ def _unbound(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return None
 
 
-def _listed(scene: Scene) -> Verdict | None:
+def _listed(scene: Failure) -> Cause | None:
     """``Adam([net.parameters()])``."""
     call = scene.user.expression() if scene.user is not None else None
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None
@@ -42,10 +42,10 @@ def _listed(scene: Scene) -> Verdict | None:
         made = ast.List([ast.Starred(one, ast.Load()) for one in given.elts], ast.Load())
     code = ast.unparse(ast.Call(call.func, [made, *call.args[1:]], call.keywords))
     said = "a list that holds an iterator of them" if len(given.elts) == 1 else "a list of iterators"
-    return Verdict(f"The optimizer takes parameters, and got {said}.", "", "", (), (Fix("Pass the parameters themselves:", code),))
+    return Cause(f"The optimizer takes parameters, and got {said}.", "", "", (), (Fix("Pass the parameters themselves:", code),))
 
 
-def _names(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _names(scene: Failure, match: re.Match[str]) -> Cause | None:
     if match[1] == "Module":
         return _listed(scene)
     if match[1] != "str":
@@ -59,7 +59,7 @@ def _names(scene: Scene, match: re.Match[str]) -> Verdict | None:
         arguments = ", ".join([f"{ast.unparse(source.value)}.parameters()", *more])
         fixes = (Fix("Pass the parameters themselves:", f"{ast.unparse(call.func)}({arguments})"),)
     why = "A dict is gone through by its keys, which are names." if source is not None and source.attr == "state_dict" else ""
-    return Verdict("The optimizer takes parameters, and got their names (str).", why, "str", (), fixes)
+    return Cause("The optimizer takes parameters, and got their names (str).", why, "str", (), fixes)
 
 
 def _tells_names(node: ast.AST) -> ast.Attribute | None:
@@ -68,6 +68,6 @@ def _tells_names(node: ast.AST) -> ast.Attribute | None:
 
 
 FAMILIES = (
-    Family("constructor", (AttributeError,), r"before Module\.__init__\(\) call", _unbound),
-    Family("optimizer", (TypeError,), r"optimizer can only optimize Tensors, but one of the params is (\w+)", _names),
+    Rule("constructor", (AttributeError,), r"before Module\.__init__\(\) call", _unbound),
+    Rule("optimizer", (TypeError,), r"optimizer can only optimize Tensors, but one of the params is (\w+)", _names),
 )

@@ -13,7 +13,7 @@ from modlab import format
 from modlab.errors import nearest
 from modlab.explaining import code_fixes, parametrizations, suspects
 from modlab.explaining.calls import join
-from modlab.explaining.failure import Family, Scene, Verdict, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, shape_of, shown, tuple_of
 from modlab.explaining.frames import Frame
 from modlab.explaining.rules import weight_files
 from modlab.inspection import stores
@@ -38,7 +38,7 @@ def _keys(text: str, label: str) -> list[str]:
     return re.findall(r'"([^"]*)"', found[1]) if found else []
 
 
-def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
+def _state_dict(scene: Failure, match: re.Match[str]) -> Cause:
     missing, unexpected = _keys(scene.message, "Missing"), _keys(scene.message, "Unexpected")
     sizes = re.findall(
         r"size mismatch for ([^:]+): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, the shape in current model "
@@ -55,7 +55,7 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     if odd and not missing and not unexpected and not sizes:
         if all("mixed torch.Tensor and DTensor" in why for _, why in odd):
             return _spread(loading, [name for name, _ in odd])
-        return Verdict(
+        return Cause(
             f"{odd[0][0]} cannot be copied from the {what} into {model}.",
             f"{odd[0][1][:1].upper()}{odd[0][1][1:200]}.",
             "",
@@ -78,7 +78,7 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
         if prefix[0] == "model" and not _wraps(scene.module, prefix[1]):
             wrapper = "a class around the model"
         more = f"in the {what if prefix[0] == 'file' else 'model'}: {wrapper} put it there"
-        return Verdict(
+        return Cause(
             f"Only the prefix {prefix[1]!r} differs, {more}.",
             f"{'The name fits' if len(missing) == 1 else f'All {max(len(missing), len(unexpected)):,} names fit'} "
             f"{'without' if prefix[0] == 'file' else 'with'} it.",
@@ -90,7 +90,7 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     if nested is None and type(given) is dict:
         nested = next((key for key in unexpected if _is_mapping(given, key)), None)
     if nested is not None:
-        return Verdict(
+        return Cause(
             f"What was given is a whole checkpoint: the weights are under its key {nested!r}.",
             f"{model} knows none of {_some(unexpected)}.",
             "",
@@ -100,7 +100,7 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     path = parametrizations.part(scene.module, given) if scene.module is not None and unexpected else ""
     if path:
         place = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
-        return Verdict(
+        return Cause(
             f"The {what} is that of a part of the model: all its {len(given):,} names fit {path}.",
             f"{model} has more than that.",
             "",
@@ -110,7 +110,7 @@ def _state_dict(scene: Scene, match: re.Match[str]) -> Verdict:
     return _names(scene, loading, model, missing, unexpected, sizes, facts)
 
 
-def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Verdict:
+def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Cause:
     """The file's model was pruned, or its weights are normalised, and this one is as it was made."""
     word, names, patterns, utility = changed
     last = names[0].rpartition(".")[2]
@@ -121,7 +121,7 @@ def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple
     else:
         code = f"{loading.made}{parametrizations.merged(loading.state)}{loading.model}.load_state_dict(state)"
         fix = Fix("Load the weights as they are with their masks:", code)
-    return Verdict(
+    return Cause(
         f"The {loading.what} is of a {word} model, and {model} is not {word}.",
         f"{names[0]} stands there as {became}.",
         "",
@@ -130,11 +130,11 @@ def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple
     )
 
 
-def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Verdict:
+def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Cause:
     """The other way round."""
     word, names, patterns, utility = unlike
     what_then = utility.rpartition(".")[2] or "pruning"
-    return Verdict(
+    return Cause(
         f"{model} is {word}, and the {what} is of a model that is not.",
         f"It has {names[0]}, and the model has {patterns[0].format(names[0].rpartition('.')[2])} in its place.",
         "",
@@ -143,13 +143,13 @@ def _unchanged(model: str, what: str, unlike: tuple[str, list[str], tuple[str, .
     )
 
 
-def _spread(loading: _Loading, names: list[str]) -> Verdict:
+def _spread(loading: _Loading, names: list[str]) -> Cause:
     """Whole tensors, and a model that is spread over processes."""
     code = (
         "from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict\n"
         f"{loading.made}set_model_state_dict({loading.model}, {loading.state}, options=StateDictOptions(full_state_dict=True))"
     )
-    return Verdict(
+    return Cause(
         f"{names[0]} is spread over processes, and the {loading.what} holds it as a whole.",
         "load_state_dict copies a DTensor from a DTensor alone.",
         "",
@@ -178,7 +178,7 @@ class _Loading(NamedTuple):
         return Fix(prose, f"{self.made}{before}{self.model}.load_state_dict({given})")
 
 
-def _loading(scene: Scene) -> _Loading:
+def _loading(scene: Failure) -> _Loading:
     frame, model = scene.user, code_fixes.name_of_root(scene)
     call = frame.expression() if frame is not None else None
     if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
@@ -211,7 +211,7 @@ def _wraps(module: Any, prefix: str) -> bool:
     return type(module).__name__ in known.get(prefix, ())
 
 
-def _renamed(scene: Scene, missing: list[str], unexpected: list[str]) -> list[tuple[str, str]]:
+def _renamed(scene: Failure, missing: list[str], unexpected: list[str]) -> list[tuple[str, str]]:
     """The model's names with the nearest of the file's that has the same shape, if that gives each one another."""
     given, module = scene.local("state_dict"), scene.module
     if not missing or len(missing) > LISTED or len(unexpected) < len(missing) or module is None or not issubclass(type(given), dict):
@@ -232,7 +232,7 @@ def _counter(key: str) -> str:
     return key.removesuffix("running_mean") + _COUNTER
 
 
-def _loadable(scene: Scene, missing: list[str], sizes: list[Any]) -> tuple[int, int]:
+def _loadable(scene: Failure, missing: list[str], sizes: list[Any]) -> tuple[int, int]:
     """How many of the model's tensors have a name and a shape that fit, and how many there are; 0 and 0 where that is not known."""
     given, module = scene.local("state_dict"), scene.module
     if module is None or not issubclass(type(given), dict):
@@ -244,8 +244,8 @@ def _loadable(scene: Scene, missing: list[str], sizes: list[Any]) -> tuple[int, 
 
 
 def _names(
-    scene: Scene, loading: _Loading, model: str, missing: list[str], unexpected: list[str], sizes: list[Any], facts: list[tuple[str, str]]
-) -> Verdict:
+    scene: Failure, loading: _Loading, model: str, missing: list[str], unexpected: list[str], sizes: list[Any], facts: list[tuple[str, str]]
+) -> Cause:
     what, pairs = loading.what, _renamed(scene, missing, unexpected)
     words = []
     if missing:
@@ -279,7 +279,7 @@ def _names(
         fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''}, and to be told what did not:", loose))
     else:
         fixes.append(_fitting(scene, loading, "To load what fits in name and shape, and to be told what did not:"))
-    return Verdict(
+    return Cause(
         f"{model} and the {what} differ: {' and '.join(words)}.",
         more,
         "",
@@ -297,7 +297,7 @@ def _part(missing: list[str], unexpected: list[str]) -> str:
     return ""
 
 
-def _fitting(scene: Scene, loading: _Loading, prose: str) -> Fix:
+def _fitting(scene: Failure, loading: _Loading, prose: str) -> Fix:
     """The fix that leaves out what has another shape."""
     given = scene.local("state_dict")
     tensors = all(issubclass(type(one), Tensor) for one in dict.values(given)) if issubclass(type(given), dict) else False
@@ -307,11 +307,11 @@ def _fitting(scene: Scene, loading: _Loading, prose: str) -> Fix:
     return Fix(prose, f"{loading.made}{own}{chosen}print({loading.model}.load_state_dict(fitting, strict=False))")
 
 
-def _sizes(scene: Scene, loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Verdict:
+def _sizes(scene: Failure, loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Cause:
     key, old, new = sizes[0]
     before, after = tuple_of(old), tuple_of(new)
     more = f", and {len(sizes) - 1:,} more {'differs' if len(sizes) == 2 else 'differ'}" if len(sizes) > 1 else ""
-    return Verdict(
+    return Cause(
         f"{key} is {before} in the {loading.what} and {after} in {model}{more}.",
         "The names fit, the sizes do not; strict=False does not forgive that.",
         f"{shown(before)} ≠ {shown(after)}",
@@ -351,7 +351,7 @@ def _some(keys: Iterable[str]) -> str:
     return ", ".join(listed[:4]) + (f", … ({len(listed):,})" if len(listed) > 4 else "")
 
 
-def _not_a_dict(scene: Scene, match: re.Match[str]) -> Verdict:
+def _not_a_dict(scene: Failure, match: re.Match[str]) -> Cause:
     kind = match[1].rpartition(".")[2]
     given = scene.local("state_dict")
     name, call = code_fixes.name_of_root(scene), scene.call_expression()
@@ -361,12 +361,12 @@ def _not_a_dict(scene: Scene, match: re.Match[str]) -> Verdict:
         if stores.is_module(given)
         else Fix("A path is read first:", f"{name}.load_state_dict(torch.load(path))")
     )
-    return Verdict(
+    return Cause(
         f"load_state_dict got a {kind}, and needs a state_dict: names and tensors.", "", "", (("given", kind), ("expected", "dict")), (fix,)
     )
 
 
-def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
+def _refused(scene: Failure, match: re.Match[str]) -> Cause:
     kind = re.search(r"Unsupported (?:global|class|operand)[^:\n]*:? ?(?:GLOBAL )?([\w.]+)", scene.message)
     allowed = re.search(r"GLOBAL ([\w.<>]+) was not an allowed global", scene.message)
     what = allowed or kind
@@ -400,7 +400,7 @@ def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
                 "torch.save(model.state_dict(), path)\nmodel.load_state_dict(torch.load(path))",
             ),
         )
-    return Verdict(
+    return Cause(
         f"The file holds more than weights: {cls}{', a class of yours' if own and what else ''}.",
         "torch.load reads with weights_only=True, which runs no code that is stored in a file.",
         "",
@@ -410,8 +410,8 @@ def _refused(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_folder(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_folder(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save makes none.",
         "",
         "",
@@ -420,8 +420,8 @@ def _no_folder(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _groups(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _groups(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         "The optimizer's state is of other parameters: its groups differ from those of this optimizer.",
         "Number and order of the parameters must be what they were.",
         "",
@@ -432,11 +432,11 @@ def _groups(scene: Scene, match: re.Match[str]) -> Verdict:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("state_dict", _R, r"Error\(s\) in loading state_dict for ([^:\n]+):", _state_dict),
-    Family("state_dict", (TypeError,), r"Expected state_dict to be dict-like, got <class '([^']+)'>", _not_a_dict),
-    Family("weights_only", (Exception,), r"Weights only load failed", _refused),
-    Family("file", _R, r"Parent directory (.+?) does not exist", _no_folder),
-    Family(
+    Rule("state_dict", _R, r"Error\(s\) in loading state_dict for ([^:\n]+):", _state_dict),
+    Rule("state_dict", (TypeError,), r"Expected state_dict to be dict-like, got <class '([^']+)'>", _not_a_dict),
+    Rule("weights_only", (Exception,), r"Weights only load failed", _refused),
+    Rule("file", _R, r"Parent directory (.+?) does not exist", _no_folder),
+    Rule(
         "state_dict",
         (ValueError,),
         r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)",

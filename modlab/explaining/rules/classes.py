@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import Module
 
 from modlab.explaining import code_fixes, operands, source_code
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.records.explanation import Fix
 
@@ -39,7 +39,7 @@ def _made_first(frame: Frame | None, call: ast.Call, maker: str) -> str:
     return line if line != ast.unparse(made) else ""
 
 
-def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _made_of_tensors(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``Net(x)``: the constructor got what the model was to be called with."""
     found = _constructed(scene)
     if found is None:
@@ -54,7 +54,7 @@ def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
     written, name = ast.unparse(call.func), cls.__name__
     given = ", ".join(map(ast.unparse, call.args))
     maker = f"{written if '.' in written else name}({'...' if code_fixes.parameters(cls) else ''})"
-    return Verdict(
+    return Cause(
         f"{written}({given}) makes a new {name}, and calls none: {words}.",
         f"A constructor takes sizes and options; the {name} that it makes takes the tensors.",
         "",
@@ -63,7 +63,7 @@ def _made_of_tensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _constructed(scene: Scene) -> tuple[Frame, str] | None:
+def _constructed(scene: Failure) -> tuple[Frame, str] | None:
     """The code that gave tensors to a constructor of modules, the outermost one; and what became of them."""
     for caller, frame in pairwise(scene.frames):
         if frame.function == "__init__" and frame.owner is not None and caller.is_users:
@@ -97,7 +97,7 @@ def _is_made(node: ast.expr) -> bool:
     )
 
 
-def _of_class(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _of_class(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``Net.forward(x)`` and ``Net.parameters()``: a method of the class, called without a model."""
     frame = scene.inner
     found = _class(frame) if frame is not None and frame.is_users else None
@@ -107,7 +107,7 @@ def _of_class(scene: Scene, match: re.Match[str]) -> Verdict | None:
     given = ", ".join(map(ast.unparse, call.args))
     written = f"model({given})" if match[1] == "forward" else f"model.{match[1]}({given})"
     needed = code_fixes.parameters(cls)
-    return Verdict(
+    return Cause(
         f"{ast.unparse(call.func)} is called on the class, and not on a model.",
         f"{cls.__name__} is what models are made by.",
         "",
@@ -117,11 +117,11 @@ def _of_class(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 
 FAMILIES = (
-    Family(
+    Rule(
         "class called",
         (TypeError, RuntimeError, ValueError),
         r"__init__\(\) (?:takes (?:from )?1 |missing)|argument 'size'.*Tensor|Boolean value of Tensor|must be \w+, not Tensor",
         _made_of_tensors,
     ),
-    Family("class called", (TypeError,), r"\w+\.(\w+)\(\) missing \d+ required positional arguments?", _of_class),
+    Rule("class called", (TypeError,), r"\w+\.(\w+)\(\) missing \d+ required positional arguments?", _of_class),
 )

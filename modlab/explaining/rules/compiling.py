@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from modlab.explaining import frames, written
-from modlab.explaining.failure import Family, Scene, Verdict, own_words
+from modlab.explaining.failure import Cause, Failure, Rule, own_words
 from modlab.records.explanation import Fix
 
 _USERS = re.compile(r'from user code:\s*\n((?:[ \t]*File "[^\n]+\n(?:[ \t]+(?!File ")[^\n]*\n?)*)+)')
@@ -16,14 +16,14 @@ _LEVEL = re.compile(r'File "(?P<file>[^\n"]+)", line (?P<line>\d+), in (?P<funct
 _NEAR = 0.6
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A line that torch.compile was looking at, as its message tells."""
 
     where: str
     text: str
 
 
-def place(message: str) -> Place | None:
+def place(message: str) -> CodePlace | None:
     """The innermost line of the user's own code in the message; else the innermost one."""
     found = _USERS.search(message)
     levels = list(_LEVEL.finditer(found[1])) if found is not None else []
@@ -31,18 +31,18 @@ def place(message: str) -> Place | None:
     if not levels:
         return None
     last = (own or levels)[-1]
-    return Place(frames.place(last["file"], int(last["line"])), last["text"].strip())
+    return CodePlace(frames.place(last["file"], int(last["line"])), last["text"].strip())
 
 
-def _looked_at(scene: Scene, said: str, more: str, stop: str, facts: tuple[tuple[str, str], ...], fixes: tuple[Fix, ...]) -> Verdict:
+def _looked_at(scene: Failure, said: str, more: str, stop: str, facts: tuple[tuple[str, str], ...], fixes: tuple[Fix, ...]) -> Cause:
     """A verdict on a line that torch.compile was looking at, which stands in the message alone."""
     at = place(scene.message)
     if at is not None:
         scene.place = at.where, at.text
-    return Verdict(said, more, stop, facts, fixes, ("torch.compile was looking at the code: the modules inside were not called yet.",))
+    return Cause(said, more, stop, facts, fixes, ("torch.compile was looking at the code: the modules inside were not called yet.",))
 
 
-def _unsupported(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _unsupported(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A graph break where none may be: ``fullgraph=True``, or strict export."""
     kind = match["kind"].strip()
     if "recompile limit" in kind:
@@ -64,18 +64,18 @@ def _unsupported(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _taken_out(kind: str, scene: Scene) -> list[Fix]:
+def _taken_out(kind: str, scene: Failure) -> list[Fix]:
     at = place(scene.message)
     if kind == "Data-dependent branching" and at is not None:
         return [Fix("Where both ways give tensors of one shape, compute both and choose: torch.where(condition, one, other).")]
     return []
 
 
-def _is_whole(scene: Scene) -> bool:
+def _is_whole(scene: Failure) -> bool:
     return not any("_export" in frame.code.co_filename for frame in scene.frames)
 
 
-def _whole_graph(scene: Scene) -> str:
+def _whole_graph(scene: Failure) -> str:
     """The user's call of torch.compile without fullgraph=True, where it stands above the line that failed."""
     frame = scene.own
     found = [one for one in written.calls(frame, "compile") if written.word(one.call, "fullgraph") is not None] if frame is not None else []
@@ -88,9 +88,9 @@ def _whole_graph(scene: Scene) -> str:
     return one.rewritten(new)
 
 
-def _backend_failed(scene: Scene, match: re.Match[str]) -> Verdict:
+def _backend_failed(scene: Failure, match: re.Match[str]) -> Cause:
     words = " ".join(match[2].split("\n\n")[0].split())
-    return Verdict(
+    return Cause(
         f"The backend {match[1]!r} of torch.compile failed: {words}",
         "The model itself was not run.",
         "",
@@ -99,7 +99,7 @@ def _backend_failed(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _with_backend(scene: Scene, name: str) -> str:
+def _with_backend(scene: Failure, name: str) -> str:
     frame = scene.own
     frame = frame if frame is not None and written.calls(frame, "compile") else None
     outer = [one for one in scene.frames if one.is_users and not one.is_installed]
@@ -113,8 +113,8 @@ def _with_backend(scene: Scene, name: str) -> str:
     return found[0].rewritten(new)
 
 
-def _no_compiler(scene: Scene, _: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_compiler(scene: Failure, _: re.Match[str]) -> Cause:
+    return Cause(
         "torch.compile found no C++ compiler, which its backend 'inductor' needs on the CPU.",
         "It writes code, and has it compiled.",
         "",
@@ -123,10 +123,10 @@ def _no_compiler(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _no_backend(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_backend(scene: Failure, match: re.Match[str]) -> Cause:
     known = ("inductor", "eager", "aot_eager", "cudagraphs", "openxla", "tvm", "onnxrt")
     ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
-    return Verdict(
+    return Cause(
         f"torch.compile knows no backend {match[1]!r}.",
         "torch._dynamo.list_backends() lists those that there are.",
         "",
@@ -135,13 +135,13 @@ def _no_backend(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_mode(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_mode(scene: Failure, match: re.Match[str]) -> Cause:
     known = [one.strip() for one in match[2].split(",")]
     ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
     frame = scene.own
     found = written.calls(frame, "compile") if frame is not None else []
     code = found[-1].rewritten(written.with_word(found[-1].call, "mode", ast.Constant(near))) if found else ""
-    return Verdict(
+    return Cause(
         f"torch.compile knows no mode {match[1]!r}.",
         f"It knows {', '.join(known)}.",
         "",
@@ -150,11 +150,11 @@ def _no_mode(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _too_often(scene: Scene, _: re.Match[str]) -> Verdict:
+def _too_often(scene: Failure, _: re.Match[str]) -> Cause:
     chained = scene.error.__cause__ or scene.error.__context__
     reason = re.search(r"last reason: (?:\d+/\d+: )?([^\n]+)", f"{scene.message}\n{chained or ''}")
     told = f"The last reason: {reason[1].strip()}." if reason is not None else ""
-    return Verdict(
+    return Cause(
         "torch.compile compiled the same code again and again, until its limit (recompile_limit).",
         told or "Each time something that it had taken for constant was another one: a shape, a number, a flag.",
         "",
@@ -163,7 +163,7 @@ def _too_often(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _dynamic(scene: Scene) -> str:
+def _dynamic(scene: Failure) -> str:
     frame = scene.own
     found = written.calls(frame, "compile") if frame is not None else []
     if len(found) != 1:
@@ -174,7 +174,7 @@ def _dynamic(scene: Scene) -> str:
     return found[0].rewritten(new)
 
 
-def _fake(scene: Scene, match: re.Match[str]) -> Verdict:
+def _fake(scene: Failure, match: re.Match[str]) -> Cause:
     """An operation that failed while shapes were computed: a mistake of the model's, that it makes without torch.compile, too."""
     words = match["words"].strip().strip("'\"")
     return _looked_at(
@@ -187,7 +187,7 @@ def _fake(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _other(scene: Failure, _: re.Match[str]) -> Cause | None:
     """Whatever else torch.compile says of a line of the user's."""
     if place(scene.message) is None or not any(base.__name__ == "TorchDynamoException" for base in type(scene.error).__mro__):
         return None
@@ -203,13 +203,13 @@ def _other(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 _R = (Exception,)
 FAMILIES = (
-    Family("compiled", _R, r"^backend='([^']+)' raised:\s*(?=\S*(?:InvalidCxxCompiler|No working C\+\+ compiler))", _no_compiler),
-    Family("compiled", _R, r"No working C\+\+ compiler found", _no_compiler),
-    Family("compiled", _R, r"^backend='([^']+)' raised:\s*(.+)", _backend_failed),
-    Family("compiled", _R, r"^(?P<kind>[^\n]+)\n  Explanation: (?P<explained>.+?)(?=\n\n|\n  Hint:|\Z)", _unsupported),
-    Family("compiled", _R, r"^Invalid backend: '([^']*)'", _no_backend),
-    Family("compiled", (RuntimeError,), r"^Unrecognized mode=(\S+), should be one of: (.+)", _no_mode),
-    Family("compiled", _R, r"^Hard failure due to fullgraph=True|recompile_limit reached", _too_often),
-    Family("compiled", _R, r"^Dynamo failed to run FX node with fake tensors: .*?got \w+\((?P<words>.+?)\)\n", _fake),
-    Family("compiled", _R, r"from user code:", _other),
+    Rule("compiled", _R, r"^backend='([^']+)' raised:\s*(?=\S*(?:InvalidCxxCompiler|No working C\+\+ compiler))", _no_compiler),
+    Rule("compiled", _R, r"No working C\+\+ compiler found", _no_compiler),
+    Rule("compiled", _R, r"^backend='([^']+)' raised:\s*(.+)", _backend_failed),
+    Rule("compiled", _R, r"^(?P<kind>[^\n]+)\n  Explanation: (?P<explained>.+?)(?=\n\n|\n  Hint:|\Z)", _unsupported),
+    Rule("compiled", _R, r"^Invalid backend: '([^']*)'", _no_backend),
+    Rule("compiled", (RuntimeError,), r"^Unrecognized mode=(\S+), should be one of: (.+)", _no_mode),
+    Rule("compiled", _R, r"^Hard failure due to fullgraph=True|recompile_limit reached", _too_often),
+    Rule("compiled", _R, r"^Dynamo failed to run FX node with fake tensors: .*?got \w+\((?P<words>.+?)\)\n", _fake),
+    Rule("compiled", _R, r"from user code:", _other),
 )

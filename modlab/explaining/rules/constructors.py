@@ -14,22 +14,22 @@ from torch.nn import Module
 
 from modlab.errors import nearest
 from modlab.explaining import source_code, super_init
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _constructor(scene: Scene, module: Module) -> Frame | None:
+def _constructor(scene: Failure, module: Module) -> Frame | None:
     return next((f for f in reversed(scene.frames) if f.function == "__init__" and f.is_users and f.owner is module), None)
 
 
-def _before_super(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _before_super(scene: Failure, match: re.Match[str]) -> Cause | None:
     what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
     return _too_early(scene, f"assigns {what}", f"there is no store to register {what} in")
 
 
-def _too_early(scene: Scene, does: str, lack: str) -> Verdict | None:
+def _too_early(scene: Failure, does: str, lack: str) -> Cause | None:
     """What to say where a constructor was running, and nn.Module's had not run."""
     module = scene.module
     if module is None or stores.initialized(module):
@@ -48,7 +48,7 @@ def _too_early(scene: Scene, does: str, lack: str) -> Verdict | None:
         if other is None:
             return None
         among = other in owner.__bases__ and len(owner.__bases__) > 1
-        return Verdict(
+        return Cause(
             f"{name}'s super().__init__() is that of {other.__name__}, which does not call nn.Module's.",
             f"{name} has {other.__name__} before nn.Module among its bases." if among else f"{name} derives from {other.__name__}.",
             "",
@@ -63,7 +63,7 @@ def _too_early(scene: Scene, does: str, lack: str) -> Verdict | None:
             if super_init.elsewhere(owner)
             else (f"{name}'s constructor never calls super().__init__()")
         )
-    return Verdict(
+    return Cause(
         f"{said}.",
         f"{'Without it' if 'never' in said else 'Until then'} {lack}.",
         "",
@@ -133,7 +133,7 @@ def _between(cls: type, owner: type) -> type | None:
     return later[0] if later and later[0] not in (Module, object) else None
 
 
-def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_store(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A private store is missing: the module was used although its constructor never ran the base class's."""
     module = scene.module
     if module is None or stores.initialized(module):
@@ -142,7 +142,7 @@ def _no_store(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if early is not None:
         return early
     name = type(module).__name__
-    return Verdict(
+    return Cause(
         f"{name} was never initialised: its constructor does not call super().__init__().",
         f"So it has no {match[2]}, nor any other store.",
         "never initialised",
@@ -162,7 +162,7 @@ _OF_TENSORS = {
 _ALIKE, _VERY = 0.5, 0.75  # from here on a name of the module's own is proposed, and one that every module has
 
 
-def _with_attribute(scene: Scene, wanted: str, meant: str) -> str:
+def _with_attribute(scene: Failure, wanted: str, meant: str) -> str:
     """The expression that asked for a name, with another one; nothing where it is not known."""
     expression = scene.user.expression() if scene.user is not None else None
     node = expression.func if isinstance(expression, ast.Call) else expression
@@ -171,7 +171,7 @@ def _with_attribute(scene: Scene, wanted: str, meant: str) -> str:
     return f"{ast.unparse(node.value)}.{meant}"
 
 
-def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
     module = scene.module
     if module is None or scene.inner is None or scene.inner.function != "__getattr__" or type(module).__name__ != match[1]:
         return None
@@ -180,7 +180,7 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return _no_store(scene, match)
     cls, held = type(module), stores.contents(module)
     if any(wanted in vars(base) for base in cls.__mro__):
-        return Verdict(
+        return Cause(
             f"{cls.__name__}.{wanted} is a property, and its own code raised an AttributeError.",
             "Python then asks the module for the name, which hides the first error.",
             "",
@@ -223,7 +223,7 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fixes.append(Fix(f"Nearest: {close[0]}.", _with_attribute(scene, wanted, close[0])))
     subject = scene.subject or cls.__name__
     listed = ", ".join(own[:8]) or "no module, parameter or buffer"
-    return Verdict(
+    return Cause(
         f"{subject} has no {wanted!r}" + (f" ({cls.__name__})." if subject != cls.__name__ and "(" not in subject else "."),
         f"It has {listed}{', …' if len(own) > 8 else ''}.",
         f"no {wanted!r}",
@@ -232,12 +232,12 @@ def _no_attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _base_arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _base_arguments(scene: Failure, match: re.Match[str]) -> Cause | None:
     inner = scene.inner
     if inner is None or inner.function != "__init__" or not inner.is_torch or not inner.code.co_filename.endswith("module.py"):
         return None
     name = scene.failing.type if scene.failing is not None else "The class"
-    return Verdict(
+    return Cause(
         f"{name} passes arguments on to nn.Module, which takes none.",
         "super().__init__() is called without them.",
         "",
@@ -246,10 +246,10 @@ def _base_arguments(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
+def _skip_init(scene: Failure, _: re.Match[str]) -> Cause:
     cls = scene.local("module_cls")
     name = cls.__name__ if isinstance(cls, type) else "The module"
-    return Verdict(
+    return Cause(
         f"{name}'s constructor has no device argument, which skip_init needs.",
         "It builds the module on the meta device, where nothing is initialised.",
         "",
@@ -265,14 +265,14 @@ def _skip_init(scene: Scene, _: re.Match[str]) -> Verdict:
 
 
 FAMILIES = (
-    Family("super().__init__", (AttributeError,), r"cannot assign (\w+) before Module\.__init__\(\) call", _before_super),
-    Family("super().__init__", (AttributeError,), r"^'([^']+)' object has no attribute '(_[^']+)'", _no_store),
-    Family("attribute", (AttributeError,), r"^'([^']+)' object has no attribute '([^']+)'", _no_attribute),
-    Family(
+    Rule("super().__init__", (AttributeError,), r"cannot assign (\w+) before Module\.__init__\(\) call", _before_super),
+    Rule("super().__init__", (AttributeError,), r"^'([^']+)' object has no attribute '(_[^']+)'", _no_store),
+    Rule("attribute", (AttributeError,), r"^'([^']+)' object has no attribute '([^']+)'", _no_attribute),
+    Rule(
         "super().__init__",
         (TypeError,),
         r"__init__\(\) takes 1 positional argument but \d+ were given|__init__\(\) got an unexpected keyword argument",
         _base_arguments,
     ),
-    Family("constructor", (RuntimeError,), r"Module must support a 'device' arg to skip initialization", _skip_init),
+    Rule("constructor", (RuntimeError,), r"Module must support a 'device' arg to skip initialization", _skip_init),
 )

@@ -8,14 +8,14 @@ from torch import nn
 
 from modlab import format
 from modlab.explaining import code_fixes, provenance
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shown, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 _LAYOUTS = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)", 3: "(batch, channels, depth, height, width)"}
 
 
-def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
+def _channels(scene: Failure, match: re.Match[str]) -> Cause:
     weight, taken, expected, given = tuple_of(match[1]), tuple_of(match[2]), int(match[3]), int(match[4])
     subject = scene.subject or "the convolution"
     seen = next(iter(scene.taken), taken)  # torch puts a 1 in front of what it takes for unbatched
@@ -64,7 +64,7 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
                     line,
                 )
             )
-    return Verdict(
+    return Cause(
         f"{subject} got {counted(given, 'channel')} and has weights for {expected}.",
         f"{scene.stopped}input {seen}, weight {weight}.",
         f"channels {given} ≠ {expected}",
@@ -87,7 +87,7 @@ def _flatter(kind: str) -> str:
     return f" (or the layer is to be a {kind})" if hasattr(nn, kind) else ""
 
 
-def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
+def _dimensions(scene: Failure, match: re.Match[str]) -> Cause:
     plain, batched, function, taken = int(match[1]), int(match[2]), match[3], tuple_of(match[4])
     layout = _LAYOUTS.get(plain - 1, "")
     fixes = []
@@ -114,7 +114,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
         )
     elif len(taken) < plain - 1:
         fixes.append(Fix(f"It needs all of {layout}; a flat input is folded back by view:", "x = x.view(batch, channels, height, width)"))
-    return Verdict(
+    return Cause(
         f"{scene.subject or function} got {format.plural(len(taken), 'dimension')} and needs {batched}: {layout}.",
         f"{scene.stopped}input {taken}; the batch alone may be left out.",
         f"{format.plural(len(taken), 'dimension')} ≠ {batched}",
@@ -127,9 +127,9 @@ def _wider(function: str, more: int) -> str:
     return re.sub(r"(\d)d", lambda m: f"{int(m[1]) + more}d", function)
 
 
-def _kernel(scene: Scene, match: re.Match[str]) -> Verdict:
+def _kernel(scene: Failure, match: re.Match[str]) -> Cause:
     size, kernel = tuple_of(match[1]), tuple_of(match[2])
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the convolution'} slides a kernel of {shown(kernel)} over {shown(size)}: nothing is left.",
         f"{scene.stopped}input {next(iter(scene.taken), size)}, padding counted.",
         f"kernel {shown(kernel)} > {shown(size)}",
@@ -141,12 +141,12 @@ def _kernel(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _too_small(scene: Scene, match: re.Match[str]) -> Verdict:
+def _too_small(scene: Failure, match: re.Match[str]) -> Cause:
     size, left = tuple_of(match[1]), tuple_of(match[2])
     held = stores.contents(scene.module).get("kernel_size") if scene.module is not None else None
     kernel = held if type(held) is tuple else (held,) * (len(size) - 1) if type(held) is int else ()
     window = f" with windows of {shown(kernel)}" if kernel else ""
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the pooling'} got {shown(size[1:])}{window}: nothing is left.",
         f"{scene.stopped}its output would be {shown(left)}.",
         f"{shown(size[1:])} → {shown(left[1:])}",
@@ -160,13 +160,13 @@ def _too_small(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _pool_dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _pool_dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not scene.taken:
         return None
     taken = scene.taken[0]
     if 0 in taken:
-        return Verdict(f"{scene.subject} got an empty input.", f"{scene.stopped}input {taken}.", "no elements", (("input", str(taken)),))
-    return Verdict(
+        return Cause(f"{scene.subject} got an empty input.", f"{scene.stopped}input {taken}.", "no elements", (("input", str(taken)),))
+    return Cause(
         f"{scene.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
         f"{scene.stopped}input {taken}; the batch alone may be left out.",
         format.plural(len(taken), "dimension"),
@@ -180,9 +180,9 @@ def _pool_dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
+def _padding(scene: Failure, match: re.Match[str]) -> Cause:
     padding, taken = tuple_of(match[1]), tuple_of(match[3])
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the padding'} pads {max(padding)} on each side and got only {taken[int(match[2])]}.",
         f"{scene.stopped}input {taken}: what is reflected must be inside.",
         f"padding {max(padding)} ≥ {taken[int(match[2])]}",
@@ -193,27 +193,27 @@ def _padding(scene: Scene, match: re.Match[str]) -> Verdict:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family(
+    Rule(
         "convolution",
         _R,
         r"Given \w+=\d+, weight of size \[([\d, ]+)\], expected input\[([\d, ]+)\] to have (\d+) channels, but got (\d+) channels",
         _channels,
     ),
-    Family(
+    Rule(
         "convolution",
         _R,
         r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (?:torch\.Size)?\(?\[([\d, ]*)\]",
         _dimensions,
     ),
-    Family("convolution", _R, r"Calculated padded input size per channel: \(([\dx ]+)\)\. Kernel size: \(([\dx ]+)\)", _kernel),
-    Family(
+    Rule("convolution", _R, r"Calculated padded input size per channel: \(([\dx ]+)\)\. Kernel size: \(([\dx ]+)\)", _kernel),
+    Rule(
         "convolution",
         _R,
         r"Given input size: \(([\dx ]+)\)\. Calculated output size: \(([\dx -]+)\)\. Output size is too small",
         _too_small,
     ),
-    Family("convolution", _R, r"non-empty (\d)D or (\d)D \(batch mode\) tensor expected for input", _pool_dimensions),
-    Family(
+    Rule("convolution", _R, r"non-empty (\d)D or (\d)D \(batch mode\) tensor expected for input", _pool_dimensions),
+    Rule(
         "convolution",
         _R,
         r"Padding size should be less than the corresponding input dimension, but got: padding \(([\d, ]+)\) at dimension (\d) of input "

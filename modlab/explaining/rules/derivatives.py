@@ -8,12 +8,12 @@ import re
 from torch.autograd import Function
 
 from modlab.explaining import operands, source_code
-from modlab.explaining.failure import Family, Scene, Verdict, counted, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, tuple_of
 from modlab.inspection.definitions import place_of
 from modlab.records.explanation import Fix
 
 
-def _where(scene: Scene, name: str) -> str:
+def _where(scene: Failure, name: str) -> str:
     """Where the backward of a class stands, if the user's code has that class."""
     for frame in reversed([frame for frame in scene.frames if frame.is_users]):
         cls = frame.names.get(name, frame.globals.get(name))
@@ -24,9 +24,9 @@ def _where(scene: Scene, name: str) -> str:
     return ""
 
 
-def _number(scene: Scene, match: re.Match[str]) -> Verdict:
+def _number(scene: Failure, match: re.Match[str]) -> Cause:
     expected, got = int(match[2]), int(match[3])
-    return Verdict(
+    return Cause(
         f"{match[1]}.backward returned {counted(got, 'gradient')}, and forward takes {counted(expected, 'argument')}.",
         _where(scene, match[1]),
         f"{got} ≠ {expected} gradients",
@@ -35,9 +35,9 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _shape(scene: Scene, match: re.Match[str]) -> Verdict:
+def _shape(scene: Failure, match: re.Match[str]) -> Cause:
     given, wanted, place = tuple_of(match[3]), tuple_of(match[4]), int(match[2])
-    return Verdict(
+    return Cause(
         f"{match[1]}.backward returned a gradient of {given} for argument {place} of forward, which is {wanted}.",
         _where(scene, match[1]),
         f"{given} ≠ {wanted}",
@@ -46,7 +46,7 @@ def _shape(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _old(scene: Scene, _: re.Match[str]) -> Verdict:
+def _old(scene: Failure, _: re.Match[str]) -> Cause:
     user = scene.user
     call = user.expression() if user is not None else None
     code = ""
@@ -54,7 +54,7 @@ def _old(scene: Scene, _: re.Match[str]) -> Verdict:
         made = call.func if isinstance(call.func, ast.Call) else operands.follow(call.func, user)
         if isinstance(made, ast.Call) and not made.args and not made.keywords:
             code = source_code.rewritten(user, call, ast.Call(ast.Attribute(made.func, "apply", ast.Load()), call.args, call.keywords))
-    return Verdict(
+    return Cause(
         "A torch.autograd.Function is not made and called any more: its methods are static, and .apply calls it.",
         "",
         "",
@@ -72,13 +72,13 @@ def _old(scene: Scene, _: re.Match[str]) -> Verdict:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("gradient", _R, r"^function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _number),
-    Family(
+    Rule("gradient", _R, r"^function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _number),
+    Rule(
         "gradient",
         _R,
         r"^Function (\w+)Backward returned an invalid gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with "
         r"\[([\d, ]*)\]",
         _shape,
     ),
-    Family("gradient", _R, r"^Legacy autograd function with non-static forward method is deprecated", _old),
+    Rule("gradient", _R, r"^Legacy autograd function with non-static forward method is deprecated", _old),
 )

@@ -12,14 +12,14 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab.explaining import code_fixes, source_code, suspects, unregistered
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 _LOOKED = 2_000  # modules of which the tensors' devices are asked
 
 
-def _mixed(scene: Scene, match: re.Match[str]) -> Verdict:
+def _mixed(scene: Failure, match: re.Match[str]) -> Cause:
     first, second = match[1], match[2]
     given, own = _held(scene)
     if "meta" in (first, second):
@@ -45,14 +45,14 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict:
         said = f"Tensors on {first} and {second} meet{scene.within}."
         facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
         fixes.append(Fix("A tensor made inside forward belongs on its neighbour's device:", "torch.zeros(..., device=x.device)"))
-    return Verdict(said, scene.stopped + "all that a computation uses must be on one device.", f"{first} ≠ {second}", facts, tuple(fixes))
+    return Cause(said, scene.stopped + "all that a computation uses must be on one device.", f"{first} ≠ {second}", facts, tuple(fixes))
 
 
 def _device(tensor: Tensor) -> str:
     return str(tensor.device)
 
 
-def _held(scene: Scene) -> tuple[str, str]:
+def _held(scene: Failure) -> tuple[str, str]:
     """The device of the innermost module's input, and that of its own tensors."""
     call = scene.failing
     if call is None:
@@ -62,7 +62,7 @@ def _held(scene: Scene) -> tuple[str, str]:
     return next(iter(given), ""), next(iter(own), "")
 
 
-def _stray(scene: Scene) -> str:
+def _stray(scene: Failure) -> str:
     """A plain tensor attribute of the innermost module, on another device than its registered tensors."""
     call = scene.failing
     own = _held(scene)[1]
@@ -74,10 +74,10 @@ def _stray(scene: Scene) -> str:
     return ""
 
 
-def _meta(scene: Scene, given: str, own: str) -> Verdict:
+def _meta(scene: Failure, given: str, own: str) -> Cause:
     model = code_fixes.name_of_root(scene)
     if own == "meta" and given != "meta":
-        return Verdict(
+        return Cause(
             f"{scene.subject} is on the meta device: its weights have shapes and no numbers.",
             f"{scene.stopped}the input is on {given or 'cpu'}.",
             "weights on meta",
@@ -92,7 +92,7 @@ def _meta(scene: Scene, given: str, own: str) -> Verdict:
         )
     hidden = unregistered.of_module(scene) if given == "meta" else None
     if hidden is not None:
-        return Verdict(
+        return Cause(
             f"{scene.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
             f"{scene.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
             "input on meta",
@@ -100,7 +100,7 @@ def _meta(scene: Scene, given: str, own: str) -> Verdict:
             (hidden.fix("Register it, before the model is moved"),),
         )
     if given == "meta":
-        return Verdict(
+        return Cause(
             f"{scene.subject} got a tensor on the meta device, which has a shape and no numbers.",
             f"{scene.stopped}its weights are on {own or 'cpu'}.",
             "input on meta",
@@ -111,18 +111,18 @@ def _meta(scene: Scene, given: str, own: str) -> Verdict:
             ),
         )
     facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
-    return Verdict(
+    return Cause(
         f"A tensor on the meta device meets one that has numbers{scene.within}.", "Meta tensors have shapes alone.", "meta ≠ cpu", facts
     )
 
 
-def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_data(scene: Failure, match: re.Match[str]) -> Cause:
     if scene.module is not None and any(frame.function in ("to", "_apply", "cuda", "cpu") for frame in scene.frames):
         model = code_fixes.name_of_root(scene).removesuffix(".to")
         place = scene.failing.place if scene.failing is not None and _has_numbers(scene) else ""
         part = f".get_submodule({place!r})" if place else ""
         rest = "" if not part else " alone: the rest of the model has its numbers"
-        return Verdict(
+        return Cause(
             f"{scene.subject} is on the meta device: there are no numbers to move.",
             "Its weights have shapes and dtypes alone.",
             "no data",
@@ -135,7 +135,7 @@ def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
             ),
         )
     name = next((o.text for o in scene.tensors if _device(o.thing) == "meta"), "The tensor")
-    return Verdict(
+    return Cause(
         f"{name} is on the meta device: it has no number to read{scene.within}.",
         "skip_init and torch.device('meta') run constructors so: what reads a value there fails."
         if scene.module is not None
@@ -146,7 +146,7 @@ def _no_data(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _wanted(scene: Scene) -> str:
+def _wanted(scene: Failure) -> str:
     """Where the model was to be moved."""
     to = next((frame.names.get("device") for frame in scene.frames if frame.is_torch and frame.function == "to"), None)
     if type(to) is torch.device:
@@ -154,7 +154,7 @@ def _wanted(scene: Scene) -> str:
     return "cuda" if any(frame.is_torch and frame.function == "cuda" for frame in scene.frames) else "cpu"
 
 
-def _has_numbers(scene: Scene) -> bool:
+def _has_numbers(scene: Failure) -> bool:
     """Whether other parts of the model are on a real device: to_empty() would take their values."""
     root = scene.root.module if scene.root is not None else None
     return root is not None and any(
@@ -162,11 +162,11 @@ def _has_numbers(scene: Scene) -> bool:
     )
 
 
-def _lazy(scene: Scene, match: re.Match[str]) -> Verdict:
+def _lazy(scene: Failure, match: re.Match[str]) -> Cause:
     names = [f"{name}.{inner}" for name, model in scene.models for inner in _lazy_in(model)]
     subject = names[0] if names else "A parameter"
     model = scene.models[0][0] if scene.models else "model"
-    return Verdict(
+    return Cause(
         f"{subject} is lazy: it has no shape before the first forward pass.",
         f"{len(names)} parameters are." if len(names) > 1 else "",
         "no shape yet",
@@ -186,8 +186,8 @@ def _lazy_in(model: Module) -> list[str]:
     return found
 
 
-def _no_cuda(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_cuda(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         "This PyTorch is built without CUDA: there is no GPU for it here.",
         "",
         "",
@@ -196,8 +196,8 @@ def _no_cuda(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_driver(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_driver(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         "PyTorch finds no NVIDIA driver, or no GPU.",
         "",
         "",
@@ -206,8 +206,8 @@ def _no_driver(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _saved_elsewhere(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _saved_elsewhere(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         "The file holds tensors of a GPU, and there is none here.",
         "",
         "",
@@ -216,8 +216,8 @@ def _saved_elsewhere(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _assertion(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _assertion(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"A check on the GPU failed{scene.within}: nearly always an index or a class number out of range.",
         "The GPU reports late, so the line in the traceback may be a later one; and the process can use it no more.",
         "a check on the GPU failed",
@@ -229,7 +229,7 @@ def _assertion(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _to_numpy(scene: Scene, match: re.Match[str]) -> Verdict:
+def _to_numpy(scene: Failure, match: re.Match[str]) -> Cause:
     device = match[1]
     name = scene.tensors[0].text if scene.tensors else "The tensor"
     fix = (
@@ -237,7 +237,7 @@ def _to_numpy(scene: Scene, match: re.Match[str]) -> Verdict:
         if device != "meta"
         else Fix("Make it on a real device:", "torch.zeros(..., device='cpu')")
     )
-    return Verdict(
+    return Cause(
         f"{name} is on {device.partition(':')[0]}, and NumPy can read the CPU's memory alone{scene.within}.",
         "",
         f"on {device}",
@@ -246,13 +246,13 @@ def _to_numpy(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _types(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _types(scene: Failure, match: re.Match[str]) -> Cause | None:
     """Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor)."""
     sides = ["cuda" if "cuda" in word.lower() else "cpu" for word in match.groups()]
     if sides[0] == sides[1]:
         return None
     model = code_fixes.name_of_root(scene)
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'The layer'} got its input on {sides[0]} and has its weights on {sides[1]}.",
         scene.stopped + "they must be on one device.",
         f"{sides[0]} ≠ {sides[1]}",
@@ -268,7 +268,7 @@ _GPUS = ("gpu", "nvidia", "amd", "rocm")
 _COMMON = ("cpu", "cuda", "mps", "meta")
 
 
-def _no_such(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_such(scene: Failure, match: re.Match[str]) -> Cause:
     """``.to('gpu')``: a kind of device that PyTorch does not have."""
     word = match[1]
     kind = word.lower()
@@ -277,7 +277,7 @@ def _no_such(scene: Scene, match: re.Match[str]) -> Verdict:
         fix = _with_device(scene, word, "'cuda' if torch.cuda.is_available() else 'cpu'", "A GPU of NVIDIA or AMD is 'cuda'")
     elif close := get_close_matches(kind, _COMMON, 1, 0.75):
         fix = _with_device(scene, word, repr(close[0]), f"If {close[0]!r} was meant")
-    return Verdict(
+    return Cause(
         f"PyTorch has no device called {word!r}.",
         "The common ones are 'cpu', 'cuda' and 'mps'.",
         f"no device {word!r}",
@@ -286,11 +286,11 @@ def _no_such(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_place(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_place(scene: Failure, match: re.Match[str]) -> Cause:
     """``'cuda:x'``: what stands behind the colon is no number."""
     word = match[1]
     first = f"{word.partition(':')[0]}:0"
-    return Verdict(
+    return Cause(
         f"{word!r} is no device: a number stands behind the colon.",
         "The first one has number 0.",
         f"no device {word!r}",
@@ -299,7 +299,7 @@ def _no_place(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _with_device(scene: Scene, word: str, new: str, said: str) -> Fix:
+def _with_device(scene: Failure, word: str, new: str, said: str) -> Fix:
     """The statement with another device in it, where the word is written there, once; else the device alone."""
     statement = source_code.statement_of(scene.user) if scene.user is not None else None
     places = [node for node in ast.walk(statement) if isinstance(node, ast.Constant) and node.value == word] if statement else []
@@ -311,30 +311,30 @@ def _with_device(scene: Scene, word: str, new: str, said: str) -> Fix:
 _R = (RuntimeError,)
 _D = r"(\w+(?::\d+)?)"
 FAMILIES = (
-    Family("device", _R, rf"Expected all tensors to be on the same device, but found at least two devices, {_D} and {_D}!?", _mixed),
-    Family(
+    Rule("device", _R, rf"Expected all tensors to be on the same device, but found at least two devices, {_D} and {_D}!?", _mixed),
+    Rule(
         "device",
         _R,
         rf"Expected all tensors to be on the same device, but got \w+ is on {_D}, different from other tensors on {_D}",
         _mixed,
     ),
-    Family(
+    Rule(
         "device",
         _R,
         rf"Tensor (?:for .*?)?(?:is )?on (?:device )?{_D}(?:,)? (?:is not on the expected device|but expected (?:it"
         rf"|them) (?:to be )?on) {_D}",
         _mixed,
     ),
-    Family("device", _R, r"Input type \(([^)]+)\) and (?:bias|weight) type \(([^)]+)\) should be the same", _types),
-    Family(
+    Rule("device", _R, r"Input type \(([^)]+)\) and (?:bias|weight) type \(([^)]+)\) should be the same", _types),
+    Rule(
         "meta", (RuntimeError, NotImplementedError), r"Cannot copy out of meta tensor; no data!|cannot be called on meta tensors", _no_data
     ),
-    Family("lazy", (RuntimeError, ValueError), r"uninitialized parameter|UninitializedParameter", _lazy),
-    Family("device", (AssertionError,), r"Torch not compiled with CUDA enabled", _no_cuda),
-    Family("device", _R, r"device-side assert triggered", _assertion),
-    Family("device", _R, r"Found no NVIDIA driver|No CUDA GPUs are available", _no_driver),
-    Family("device", _R, r"Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False", _saved_elsewhere),
-    Family("device", _R, r"Expected one of cpu, .* device type at start of device string: (\S+)", _no_such),
-    Family("device", _R, r"^Invalid device string: '([^']+:[^']*)'", _no_place),
-    Family("device", (TypeError,), rf"can't convert {_D} device type tensor to numpy", _to_numpy),
+    Rule("lazy", (RuntimeError, ValueError), r"uninitialized parameter|UninitializedParameter", _lazy),
+    Rule("device", (AssertionError,), r"Torch not compiled with CUDA enabled", _no_cuda),
+    Rule("device", _R, r"device-side assert triggered", _assertion),
+    Rule("device", _R, r"Found no NVIDIA driver|No CUDA GPUs are available", _no_driver),
+    Rule("device", _R, r"Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False", _saved_elsewhere),
+    Rule("device", _R, r"Expected one of cpu, .* device type at start of device string: (\S+)", _no_such),
+    Rule("device", _R, r"^Invalid device string: '([^']+:[^']*)'", _no_place),
+    Rule("device", (TypeError,), rf"can't convert {_D} device type tensor to numpy", _to_numpy),
 )

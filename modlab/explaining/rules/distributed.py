@@ -9,7 +9,7 @@ from typing import Any
 from torch.nn import Module
 
 from modlab.explaining import operands, source_code, written
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
@@ -17,7 +17,7 @@ _LISTED = 6
 _ALONE = 'torch.distributed.init_process_group("gloo", init_method="file:///tmp/meeting", rank=0, world_size=1)'
 
 
-def _unused(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _unused(scene: Failure, _: re.Match[str]) -> Cause | None:
     """DistributedDataParallel waits in backward for the gradient of every parameter; those of some never came."""
     call = scene.failing
     inner = stores.contents(call.module).get("_modules", {}).get("module") if call is not None else None
@@ -28,7 +28,7 @@ def _unused(scene: Scene, _: re.Match[str]) -> Verdict | None:
     names = [trained[i] for i in map(int, numbers[2].split()) if i < len(trained)] if numbers is not None else []
     shown = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
     got = f"{shown} got no gradient" if names else "some parameters got no gradient"
-    return Verdict(
+    return Cause(
         f"In the step before, {got}, and DistributedDataParallel waits for all of them.",
         f"{type(inner).__name__}'s forward does not use them for the loss" + (f" (rank {numbers[1]})." if numbers is not None else "."),
         "no gradient",
@@ -40,13 +40,13 @@ def _unused(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
+def _twice(scene: Failure, _: re.Match[str]) -> Cause:
     """A gradient was ready twice in one backward, as where a block is run again by a checkpoint of the old way."""
     number = re.search(r"Parameter at index (\d+)", scene.message)
     model: Any = next((model for _, model in scene.models if type(model).__name__ == "DistributedDataParallel"), None)
     trained = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad] if model is not None else []
     name = trained[int(number[1])] if number is not None and int(number[1]) < len(trained) else "a parameter"
-    return Verdict(
+    return Cause(
         f"DistributedDataParallel was told twice in one backward that the gradient of {name} is ready.",
         "So it is where checkpoint(..., use_reentrant=True) runs it again, or where it is used outside of the wrapped model's forward.",
         "",
@@ -58,7 +58,7 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _wrapped_with(scene: Scene, option: str) -> str:
+def _wrapped_with(scene: Failure, option: str) -> str:
     """The line that wraps the model, with one more option."""
     frame = scene.own
     found = written.calls(frame, "DistributedDataParallel", "DDP") if frame is not None else []
@@ -67,12 +67,12 @@ def _wrapped_with(scene: Scene, option: str) -> str:
     return found[0].rewritten(written.with_word(found[0].call, option, ast.Constant(True)))
 
 
-def _nothing_to_train(scene: Scene, _: re.Match[str]) -> Verdict:
+def _nothing_to_train(scene: Failure, _: re.Match[str]) -> Cause:
     frame = scene.own
     call = written.expression(frame)
     plain = call.args[0] if isinstance(call, ast.Call) and call.args else None
     code = source_code.rewritten(frame, call, plain) if frame is not None and call is not None and plain is not None else ""
-    return Verdict(
+    return Cause(
         "DistributedDataParallel got a model without a parameter that is trained: there is no gradient to share.",
         "",
         "",
@@ -81,8 +81,8 @@ def _nothing_to_train(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _no_group(scene: Scene, _: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_group(scene: Failure, _: re.Match[str]) -> Cause:
+    return Cause(
         "There is no process group yet: torch.distributed.init_process_group was not called in this process.",
         "",
         "",
@@ -94,8 +94,8 @@ def _no_group(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _no_environment(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_environment(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"init_process_group looks for its rank and its partners in the environment, and {match[1]} is not set.",
         "torchrun sets them; python alone does not.",
         "",
@@ -104,13 +104,13 @@ def _no_environment(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_backend(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_backend(scene: Failure, match: re.Match[str]) -> Cause:
     frame = scene.own
     call = written.expression(frame)
     nodes = ast.walk(call) if call is not None else ()
     named = next((node for node in nodes if isinstance(node, ast.Constant) and node.value == match[1].lower()), None)
     code = written.exchanged(ast.Expr(call), named, ast.Constant("gloo")) if call is not None and named is not None else ""
-    return Verdict(
+    return Cause(
         f"This torch was built without {match[1]}.",
         "On a CPU processes talk by gloo.",
         "",
@@ -119,11 +119,11 @@ def _no_backend(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _mixed(scene: Scene, match: re.Match[str]) -> Verdict:
+def _mixed(scene: Failure, match: re.Match[str]) -> Cause:
     frame = scene.user
     names = [one.text for one in (operands.of_frame(frame) if frame is not None else []) if type(one.thing).__name__ == "DTensor"]
     told = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} spread over processes" if names else "one tensor is spread"
-    return Verdict(
+    return Cause(
         f"{match[1]} got a plain tensor beside a DTensor: {told}, the other is not{scene.within}.",
         "An operation takes either plain tensors or DTensors.",
         "mixed",
@@ -137,11 +137,11 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict:
 
 _R, _V = (RuntimeError,), (ValueError,)
 FAMILIES = (
-    Family("distributed", _R, r"^Expected to have finished reduction in the prior iteration", _unused),
-    Family("distributed", _R, r"^Expected to mark a variable ready only once", _twice),
-    Family("distributed", _R, r"^DistributedDataParallel is not needed when a module doesn't have any parameter", _nothing_to_train),
-    Family("distributed", (ValueError, RuntimeError), r"^Default process group has not been initialized", _no_group),
-    Family("distributed", _V, r"using env:// rendezvous: environment variable (\w+) expected", _no_environment),
-    Family("distributed", _R, r"^Distributed package doesn't have (\w+) built in", _no_backend),
-    Family("distributed", _R, r"^([\w.]+):? got mixed torch\.Tensor and DTensor", _mixed),
+    Rule("distributed", _R, r"^Expected to have finished reduction in the prior iteration", _unused),
+    Rule("distributed", _R, r"^Expected to mark a variable ready only once", _twice),
+    Rule("distributed", _R, r"^DistributedDataParallel is not needed when a module doesn't have any parameter", _nothing_to_train),
+    Rule("distributed", (ValueError, RuntimeError), r"^Default process group has not been initialized", _no_group),
+    Rule("distributed", _V, r"using env:// rendezvous: environment variable (\w+) expected", _no_environment),
+    Rule("distributed", _R, r"^Distributed package doesn't have (\w+) built in", _no_backend),
+    Rule("distributed", _R, r"^([\w.]+):? got mixed torch\.Tensor and DTensor", _mixed),
 )

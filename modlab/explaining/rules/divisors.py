@@ -6,11 +6,11 @@ import ast
 import re
 
 from modlab.explaining import source_code
-from modlab.explaining.failure import Family, Scene, Verdict, counted
+from modlab.explaining.failure import Cause, Failure, Rule, counted
 from modlab.records.explanation import Fix
 
 
-def _groups(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _groups(scene: Failure, match: re.Match[str]) -> Cause | None:
     names = ("in_channels", "out_channels", "groups")
     sizes = [scene.local(name) for name in names]
     if not all(type(size) is int and size > 0 for size in sizes):
@@ -19,7 +19,7 @@ def _groups(scene: Scene, match: re.Match[str]) -> Verdict | None:
     kind = scene.failing.type if scene.failing is not None else "a convolution"
     wrong = taken if match[1] == "in" else given
     fitting = max(n for n in range(1, groups + 1) if taken % n == 0 == given % n)
-    return Verdict(
+    return Cause(
         f"{kind} cannot share {counted(wrong, match[1] + '_channel')} evenly among {groups} groups.",
         "Each group has its part of both the channels that come in and those that go out.",
         f"{wrong} / {groups}",
@@ -30,7 +30,7 @@ def _groups(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _made(scene: Scene, groups: int) -> str:
+def _made(scene: Failure, groups: int) -> str:
     """The call with another number of groups, as it is written; nothing where that does not stand in it."""
     user = scene.user
     call = user.expression() if user is not None else None
@@ -41,10 +41,10 @@ def _made(scene: Scene, groups: int) -> str:
     return source_code.rewritten(user, call, ast.Call(call.func, call.args, words))
 
 
-def _shuffle(scene: Scene, match: re.Match[str]) -> Verdict:
+def _shuffle(scene: Failure, match: re.Match[str]) -> Cause:
     channels, places = int(match[1]), int(match[2])
     factor = round(places**0.5)
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'pixel_shuffle'} makes {places} places of {places} channels; {channels} cannot be shared so.",
         f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
         f"{channels} / {places}",
@@ -58,11 +58,11 @@ def _shuffle(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _unshuffle(scene: Scene, match: re.Match[str]) -> Verdict:
+def _unshuffle(scene: Failure, match: re.Match[str]) -> Cause:
     what, size, factor = match[1], int(match[2]), int(match[3])
     missing = -size % factor
     pad = (0, 0, 0, missing) if what == "height" else (0, missing)
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'pixel_unshuffle'} got a {what} of {size}, which {factor} does not divide.",
         f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
         f"{size} / {factor}",
@@ -72,14 +72,14 @@ def _unshuffle(scene: Scene, match: re.Match[str]) -> Verdict:
 
 
 FAMILIES = (
-    Family("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
-    Family(
+    Rule("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
+    Rule(
         "shuffle",
         (RuntimeError,),
         r"divisible by the square of upscale_factor, but input\.size\(-3\)=(\d+) is not divisible by (\d+)",
         _shuffle,
     ),
-    Family(
+    Rule(
         "shuffle",
         (RuntimeError,),
         r"expects (height|width) to be divisible by downscale_factor, but input\.size\(-\d\)=(\d+) is not "

@@ -8,7 +8,7 @@ import re
 from torch import Tensor
 
 from modlab.explaining import code_fixes, operands, provenance, suspects, unregistered
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
@@ -47,7 +47,7 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _held(scene: Scene) -> tuple[str, str]:
+def _held(scene: Failure) -> tuple[str, str]:
     """The dtype that the innermost module was given, and that of its own weights."""
     if scene.module is None:
         return "", ""
@@ -58,7 +58,7 @@ def _held(scene: Scene) -> tuple[str, str]:
     return next(iter(given), ""), next(iter(own), "")
 
 
-def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _mixed(scene: Failure, match: re.Match[str]) -> Cause | None:
     first, second = (named(word) for word in match.groups()) if match.lastindex == 2 else ("", "")
     given, own = _held(scene)
     if own and given and given != own:
@@ -70,7 +70,7 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
     for operand in scene.tensors:
         found = unregistered.of_tensor(scene, operand.thing)
         if found is not None and _is_all(scene, first if _dtype(operand.thing) == second else second):
-            return Verdict(
+            return Cause(
                 f"{first} and {second} meet{scene.within}.",
                 f"{operand.text} is no buffer: a change of the model's dtype passed it by.",
                 f"{first} ≠ {second}",
@@ -78,7 +78,7 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
                 (found.fix("Register it"),),
             )
     fix = f"{odd.text}.float()" if odd is not None else f"x{_METHODS.get(second, '.float()')}"
-    return Verdict(
+    return Cause(
         f"{first} and {second} meet{scene.within}.",
         f"{', '.join(names)}." if names else "One dtype is needed.",
         f"{first} ≠ {second}",
@@ -87,18 +87,18 @@ def _mixed(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _is_all(scene: Scene, dtype: str) -> bool:
+def _is_all(scene: Failure, dtype: str) -> bool:
     """Whether all registered floating-point tensors of the outermost module have a dtype, and there are some: it was made so as a whole."""
     return _of_model(scene) == {dtype}
 
 
-def _of_model(scene: Scene) -> set[str]:
+def _of_model(scene: Failure) -> set[str]:
     root = scene.root
     held = [tensor for _, module in suspects.walk(root.module) for _, tensor in stores.named_tensors(module)] if root is not None else []
     return {_dtype(tensor) for tensor in held if tensor.is_floating_point() or tensor.is_complex()}
 
 
-def _layer(scene: Scene, given: str, own: str) -> Verdict:
+def _layer(scene: Failure, given: str, own: str) -> Cause:
     """A module whose input is of another dtype than its weights."""
     model = code_fixes.name_of_root(scene)
     root = scene.root
@@ -111,7 +111,7 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
         return _complex(scene, given, own, model)
     hidden = unregistered.of_module(scene)
     if hidden is not None and _is_all(scene, given):
-        return Verdict(
+        return Cause(
             f"{scene.subject} got {given} and has {own} weights.",
             f"{scene.stopped}the model is {given}, but for {hidden.named}, which PyTorch does not see: no change of dtype reaches it.",
             f"{given} ≠ {own}",
@@ -135,7 +135,7 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
         )
         fixes.append(Fix("Or let autocast choose:", written))
     remarks = ("NumPy's numbers are float64 unless told otherwise; torch's are float32.",) if given == "float64" else ()
-    return Verdict(
+    return Cause(
         f"{scene.subject} got {given} and has {own} weights.",
         f"{scene.stopped}{_origin(scene, given)}",
         f"{given} ≠ {own}",
@@ -145,9 +145,9 @@ def _layer(scene: Scene, given: str, own: str) -> Verdict:
     )
 
 
-def _complex(scene: Scene, given: str, own: str, model: str) -> Verdict:
+def _complex(scene: Failure, given: str, own: str, model: str) -> Cause:
     """Complex numbers for real weights: to make them real would drop a part of them."""
-    return Verdict(
+    return Cause(
         f"{scene.subject} got {given} and has {own} weights.",
         f"{scene.stopped}{_origin(scene, given)}",
         f"{given} ≠ {own}",
@@ -159,7 +159,7 @@ def _complex(scene: Scene, given: str, own: str, model: str) -> Verdict:
     )
 
 
-def _origin(scene: Scene, given: str) -> str:
+def _origin(scene: Failure, given: str) -> str:
     """Where on the way the dtype came in."""
     for call in scene.calls:
         taken = [_dtype(a) for a in call.args or () if issubclass(type(a), Tensor)]
@@ -169,18 +169,18 @@ def _origin(scene: Scene, given: str) -> str:
     return "it became so on the way."
 
 
-def _first_argument(scene: Scene) -> str:
+def _first_argument(scene: Failure) -> str:
     call = scene.call_expression()
     first = call.args[0] if call is not None and call.args else None
     return ast.unparse(first) if isinstance(first, (ast.Name, ast.Attribute)) else "x"
 
 
-def _no_kernel(scene: Scene, match: re.Match[str]) -> Verdict:
+def _no_kernel(scene: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
     name = next((o.text for o in _of_user(scene) if _dtype(o.thing) == dtype), "")
     what = re.sub(r"_(?:cpu|cuda|kernel|impl|lastdim|forward|out|frame)\w*", "", match[1])
     said = "In float32:" if dtype.startswith("float") else "Floating-point numbers first:"
-    return Verdict(
+    return Cause(
         f"{what} does not exist for {dtype}{scene.within}.",
         "",
         f"no {what} for {dtype}",
@@ -189,12 +189,12 @@ def _no_kernel(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _of_user(scene: Scene) -> list[operands.Operand]:
+def _of_user(scene: Failure) -> list[operands.Operand]:
     """The tensors in the user's own expression: names inside of torch's code are nobody's."""
     return operands.tensors(operands.of_frame(scene.user)) if scene.user is not None else []
 
 
-def _all_float(scene: Scene) -> str:
+def _all_float(scene: Failure) -> str:
     """The call of the user's function of torch, with all its tensors made floating-point ones."""
     call = scene.user.expression() if scene.user is not None else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) not in ("F", "torch"):
@@ -208,10 +208,10 @@ def _all_float(scene: Scene) -> str:
     return f"{ast.unparse(call.func)}({', '.join([*made, *map(ast.unparse, call.keywords)])})"
 
 
-def _mean(scene: Scene, match: re.Match[str]) -> Verdict:
+def _mean(scene: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
     name = scene.tensors[0].text if scene.tensors else "x"
-    return Verdict(
+    return Cause(
         f"{match[1]} of {dtype} would be no whole number{scene.within}.",
         "It needs floating-point numbers.",
         f"{match[1]} of {dtype}",
@@ -220,8 +220,8 @@ def _mean(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _gradients(scene: Scene, _: re.Match[str]) -> Verdict:
-    return Verdict(
+def _gradients(scene: Failure, _: re.Match[str]) -> Cause:
+    return Cause(
         "Only floating-point and complex tensors can require gradients.",
         "This one holds whole numbers or truth values.",
         "",
@@ -233,10 +233,10 @@ def _gradients(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _cast(scene: Scene, match: re.Match[str]) -> Verdict:
+def _cast(scene: Failure, match: re.Match[str]) -> Cause:
     result, kept = named(match[1]), named(match[2])
     name = scene.tensors[0].text if scene.tensors else "x"
-    return Verdict(
+    return Cause(
         f"{name} is {kept} and cannot hold a result of {result}{scene.within}.",
         "A change in place keeps the dtype.",
         f"{result} into {kept}",
@@ -245,9 +245,9 @@ def _cast(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _put(scene: Scene, match: re.Match[str]) -> Verdict:
+def _put(scene: Failure, match: re.Match[str]) -> Cause:
     kept, given = named(match[1]), named(match[2])
-    return Verdict(
+    return Cause(
         f"Values of {given} are written into a tensor of {kept}{scene.within}.",
         "",
         f"{given} into {kept}",
@@ -256,8 +256,8 @@ def _put(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _to(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _to(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"A module cannot become {named(match[1])}: weights must be floating-point or complex.",
         "",
         "",
@@ -269,31 +269,29 @@ def _to(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _recurrent(scene: Scene, match: re.Match[str]) -> Verdict:
+def _recurrent(scene: Failure, match: re.Match[str]) -> Cause:
     return _layer(scene, named(match[1]), named(match[2]))
 
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("dtype", _R, r"mat1 and mat2 must have the same dtype, but got (\w+) and (\w+)", _mixed),
-    Family("dtype", _R, r"expected m1 and m2 to have the same dtype, but got: ([\w: ]+?) != ([\w: ]+)", _mixed),
-    Family(
-        "dtype", _R, r"Input type \((?!.*[Cc]uda)([^)]+)\) and (?:bias|weight) type \((?!.*[Cc]uda)([^)]+)\) should be the same", _mixed
-    ),
-    Family("dtype", _R, r"expected scalar type (\w+) but found (\w+)", _mixed),
-    Family("dtype", _R, r"mixed dtype \(CPU\): (?:all inputs must share same datatype|expect parameter)", _mixed),
-    Family("dtype", (RuntimeError, ValueError), r"RNN input dtype \(([\w.]+)\) does not match weight dtype \(([\w.]+)\)", _recurrent),
-    Family("dtype", (RuntimeError, NotImplementedError), r'"(\w+)" not implemented for \'(\w+)\'', _no_kernel),
-    Family("dtype", _R, r"(\w+)\(\): could not infer output dtype\. .*Got: (\w+)", _mean),
-    Family("dtype", _R, r"Only Tensors of floating point and complex dtype can require gradients", _gradients),
-    Family("dtype", _R, r"result type (\w+) can't be cast to the desired output type (\w+)", _cast),
-    Family(
+    Rule("dtype", _R, r"mat1 and mat2 must have the same dtype, but got (\w+) and (\w+)", _mixed),
+    Rule("dtype", _R, r"expected m1 and m2 to have the same dtype, but got: ([\w: ]+?) != ([\w: ]+)", _mixed),
+    Rule("dtype", _R, r"Input type \((?!.*[Cc]uda)([^)]+)\) and (?:bias|weight) type \((?!.*[Cc]uda)([^)]+)\) should be the same", _mixed),
+    Rule("dtype", _R, r"expected scalar type (\w+) but found (\w+)", _mixed),
+    Rule("dtype", _R, r"mixed dtype \(CPU\): (?:all inputs must share same datatype|expect parameter)", _mixed),
+    Rule("dtype", (RuntimeError, ValueError), r"RNN input dtype \(([\w.]+)\) does not match weight dtype \(([\w.]+)\)", _recurrent),
+    Rule("dtype", (RuntimeError, NotImplementedError), r'"(\w+)" not implemented for \'(\w+)\'', _no_kernel),
+    Rule("dtype", _R, r"(\w+)\(\): could not infer output dtype\. .*Got: (\w+)", _mean),
+    Rule("dtype", _R, r"Only Tensors of floating point and complex dtype can require gradients", _gradients),
+    Rule("dtype", _R, r"result type (\w+) can't be cast to the desired output type (\w+)", _cast),
+    Rule(
         "dtype",
         _R,
         r"Index put requires the source and destination dtypes match, got (\w+) for the destination and (\w+) for the "
         r"source",
         _put,
     ),
-    Family("dtype", (TypeError,), r"only accepts floating point or complex dtypes, but got desired dtype=([\w.]+)", _to),
-    Family("dtype", _R, r"Found dtype (\w+) but expected (\w+)", _mixed),
+    Rule("dtype", (TypeError,), r"only accepts floating point or complex dtypes, but got desired dtype=([\w.]+)", _to),
+    Rule("dtype", _R, r"Found dtype (\w+) but expected (\w+)", _mixed),
 )

@@ -7,14 +7,14 @@ import copy
 import re
 
 from modlab.explaining import operands, source_code, written
-from modlab.explaining.failure import Family, Scene, Verdict, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, tuple_of
 from modlab.explaining.rules.heads import fitting
 from modlab.records.explanation import Fix
 
 _FUNCTIONS = ("rearrange", "reduce", "repeat", "einsum", "parse_shape", "pack", "unpack")
 
 
-def _pattern(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _pattern(scene: Failure, match: re.Match[str]) -> Cause | None:
     lines = [line.strip() for line in scene.message.strip().splitlines()]
     pattern = re.search(r'pattern "([^"]*)"', scene.message)
     shape = re.search(r"Input tensor shape: (?:torch\.Size\()?[\[(]([\d, ]*)[\])]", scene.message)
@@ -25,7 +25,7 @@ def _pattern(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name = _called(scene)
     given = f" for {sizes}" if shape is not None else ""
     facts = (("pattern", pattern[1]), *((("input", str(sizes)),) if shape is not None else ()))
-    return Verdict(
+    return Cause(
         f"{name}{given}: {said if said.endswith('.') else said + '.'}",
         f'The pattern is "{pattern[1]}"{scene.within}.',
         "",
@@ -34,7 +34,7 @@ def _pattern(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _called(scene: Scene) -> str:
+def _called(scene: Failure) -> str:
     call = written.expression(scene.own)
     name = written.name_of(call.func) if isinstance(call, ast.Call) else ""
     layer = scene.failing
@@ -43,7 +43,7 @@ def _called(scene: Scene) -> str:
     return name if name in _FUNCTIONS else "einops"
 
 
-def _fixes(scene: Scene, said: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
+def _fixes(scene: Failure, said: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
     frame = scene.own
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.name_of(call.func) not in _FUNCTIONS:
@@ -80,7 +80,7 @@ def _fixes(scene: Scene, said: str, pattern: str, sizes: tuple[int, ...]) -> lis
     return [Fix(f"The left side ({left.strip()}) names each of the {len(sizes)} axes that the input has, the right side where they go.")]
 
 
-def _dividing(scene: Scene, call: ast.Call | None, size: int, chunk: int) -> list[Fix]:
+def _dividing(scene: Failure, call: ast.Call | None, size: int, chunk: int) -> list[Fix]:
     low, high = size // chunk * chunk, -(-size // chunk) * chunk
     other = Fix(f"Or a size that {chunk} divides: {f'{low} or ' if low else ''}{high}.")
     word = (
@@ -98,7 +98,7 @@ def _dividing(scene: Scene, call: ast.Call | None, size: int, chunk: int) -> lis
     return [Fix(f"{chunk} does not divide {size}; a number that does:", code), other]
 
 
-def _arrow(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _arrow(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``rearrange(x, "b c")``: a pattern without an arrow ends in an assignment of einops'."""
     inner = scene.inner
     pattern = inner.names.get("pattern") if inner is not None else None
@@ -107,7 +107,7 @@ def _arrow(scene: Scene, _: re.Match[str]) -> Verdict | None:
     arrows = pattern.count("->")
     if arrows == 1:
         return None
-    return Verdict(
+    return Cause(
         f"The pattern {pattern!r} of {_called(scene)} has {arrows or 'no'} arrow{'s' if arrows > 1 else ''}.",
         "Left of it stand the axes that the input has, right of it those of the result.",
         "",
@@ -116,7 +116,7 @@ def _arrow(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _layer(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _layer(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``Rearrange`` of another number of axes: its table of patterns has no entry for it."""
     call, inner = scene.failing, scene.inner
     if call is None or inner is None or "/einops/" not in inner.code.co_filename.replace("\\", "/"):
@@ -126,7 +126,7 @@ def _layer(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if type(pattern) is not str or shape is None or scene.error.args != (len(shape),):
         return None
     left = re.sub(r"\([^)]*\)", "x", pattern.partition("->")[0]).split()
-    return Verdict(
+    return Cause(
         f"{call.label} got {len(shape)} dimensions, and its pattern names {len(left)}.",
         f'{scene.stopped}input {shape}, "{pattern}".',
         f"{len(shape)} ≠ {len(left)} axes",
@@ -136,7 +136,7 @@ def _layer(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 
 FAMILIES = (
-    Family("pattern", (RuntimeError,), r"Error while processing .*pattern \"", _pattern),
-    Family("pattern", (ValueError,), r"values to unpack \(expected 2", _arrow),
-    Family("pattern", (KeyError,), r"", _layer),
+    Rule("pattern", (RuntimeError,), r"Error while processing .*pattern \"", _pattern),
+    Rule("pattern", (ValueError,), r"values to unpack \(expected 2", _arrow),
+    Rule("pattern", (KeyError,), r"", _layer),
 )

@@ -6,11 +6,11 @@ import ast
 import re
 
 from modlab.explaining import source_code, written
-from modlab.explaining.failure import Family, Scene, Verdict, own_words, shape_of
+from modlab.explaining.failure import Cause, Failure, Rule, own_words, shape_of
 from modlab.records.explanation import Fix
 
 
-def _violated(scene: Scene, match: re.Match[str]) -> Verdict:
+def _violated(scene: Failure, match: re.Match[str]) -> Cause:
     """What was said of a dimension is not so: torch lists why, and often what to write instead."""
     reasons = [" ".join(one.split()) for one in re.findall(r"\n  - (.+?)(?=\n  - |\nSuggested fixes|\n\n|\Z)", scene.message, re.DOTALL)]
     names = match[1]
@@ -28,10 +28,10 @@ def _violated(scene: Scene, match: re.Match[str]) -> Verdict:
     else:
         said = f"dynamic_shapes says of {names} what the model does not bear out."
         more = f"torch: {own_words(scene.error, reasons[0])}" if reasons else ""
-    return Verdict(said, more, "", (("dimensions", names),), tuple(fixes))
+    return Cause(said, more, "", (("dimensions", names),), tuple(fixes))
 
 
-def _suggested(scene: Scene, lines: list[str]) -> list[Fix]:
+def _suggested(scene: Failure, lines: list[str]) -> list[Fix]:
     """What torch suggests, as lines that replace the user's."""
     made = written.calls(scene.own, "Dim") if scene.own is not None else []
     dim = ast.unparse(made[0].call.func) if made else "torch.export.Dim"
@@ -39,7 +39,7 @@ def _suggested(scene: Scene, lines: list[str]) -> list[Fix]:
     return [Fix("torch suggests:", "\n".join(found))] if found else []
 
 
-def _fixed(scene: Scene, name: str) -> list[Fix]:
+def _fixed(scene: Failure, name: str) -> list[Fix]:
     """The call without that dimension; with what torch finds out by itself."""
     frame = scene.own
     call = written.expression(frame)
@@ -48,11 +48,11 @@ def _fixed(scene: Scene, name: str) -> list[Fix]:
     return [Fix("Or leave it fixed:", source_code.rewritten(frame, call, written.with_word(call, "dynamic_shapes", None)))]
 
 
-def _larger(scene: Scene, size: str) -> list[Fix]:
+def _larger(scene: Failure, size: str) -> list[Fix]:
     return [Fix("Export with an example of 2 or more in that dimension: torch takes 0 and 1 for constants.")] if size == "1" else []
 
 
-def _data_dependent(scene: Scene, match: re.Match[str]) -> Verdict:
+def _data_dependent(scene: Failure, match: re.Match[str]) -> Cause:
     """``if x.sum() > 0`` and the like: what happens then depends on values, which nobody knows when a model is exported."""
     condition = match[1].split(" (unhinted")[0]
     at = re.search(r"Caused by: (?P<text>.*?)\s*(?:# |\()(?P<where>[^\s():]+\.py:\d+)", scene.message)
@@ -60,7 +60,7 @@ def _data_dependent(scene: Scene, match: re.Match[str]) -> Verdict:
         scene.place = at["where"], at["text"]
     who = "torch.export" if any("export" in frame.code.co_filename for frame in scene.frames) else "torch.compile"
     held = f" ({condition}, where u0, u1 … are such values)" if re.search(r"\bu\d", condition) else ""
-    return Verdict(
+    return Cause(
         f"{who} cannot take a way that depends on the values of a tensor{held}.",
         "It has shapes alone, and no values.",
         "depends on values",
@@ -72,13 +72,13 @@ def _data_dependent(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _structure(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _structure(scene: Failure, _: re.Match[str]) -> Cause | None:
     if type(scene.error).__name__ != "UserError":
         return None
     words = own_words(scene.error, scene.message.replace("`", "").partition("\nFor more")[0])
     names = re.search(r"must be the arg names (\[.*?\]) of `inputs`, but here they are (\[.*?\])", scene.message)
     if names is None:
-        return Verdict(
+        return Cause(
             "dynamic_shapes does not have the form of the example inputs.",
             f"torch: {words}",
             "",
@@ -86,7 +86,7 @@ def _structure(scene: Scene, _: re.Match[str]) -> Verdict | None:
             (Fix("It holds one entry for each input, in their order; None where nothing varies."),),
         )
     wanted, given = (re.findall(r"'(\w+)'", names[i]) for i in (1, 2))
-    return Verdict(
+    return Cause(
         f"dynamic_shapes names {', '.join(given)}, and forward takes {', '.join(wanted)}.",
         "",
         "",
@@ -95,7 +95,7 @@ def _structure(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _renamed(scene: Scene, given: list[str], wanted: list[str]) -> str:
+def _renamed(scene: Failure, given: list[str], wanted: list[str]) -> str:
     frame = scene.own
     call = written.expression(frame)
     shapes = written.word(call, "dynamic_shapes") if isinstance(call, ast.Call) else None
@@ -107,14 +107,14 @@ def _renamed(scene: Scene, given: list[str], wanted: list[str]) -> str:
     return source_code.rewritten(frame, call, written.with_word(call, "dynamic_shapes", ast.Dict(keys, shapes.values)))
 
 
-def _no_tuple(scene: Scene, _: re.Match[str]) -> Verdict:
+def _no_tuple(scene: Failure, _: re.Match[str]) -> Cause:
     frame = scene.own
     call = written.expression(frame)
     code = ""
     if frame is not None and isinstance(call, ast.Call) and len(call.args) > 1:
         args: list[ast.expr] = [call.args[0], ast.Tuple([call.args[1]], ast.Load()), *call.args[2:]]
         code = source_code.rewritten(frame, call, ast.Call(call.func, args, call.keywords))
-    return Verdict(
+    return Cause(
         "torch.export.export needs the example inputs as a tuple, and got one thing.",
         "",
         "",
@@ -123,7 +123,7 @@ def _no_tuple(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _guard(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _guard(scene: Failure, match: re.Match[str]) -> Cause | None:
     """An exported model was called with other sizes than those that it was exported for."""
     name, place, sign, size = match[1], match[2], match[3], match[4]
     wanted = {"==": size, "<=": f"at most {size}", ">=": f"at least {size}", "<": f"fewer than {size}", ">": f"more than {size}"}[sign]
@@ -137,7 +137,7 @@ def _guard(scene: Scene, match: re.Match[str]) -> Verdict | None:
         None,
     )
     told = f", and got {given[int(place)]}" if given is not None else ""
-    return Verdict(
+    return Cause(
         f"The exported model takes {wanted} in dimension {place} of {name}{told}.",
         f"It was exported for that{f'; the input is {given}' if given is not None else ''}.",
         f"not {sign} {size}",
@@ -155,20 +155,20 @@ def _holds(value: int, sign: str, size: int) -> bool:
     return {"==": value == size, "<=": value <= size, ">=": value >= size, "<": value < size, ">": value > size}[sign]
 
 
-def _called(scene: Scene, _: re.Match[str]) -> Verdict:
+def _called(scene: Failure, _: re.Match[str]) -> Cause:
     frame = scene.own
     call = written.expression(frame)
     code = ""
     if frame is not None and isinstance(call, ast.Call):
         module = ast.Call(ast.Attribute(call.func, "module", ast.Load()), [], [])
         code = source_code.rewritten(frame, call, ast.Call(module, call.args, call.keywords))
-    return Verdict("An ExportedProgram is no function: its module() is the model.", "", "", (), (Fix("", code or "exported.module()(x)"),))
+    return Cause("An ExportedProgram is no function: its module() is the model.", "", "", (), (Fix("", code or "exported.module()(x)"),))
 
 
-def _modes(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _modes(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not any(type(call.module).__name__ == "GraphModule" for call in scene.calls):
         return None
-    return Verdict(
+    return Cause(
         f"An exported model has no {match[1]}(): the mode that it was exported in is fixed.",
         "Dropout and BatchNorm stay as they were then.",
         "",
@@ -177,9 +177,9 @@ def _modes(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
+def _kind(scene: Failure, match: re.Match[str]) -> Cause:
     name = match[1].rpartition(".")[2]
-    return Verdict(
+    return Cause(
         f"torch.export takes tensors, numbers and texts, in tuples, lists and dicts; it got a {name}.",
         "",
         "",
@@ -191,8 +191,8 @@ def _kind(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _no_module(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _no_module(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"torch.export.export takes an nn.Module, and got a {match[1]}.",
         "",
         "",
@@ -203,13 +203,13 @@ def _no_module(scene: Scene, match: re.Match[str]) -> Verdict:
 
 _E = (Exception,)
 FAMILIES = (
-    Family("exported", _E, r"^Constraints violated \(([^)]*)\)", _violated),
-    Family("exported", _E, r"Could not guard on data-dependent expression (.+?)(?=\.  \(|\n|$)", _data_dependent),
-    Family("exported", _E, r"dynamic_shapes", _structure),
-    Family("exported", _E, r"^Expecting `args` to be a tuple of example positional inputs", _no_tuple),
-    Family("exported", (AssertionError, RuntimeError), r"^Guard failed: (\w+)\.size\(\)\[(\d+)\] (==|<=|>=|<|>) (\d+)", _guard),
-    Family("exported", (RuntimeError,), r"^Unable to call ExportedProgram directly", _called),
-    Family("exported", (NotImplementedError,), r"^Calling (eval|train)\(\) is not supported yet", _modes),
-    Family("exported", (ValueError,), r"^Unsupported input type <class '([\w.<>]+)'>\. Export only supports", _kind),
-    Family("exported", (ValueError,), r"^Expected `mod` to be an instance of `torch\.nn\.Module`, got <class '(\w+)'>", _no_module),
+    Rule("exported", _E, r"^Constraints violated \(([^)]*)\)", _violated),
+    Rule("exported", _E, r"Could not guard on data-dependent expression (.+?)(?=\.  \(|\n|$)", _data_dependent),
+    Rule("exported", _E, r"dynamic_shapes", _structure),
+    Rule("exported", _E, r"^Expecting `args` to be a tuple of example positional inputs", _no_tuple),
+    Rule("exported", (AssertionError, RuntimeError), r"^Guard failed: (\w+)\.size\(\)\[(\d+)\] (==|<=|>=|<|>) (\d+)", _guard),
+    Rule("exported", (RuntimeError,), r"^Unable to call ExportedProgram directly", _called),
+    Rule("exported", (NotImplementedError,), r"^Calling (eval|train)\(\) is not supported yet", _modes),
+    Rule("exported", (ValueError,), r"^Unsupported input type <class '([\w.<>]+)'>\. Export only supports", _kind),
+    Rule("exported", (ValueError,), r"^Expected `mod` to be an instance of `torch\.nn\.Module`, got <class '(\w+)'>", _no_module),
 )

@@ -15,14 +15,14 @@ from modlab import format
 from modlab.compat import without_torch_function
 from modlab.explaining import detached, provenance, source_code, suspects
 from modlab.explaining.calls import join
-from modlab.explaining.failure import Family, Scene, Verdict, described, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, described, shape_of, shown, tuple_of
 from modlab.explaining.frames import Frame
 from modlab.explaining.rules import hook_errors
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _loss(scene: Scene) -> tuple[str, Any]:
+def _loss(scene: Failure) -> tuple[str, Any]:
     """What ``backward`` was called on: its name, and itself."""
     called = (frame.names.get("self") for frame in scene.frames if frame.function == "backward")
     tensor = next((thing for thing in called if issubclass(type(thing), Tensor)), None)  # a trainer's own backward comes before it
@@ -38,12 +38,12 @@ def _suspects(found: list[suspects.Suspect]) -> tuple[tuple[str, str], ...]:
     return tuple((place, line[:120]) for place, line in found)
 
 
-def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
+def _in_place(scene: Failure, match: re.Match[str]) -> Cause:
     shape, function, version, expected = tuple_of(match[2]), match[3] or "", int(match[4]), int(match[5])
     owners = _changed_parameters(scene, shape, version) if function in _LIKE_PARAMETERS else []
     if owners:
         owner = owners[0] if len(owners) == 1 else f"A parameter of shape {shape} ({', '.join(owners[:3])}{', …' if owners[3:] else ''})"
-        return Verdict(
+        return Cause(
             f"{owner} was changed after the forward pass, and this backward still needs what it was.",
             f"Shape {shape}, changed {_times(version - expected)} since: an optimizer's step, or a line that writes to it.",
             "",
@@ -82,7 +82,7 @@ def _in_place(scene: Scene, match: re.Match[str]) -> Verdict:
             "with torch.autograd.detect_anomaly():\n    loss = criterion(model(x), y)\n    loss.backward()",
         )
     )
-    return Verdict(
+    return Cause(
         f"{what} was changed in place, and backward needs what it was.",
         f"Shape {shape}, changed {_times(version - expected)} since it was saved.",
         "",
@@ -112,7 +112,7 @@ def _out_of_place(line: str) -> str:
     return f"{method[1]} = {method[1]}.{method[2]}({method[3]})" if method else ""
 
 
-def _changed_parameters(scene: Scene, shape: tuple[int, ...], version: int) -> list[str]:
+def _changed_parameters(scene: Failure, shape: tuple[int, ...], version: int) -> list[str]:
     """The parameters of this shape that have been changed this often."""
     found: dict[int, str] = {}
     for name, model in scene.models[:4]:
@@ -130,7 +130,7 @@ def _changed_parameters(scene: Scene, shape: tuple[int, ...], version: int) -> l
     return list(found.values())
 
 
-def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
+def _twice(scene: Failure, _: re.Match[str]) -> Cause:
     name, _loss_tensor = _loss(scene)
     buffers = [
         f"{owner}.{path + '.' if path else ''}{own}"
@@ -140,7 +140,7 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
         if tensor.grad_fn is not None
     ]
     if buffers:
-        return Verdict(
+        return Cause(
             f"{buffers[0]} drags the graph of the last call along: backward came to a part that is freed already.",
             "It was computed from a tensor that requires grad and kept for the next call.",
             "",
@@ -169,7 +169,7 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
         cut = next(iter(_kept(scene)), "state")
         keep = Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", f"{cut} = {cut}.detach()")
         fixes = [*both, again, *([keep] if cut != "state" else [])] if _backwards(scene) > 1 else [again, keep, *both]
-    return Verdict(
+    return Cause(
         f"backward ran a second time through the same graph, from {name}: the first time freed it.",
         "Each forward pass makes a graph for one backward.",
         "",
@@ -178,7 +178,7 @@ def _twice(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _carried(scene: Scene) -> dict[str, Any]:
+def _carried(scene: Failure) -> dict[str, Any]:
     """What the user's loop hands on from round to round, if it holds a graph."""
     if scene.user is None:
         return {}
@@ -190,7 +190,7 @@ def _carried(scene: Scene) -> dict[str, Any]:
     }
 
 
-def _kept(scene: Scene) -> list[str]:
+def _kept(scene: Failure) -> list[str]:
     """The plain attributes of models that hold a graph from the last call."""
     return [
         f"{join(name, path)}.{key}"
@@ -201,13 +201,13 @@ def _kept(scene: Scene) -> list[str]:
     ]
 
 
-def _backwards(scene: Scene) -> int:
+def _backwards(scene: Failure) -> int:
     """How often the user's code says ``backward``, up to the line that failed."""
     user = scene.user
     return 0 if user is None else sum(line.count(".backward(") for number, line in user.lines() if number <= user.line)
 
 
-def _losses(scene: Scene, name: str) -> tuple[str, str]:
+def _losses(scene: Failure, name: str) -> tuple[str, str]:
     """From what backward ran before in the same function, and from what it failed; two words where that is not so plain."""
     user = scene.user
     text = "".join(line for number, line in user.lines() if number < user.line) if user is not None else ""
@@ -215,7 +215,7 @@ def _losses(scene: Scene, name: str) -> tuple[str, str]:
     return (found[0], name) if len(found) == 1 and name.isidentifier() else ("loss1", "loss2")
 
 
-def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
+def _no_graph(scene: Failure, _: re.Match[str]) -> Cause:
     name, loss = _loss(scene)
     models = scene.models[:4]
     tensors = [tensor for _, model in models for _, module in suspects.walk(model) for _, tensor in stores.named_tensors(module)]
@@ -248,7 +248,7 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
         fixes.append(Fix("Say which tensor's gradient is wanted, before the computation:", "x.requires_grad_()"))
     if models:
         facts.append((f"{models[0][0]}: parameters with gradient", str(trainable)))
-    return Verdict(
+    return Cause(
         f"{name} has no graph: there is nothing to go back through.",
         why if why.endswith(".") else f"{why}.",
         "",
@@ -257,13 +257,13 @@ def _no_graph(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _of_gradient(scene: Scene) -> bool:
+def _of_gradient(scene: Failure) -> bool:
     """Whether the user's code asks for gradients as tensors, without a graph of their own."""
     text = "".join(line for _, line in scene.user.lines()) if scene.user is not None else ""
     return bool(re.search(r"\bgrad\.grad\(|autograd\.grad\(", text)) and "create_graph" not in text
 
 
-def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``backward`` on what ``item`` or NumPy has made a plain number of."""
     user = scene.user
     expression = user.expression() if user is not None and scene.inner is user else None
@@ -273,7 +273,7 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     name = ast.unparse(owner.value) if isinstance(owner, ast.Attribute) else "loss"
     lines = suspects.lines(scene, suspects.DETACHED)
     fix = Fix("Go back from the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
-    return Verdict(
+    return Cause(
         f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
         "item, tolist and NumPy give numbers without a graph.",
         "",
@@ -282,7 +282,7 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _flag(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``h.requires_grad = False`` on what was computed."""
     user = scene.user
     node = source_code.statement_of(user) if user is not None else None
@@ -294,7 +294,7 @@ def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if owner is None:
         return None
     name = ast.unparse(owner)
-    return Verdict(
+    return Cause(
         f"{name} is computed from what is trained, so its requires_grad cannot be set{scene.within}.",
         "Only a tensor made by hand, such as a parameter, has it as a choice.",
         "",
@@ -303,14 +303,14 @@ def _flag(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _not_scalar(scene: Scene, _: re.Match[str]) -> Verdict:
+def _not_scalar(scene: Failure, _: re.Match[str]) -> Cause:
     name, loss = _loss(scene)
     shape = shape_of(loss) or ()
     call = scene.user.expression() if scene.user is not None else None
     told = f"backward starts from one number, and {name} has {format.plural(_count(shape), 'number')}.", f"Its shape is {shape}."
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not call.args):
-        return Verdict(*told, "", ((name, str(shape)),), (Fix("Make one number of them where the loss is computed, such as loss.mean()."),))
-    return Verdict(
+        return Cause(*told, "", ((name, str(shape)),), (Fix("Make one number of them where the loss is computed, such as loss.mean()."),))
+    return Cause(
         *told,
         "",
         ((name, str(shape)),),
@@ -330,9 +330,9 @@ def _count(shape: tuple[int, ...]) -> int:
     return number
 
 
-def _grad_shape(scene: Scene, match: re.Match[str]) -> Verdict:
+def _grad_shape(scene: Failure, match: re.Match[str]) -> Cause:
     given, expected = tuple_of(match[1]), tuple_of(match[2])
-    return Verdict(
+    return Cause(
         f"backward got weights of shape {given} for an output of {expected}.",
         "They must be equal.",
         f"{shown(given)} ≠ {shown(expected)}",
@@ -341,7 +341,7 @@ def _grad_shape(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
+def _unused(scene: Failure, match: re.Match[str]) -> Cause:
     number = int(match[1])
     inputs = scene.local("inputs")
     user = scene.user
@@ -355,7 +355,7 @@ def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
     line = "torch.autograd.grad(outputs, inputs, allow_unused=True)"
     if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("grad") and all(k.arg != "allow_unused" for k in call.keywords):
         line = f"{ast.unparse(call).removesuffix(')')}, allow_unused=True)"
-    return Verdict(
+    return Cause(
         f"{name} took no part in the output: there is no gradient with respect to it.",
         "It was not used, or was detached on the way.",
         "",
@@ -364,7 +364,7 @@ def _unused(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _paths(scene: Scene, wanted: Any) -> Iterator[tuple[str, str]]:
+def _paths(scene: Failure, wanted: Any) -> Iterator[tuple[str, str]]:
     """The names of a parameter in the models at hand."""
     for name, model in scene.models[:4] if wanted is not None else ():
         for path, module in suspects.walk(model):
@@ -373,7 +373,7 @@ def _paths(scene: Scene, wanted: Any) -> Iterator[tuple[str, str]]:
                     yield name, join(path, own)
 
 
-def _leaf(scene: Scene, match: re.Match[str]) -> Verdict:
+def _leaf(scene: Failure, match: re.Match[str]) -> Cause:
     operand = next((o for o in scene.tensors if o.thing.requires_grad), scene.tensors[0] if scene.tensors else None)
     name = operand.text if operand is not None else "A parameter"
     statement = source_code.statement_of(scene.user) if scene.user is not None else None
@@ -382,7 +382,7 @@ def _leaf(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes += [Fix("To compute with it, make a new tensor:", made) for made in [_anew(statement)] if made]
     fixes += [Fix("nn.init's functions do the first themselves:", made) for made in [_initialised(statement)] if made]
     of = f"a view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
-    return Verdict(
+    return Cause(
         f"{of} is trained, and is changed in place where gradients are recorded{scene.within}.",
         "The gradient of what it was would be lost.",
         "in place on what is trained",
@@ -415,14 +415,14 @@ def _initialised(statement: ast.stmt | None) -> str:
     return f"nn.init.{_INITIALISERS[call.func.attr]}({', '.join(map(ast.unparse, arguments))})" if not call.keywords else ""
 
 
-def _numpy(scene: Scene, match: re.Match[str]) -> Verdict:
+def _numpy(scene: Failure, match: re.Match[str]) -> Cause:
     call = scene.user.expression() if scene.user is not None else None
     receiver = (
         call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
     )
     name = scene.tensors[0].text if scene.tensors else "The tensor"
     code = ast.unparse(receiver) if receiver is not None else name if scene.tensors else "x"
-    return Verdict(
+    return Cause(
         f"{name} is part of a graph, which NumPy cannot follow{scene.within}.",
         "Its gradient would end there unnoticed.",
         "requires grad",
@@ -431,7 +431,7 @@ def _numpy(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
+def _backward_hook_view(scene: Failure, match: re.Match[str]) -> Cause:
     """A full backward hook makes what goes into its module, and comes out, views; one of them is changed in place."""
     subject = scene.subject
     own = scene.module is not None and stores.contents(scene.module).get("inplace") is True
@@ -460,7 +460,7 @@ def _backward_hook_view(scene: Scene, match: re.Match[str]) -> Verdict:
             "output.register_hook(lambda grad: ...)",
         )
     )
-    return Verdict(
+    return Cause(
         said,
         "Such a hook wraps what goes in and what comes out in views, which must stay as they are.",
         "in place on a hooked tensor",
@@ -474,7 +474,7 @@ def _has_backward_hook(module: Module) -> bool:
     return bool(held.get("_backward_pre_hooks") or (held.get("_backward_hooks") and held.get("_is_full_backward_hook") is True))
 
 
-def _hooked_giver(scene: Scene) -> tuple[str, str] | None:
+def _hooked_giver(scene: Failure) -> tuple[str, str] | None:
     """The place and the class of the module with a full backward hook that gave what is changed, where the code shows it."""
     frame = scene.user
     if scene.calls:
@@ -498,9 +498,9 @@ def _changed(frame: Frame) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
+def _inference(scene: Failure, _: re.Match[str]) -> Cause:
     name = next((o.text for o in scene.tensors if o.thing.is_inference()), "A tensor")
-    return Verdict(
+    return Cause(
         f"{name} was made in inference mode and has no version to go back to{scene.within}.",
         "Such tensors can take no part in training, and are not changed outside.",
         "made in inference mode",
@@ -512,7 +512,7 @@ def _inference(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
+def _deepcopy(scene: Failure, _: re.Match[str]) -> Cause:
     """Which tensor could not be copied is known: the innermost frame is its own ``__deepcopy__``."""
     tensor: Any = scene.inner.names.get("self") if scene.inner is not None and scene.inner.function == "__deepcopy__" else None
     known = issubclass(type(tensor), Tensor)
@@ -525,7 +525,7 @@ def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
         if key.isidentifier()
         else Fix("Take it out of its graph first:", f"{name if name.isidentifier() else 'x'}.detach()")
     )
-    return Verdict(
+    return Cause(
         f"{what[:1].upper()}{what[1:]} is part of a graph, and a graph cannot be copied."
         if kind
         else f"{what} is part of a graph, and a graph cannot be copied.",
@@ -536,7 +536,7 @@ def _deepcopy(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _carrier(scene: Scene, tensor: Tensor) -> tuple[str, str, str]:
+def _carrier(scene: Failure, tensor: Tensor) -> tuple[str, str, str]:
     """What the tensor is called in the model that is copied, what it is there, and the attribute; or its own name; or nothing."""
     copied: list[Any] = [frame.names.get("x") for frame in scene.frames if frame.code is getattr(copy.deepcopy, "__code__", None)]
     if copied and copied[0] is tensor:
@@ -567,40 +567,40 @@ def _is_in(thing: object, tensor: Tensor, depth: int = 3) -> bool:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("no gradient", (AttributeError,), r"^'(float|int|ndarray|numpy\.\w+)' object has no attribute 'backward'", _number),
-    Family(
+    Rule("no gradient", (AttributeError,), r"^'(float|int|ndarray|numpy\.\w+)' object has no attribute 'backward'", _number),
+    Rule(
         "in-place",
         _R,
         r"modified by an inplace operation: \[torch\.(?:cuda\.)?(\w+?)Tensor \[([\d, ]*)\]\](?:, which is output \d+ of (\w+),)? is at "
         r"version (\d+); expected version (\d+)",
         _in_place,
     ),
-    Family("backward twice", _R, r"Trying to backward through the graph a second time", _twice),
-    Family("no gradient", _R, r"does not require grad and does not have a grad_fn", _no_graph),
-    Family("not a scalar", _R, r"grad can be implicitly created only for scalar outputs", _not_scalar),
-    Family(
+    Rule("backward twice", _R, r"Trying to backward through the graph a second time", _twice),
+    Rule("no gradient", _R, r"does not require grad and does not have a grad_fn", _no_graph),
+    Rule("not a scalar", _R, r"grad can be implicitly created only for scalar outputs", _not_scalar),
+    Rule(
         "not a scalar",
         _R,
         r"Mismatch in shape: grad_output\[\d+\] has a shape of torch\.Size\(\[([\d, ]*)\]\) and output\[\d+\] has a shape of "
         r"torch\.Size\(\[([\d, ]*)\]\)",
         _grad_shape,
     ),
-    Family("no gradient", _R, r"differentiated Tensor(?:s)? at index (\d+) appears? to not have been used in the graph", _unused),
-    Family("leaf", _R, r"a (view of a )?leaf Variable that requires grad is being used in an in-place operation", _leaf),
-    Family("leaf", _R, r"^you can only change requires_grad flags of leaf variables", _flag),
-    Family("numpy", _R, r"Can't call numpy\(\) on Tensor that requires grad", _numpy),
-    Family(
+    Rule("no gradient", _R, r"differentiated Tensor(?:s)? at index (\d+) appears? to not have been used in the graph", _unused),
+    Rule("leaf", _R, r"a (view of a )?leaf Variable that requires grad is being used in an in-place operation", _leaf),
+    Rule("leaf", _R, r"^you can only change requires_grad flags of leaf variables", _flag),
+    Rule("numpy", _R, r"Can't call numpy\(\) on Tensor that requires grad", _numpy),
+    Rule(
         "backward hook",
         _R,
         r"Output \d+ of BackwardHookFunction(?:Backward)? is a view and (?:is being|its base or another view of its base has been) "
         r"modified in-?place",
         _backward_hook_view,
     ),
-    Family(
+    Rule(
         "inference",
         _R,
         r"Inference tensors cannot be saved for backward|Inplace update to inference tensor outside InferenceMode",
         _inference,
     ),
-    Family("deepcopy", _R, r"Only Tensors created explicitly by the user .*support the deepcopy protocol", _deepcopy),
+    Rule("deepcopy", _R, r"Only Tensors created explicitly by the user .*support the deepcopy protocol", _deepcopy),
 )

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from modlab.explaining import operands, source_code, written
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -23,10 +23,10 @@ def fitting(width: int, heads: int) -> int:
     return max((n for n in range(1, heads + 1) if width % n == 0), default=1)
 
 
-def _verdict(scene: Scene, width: int, heads: int, code: str, names: tuple[str, str] = ("width", "heads"), prose: str = "") -> Verdict:
+def _verdict(scene: Failure, width: int, heads: int, code: str, names: tuple[str, str] = ("width", "heads"), prose: str = "") -> Cause:
     low, high = width // heads * heads, -(-width // heads) * heads
     near = f"{low} or {high}" if low else f"{high}"
-    return Verdict(
+    return Cause(
         f"{width} numbers cannot be shared evenly among {heads} heads{scene.within if scene.calls else ''}.",
         f"{names[0]} must be a multiple of {names[1]}.",
         f"{width} / {heads}",
@@ -38,7 +38,7 @@ def _verdict(scene: Scene, width: int, heads: int, code: str, names: tuple[str, 
 # ---- constructors --------------------------------------------------------------------------------------------------------------
 
 
-def _of_torch(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _of_torch(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``nn.MultiheadAttention``, and the blocks that make one."""
     width, heads = scene.local("embed_dim"), scene.local("num_heads")
     if type(width) is not int or type(heads) is not int or heads < 1 or width % heads == 0:
@@ -64,7 +64,7 @@ def _made(frame: Frame) -> tuple[ast.Call, list[str]] | None:
         return None
 
 
-def _remade(scene: Scene, heads: int, number: int) -> str:
+def _remade(scene: Failure, heads: int, number: int) -> str:
     """The line of the user's that made it, with another number of heads; nothing where that does not stand in it."""
     frame = scene.own
     found = _made(frame) if frame is not None else None
@@ -94,7 +94,7 @@ def _given(frame: Frame, call: ast.Call, names: list[str], name: str) -> Any:
 # ---- configurations --------------------------------------------------------------------------------------------------------------
 
 
-def _of_configuration(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _of_configuration(scene: Failure, _: re.Match[str]) -> Cause | None:
     """A model of transformers, or of a library that checks as it does: the numbers stand in the message, or in the configuration."""
     pair = _pair(scene)
     if pair is None:
@@ -106,7 +106,7 @@ def _of_configuration(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return _verdict(scene, width, heads, code, ("width", name or "num_attention_heads"), prose)
 
 
-def _pair(scene: Scene) -> tuple[int, int, str, Any] | None:
+def _pair(scene: Failure) -> tuple[int, int, str, Any] | None:
     """Width, number of heads, the name of that, and the configuration that holds it."""
     configs = [thing for frame in reversed(scene.frames) for key in ("config", "self") if _is_configuration(thing := frame.names.get(key))]
     numbers = [int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.]\d)", scene.words)]
@@ -145,7 +145,7 @@ def _reconfigured(frame: Frame, config: Any, name: str, heads: int, number: int)
     return ("A number of heads that divides it, before the model is made:", f"{own}.{name} = {number}") if own and name else ("", "")
 
 
-def _groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _groups(scene: Failure, _: re.Match[str]) -> Cause | None:
     """Grouped attention: queries of several heads share the keys of one, so their numbers must divide."""
     call = scene.failing
     config = stores.contents(call.module).get("config") if call is not None else None
@@ -155,7 +155,7 @@ def _groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     number = fitting(heads, shared)
     own = written.named(scene.own, config) if scene.own is not None else ""
-    return Verdict(
+    return Cause(
         f"{heads} heads cannot share {shared} heads of keys and values evenly{scene.within}.",
         "num_attention_heads must be a multiple of num_key_value_heads.",
         f"{heads} / {shared}",
@@ -167,7 +167,7 @@ def _groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
 # ---- views of one's own ----------------------------------------------------------------------------------------------------------
 
 
-def _of_view(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _of_view(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``q.view(b, n, heads, width // heads)``, whose last two sizes are fewer numbers than there were."""
     sizes, total = [int(one) for one in match[1].split(",")], int(match[2])
     frame = scene.user
@@ -189,12 +189,12 @@ def _of_view(scene: Scene, match: re.Match[str]) -> Verdict | None:
     return None
 
 
-def _of_unflatten(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _of_unflatten(scene: Failure, match: re.Match[str]) -> Cause | None:
     sizes, width = [int(one) for one in match[1].split(",")], int(match[2])
     heads = sizes[0]
     if len(sizes) != 2 or heads < 2 or width % heads == 0 or sizes[1] not in (-1, width // heads):
         return None
-    return Verdict(
+    return Cause(
         f"{width} numbers cannot be shared evenly among {heads}{scene.within}.",
         f"unflatten makes {heads} parts of them.",
         f"{width} / {heads}",
@@ -203,7 +203,7 @@ def _of_unflatten(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _unflattened(scene: Scene, heads: int, number: int) -> str:
+def _unflattened(scene: Failure, heads: int, number: int) -> str:
     call = written.expression(scene.user)
     found = [node for node in ast.walk(call) if isinstance(node, ast.Constant) and node.value == heads] if call is not None else []
     if scene.user is None or not isinstance(call, ast.Call) or len(found) != 1:
@@ -234,14 +234,14 @@ def _remade_owner(frame: Frame, node: ast.expr, heads: int, number: int) -> str:
 
 _DIVIDED = r"(?i)heads?\b.*(?:divi|multiple of)|(?:divi|multiple of).*heads?\b|must divide"
 FAMILIES = (
-    Family("constructor", (AssertionError,), r"embed_dim must be divisible by num_heads", _of_torch),
-    Family("constructor", (Exception,), _DIVIDED, _of_configuration),
-    Family("view", (RuntimeError,), r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)", _of_view),
-    Family(
+    Rule("constructor", (AssertionError,), r"embed_dim must be divisible by num_heads", _of_torch),
+    Rule("constructor", (Exception,), _DIVIDED, _of_configuration),
+    Rule("view", (RuntimeError,), r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)", _of_view),
+    Rule(
         "view",
         (RuntimeError,),
         r"unflatten: Provided sizes \[([-\d, ]*)\] don't multiply up to the size of dim \d+ \((\d+)\)",
         _of_unflatten,
     ),
-    Family("attention", (RuntimeError,), r"The size of tensor a \(\d+\) must match the size of tensor b", _groups),
+    Rule("attention", (RuntimeError,), r"The size of tensor a \(\d+\) must match the size of tensor b", _groups),
 )

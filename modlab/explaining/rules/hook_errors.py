@@ -12,7 +12,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import tensor_hooks
 from modlab.explaining import calls, suspects
-from modlab.explaining.failure import Family, Scene, Verdict, message_of
+from modlab.explaining.failure import Cause, Failure, Rule, message_of
 from modlab.explaining.frames import Frame
 from modlab.inspection import callables, stores
 from modlab.inspection.callables import describe
@@ -49,13 +49,13 @@ def of_kind(module: Module, store: str) -> list[Named]:
     return [named(hook) for hook in held.values() if not describe(callables.given(hook)[0]).machinery]
 
 
-def anywhere(scene: Scene, store: str) -> list[tuple[str, str, str]]:
+def anywhere(scene: Failure, store: str) -> list[tuple[str, str, str]]:
     """Path, function and place of the user's hooks of one kind in the models of the traceback."""
     roots = [(calls_root.type, calls_root.module) for calls_root in scene.calls[:1]] or scene.models[:4]
     return [(path or name, *hook) for name, root in roots for path, module in suspects.walk(root) for hook in of_kind(module, store)][:4]
 
 
-def _caller(scene: Scene) -> tuple[Frame, str, Any, Module] | None:
+def _caller(scene: Failure) -> tuple[Frame, str, Any, Module] | None:
     """The frame of torch's that called the last hook, the kind of hook, the hook, and its module."""
     for frame in reversed(scene.frames):
         if not frame.is_torch:
@@ -95,7 +95,7 @@ def _backward_caller(frame: Frame) -> tuple[Frame, str, Any, Module] | None:
     return frame, _KINDS["_backward_pre_hooks"], pre, module
 
 
-def place(scene: Scene, module: Module) -> str:
+def place(scene: Failure, module: Module) -> str:
     """How a sentence calls a hook's module: its path, where a model is in sight."""
     for call in reversed(scene.calls):
         if call.module is module:
@@ -107,7 +107,7 @@ def place(scene: Scene, module: Module) -> str:
     return type(module).__name__
 
 
-def running(scene: Scene) -> tuple[str, str, str, str] | None:
+def running(scene: Failure) -> tuple[str, str, str, str] | None:
     """The hook of a user's in whose own code the error arose: its kind, its function, where it stands, and the module that it is on."""
     found = _caller(scene)
     own_code = _code_of(scene, *found) if found is not None else None
@@ -120,7 +120,7 @@ def running(scene: Scene) -> tuple[str, str, str, str] | None:
     return (kind, *named(hook), place(scene, module))
 
 
-def _code_of(scene: Scene, frame: Frame, kind: str, hook: Any, module: Module) -> Frame | None:
+def _code_of(scene: Failure, frame: Frame, kind: str, hook: Any, module: Module) -> Frame | None:
     """The frame of a hook's own code, if the error came out of it and of no module that it called."""
     position = next(i for i, one in enumerate(scene.frames) if one is frame)
     function = callables.anchor(callables.given(hook)[0])
@@ -130,7 +130,7 @@ def _code_of(scene: Scene, frame: Frame, kind: str, hook: Any, module: Module) -
     return later[0]
 
 
-def raised_in(scene: Scene) -> Verdict | None:
+def raised_in(scene: Failure) -> Cause | None:
     """What to say if the error came out of a hook's own code."""
     found = _caller(scene)
     own_code = _code_of(scene, *found) if found is not None else None
@@ -144,14 +144,14 @@ def raised_in(scene: Scene) -> Verdict | None:
     )
     error = f"{type(scene.error).__name__}: {format.cut(scene.message.splitlines()[0] if scene.message else '', 120)}"
     if missing:
-        return Verdict(
+        return Cause(
             f"The {kind} {name} on {on} got None for a gradient, and used it as a tensor.",
             f"{on}'s input requires no gradient, as in the first layer of any net; then there is none.",
             f"{kind} {name} raised",
             (("hook", f"{name}, {where}"), ("raised", error)),
             (Fix("Leave None as it is:", "return tuple(None if g is None else ... for g in grad_inputs)"),),
         )
-    return Verdict(
+    return Cause(
         f"The {kind} {name} on {on} raised the {type(scene.error).__name__}: {format.cut(scene.message, 200).rstrip('.')}.",
         f"It stands at {where}.",
         f"{kind} {name} raised",
@@ -160,14 +160,14 @@ def raised_in(scene: Scene) -> Verdict | None:
     )
 
 
-def _raised(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _raised(scene: Failure, _: re.Match[str]) -> Cause | None:
     return raised_in(scene)
 
 
-def changed_arguments(scene: Scene, hooks: list[Named], before: int, after: int, taken: list[str]) -> Verdict:
+def changed_arguments(scene: Failure, hooks: list[Named], before: int, after: int, taken: list[str]) -> Cause:
     """A forward pre-hook made several arguments of one."""
     name, where = hooks[-1]
-    return Verdict(
+    return Cause(
         f"The forward pre-hook {name} on {scene.subject} made {after} arguments of {before}.",
         f"It stands at {where}; forward takes {', '.join(taken)}.",
         f"{after} arguments from pre-hook {name}",
@@ -176,13 +176,13 @@ def changed_arguments(scene: Scene, hooks: list[Named], before: int, after: int,
     )
 
 
-def _with_kwargs(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _with_kwargs(scene: Failure, match: re.Match[str]) -> Cause | None:
     found = _caller(scene)
     if found is None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
-    return Verdict(
+    return Cause(
         f"The {kind} {name} on {place(scene, module)} returned {format.cut(match[1], 60)}, and should return None or (args, kwargs).",
         f"It stands at {where}, and was registered with_kwargs=True.",
         f"{kind} {name} returned {format.cut(match[1], 40)}",
@@ -191,14 +191,14 @@ def _with_kwargs(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _wrong_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _wrong_number(scene: Failure, match: re.Match[str]) -> Cause | None:
     found = _caller(scene)
     if found is None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
     given, expected = match[1], match[2]
-    return Verdict(
+    return Cause(
         f"The {kind} {name} on {place(scene, module)} returned {format.plural(int(given), 'gradient')} for {expected}.",
         f"It stands at {where}.",
         f"{given} ≠ {expected} gradients",
@@ -207,7 +207,7 @@ def _wrong_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_length(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_length(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``len`` of what a backward hook returned failed."""
     inner = scene.inner
     if inner is None or inner.function != "hook" or not inner.is_torch:
@@ -217,7 +217,7 @@ def _no_length(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
-    return Verdict(
+    return Cause(
         f"The {kind} {name} on {place(scene, module)} returned a bare {match[1]}, and should return a tuple of gradients.",
         f"It stands at {where}.",
         f"{kind} {name} returned {match[1]}",
@@ -226,7 +226,7 @@ def _no_length(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _signature(scene: Failure, match: re.Match[str]) -> Cause | None:
     """The call of a hook failed: it takes another number of arguments."""
     found = _caller(scene)
     if found is None or not _is_called(scene, found[0]):
@@ -241,7 +241,7 @@ def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
         "backward hook": "(module, grad_inputs, grad_outputs)",
         "full backward pre-hook": "(module, grad_outputs)",
     }.get(kind, "what this kind gets")
-    return Verdict(
+    return Cause(
         f"The {kind} {name} on {place(scene, module)} is called with {wanted}, and takes something else.",
         f"It stands at {where}.",
         f"{kind} {name} cannot be called so",
@@ -256,13 +256,13 @@ def _signature(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _is_called(scene: Scene, caller: Frame) -> bool:
+def _is_called(scene: Failure, caller: Frame) -> bool:
     """Whether it was the call of the hook itself that failed: behind it stand frames of ours alone (a trace's)."""
     position = next(i for i, one in enumerate(scene.frames) if one is caller)
     return all(frame.is_ours for frame in scene.frames[position + 1 :])
 
 
-def replaced(scene: Scene) -> tuple[str, str, str] | None:
+def replaced(scene: Failure) -> tuple[str, str, str] | None:
     """The pre-hook that has changed what the innermost module is given: its function, where it stands, and the module that it is on.
 
     Only where there is no other: which of several it was cannot be seen afterwards.
@@ -275,7 +275,7 @@ def replaced(scene: Scene) -> tuple[str, str, str] | None:
     return None if same or len(hooks) != 1 else (*hooks[0], call.label)
 
 
-def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _of_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A tensor's hook, or torch's own around a module's, gave a gradient that does not fit. Autograd calls these; no frame shows them."""
     wrong = match[1]
     hooked = _tensor_hooks(scene)
@@ -290,7 +290,7 @@ def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     ]
     if wrong == "hook" and len(modules) == 1:
         path, cls, name, where = modules[0]
-        return Verdict(
+        return Cause(
             f"The backward hook {name} on {path or cls} returned a gradient of another shape than it got.",
             f"It stands at {where}.",
             "",
@@ -301,7 +301,7 @@ def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
     said, fix = "returned a gradient of another shape than it got", Fix("It has the shape of the tensor:", "return torch.zeros_like(grad)")
     if wrong == "hook" or len(fitting) != 1:
         listed = [f"{on}: {name} ({where})" for on, name, where in fitting] or [f"{p or c}: {n} ({w})" for p, c, n, w in modules]
-        return Verdict(
+        return Cause(
             f"A hook on a tensor {said}.",
             f"In sight are {', '.join(listed[:4])}." if listed else "",
             "",
@@ -309,12 +309,12 @@ def _of_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
             (fix,),
         )
     tensor, name, where = fitting[0]
-    return Verdict(
+    return Cause(
         f"The hook {name} on {tensor} {said}.", f"It stands at {where}.", "", (("hook", f"{name}, {where}"), ("on", tensor)), (fix,)
     )
 
 
-def _some_hook(scene: Scene, wrong: str, hooked: list[tuple[str, str, str]]) -> Verdict:
+def _some_hook(scene: Failure, wrong: str, hooked: list[tuple[str, str, str]]) -> Cause:
     """Autograd called a hook that gave no gradient: it is named only where there is no other."""
     modules = [
         (path or type(module).__name__, *hook)
@@ -327,7 +327,7 @@ def _some_hook(scene: Scene, wrong: str, hooked: list[tuple[str, str, str]]) -> 
     fix = Fix("A hook of backward returns None, or a gradient of the same shape (that of a module: a tuple of them).")
     listed = [f"{name} on {on} ({where})" for on, name, where in every[:4]]
     told = f"{'The one in sight is' if len(listed) == 1 else 'In sight are'} {', '.join(listed)}." if listed else ""
-    return Verdict(
+    return Cause(
         f"A hook returned {_article(wrong)}, which is no gradient.",
         told,
         "",
@@ -340,7 +340,7 @@ def _article(word: str) -> str:
     return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
 
 
-def _tensor_hooks(scene: Scene) -> list[tuple[str, str, str]]:
+def _tensor_hooks(scene: Failure) -> list[tuple[str, str, str]]:
     """The hooks on the tensors that the user's frames have names for, and on parameters: name of the tensor, function, place."""
     user = scene.user
     pairs: list[tuple[str, Any]] = [] if user is None else [(n, t) for n, t in list(user.names.items()) if issubclass(type(t), Tensor)]
@@ -356,9 +356,9 @@ def _tensor_hooks(scene: Scene) -> list[tuple[str, str, str]]:
     return found
 
 
-def _both_kinds(scene: Scene, _: re.Match[str]) -> Verdict:
+def _both_kinds(scene: Failure, _: re.Match[str]) -> Cause:
     old = of_kind(scene.module, "_backward_hooks") if scene.module is not None else []
-    return Verdict(
+    return Cause(
         f"{scene.subject} has a backward hook of the other kind already.",
         "A module takes full backward hooks or legacy ones, not both.",
         "",
@@ -369,15 +369,15 @@ def _both_kinds(scene: Scene, _: re.Match[str]) -> Verdict:
 
 _T, _R = (TypeError,), (RuntimeError,)
 FAMILIES = (
-    Family("hook", _R, r"forward pre-hook must return None or a tuple of \(new_args, new_kwargs\), but got (.*)\.$", _with_kwargs),
-    Family(
+    Rule("hook", _R, r"forward pre-hook must return None or a tuple of \(new_args, new_kwargs\), but got (.*)\.$", _with_kwargs),
+    Rule(
         "hook", _R, r"Backward (?:pre )?hook returned an invalid number of grad_(?:in|out)put, got (\d+), but expected (\d+)", _wrong_number
     ),
-    Family("hook", _T, r"object of type '(\w+)' has no len\(\)", _no_length),
-    Family("hook", _T, r"^([\w.<>]+)\(\) (?:takes|missing|got)", _signature),
-    Family("hook", _T, r"expected Variable, but hook returned '(\w+)'", _of_tensor),
-    Family("hook", _R, r"hook '([^']+)' has changed the size of value", _of_tensor),
-    Family("hook", _R, r"Cannot use both regular backward hooks and full backward hooks", _both_kinds),
+    Rule("hook", _T, r"object of type '(\w+)' has no len\(\)", _no_length),
+    Rule("hook", _T, r"^([\w.<>]+)\(\) (?:takes|missing|got)", _signature),
+    Rule("hook", _T, r"expected Variable, but hook returned '(\w+)'", _of_tensor),
+    Rule("hook", _R, r"hook '([^']+)' has changed the size of value", _of_tensor),
+    Rule("hook", _R, r"Cannot use both regular backward hooks and full backward hooks", _both_kinds),
 )
-RAISED = (Family("hook", (Exception,), r"^", _raised),)
+RAISED = (Rule("hook", (Exception,), r"^", _raised),)
 """Asked last: any error at all that came out of a hook."""

@@ -8,7 +8,7 @@ import re
 from torch.optim import Optimizer
 
 from modlab.explaining import source_code
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -16,7 +16,7 @@ from modlab.records.explanation import Fix
 _NAMES = {"learning rate": "lr", "momentum value": "momentum", "weight_decay value": "weight_decay", "epsilon value": "eps"}
 
 
-def _making(scene: Scene, file: str) -> tuple[Frame, ast.Call] | None:
+def _making(scene: Failure, file: str) -> tuple[Frame, ast.Call] | None:
     """The user's call of a constructor in one of the files of torch.optim, in which it failed."""
     inner, user = scene.inner, scene.user
     call = user.expression() if user is not None else None
@@ -25,7 +25,7 @@ def _making(scene: Scene, file: str) -> tuple[Frame, ast.Call] | None:
     return (user, call) if file in inner.code.co_filename.replace("\\", "/") and inner.function == "__init__" else None
 
 
-def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _negative(scene: Failure, match: re.Match[str]) -> Cause | None:
     found, name = _making(scene, "/optim/"), _NAMES[match[1]]
     if found is None:
         return None
@@ -39,7 +39,7 @@ def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
     elif node is not None:
         fix = Fix(f"Look at what it is computed from: {ast.unparse(node)} is {match[2]}.")
     more = "A step goes against the gradient by itself; to climb there is maximize=True." if name == "lr" else ""
-    return Verdict(
+    return Cause(
         f"{ast.unparse(call.func)} got {name}={match[2]}, which cannot be negative.",
         more,
         "",
@@ -48,7 +48,7 @@ def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_optimizer(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_optimizer(scene: Failure, match: re.Match[str]) -> Cause | None:
     found = _making(scene, "/optim/lr_scheduler.py")
     if found is None:
         return None
@@ -64,7 +64,7 @@ def _no_optimizer(scene: Scene, match: re.Match[str]) -> Verdict | None:
     fix = Fix("Make the optimizer first, and pass that on.")
     if len(known) == 1:
         fix = Fix("Pass the optimizer:", source_code.rewritten(frame, node, ast.Name(next(iter(known.values())))))
-    return Verdict(
+    return Cause(
         f"{name} takes an optimizer, and got {ast.unparse(node)}, {what}.",
         "It changes the learning rate, which the optimizer holds.",
         "",
@@ -74,6 +74,6 @@ def _no_optimizer(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 
 FAMILIES = (
-    Family("optimizer", (ValueError,), rf"^Invalid ({'|'.join(_NAMES)}): (-[\d.][\w.+-]*)$", _negative),
-    Family("scheduler", (TypeError,), r"^(\w+) is not an Optimizer$", _no_optimizer),
+    Rule("optimizer", (ValueError,), rf"^Invalid ({'|'.join(_NAMES)}): (-[\d.][\w.+-]*)$", _negative),
+    Rule("scheduler", (TypeError,), r"^(\w+) is not an Optimizer$", _no_optimizer),
 )

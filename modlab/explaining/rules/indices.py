@@ -8,14 +8,14 @@ import re
 import torch
 
 from modlab.explaining import operands, source_code
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of, tuple_of
 from modlab.explaining.frames import Frame
 from modlab.records.explanation import Fix
 
 _WHOLE = (torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
-def _chosen(scene: Scene) -> tuple[Frame, ast.Subscript, list[ast.expr]] | None:
+def _chosen(scene: Failure) -> tuple[Frame, ast.Subscript, list[ast.expr]] | None:
     """The ``x[...]`` of the user's that failed, and what stands between the brackets."""
     frame = scene.user
     node = frame.expression() if frame is not None else None
@@ -26,7 +26,7 @@ def _chosen(scene: Scene) -> tuple[Frame, ast.Subscript, list[ast.expr]] | None:
     return frame, node, node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def _mask(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _mask(scene: Failure, match: re.Match[str]) -> Cause | None:
     mask, place, shape = tuple_of(match[1]), int(match[2]), tuple_of(match[3])
     found = _chosen(scene)
     name, text, fixes = "the tensor", "The mask", []
@@ -41,7 +41,7 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict | None:
             around: list[ast.expr] = [ast.Slice() for _ in range(fitting[0])]
             made = ast.Subscript(node.value, ast.Tuple([*around, parts[0]], ast.Load()), ast.Load())
             fixes = [Fix(f"It fits dimension {fitting[0]}:", source_code.rewritten(frame, node, made))]
-    return Verdict(
+    return Cause(
         f"{text} is a mask of {mask}, and {name} is {shape}{scene.within}.",
         f"From dimension {place} on, the sizes must be equal.",
         f"mask {mask} ≠ {shape}",
@@ -50,7 +50,7 @@ def _mask(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _kind(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _kind(scene: Failure, _: re.Match[str]) -> Cause | None:
     found = _chosen(scene)
     if found is None:
         return None
@@ -62,7 +62,7 @@ def _kind(scene: Scene, _: re.Match[str]) -> Verdict | None:
     part, thing = wrong[0]
     text, kind = ast.unparse(part), str(thing.dtype).removeprefix("torch.")
     made = ast.Call(ast.Attribute(part, "long", ast.Load()), [], [])
-    return Verdict(
+    return Cause(
         f"{text} is {kind}, and chooses from {ast.unparse(node.value)}{scene.within}.",
         "Places are whole numbers, and masks are bool.",
         f"{kind} ≠ int64",
@@ -71,13 +71,13 @@ def _kind(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _many(scene: Scene, match: re.Match[str]) -> Verdict:
+def _many(scene: Failure, match: re.Match[str]) -> Cause:
     found, count = _chosen(scene), counted(int(match[1]), "dimension")
     if found is None:
-        return Verdict(f"A tensor of {count} got more indices than that{scene.within}.", "", "too many indices")
+        return Cause(f"A tensor of {count} got more indices than that{scene.within}.", "", "too many indices")
     frame, node, parts = found
     name, shape = ast.unparse(node.value), shape_of(operands.follow(node.value, frame))
-    return Verdict(
+    return Cause(
         f"{name} has {count}, and {ast.unparse(node)} asks for more{scene.within}.",
         f"It is {shape}." if shape is not None else "",
         f"{len(parts)} indices for {count}",
@@ -86,7 +86,7 @@ def _many(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _best(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _best(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``x.topk(5)`` of three."""
     user = scene.user
     call = user.expression() if user is not None else None
@@ -102,7 +102,7 @@ def _best(scene: Scene, _: re.Match[str]) -> Verdict | None:
         return None
     name = ast.unparse(nodes["input"])
     least = ast.parse(f"min({ast.unparse(nodes['k'])}, {name}.size({place}))", mode="eval").body
-    return Verdict(
+    return Cause(
         f"topk asks for the {count} largest, and {name} has {shape[place]} in dimension {place}{scene.within}.",
         f"It is {shape}.",
         f"{count} of {shape[place]}",
@@ -113,8 +113,8 @@ def _best(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 _I, _L = (IndexError,), r"\[([\d, ]*)\]"
 FAMILIES = (
-    Family("index", _I, rf"The shape of the mask {_L} at index (\d+) does not match the shape of the indexed tensor {_L}", _mask),
-    Family("index", _I, r"tensors used as indices must be long, int, byte or bool tensors", _kind),
-    Family("index", (RuntimeError,), r"^selected index k out of range", _best),
-    Family("index", _I, r"too many indices for tensor of dimension (\d+)", _many),
+    Rule("index", _I, rf"The shape of the mask {_L} at index (\d+) does not match the shape of the indexed tensor {_L}", _mask),
+    Rule("index", _I, r"tensors used as indices must be long, int, byte or bool tensors", _kind),
+    Rule("index", (RuntimeError,), r"^selected index k out of range", _best),
+    Rule("index", _I, r"too many indices for tensor of dimension (\d+)", _many),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from modlab.explaining import operands, source_code, suspects
-from modlab.explaining.failure import Family, Scene, Verdict, counted, described, shape_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, described, shape_of
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -23,7 +23,7 @@ _NEAR = 0.6
 # ---- keys --------------------------------------------------------------------------------------------------------------------
 
 
-def _key(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _key(scene: Failure, _: re.Match[str]) -> Cause | None:
     frame = scene.inner
     node = frame.expression() if frame is not None and frame.is_users else None
     wanted = scene.error.args[0] if len(scene.error.args) == 1 else None
@@ -35,7 +35,7 @@ def _key(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return _lacking(scene, frame, node, held, wanted, "a key")
 
 
-def _attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame, wanted = scene.inner, match[1]
     node = frame.expression() if frame is not None and frame.is_users else None
     node = node.func if isinstance(node, ast.Call) else node
@@ -47,7 +47,7 @@ def _attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if wanted not in held:
         return _lacking(scene, frame, node, held, wanted, "an attribute")
     name = ast.unparse(node.value)
-    return Verdict(
+    return Cause(
         f"{name} is a dict, and {wanted!r} is a key of it{scene.within}.",
         "A dict gives its values by keys, and not as attributes.",
         f"{wanted!r} is a key",
@@ -56,7 +56,7 @@ def _attribute(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _is_batch(scene: Scene, held: Any) -> bool:
+def _is_batch(scene: Failure, held: Any) -> bool:
     """Whether a dict has to do with a model: it holds tensors, or a module was running."""
     if type(held) is not dict or not held:
         return False
@@ -71,14 +71,14 @@ def _subscript(node: ast.expr, key: str) -> ast.expr:
     return ast.Subscript(node, ast.Constant(key), ast.Load())
 
 
-def _lacking(scene: Scene, frame: Frame, node: ast.Subscript | ast.Attribute, held: dict[Any, Any], wanted: str, what: str) -> Verdict:
+def _lacking(scene: Failure, frame: Frame, node: ast.Subscript | ast.Attribute, held: dict[Any, Any], wanted: str, what: str) -> Cause:
     name = ast.unparse(node.value)
     ratios = sorted(((SequenceMatcher(None, wanted, key).ratio(), key) for key in held if type(key) is str), reverse=True)
     near = ratios[0][1] if ratios and ratios[0][0] >= _NEAR and (len(ratios) < 2 or ratios[1][0] < ratios[0][0]) else ""
     fix = Fix("Take one of them.")
     if near:
         fix = Fix(f"If {near!r} was meant:", source_code.rewritten(frame, node, _subscript(node.value, near)))
-    return Verdict(
+    return Cause(
         f"{name} has no {wanted!r}{scene.within}.",
         f"It is a dict with {_listed(held)}.",
         f"no {wanted!r}",
@@ -87,7 +87,7 @@ def _lacking(scene: Scene, frame: Frame, node: ast.Subscript | ast.Attribute, he
     )
 
 
-def _by_place(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _by_place(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``batch['image']`` of a batch that is a list."""
     frame = scene.inner
     node = frame.expression() if frame is not None and frame.is_users else None
@@ -97,7 +97,7 @@ def _by_place(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if type(held) not in (list, tuple) or type(key) is not str or not any(issubclass(type(part), Tensor) for part in held):
         return None
     name, kind = ast.unparse(node.value), type(held).__name__
-    return Verdict(
+    return Cause(
         f"{name} is a {kind} of {len(held)}, and has no {key!r}{scene.within}.",
         "Its parts have places, and no names.",
         f"{kind}, no dict",
@@ -109,7 +109,7 @@ def _by_place(scene: Scene, match: re.Match[str]) -> Verdict | None:
 # ---- one number, one truth ---------------------------------------------------------------------------------------------------
 
 
-def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame = scene.user
     node = frame.expression() if frame is not None and frame is scene.inner else None
     if frame is None or not isinstance(node, ast.Call):
@@ -136,7 +136,7 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     words = f"It is {shape}." if shape is not None else ""
     reduced = source_code.rewritten(frame, node, ast.parse(change.format(f"{operand}.mean()"), mode="eval").body)
     numbers = "none" if count == 0 else counted(count, "number") if count is not None else "several numbers"
-    return Verdict(
+    return Cause(
         f"{wrapped.rpartition('.')[2]} reads one number, and {name} has {numbers}{scene.within}.",
         " ".join(filter(None, (words, more))),
         f"{numbers} ≠ 1",
@@ -145,7 +145,7 @@ def _number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _truth(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _truth(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame = scene.user
     node = frame.expression() if frame is not None and frame is scene.inner else None
     if frame is None or not isinstance(node, ast.expr):
@@ -156,7 +156,7 @@ def _truth(scene: Scene, match: re.Match[str]) -> Verdict | None:
     text = ast.unparse(test)
     whole = text if isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
     shapes = [(one.text, str(shape_of(one.thing))) for one in operands.tensors(operands.of_frame(frame))]
-    return Verdict(
+    return Cause(
         f"{text} is a tensor of several truth values, and one is needed{scene.within}.",
         "Each number is compared for itself.",
         "several truth values",
@@ -183,10 +183,10 @@ def _tested(frame: Frame, node: ast.expr) -> ast.expr | None:
 
 
 FAMILIES = (
-    Family("batch", (KeyError,), r"", _key),
-    Family("batch", (AttributeError,), r"^'dict' object has no attribute '(\w+)'", _attribute),
-    Family("batch", (TypeError,), r"^(?:list|tuple) indices must be integers or slices, not str", _by_place),
-    Family("several numbers", (RuntimeError, ValueError), r"a Tensor with (\d+) elements cannot be converted to Scalar", _number),
-    Family("several numbers", (ValueError, TypeError), r"^only (?:one|single).element tensors.* can be converted()", _number),
-    Family("several numbers", (RuntimeError,), r"^Boolean value of Tensor with more than one value is ambiguous", _truth),
+    Rule("batch", (KeyError,), r"", _key),
+    Rule("batch", (AttributeError,), r"^'dict' object has no attribute '(\w+)'", _attribute),
+    Rule("batch", (TypeError,), r"^(?:list|tuple) indices must be integers or slices, not str", _by_place),
+    Rule("several numbers", (RuntimeError, ValueError), r"a Tensor with (\d+) elements cannot be converted to Scalar", _number),
+    Rule("several numbers", (ValueError, TypeError), r"^only (?:one|single).element tensors.* can be converted()", _number),
+    Rule("several numbers", (RuntimeError,), r"^Boolean value of Tensor with more than one value is ambiguous", _truth),
 )

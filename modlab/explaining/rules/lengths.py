@@ -8,22 +8,22 @@ from typing import Any
 from torch import Tensor
 
 from modlab.explaining import code_fixes, provenance
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of, shown, tuple_of
 from modlab.records.explanation import Fix
 
 
-def _named(scene: Scene, local: str) -> str:
+def _named(scene: Failure, local: str) -> str:
     """What the user calls something that torch's own function has under a name."""
     thing, user = scene.local(local), scene.user
     found = [name for name, one in list(user.names.items()) if one is thing] if user is not None and thing is not None else []
     return found[0] if found else local
 
 
-def _places(scene: Scene, match: re.Match[str]) -> Verdict:
+def _places(scene: Failure, match: re.Match[str]) -> Cause:
     given, target = tuple_of(match[1]), tuple_of(match[2])
     names = _named(scene, "input"), _named(scene, "target")
     mode = {4: "bilinear", 3: "linear", 5: "trilinear"}.get(len(given), "nearest")
-    return Verdict(
+    return Cause(
         f"The scores are for {shown(given[2:])} places, and the target has {shown(target[1:])}.",
         f"The input is {given}, the target {target}; the target needs (batch, {', '.join(map(str, given[2:]))}).",
         f"{shown(given[2:])} ≠ {shown(target[1:])}",
@@ -34,12 +34,12 @@ def _places(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _time(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _time(scene: Failure, match: re.Match[str]) -> Cause | None:
     shape = shape_of(scene.local("log_probs"))
     if shape is None or len(shape) < 2:
         return None
     most, got = int(match[1]), int(match[2])
-    return Verdict(
+    return Cause(
         f"input_lengths has {got}, and log_probs has {counted(most, 'step')}.",
         f"log_probs is {shape}, read as (time, batch, classes).",
         f"length {got} > {most}",
@@ -48,14 +48,14 @@ def _time(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _turned(scene: Scene) -> tuple[Fix, ...]:
+def _turned(scene: Failure) -> tuple[Fix, ...]:
     name = _named(scene, "log_probs")
     return (Fix("If the batch comes first in it, put time first:", f"{name} = {name}.transpose(0, 1)"),)
 
 
-def _targets(scene: Scene, match: re.Match[str]) -> Verdict:
+def _targets(scene: Failure, match: re.Match[str]) -> Cause:
     wanted, got = int(match[1]), int(match[2])
-    return Verdict(
+    return Cause(
         f"target_lengths has {wanted}, and targets has {counted(got, 'column')}.",
         f"targets is {shape_of(scene.local('targets'))}.",
         f"length {wanted} > {got}",
@@ -64,12 +64,12 @@ def _targets(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _batch(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _batch(scene: Failure, match: re.Match[str]) -> Cause | None:
     name = f"{match[1]}_lengths"
     shape, lengths = shape_of(scene.local("log_probs")), _length(scene.local(name))
     if shape is None or len(shape) < 2 or lengths is None:
         return None
-    return Verdict(
+    return Cause(
         f"{name} has {counted(lengths, 'number')} for a batch of {shape[1]}.",
         f"log_probs is {shape}, read as (time, batch, classes).",
         f"{lengths} ≠ {shape[1]}",
@@ -83,7 +83,7 @@ def _length(thing: Any) -> int | None:
     return shape[0] if shape else len(thing) if type(thing) in (list, tuple) else None
 
 
-def _keys(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _keys(scene: Failure, match: re.Match[str]) -> Cause | None:
     call, which = scene.failing, match[1]
     thing = scene.local(which)
     shape = shape_of(thing)
@@ -94,7 +94,7 @@ def _keys(scene: Scene, match: re.Match[str]) -> Verdict | None:
     made = code_fixes.constructor(call.module, weight[0], weight[0])
     made = re.sub(rf"{name}=\d+", f"{name}={shape[-1]}", made) if name in made else ""
     owner, line = provenance.made_anew(scene, made)
-    return Verdict(
+    return Cause(
         f"{call.label} got {which}s of {counted(shape[-1], 'number')}, and was made for {weight[1]} ({name}={weight[1]}).",
         f"{scene.stopped}{which} {shape}.",
         f"{shape[-1]} ≠ {name} {weight[1]}",
@@ -103,9 +103,9 @@ def _keys(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _unlike(scene: Scene, match: re.Match[str]) -> Verdict:
+def _unlike(scene: Failure, match: re.Match[str]) -> Cause:
     key, value = tuple_of(match[1]), tuple_of(match[2])
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'attention'} got a key of {key} and a value of {value}: each key needs a value.",
         "",
         f"{shown(key)} ≠ {shown(value)}",
@@ -117,12 +117,10 @@ def _unlike(scene: Scene, match: re.Match[str]) -> Verdict:
 _R, _A = (RuntimeError,), (AssertionError,)
 _S = r"torch\.Size\(\[([\d, ]*)\]\)"
 FAMILIES = (
-    Family("loss", _R, r"^size mismatch \(got input: \[([\d, ]+)\] ?, target: \[([\d, ]+)\]", _places),
-    Family("loss", _R, r"Expected input_lengths to have value at most (\d+), but got value (\d+)", _time),
-    Family(
-        "loss", _R, r"Expected tensor to have size at least (\d+) at dimension 1, but got size (\d+) for argument #2 'targets'", _targets
-    ),
-    Family("loss", _R, r"^(input|target)_lengths must be of size batch_size", _batch),
-    Family("attention", _A, rf"expecting (key|value) weights shape of \(([\d, ]+)\), but got {_S}", _keys),
-    Family("attention", _A, rf"key shape {_S} does not match value shape {_S}", _unlike),
+    Rule("loss", _R, r"^size mismatch \(got input: \[([\d, ]+)\] ?, target: \[([\d, ]+)\]", _places),
+    Rule("loss", _R, r"Expected input_lengths to have value at most (\d+), but got value (\d+)", _time),
+    Rule("loss", _R, r"Expected tensor to have size at least (\d+) at dimension 1, but got size (\d+) for argument #2 'targets'", _targets),
+    Rule("loss", _R, r"^(input|target)_lengths must be of size batch_size", _batch),
+    Rule("attention", _A, rf"expecting (key|value) weights shape of \(([\d, ]+)\), but got {_S}", _keys),
+    Rule("attention", _A, rf"key shape {_S} does not match value shape {_S}", _unlike),
 )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.explaining import code_fixes, operands, provenance, source_code
-from modlab.explaining.failure import Family, Scene, Verdict, counted, own, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, own, shape_of, shown, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 from modlab.statistics.memory import is_there, local
@@ -20,7 +20,7 @@ from modlab.statistics.memory import is_there, local
 READ = 4_000_000  # elements up to which a tensor is looked through for its ends
 
 
-def _pair(scene: Scene) -> tuple[Any, Any]:
+def _pair(scene: Failure) -> tuple[Any, Any]:
     """The input and the target of a loss, by the names that torch's own functions have for them."""
     return scene.local("input"), scene.local("target")
 
@@ -41,7 +41,7 @@ def _ends(tensor: Any) -> tuple[float, float] | None:
         return None
 
 
-def _names(scene: Scene) -> tuple[str, str]:
+def _names(scene: Failure) -> tuple[str, str]:
     """What the user calls input and target."""
     user = scene.user
     found = {id(thing): name for name, thing in list(user.names.items())} if user is not None else {}
@@ -49,7 +49,7 @@ def _names(scene: Scene) -> tuple[str, str]:
     return found.get(id(given), "input"), found.get(id(target), "target")
 
 
-def _written(scene: Scene) -> tuple[str, str, str, str]:
+def _written(scene: Failure) -> tuple[str, str, str, str]:
     """How the loss was called: the function, input and target as they are written, and what else it was given."""
     call = scene.user.expression() if scene.user is not None else None
     given, target = _names(scene)
@@ -66,7 +66,7 @@ def _written(scene: Scene) -> tuple[str, str, str, str]:
     return ast.unparse(call.func), first, second, "".join(f", {text}" for text in more)
 
 
-def _changed(scene: Scene, place: int, change: str) -> str:
+def _changed(scene: Failure, place: int, change: str) -> str:
     """The line that changes the input (0) or the target (1): ``y = y.long()``, or the call with that, where it has no name."""
     name, (function, *operands, more) = _names(scene)[place], _written(scene)
     user = scene.user
@@ -84,7 +84,7 @@ def _operand(node: ast.expr) -> str:
     return text if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
-def _facts(scene: Scene) -> tuple[tuple[str, str], ...]:
+def _facts(scene: Failure) -> tuple[tuple[str, str], ...]:
     given, target = _pair(scene)
     words = []
     for name, tensor in zip(_names(scene), (given, target), strict=True):
@@ -98,7 +98,7 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
+def _classes(scene: Failure, match: re.Match[str]) -> Cause:
     target = int(match[1])
     given, targets = _pair(scene)
     shape = shape_of(given)
@@ -117,7 +117,7 @@ def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes.append(
             Fix(f"{'Or give' if fixes else 'Give'} the last layer one output for each class:", f"nn.Linear(..., {int(ends[1]) + 1})")
         )
-    return Verdict(
+    return Cause(
         f"The target holds class {target}, and the model gives scores for "
         f"{'fewer classes' if count is None else counted(count, 'class', 'classes')}.",
         (f"Valid are 0 to {count - 1}." if count > 1 else "Only 0 is valid.") if count else "",
@@ -127,11 +127,11 @@ def _classes(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _batch(scene: Scene, match: re.Match[str]) -> Verdict:
+def _batch(scene: Failure, match: re.Match[str]) -> Cause:
     given, target = int(match[1]), int(match[2])
     shape = shape_of(_pair(scene)[0]) or ()
     hints = [Fix("Both must come from the same batch: a view(-1, ...) before may have mixed the batch with other dimensions.")]
-    return Verdict(
+    return Cause(
         f"The loss got {given} predictions for {target} targets.",
         f"input {shape}, target {shape_of(_pair(scene)[1])}.",
         f"{given} ≠ {target}",
@@ -140,18 +140,18 @@ def _batch(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _long(scene: Scene, match: re.Match[str]) -> Verdict:
+def _long(scene: Failure, match: re.Match[str]) -> Cause:
     given, target = _pair(scene)
     dtype = _dtype(target) if issubclass(type(target), Tensor) else match[1].lower()
     fixes = [Fix("Class numbers are whole numbers of 64 bits:", _changed(scene, 1, "{}.long()"))]
     if shape_of(given) is not None and shape_of(given) == shape_of(target):
         fixes.append(Fix("For numbers instead of classes there is nn.MSELoss, for yes and no nn.BCEWithLogitsLoss."))
-    return Verdict(
+    return Cause(
         f"The target holds class numbers of dtype {dtype}, and the loss needs int64.", "", f"{dtype} ≠ int64", _facts(scene), tuple(fixes)
     )
 
 
-def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
+def _multi(scene: Failure, match: re.Match[str]) -> Cause:
     turned = _swapped(scene, match)
     if turned is not None:
         return turned
@@ -159,7 +159,7 @@ def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
     name, shapes = _names(scene)[1], (shape_of(given) or (), shape_of(target) or ())
     floating = issubclass(type(target), Tensor) and target.is_floating_point()
     if floating and len(shapes[1]) == len(shapes[0]) == 2 and shapes[1][1] not in (1, shapes[0][1]):
-        return Verdict(
+        return Cause(
             f"The target has {shapes[1][1]} columns, and the model gives scores for {shapes[0][1]} classes.",
             f"The input is {shapes[0]}, the target {shapes[1]}.",
             f"{shapes[1][1]} ≠ {shapes[0][1]} classes",
@@ -172,7 +172,7 @@ def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
         fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", _changed(scene, 1, "{}.argmax(dim=1)"))
     else:
         fix = Fix("One class a sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
-    return Verdict(
+    return Cause(
         f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number a sample.",
         f"The input is {shapes[0]}.",
         f"target {shown(shapes[1])}",
@@ -181,13 +181,13 @@ def _multi(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
+def _one_hot_target(scene: Failure, match: re.Match[str]) -> Cause:
     name = _names(scene)[1]
     shape = shape_of(_pair(scene)[1])
     if shape is not None and len(shape) < 2:
         function, first, second, _ = _written(scene)
         binary = f"F.binary_cross_entropy_with_logits({first}, {second}.float())"
-        return Verdict(
+        return Cause(
             f"The predictions are {shape}: the loss takes them for one sample with {shape[0] if shape else 0} classes.",
             "It needs one score for each class, (batch, classes).",
             f"no classes in {shown(shape)}",
@@ -196,7 +196,7 @@ def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
             if function != "loss" and _is_binary(scene)
             else (Fix("Let the last layer give one score for each class."),),
         )
-    return Verdict(
+    return Cause(
         f"The target has the shape of the scores, so it holds probabilities; those cannot be {_dtypes(match[1])}.",
         "A class number is one a sample.",
         f"{_dtypes(match[1])} ≠ float",
@@ -208,7 +208,7 @@ def _one_hot_target(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _is_binary(scene: Scene) -> bool:
+def _is_binary(scene: Failure) -> bool:
     ends = _ends(_pair(scene)[1])
     return ends is not None and ends[0] >= 0 and ends[1] <= 1
 
@@ -217,14 +217,14 @@ def _dtypes(word: str) -> str:
     return {"long": "int64", "int": "int32", "bool": "bool"}.get(word.lower(), word.lower())
 
 
-def _spatial(scene: Scene, match: re.Match[str]) -> Verdict:
+def _spatial(scene: Failure, match: re.Match[str]) -> Cause:
     given, target = (shape_of(tensor) or () for tensor in _pair(scene))
     name, wanted = _names(scene)[1], (*given[:1], *given[2:])
     fix = Fix("The target must have the sizes of the input without its channels.")
     if len(target) == 4 and (target[0], *target[2:]) == wanted:
         code = f"{name} = {name}.squeeze(1)" if target[1] == 1 else f"{name} = {name}.argmax(dim=1)  # if it is one-hot"
         fix = Fix("Leave out the dimension of channels:", code)
-    return Verdict(
+    return Cause(
         f"The target is {target} and should be {wanted}: one class number a place.",
         f"The input is {given}.",
         f"target {shown(target)}",
@@ -233,7 +233,7 @@ def _spatial(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _swapped(scene: Failure, match: re.Match[str]) -> Cause | None:
     """Whole numbers where the scores belong, and floating-point ones where the classes do."""
     given, target = _pair(scene)
     if not all(issubclass(type(tensor), Tensor) for tensor in (given, target)) or given.is_floating_point():
@@ -241,7 +241,7 @@ def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if not any(frame.function in ("cross_entropy", "nll_loss") for frame in scene.frames) or not target.is_floating_point():
         return None
     function, first, second, more = _written(scene)
-    return Verdict(
+    return Cause(
         f"The loss got {_dtype(given)} as predictions and {_dtype(target)} as targets: they are swapped.",
         "The predictions come first.",
         "swapped",
@@ -250,10 +250,10 @@ def _swapped(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _target_range(scene: Scene, _: re.Match[str]) -> Verdict:
+def _target_range(scene: Failure, _: re.Match[str]) -> Cause:
     ends = _ends(_pair(scene)[1])
     where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
-    return Verdict(
+    return Cause(
         f"BCELoss needs targets between 0 and 1; {where}.",
         "Each is the probability of a yes.",
         "outside 0 to 1",
@@ -262,7 +262,7 @@ def _target_range(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _places(scene: Scene, match: re.Match[str]) -> Verdict:
+def _places(scene: Failure, match: re.Match[str]) -> Cause:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
     shape = shape_of(_pair(scene)[0]) or ()
     function, name, other, more = _written(scene)
@@ -271,7 +271,7 @@ def _places(scene: Scene, match: re.Match[str]) -> Verdict:
         flat = f"{function}({name}.flatten(0, 1), {other}.flatten(){more})"
         fixes.append(Fix(f"The {shape[2]} classes stand last. Make one row of each prediction:", flat))
         fixes.append(Fix("Or put the classes in place 1:", f"{function}({name}.transpose(1, 2), {other}{more})"))
-    return Verdict(
+    return Cause(
         f"The target is {got} and should be {expected}.",
         f"The input {shape} is read as (batch, classes, …): {shape[1] if len(shape) > 1 else '?'} classes.",
         f"target {shown(got)} ≠ {shown(expected)}",
@@ -280,8 +280,8 @@ def _places(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _weights(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _weights(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"The loss got {match[2]} class weights for {match[1]} classes.",
         "It needs one a class, or none.",
         f"{match[2]} ≠ {match[1]}",
@@ -290,7 +290,7 @@ def _weights(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
+def _same_size(scene: Failure, match: re.Match[str]) -> Cause:
     target, given = tuple_of(match[1]), tuple_of(match[2])
     fixes = [Fix("Both need one shape.")]
     if len(given) == len(target) + 1 and given[-1] == 1 and given[:-1] == target:
@@ -306,7 +306,7 @@ def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
         fixes = [Fix("Leave out the last dimension of the targets:", _changed(scene, 1, "{}.squeeze(-1)"))]
     elif len(given) == 2 and target[:1] == given[:1] and prod(target[1:]) == given[1]:
         fixes = [Fix("Make one row of each target:", _changed(scene, 1, "{}.flatten(1)"))]
-    return Verdict(
+    return Cause(
         f"The predictions are {given} and the targets {target}.",
         "The loss compares them one by one.",
         f"{shown(given)} ≠ {shown(target)}",
@@ -315,14 +315,14 @@ def _same_size(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _are_classes(scene: Scene, count: int) -> bool:
+def _are_classes(scene: Failure, count: int) -> bool:
     """Whether the targets are whole numbers from 0 to below a number of classes."""
     targets = _pair(scene)[1]
     ends = _ends(targets)
     return ends is not None and ends[0] >= 0 and ends[1] < count and not _fractions(targets)
 
 
-def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _mean_square(scene: Failure, match: re.Match[str]) -> Cause | None:
     """Losses that compare elements broadcast first, and fail there."""
     if not any(frame.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div") for frame in scene.frames):
         return None
@@ -335,7 +335,7 @@ def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
             f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
             f"{_names(scene)[0]}.squeeze(-1)",
         )
-    return Verdict(
+    return Cause(
         f"The predictions are {given} and the targets {target}.",
         f"In dimension {match[3]} they differ.",
         f"{shown(given)} ≠ {shown(target)}",
@@ -344,7 +344,7 @@ def _mean_square(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
+def _probabilities(scene: Failure, _: re.Match[str]) -> Cause:
     ends = _ends(_pair(scene)[0])
     where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
     nan = ends is not None and ends[0] != ends[0]
@@ -356,7 +356,7 @@ def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
         made = ast.Call(ast.parse(f"{function}_with_logits", mode="eval").body, call.args, call.keywords)
         code = source_code.rewritten(user, call, made)
     name = "BCELoss" if module else "binary_cross_entropy"
-    return Verdict(
+    return Cause(
         f"{name} needs probabilities between 0 and 1, and the predictions hold NaN."
         if nan
         else f"{name} needs probabilities between 0 and 1; {where}.",
@@ -370,12 +370,12 @@ def _probabilities(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _float_target(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _float_target(scene: Failure, match: re.Match[str]) -> Cause | None:
     if not any(frame.function.startswith("binary_cross_entropy") for frame in scene.frames):
         return None
     target = _pair(scene)[1]
     dtype = _dtype(target) if issubclass(type(target), Tensor) else "int64"
-    return Verdict(
+    return Cause(
         f"The target is of dtype {dtype}, and this loss needs floating-point numbers.",
         "0 and 1 are probabilities here, not class numbers.",
         f"{dtype} ≠ float",
@@ -384,8 +384,8 @@ def _float_target(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _one_target(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _one_target(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"The predictions are one sample without a batch, and there are {match[1]} targets.",
         "",
         f"1 ≠ {match[1]}",
@@ -397,7 +397,7 @@ def _one_target(scene: Scene, match: re.Match[str]) -> Verdict:
 # ---- embeddings --------------------------------------------------------------------------------------------------------------
 
 
-def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _embedding(scene: Failure, match: re.Match[str]) -> Cause | None:
     module = scene.module
     weight = own(module, "weight") if module is not None else None
     weight = weight if weight is not None else scene.local("weight")
@@ -428,7 +428,7 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
         said = f"One row for each index that can come{f', in {owner}' if line and owner else ''}"
         fixes.append(Fix(f"{said}:" if made else f"{said}: {int(ends[1]) + 1} rows.", made))
         fixes.append(Fix("Or look for where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'The embedding'} has {counted(rows, 'row')} and was asked for {asked}.",
         f"Valid are 0 to {rows - 1}; weight {shape}.",
         f"{asked} of {rows} rows" if ends is not None else f"no such row of {rows}",
@@ -437,13 +437,13 @@ def _embedding(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _embedding_dtype(scene: Scene, match: re.Match[str]) -> Verdict:
+def _embedding_dtype(scene: Failure, match: re.Match[str]) -> Cause:
     given = scene.local("input")
     dtype = _dtype(given) if issubclass(type(given), Tensor) else match[1].lower()
     fix = Fix("If they are whole numbers all the same:", provenance.elsewhere(scene, "{}.long()"))
     if _fractions(given):
         fix = Fix("They are no whole numbers: measured values go through a linear layer, not through a table.", "nn.Linear(...)")
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.",
         "",
         f"{dtype} ≠ int64",
@@ -462,14 +462,14 @@ def _fractions(tensor: Any) -> bool:
         return False
 
 
-def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
+def _one_hot(scene: Failure, _: re.Match[str]) -> Cause:
     ends = _ends(scene.tensors[0].thing) if scene.tensors else None
     most = f" {int(ends[1])}" if ends else ""
     call, user = scene.user.expression() if scene.user is not None else None, scene.user
     code = f"F.one_hot(x, {int(ends[1]) + 1})" if ends else ""
     if ends and user is not None and isinstance(call, ast.Call) and call.args and not isinstance(call.args[0], ast.Starred):
         code = source_code.rewritten(user, call, ast.Call(call.func, [call.args[0], ast.Constant(int(ends[1]) + 1)], []))
-    return Verdict(
+    return Cause(
         f"one_hot got class{most or 'es'} and has too few columns{scene.within}.",
         "Classes are counted from 0.",
         "class ≥ num_classes",
@@ -481,41 +481,41 @@ def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
 _R, _V, _I = (RuntimeError,), (ValueError,), (IndexError,)
 _S = r"\(torch\.Size\(\[([\d, ]*)\]\)\)"
 FAMILIES = (
-    Family("loss", _I, r"^Target (-?\d+) is out of bounds", _classes),
-    Family("loss", _V, r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", _batch),
-    Family("loss", _R, r"expected target dtype to be Long or Byte, but got (\w+)", _long),
-    Family("loss", _R, r"Expected floating point type for target with class probabilities, got (\w+)", _one_hot_target),
-    Family("loss", _R, r"only batches of spatial targets supported \(3D tensors\)", _spatial),
-    Family("loss", (RuntimeError, NotImplementedError), r'"log_softmax\w+" not implemented for', _swapped),
-    Family("loss", _R, r"all elements of target should be between 0 and 1", _target_range),
-    Family("loss", _R, r"0D or 1D target tensor expected, multi-target not supported", _multi),
-    Family("loss", _R, r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]", _places),
-    Family(
+    Rule("loss", _I, r"^Target (-?\d+) is out of bounds", _classes),
+    Rule("loss", _V, r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", _batch),
+    Rule("loss", _R, r"expected target dtype to be Long or Byte, but got (\w+)", _long),
+    Rule("loss", _R, r"Expected floating point type for target with class probabilities, got (\w+)", _one_hot_target),
+    Rule("loss", _R, r"only batches of spatial targets supported \(3D tensors\)", _spatial),
+    Rule("loss", (RuntimeError, NotImplementedError), r'"log_softmax\w+" not implemented for', _swapped),
+    Rule("loss", _R, r"all elements of target should be between 0 and 1", _target_range),
+    Rule("loss", _R, r"0D or 1D target tensor expected, multi-target not supported", _multi),
+    Rule("loss", _R, r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]", _places),
+    Rule(
         "loss",
         _R,
         r"weight tensor should be defined either for all (\d+) classes or no classes but got weight tensor of shape: "
         r"\[(\d+)\]",
         _weights,
     ),
-    Family("loss", _V, rf"Using a target size {_S} that is different to the input size {_S}", _same_size),
-    Family("loss", _V, rf"Target size {_S} must be the same as input size {_S}", _same_size),
-    Family("loss", _V, r"For 1D input, 1D target must have size 1, but got target size: (\d+)", _one_target),
-    Family(
+    Rule("loss", _V, rf"Using a target size {_S} that is different to the input size {_S}", _same_size),
+    Rule("loss", _V, rf"Target size {_S} must be the same as input size {_S}", _same_size),
+    Rule("loss", _V, r"For 1D input, 1D target must have size 1, but got target size: (\d+)", _one_target),
+    Rule(
         "loss",
         _R,
         r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
         _mean_square,
     ),
-    Family("loss", _R, r"all elements of input should be between 0 and 1", _probabilities),
-    Family("loss", _R, r"result type Float can't be cast to the desired output type (\w+)", _float_target),
-    Family("loss", _R, r"Found dtype (\w+) but expected Float", _float_target),
-    Family("embedding", _I, r"index out of range in self", _embedding),
-    Family("embedding", _R, r"Index \d+ of input takes value (-?\d+) which is not in the valid range", _embedding),
-    Family(
+    Rule("loss", _R, r"all elements of input should be between 0 and 1", _probabilities),
+    Rule("loss", _R, r"result type Float can't be cast to the desired output type (\w+)", _float_target),
+    Rule("loss", _R, r"Found dtype (\w+) but expected Float", _float_target),
+    Rule("embedding", _I, r"index out of range in self", _embedding),
+    Rule("embedding", _R, r"Index \d+ of input takes value (-?\d+) which is not in the valid range", _embedding),
+    Rule(
         "embedding",
         _R,
         r"'indices' to have one of the following scalar types: Long, Int; but got torch\.(?:cuda\.)?(\w+)Tensor",
         _embedding_dtype,
     ),
-    Family("embedding", _R, r"Class values must be smaller than num_classes", _one_hot),
+    Rule("embedding", _R, r"Class values must be smaller than num_classes", _one_hot),
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modlab import format
 from modlab.compat import without_torch_function
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.records.explanation import Fix
 from modlab.running import values
 
@@ -20,7 +20,7 @@ _WIDE = 1_000  # members of a list that is looked through
 _MANY = 16  # tensors in one list: somebody collects them
 
 
-def _out(scene: Scene, match: re.Match[str]) -> Verdict:
+def _out(scene: Failure, match: re.Match[str]) -> Cause:
     asked = _asked(scene.message)
     held = _by_module(scene)
     collected = _collected(scene)
@@ -69,7 +69,7 @@ def _out(scene: Scene, match: re.Match[str]) -> Verdict:
         if held
         else ""
     )
-    return Verdict(f"There was no memory left{amount}{where}.", more, f"out of memory{amount}", tuple(facts), tuple(fixes))
+    return Cause(f"There was no memory left{amount}{where}.", more, f"out of memory{amount}", tuple(facts), tuple(fixes))
 
 
 def _asked(message: str) -> int:
@@ -80,7 +80,7 @@ def _asked(message: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]]) if found else 0
 
 
-def _by_module(scene: Scene) -> list[tuple[str, str]]:
+def _by_module(scene: Failure) -> list[tuple[str, str]]:
     """What the names of each module's code hold, the largest first; a tensor counts once, where it is met first."""
     seen: set[int] = set()
     sizes: list[tuple[int, str, str]] = []
@@ -122,7 +122,7 @@ def _bytes(tensor: Tensor) -> int:
             return 0
 
 
-def _collected(scene: Scene) -> tuple[str, int] | None:
+def _collected(scene: Failure) -> tuple[str, int] | None:
     """A list of the user's that collects tensors with their graphs."""
     user = scene.user
     for name, thing in list(user.names.items()) if user is not None else ():
@@ -132,7 +132,7 @@ def _collected(scene: Scene) -> tuple[str, int] | None:
 
 
 FAMILIES = (
-    Family(
+    Rule(
         "memory",
         (RuntimeError, MemoryError),
         r"out of memory\.? Tried to allocate|can't allocate memory|CUDA out of memory|MPS backend out of memory|CUBLAS_STATUS_ALLOC_FAILED",

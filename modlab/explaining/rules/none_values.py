@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.explaining import code_fixes, operands
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -21,7 +21,7 @@ _HOOKS = {"_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward h
 _REGISTER = {"_forward_pre_hooks": "register_forward_pre_hook", "_forward_hooks": "register_forward_hook"}
 
 
-def _returned(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _returned(scene: Failure, _: re.Match[str]) -> Cause | None:
     """A module was called within the expression, and its forward gives nothing back."""
     frame = scene.user
     expression = frame.expression() if frame is not None else None
@@ -33,7 +33,7 @@ def _returned(scene: Scene, _: re.Match[str]) -> Verdict | None:
             continue
         last = ast.unparse(forward.body[-1])
         code = f"return {last}" if isinstance(forward.body[-1], ast.Expr) else "return x"
-        return Verdict(
+        return Cause(
             f"{cls.__name__}'s forward gives None: it has no return.",
             "What it computes is lost when it ends.",
             "None",
@@ -60,7 +60,7 @@ def _called(expression: ast.AST, frame: Frame) -> Iterator[type[Any]]:
             yield type(thing)
 
 
-def _no_gradient(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_gradient(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``w.grad.zero_()`` of what has no gradient yet."""
     frame = scene.user
     expression = frame.expression() if frame is not None else None
@@ -70,14 +70,14 @@ def _no_gradient(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     name = ast.unparse(node.value)
     if not tensor.requires_grad:
-        return Verdict(
+        return Cause(
             f"{name}.grad is None: {name} does not require a gradient.",
             "",
             "no gradient",
             (("attribute", match[1]),),
             (Fix("Before it is used:", f"{name}.requires_grad_()"),),
         )
-    return Verdict(
+    return Cause(
         f"{name}.grad is None: no backward has reached {name} since it was made, or since its gradient was cleared.",
         "zero_grad sets gradients to None, too." if match[1] != "zero_" else "",
         "no gradient",
@@ -88,7 +88,7 @@ def _no_gradient(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _hook(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _hook(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``register_forward_hook(None)``, which torch takes without a word."""
     call, inner = scene.failing, scene.inner
     if call is None or inner is None or not inner.is_torch or not inner.code.co_filename.endswith("module.py"):
@@ -100,7 +100,7 @@ def _hook(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if store is None:
         return None
     root = code_fixes.name_of_root(scene)
-    return Verdict(
+    return Cause(
         f"A {_HOOKS[store]} of {call.label} is None, and cannot be called.",
         "torch takes None when it is registered, and stops when it is run.",
         "hook is None",
@@ -112,7 +112,7 @@ def _hook(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _spread(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _spread(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``model(batch)`` with a dict whose keys are names of forward's arguments."""
     root = scene.root
     if root is None or root.args is None or len(root.args) != 1 or root.kwargs or not issubclass(type(root.args[0]), Mapping):
@@ -127,7 +127,7 @@ def _spread(scene: Scene, _: re.Match[str]) -> Verdict | None:
     call = scene.call_expression()
     name = ast.unparse(call.args[0]) if call is not None and call.args else "batch"
     code = f"{code_fixes.name_of_root(scene)}(**{name})"
-    return Verdict(
+    return Cause(
         f"{root.type} got a {type(root.args[0]).__name__} as {parameters[0]}, and its members are arguments of their own.",
         f"It holds {', '.join(keys[:4])}.",
         f"{parameters[0]} is a {type(root.args[0]).__name__}",
@@ -137,9 +137,9 @@ def _spread(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 
 FIRST = (
-    Family("argument", (AttributeError, TypeError, ValueError, KeyError, IndexError), r"", _spread),
-    Family("argument", (AttributeError, TypeError), r"NoneType", _returned),
-    Family("hook", (TypeError,), r"^'NoneType' object is not callable$", _hook),
-    Family("no gradient", (AttributeError,), r"^'NoneType' object has no attribute '(\w+)'", _no_gradient),
+    Rule("argument", (AttributeError, TypeError, ValueError, KeyError, IndexError), r"", _spread),
+    Rule("argument", (AttributeError, TypeError), r"NoneType", _returned),
+    Rule("hook", (TypeError,), r"^'NoneType' object is not callable$", _hook),
+    Rule("no gradient", (AttributeError,), r"^'NoneType' object has no attribute '(\w+)'", _no_gradient),
 )
 """Asked before those that only tell that something is None."""

@@ -6,15 +6,15 @@ import re
 
 from modlab import format
 from modlab.explaining import code_fixes, provenance
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of, shown, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
+def _channels(scene: Failure, match: re.Match[str]) -> Cause:
     given, expected = int(match["given"]), int(match["expected"])
     taken = scene.taken[0] if scene.taken else ()
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the normalisation'} got {counted(given, 'channel')} and {_holds(scene)} {expected}.",
         f"{scene.stopped}input {taken}: channels stand in place 1." if taken else "",
         f"channels {given} ≠ {expected}",
@@ -23,7 +23,7 @@ def _channels(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _holds(scene: Scene) -> str:
+def _holds(scene: Failure) -> str:
     """What the layer has that is of its size."""
     held = stores.contents(scene.module) if scene.module is not None else {}
     if (held.get("_buffers") or {}).get("running_mean") is not None:
@@ -31,7 +31,7 @@ def _holds(scene: Scene) -> str:
     return "has weights for" if (held.get("_parameters") or {}).get("weight") is not None else "is made for"
 
 
-def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[int, ...]) -> tuple[Fix, ...]:
+def _resized(scene: Failure, expected: int, given: int, word: str, taken: tuple[int, ...]) -> tuple[Fix, ...]:
     fixes = []
     if taken[2:].count(expected) == 1 and (len(taken) == 3 or taken[-1] == expected):
         place = taken.index(expected, 2)
@@ -54,7 +54,7 @@ def _resized(scene: Scene, expected: int, given: int, word: str, taken: tuple[in
     return tuple(fixes)
 
 
-def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
     if scene.module is None or not scene.taken:
         return None
     expected, given, taken = match[1].replace("D", ""), match[2], scene.taken[0]
@@ -72,7 +72,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fixes.append(Fix(f"The {channels} channels come first: the batch is missing. Put it in front:", line))
     if len(taken) == 1:
         fixes.append(Fix("Put the batch in front:", "x = x.unsqueeze(0)"))
-    return Verdict(
+    return Cause(
         f"{scene.subject} got {format.plural(int(given), 'dimension')} and needs {expected}.",
         f"{scene.stopped}input {taken}; {name} wants (batch, channels{', …' if '4' in expected or '5' in expected else ''}).",
         f"{format.plural(int(given), 'dimension')} ≠ {expected}",
@@ -81,7 +81,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _single(scene: Scene, match: re.Match[str]) -> Verdict:
+def _single(scene: Failure, match: re.Match[str]) -> Cause:
     taken = tuple_of(match[2])
     spatial = match[1] == "spatial element"
     what = "one value of each channel"
@@ -90,7 +90,7 @@ def _single(scene: Scene, match: re.Match[str]) -> Verdict:
         Fix("While training, leave out a last batch of one:", "DataLoader(..., drop_last=True)"),
         Fix(f"{'Normalise' if spatial else 'Or normalise'} over the channels instead, which needs no batch: nn.GroupNorm or nn.LayerNorm."),
     )
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the normalisation'} got {what} in training mode: its variance is not defined.",
         f"{scene.stopped}input {taken}{'' if spatial else ', a batch of one'}.",
         "one value a channel",
@@ -99,7 +99,7 @@ def _single(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
+def _last_sizes(scene: Failure, match: re.Match[str]) -> Cause:
     expected, taken = tuple_of(match[1]), tuple_of(match[2])
     given = taken[-len(expected) :]
     fixes: tuple[Fix, ...] = ()
@@ -115,7 +115,7 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
         made = code_fixes.layer_norm(scene.module, f"[{', '.join(map(str, given))}]")
         owner, line = provenance.made_anew(scene, made)
         fixes = (Fix(f"Let {scene.subject} take {shown(given)}{f', in {owner}' if owner else ''}:", line),) if line else ()
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the normalisation'} got a last size of {shown(given)} and {_holds(scene)} {shown(expected)}.",
         f"{scene.stopped}input {taken}.",
         f"last size {shown(given)} ≠ {shown(expected)}",
@@ -124,11 +124,11 @@ def _last_sizes(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _divisible(scene: Scene, match: re.Match[str]) -> Verdict:
+def _divisible(scene: Failure, match: re.Match[str]) -> Cause:
     taken, groups = tuple_of(match[1]), int(match[2])
     expected = stores.contents(scene.module).get("num_channels") if scene.module is not None else None
     fitting = max(n for n in range(1, groups + 1) if taken[1] % n == 0)
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'the normalisation'} got {taken[1]} channels, which {groups} groups cannot share evenly.",
         f"{scene.stopped}input {taken}" + (f"; it was made for {expected} channels." if expected else "."),
         f"{taken[1]} channels / {groups} groups",
@@ -137,10 +137,10 @@ def _divisible(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _made(scene: Scene, match: re.Match[str]) -> Verdict:
+def _made(scene: Failure, match: re.Match[str]) -> Cause:
     channels, groups = int(match[1]), int(match[2])
     fitting = max(n for n in range(1, groups + 1) if channels % n == 0)
-    return Verdict(
+    return Cause(
         f"GroupNorm cannot share {channels} channels evenly among {groups} groups.",
         "",
         "",
@@ -152,14 +152,14 @@ def _made(scene: Scene, match: re.Match[str]) -> Verdict:
 _R, _V = (RuntimeError,), (ValueError,)
 _SHAPE = r"(?:torch\.Size\()?\[([\d, ]+)\]"
 FAMILIES = (
-    Family("norm", _R, r"(?:running_mean|running_var|weight|bias) should contain (?P<given>\d+) elements not (?P<expected>\d+)", _channels),
-    Family("norm", _R, r"got weight of shape \[(?P<expected>\d+)\] and input of shape \[\d+, (?P<given>\d+)", _channels),
-    Family("norm", _V, r"expected input's size at dim=\d+ to match num_features \((?P<expected>\d+)\), but got: (?P<given>\d+)", _channels),
-    Family("norm", _V, r"^expected (\dD(?: or \dD)?) input \(got (\d)D input\)", _dimensions),
-    Family("norm", _V, rf"Expected more than 1 (value per channel|spatial element) when training, got input size {_SHAPE}", _single),
-    Family(
+    Rule("norm", _R, r"(?:running_mean|running_var|weight|bias) should contain (?P<given>\d+) elements not (?P<expected>\d+)", _channels),
+    Rule("norm", _R, r"got weight of shape \[(?P<expected>\d+)\] and input of shape \[\d+, (?P<given>\d+)", _channels),
+    Rule("norm", _V, r"expected input's size at dim=\d+ to match num_features \((?P<expected>\d+)\), but got: (?P<given>\d+)", _channels),
+    Rule("norm", _V, r"^expected (\dD(?: or \dD)?) input \(got (\d)D input\)", _dimensions),
+    Rule("norm", _V, rf"Expected more than 1 (value per channel|spatial element) when training, got input size {_SHAPE}", _single),
+    Rule(
         "norm", _R, r"Given normalized_shape=\[([\d, ]+)\], expected input with shape .*, but got input of size\[([\d, ]+)\]", _last_sizes
     ),
-    Family("norm", _R, r"divisible by num_groups, but got input of shape \[([\d, ]+)\] and num_groups=(\d+)", _divisible),
-    Family("norm", _V, r"num_channels \((\d+)\) must be divisible by num_groups \((\d+)\)", _made),
+    Rule("norm", _R, r"divisible by num_groups, but got input of shape \[([\d, ]+)\] and num_groups=(\d+)", _divisible),
+    Rule("norm", _V, r"num_channels \((\d+)\) must be divisible by num_groups \((\d+)\)", _made),
 )

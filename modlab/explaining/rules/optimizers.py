@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab import format
 from modlab.explaining import operands, suspects
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.explaining.rules.constructors import signature
 from modlab.inspection import stores, unregistered
@@ -21,11 +21,11 @@ from modlab.records.explanation import Fix
 _ASKED = 2_000  # modules asked for what they hide
 
 
-def _optimizer(scene: Scene) -> Frame | None:
+def _optimizer(scene: Failure) -> Frame | None:
     return next((f for f in reversed(scene.frames) if f.is_torch and "/optim/" in f.code.co_filename.replace("\\", "/")), None)
 
 
-def _model(scene: Scene) -> tuple[str, Module] | None:
+def _model(scene: Failure) -> tuple[str, Module] | None:
     """The model whose parameters were passed, by the expression ``model.parameters()``."""
     frame = scene.user
     expression = frame.expression() if frame is not None else None
@@ -37,12 +37,12 @@ def _model(scene: Scene) -> tuple[str, Module] | None:
     return scene.models[0] if scene.models else None
 
 
-def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
     if _optimizer(scene) is None:
         return None
     found = _model(scene)
     if found is None:
-        return Verdict(
+        return Cause(
             "The optimizer got no parameter at all.",
             "An iterator that was used before is empty, too.",
             "",
@@ -55,7 +55,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     own = sum(1 for _, module in modules for _, tensor in stores.named_tensors(module) if issubclass(type(tensor), nn.Parameter))
     frozen = own and not any(tensor.requires_grad for _, module in modules for _, tensor in stores.named_tensors(module))
     if frozen:
-        return Verdict(
+        return Cause(
             f"The optimizer got an empty list: all {format.plural(own, 'parameter')} of {name} are frozen.",
             "A filter for what requires a gradient lets none through.",
             "",
@@ -63,7 +63,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
             (Fix("Let those be trained that are meant, before the optimizer is made:", f"{name}.requires_grad_(True)"),),
         )
     if own:
-        return Verdict(
+        return Cause(
             f"The optimizer got an empty list, though {name} has {format.plural(own, 'parameter')}.",
             "The iterator was used up before, or a filter let none through.",
             "",
@@ -75,7 +75,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if hidden:
         path, ghost = hidden[0]
         place = f"{path}.{ghost.name}" if path else ghost.name
-        return Verdict(
+        return Cause(
             f"{cls} has no registered parameter: {place} ({ghost.what}) is hidden from PyTorch.",
             f"It is {ghost.reason}.",
             "",
@@ -84,7 +84,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
         )
     typo = next((n for n in vars(type(model)) if n.strip("_") == "init" and n != "__init__"), "")
     if typo:
-        return Verdict(
+        return Cause(
             f"{cls} has no parameter: its constructor is called {typo}, which Python never runs.",
             "",
             "",
@@ -99,7 +99,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
         if len(modules) > 1
         else ""
     )
-    return Verdict(
+    return Cause(
         f"{cls} has no parameter: there is nothing to train.",
         more,
         "",
@@ -108,13 +108,13 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _iterable(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame = _optimizer(scene)
     given: Any = scene.local("params")
     holder = getattr(given, "__self__", None) if inspect.ismethod(given) else None
     if frame is not None and stores.is_module(holder):
         name = next((n for n, m in scene.models if m is holder), "model")
-        return Verdict(
+        return Cause(
             f"The optimizer got the method {given.__name__} itself: it was not called.",
             "",
             "",
@@ -126,7 +126,7 @@ def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
     what = type(given).__name__
     name = next((n for n, m in scene.models if m is given), "model")
     fix = Fix("Pass its parameters:", f"{name}.parameters()") if stores.is_module(given) else Fix("Put it into a list:", "[weight]")
-    return Verdict(
+    return Cause(
         f"The optimizer takes parameters, and got the {what} itself.",
         "",
         "",
@@ -135,11 +135,11 @@ def _iterable(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _several_groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _several_groups(scene: Failure, _: re.Match[str]) -> Cause | None:
     return (
         None
         if _optimizer(scene) is None
-        else Verdict(
+        else Cause(
             "A parameter is in two groups of the optimizer, which would step it twice.",
             "",
             "",
@@ -154,11 +154,11 @@ def _several_groups(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _non_leaf(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _non_leaf(scene: Failure, _: re.Match[str]) -> Cause | None:
     return (
         None
         if _optimizer(scene) is None
-        else Verdict(
+        else Cause(
             "The optimizer got a tensor that is computed from others: only those themselves can be trained.",
             "nn.Parameter(...).to(device) and w * 0.1 are such tensors.",
             "",
@@ -169,8 +169,8 @@ def _non_leaf(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 
 FAMILIES = (
-    Family("optimizer", (ValueError,), r"optimizer got an empty parameter list", _empty),
-    Family("optimizer", (TypeError,), r"object is not iterable|params argument given to the optimizer should be an iterable", _iterable),
-    Family("optimizer", (ValueError,), r"some parameters appear in more than one parameter group", _several_groups),
-    Family("optimizer", (ValueError,), r"can't optimize a non-leaf Tensor", _non_leaf),
+    Rule("optimizer", (ValueError,), r"optimizer got an empty parameter list", _empty),
+    Rule("optimizer", (TypeError,), r"object is not iterable|params argument given to the optimizer should be an iterable", _iterable),
+    Rule("optimizer", (ValueError,), r"some parameters appear in more than one parameter group", _several_groups),
+    Rule("optimizer", (ValueError,), r"can't optimize a non-leaf Tensor", _non_leaf),
 )

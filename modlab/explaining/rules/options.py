@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch.nn import Module
 
 from modlab.explaining import operands
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.records.explanation import Fix
 
@@ -54,7 +54,7 @@ def _is_known(made: Any) -> bool:
     return (isinstance(made, type) and issubclass(made, Module)) or str(getattr(made, "__module__", "")).split(".")[0] == "torch"
 
 
-def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _unexpected(scene: Failure, match: re.Match[str]) -> Cause | None:
     making, wanted = _making(scene.inner), match[1]
     if making is None or not _is_known(making.made) or not any(word.arg == wanted for word in making.call.keywords):
         return None
@@ -67,7 +67,7 @@ def _unexpected(scene: Scene, match: re.Match[str]) -> Verdict | None:
         call = copy.deepcopy(making.call)
         next(word for word in call.keywords if word.arg == wanted).arg = close
         fixes = (Fix(f"If {close} was meant:", _short(call)),)
-    return Verdict(
+    return Cause(
         f"{making.name} has no argument {wanted!r}.",
         f"It takes {', '.join(taken)}." + (f" Nearest: {close!r}." if close else ""),
         f"no argument {wanted!r}",
@@ -107,7 +107,7 @@ class _Given(NamedTuple):
     making: _Making
 
 
-def _sizes(scene: Scene) -> list[_Given]:
+def _sizes(scene: Failure) -> list[_Given]:
     """The sizes that the user gave to the constructor of one of torch's layers, which failed."""
     user = scene.user
     making = _making(user)
@@ -126,7 +126,7 @@ def _sizes(scene: Scene) -> list[_Given]:
     return [_Given(name, frame.names[name], node, making) for name, node in written.items() if _SIZES.search(name) and name in frame.names]
 
 
-def _no_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_number(scene: Failure, match: re.Match[str]) -> Cause | None:
     odd = [one for one in _sizes(scene) if type(one.value) in (float, str, type(None), tuple, list)]
     if len(odd) != 1:
         return None
@@ -149,7 +149,7 @@ def _no_number(scene: Scene, match: re.Match[str]) -> Verdict | None:
     else:
         said, more, fixes = f"{making.name} got {name}={value!r}, and needs a whole number.", "", []
     kind = "None" if value is None else type(value).__name__
-    return Verdict(said, more, f"{name} is {kind}", ((name, repr(value)), ("expected", "int")), tuple(fixes))
+    return Cause(said, more, f"{name} is {kind}", ((name, repr(value)), ("expected", "int")), tuple(fixes))
 
 
 def _whole(making: _Making, node: ast.expr, value: float) -> list[Fix]:
@@ -176,7 +176,7 @@ def _with(making: _Making, old: ast.expr, new: ast.expr) -> str:
     return _short(ast.fix_missing_locations(ast.Call(call.func, arguments, words)))
 
 
-def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _negative(scene: Failure, match: re.Match[str]) -> Cause | None:
     odd = [one for one in _sizes(scene) if type(one.value) is int and one.value < 0]
     if len(odd) != 1:
         return None
@@ -186,7 +186,7 @@ def _negative(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if not fixes:
         plain = isinstance(node, (ast.UnaryOp, ast.Constant))
         fixes = [Fix("Give the size." if plain else f"Look at what it is computed from: {ast.unparse(node)} is {value}.")]
-    return Verdict(
+    return Cause(
         f"{making.name} got {name}={value}, and a size cannot be negative.",
         "",
         f"{name} {value} < 0",
@@ -208,7 +208,7 @@ def _lazy(making: _Making, node: ast.expr) -> str:
 # ---- convolutions ------------------------------------------------------------------------------------------------------------
 
 
-def _strided(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _strided(scene: Failure, _: re.Match[str]) -> Cause | None:
     making, sizes = _making(scene.user), {}
     node = next((word.value for word in making.call.keywords if word.arg == "padding"), None) if making is not None else None
     for frame in scene.frames:
@@ -223,7 +223,7 @@ def _strided(scene: Scene, _: re.Match[str]) -> Verdict | None:
     number = ast.parse(repr(padding[0] if len(set(padding)) == 1 else padding), mode="eval").body
     exact = all(size % 2 for size in kernel)
     said = "In numbers" + (", so that the output has the size of the input divided by the stride, rounded up:" if exact else ":")
-    return Verdict(
+    return Cause(
         f"{making.name} got padding='same' with a stride: then the output cannot have the size of the input.",
         "",
         "'same' with a stride",
@@ -232,7 +232,7 @@ def _strided(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _word(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _word(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A word that a layer does not know, where torch lists those that it does."""
     making, given = _making(scene.user), match["given"]
     listed = sorted(re.findall(r"'(\w+)'", match["listed"]))
@@ -241,7 +241,7 @@ def _word(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     close = _nearest(given, listed)
     fix = Fix(f"Nearest: {close!r}.", _with(making, node, ast.Constant(close))) if close else Fix("Take one of them.")
-    return Verdict(
+    return Cause(
         f"{making.name} got {match['name']}={given!r}, and knows {', '.join(map(repr, listed))}.",
         "",
         f"no {match['name']} {given!r}",
@@ -250,7 +250,7 @@ def _word(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _probability(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _probability(scene: Failure, match: re.Match[str]) -> Cause | None:
     making = _making(scene.user)
     if making is None or len(making.call.args) + len(making.call.keywords) < 1:
         return None
@@ -258,7 +258,7 @@ def _probability(scene: Scene, match: re.Match[str]) -> Verdict | None:
     node = making.call.args[0] if making.call.args else next((w.value for w in making.call.keywords if w.arg == "p"), None)
     literal = isinstance(node, ast.Constant) and node.value == value
     fixes = [Fix("If it is percent:", _with(making, node, ast.Constant(value / 100)))] if literal and node and 1 < value < 100 else []
-    return Verdict(
+    return Cause(
         f"{making.name} got a probability of {match[1]}, and takes one between 0 and 1.",
         "It is the share of numbers that are dropped.",
         f"p = {match[1]}",
@@ -267,13 +267,13 @@ def _probability(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _padding_index(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _padding_index(scene: Failure, _: re.Match[str]) -> Cause | None:
     making, rows, index = _making(scene.user), scene.local("num_embeddings"), scene.local("padding_idx")
     if making is None or type(rows) is not int or type(index) is not int or -rows <= index < rows:
         return None
     node = making.call.args[0] if making.call.args else None
     fixes = [Fix("With a row of its own for the padding:", _with(making, node, ast.Constant(index + 1)))] if node and index == rows else []
-    return Verdict(
+    return Cause(
         f"{making.name} has {rows} rows, and padding_idx={index} is none of them.",
         f"Rows are 0 to {rows - 1}.",
         f"row {index} of {rows}",
@@ -284,15 +284,15 @@ def _padding_index(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 _T, _V, _R = (TypeError,), (ValueError,), (RuntimeError,)
 FAMILIES = (
-    Family("constructor", _T, r"\w+\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
-    Family("constructor", _T, r"argument 'size' .*(?:tuple of ints)", _no_number),
-    Family("constructor", _T, r"(?:hidden_size|input_size) should be of type int, got: (\w+)", _no_number),
-    Family("constructor", _T, r"'float' object is not iterable", _no_number),
-    Family("constructor", _R, r"Trying to create tensor with negative dimension (-\d+)", _negative),
-    Family("constructor", _V, r"(?:hidden_size|input_size) must be greater than zero", _negative),
-    Family("constructor", _V, r"padding='same' is not supported for strided convolutions", _strided),
-    Family("constructor", _V, r"Invalid (?P<name>padding) string '(?P<given>\w+)', should be one of (?P<listed>.*)", _word),
-    Family("constructor", _V, r"must be one of (?P<listed>\{.*?\}), but got (?P<name>\w+)='(?P<given>\w+)'", _word),
-    Family("constructor", _V, r"dropout probability has to be between 0 and 1, but got (-?[\d.]+)", _probability),
-    Family("constructor", (AssertionError,), r"Padding_idx must be within num_embeddings", _padding_index),
+    Rule("constructor", _T, r"\w+\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
+    Rule("constructor", _T, r"argument 'size' .*(?:tuple of ints)", _no_number),
+    Rule("constructor", _T, r"(?:hidden_size|input_size) should be of type int, got: (\w+)", _no_number),
+    Rule("constructor", _T, r"'float' object is not iterable", _no_number),
+    Rule("constructor", _R, r"Trying to create tensor with negative dimension (-\d+)", _negative),
+    Rule("constructor", _V, r"(?:hidden_size|input_size) must be greater than zero", _negative),
+    Rule("constructor", _V, r"padding='same' is not supported for strided convolutions", _strided),
+    Rule("constructor", _V, r"Invalid (?P<name>padding) string '(?P<given>\w+)', should be one of (?P<listed>.*)", _word),
+    Rule("constructor", _V, r"must be one of (?P<listed>\{.*?\}), but got (?P<name>\w+)='(?P<given>\w+)'", _word),
+    Rule("constructor", _V, r"dropout probability has to be between 0 and 1, but got (-?[\d.]+)", _probability),
+    Rule("constructor", (AssertionError,), r"Padding_idx must be within num_embeddings", _padding_index),
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.explaining import operands, source_code, written
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -24,7 +24,7 @@ _TARGETS = ("labels", "label", "targets", "target", "y")
 _SHOWN = 6
 
 
-class Given(NamedTuple):
+class ModelOutput(NamedTuple):
     """What a model gave, as the user's code has it.
 
     Attributes:
@@ -57,13 +57,13 @@ def _held(thing: Any) -> dict[str, Any]:
     return {field.name: held[field.name] for field in dataclasses.fields(thing) if held.get(field.name) is not None}
 
 
-def _given(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> Given | None:
+def _given(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> ModelOutput | None:
     """What a model gave, of an expression that stands for it: a name, or the call itself, in a statement (else in that which failed)."""
     thing = operands.follow(node, frame)
     if isinstance(node, ast.Call):
         model = operands.follow(node.func, frame)
         statement = within or source_code.statement_of(frame)
-        return Given(node, None, (), written.Written(statement, node) if statement else None, model) if _is_model(model) else None
+        return ModelOutput(node, None, (), written.Written(statement, node) if statement else None, model) if _is_model(model) else None
     if thing is operands.MISSING or not is_output(thing):
         return None
     call, model = None, None
@@ -72,7 +72,7 @@ def _given(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> Give
         called = operands.follow(source[1].func, frame)
         if _is_model(called):
             call, model = written.Written(source[0], source[1]), called
-    return Given(node, type(thing), tuple(_held(thing)), call, model)
+    return ModelOutput(node, type(thing), tuple(_held(thing)), call, model)
 
 
 def _is_model(thing: Any) -> bool:
@@ -84,7 +84,7 @@ def _is_model(thing: Any) -> bool:
 # ---- no labels ---------------------------------------------------------------------------------------------------------------
 
 
-def _no_loss(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_loss(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``out.loss.backward()``, ``loss = out.loss`` and then whatever, ``out["loss"]``: of a model that was given no labels."""
     frame = scene.own
     expression = written.expression(frame)
@@ -97,11 +97,11 @@ def _no_loss(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return None
 
 
-def _asked_by_key(scene: Scene) -> bool:
+def _asked_by_key(scene: Failure) -> bool:
     return isinstance(scene.error, KeyError) and scene.error.args == ("loss",)
 
 
-def _losses(expression: ast.expr, frame: Frame) -> Iterator[tuple[str, Given]]:
+def _losses(expression: ast.expr, frame: Frame) -> Iterator[tuple[str, ModelOutput]]:
     """The losses in an expression that are None, as they are written there, with what held them."""
     for node in ast.walk(expression):
         if isinstance(node, ast.Name) and frame.names.get(node.id, "") is None:
@@ -115,7 +115,7 @@ def _losses(expression: ast.expr, frame: Frame) -> Iterator[tuple[str, Given]]:
                 yield ast.unparse(node), found
 
 
-def _loss_of(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> Given | None:
+def _loss_of(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> ModelOutput | None:
     """Of ``out.loss`` or ``out["loss"]``, what `out` is; None where it has one."""
     of = node.value if isinstance(node, ast.Attribute) and node.attr == "loss" else None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "loss":
@@ -124,21 +124,21 @@ def _loss_of(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> Gi
     return found if found is not None and "loss" not in found.keys else None
 
 
-def _without_labels(scene: Scene, frame: Frame, text: str, given: Given) -> Verdict | None:
+def _without_labels(scene: Failure, frame: Frame, text: str, given: ModelOutput) -> Cause | None:
     model, call = given.model, given.call
     takes = _takes(model)
     if model is None or call is None:
         if given.cls is None or "loss" not in {field.name for field in dataclasses.fields(given.cls)}:
             return None
         said = f"{text} is None: the model that gave it was called without labels."
-        return Verdict(said, _computes("Models of transformers"), "", (("given", "None"),), (Fix("Give it the labels: labels=labels."),))
+        return Cause(said, _computes("Models of transformers"), "", (("given", "None"),), (Fix("Give it the labels: labels=labels."),))
     name = type(model).__name__
     if takes and "labels" not in takes:
         return None
     told = _labels(call.call, frame)
     if told is None:
         return None
-    return Verdict(
+    return Cause(
         f"{text} is None: {ast.unparse(call.call.func)} ({name}) was called {told}.",
         _computes(name),
         "",
@@ -186,7 +186,7 @@ def _with_labels(frame: Frame, call: written.Written, name: str) -> Fix:
     return Fix("Give them in the same call:", call.rewritten(written.with_word(call.call, "labels", ast.Name(own, ast.Load()))))
 
 
-def _not_first(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _not_first(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``loss = model(ids)[0]``: without labels the first of what a model gives are its scores."""
     frame = scene.own
     call = written.expression(frame)
@@ -202,7 +202,7 @@ def _not_first(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if told is None or "labels" not in _takes(given.model) or not isinstance(of, ast.expr):
         return None
     name = type(given.model).__name__
-    return Verdict(
+    return Cause(
         f"{ast.unparse(of)} is no loss: {name} was called {told}, and then the first of what it gives are the scores.",
         _computes(name),
         "no loss",
@@ -211,12 +211,12 @@ def _not_first(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _of_trainer(scene: Scene, match: re.Match[str]) -> Verdict:
+def _of_trainer(scene: Failure, match: re.Match[str]) -> Cause:
     """The Trainer of transformers, whose model gave no loss."""
     keys, inputs = match[1].split(","), match[2].split(",")
     model = next((type(thing).__name__ for frame in reversed(scene.frames) if stores.is_module(thing := frame.names.get("model"))), "model")
     said = "the batch holds no labels" if not any("label" in one for one in inputs) else f"{model} gives none"
-    return Verdict(
+    return Cause(
         f"Trainer got no loss from {model}: {said}.",
         f"The batch holds {', '.join(inputs)}; the model gave {', '.join(keys)}.",
         "no loss",
@@ -233,7 +233,7 @@ def _of_trainer(scene: Scene, match: re.Match[str]) -> Verdict:
 # ---- a record where a tensor belongs -------------------------------------------------------------------------------------------
 
 
-def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
     """An output of a model was given, added or asked where a tensor belongs."""
     frame = scene.own
     expression = written.expression(frame)
@@ -248,7 +248,7 @@ def _no_tensor(scene: Scene, match: re.Match[str]) -> Verdict | None:
         field = next((one for one in (*_FIRST, *fields) if one in fields and one != "loss"), "")
         text = ast.unparse(given.node)
         new = ast.Attribute(given.node, field, ast.Load())
-        return Verdict(
+        return Cause(
             f"{text} is a {cls.__name__}, and no tensor{scene.within}.",
             f"It holds {', '.join(fields[:_SHOWN])}.",
             f"{cls.__name__} ≠ Tensor",
@@ -266,7 +266,7 @@ def _class_of(name: str) -> type | None:
     return None
 
 
-def _no_field(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_field(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``out.loss`` of a model without a head, or ``out.argmax()``, which is a tensor's."""
     wanted = match["name"]
     if hasattr(Tensor, wanted):
@@ -285,7 +285,7 @@ def _no_field(scene: Scene, match: re.Match[str]) -> Verdict | None:
         name = type(given.model).__name__ if headless else ast.unparse(given.node)
         said = f"{name} has no head, so what it gives has no {wanted}." if headless else f"{name} has no {wanted!r} ({cls.__name__})."
         fixes = tuple(_with_head(given.model, frame)) if headless and given.model is not None else ()
-        return Verdict(
+        return Cause(
             said,
             f"It holds {', '.join(fields[:_SHOWN])}.",
             f"no {wanted!r}",
@@ -320,18 +320,18 @@ def _with_head(model: Module, frame: Frame) -> Iterator[Fix]:
 _OUTPUT = r"(?P<cls>\w*Output\w*)"
 _NONE = r"None"
 FAMILIES = (
-    Family("no loss", (AttributeError, TypeError, ValueError), _NONE, _no_loss),
-    Family("no loss", (KeyError,), r"^loss$", _no_loss),
-    Family("no loss", (RuntimeError,), r"^grad can be implicitly created only for scalar outputs", _not_first),
-    Family(
+    Rule("no loss", (AttributeError, TypeError, ValueError), _NONE, _no_loss),
+    Rule("no loss", (KeyError,), r"^loss$", _no_loss),
+    Rule("no loss", (RuntimeError,), r"^grad can be implicitly created only for scalar outputs", _not_first),
+    Rule(
         "no loss",
         (ValueError,),
         r"The model did not return a loss from the inputs, only the following keys: ([\w,]*)\. "
         r"For reference, the inputs it received are ([\w,]*)",
         _of_trainer,
     ),
-    Family("argument", (AttributeError,), rf"^'{_OUTPUT}' object has no attribute '(?P<name>\w+)'", _no_field),
-    Family("argument", (TypeError,), rf"must be Tensor, not {_OUTPUT}", _no_tensor),
-    Family("argument", (TypeError,), rf"^unsupported operand type\(s\) for [^:]*: .*'{_OUTPUT}'", _no_tensor),
-    Family("argument", (TypeError,), rf"expected Tensor as element \d+ in argument \d+, but got {_OUTPUT}", _no_tensor),
+    Rule("argument", (AttributeError,), rf"^'{_OUTPUT}' object has no attribute '(?P<name>\w+)'", _no_field),
+    Rule("argument", (TypeError,), rf"must be Tensor, not {_OUTPUT}", _no_tensor),
+    Rule("argument", (TypeError,), rf"^unsupported operand type\(s\) for [^:]*: .*'{_OUTPUT}'", _no_tensor),
+    Rule("argument", (TypeError,), rf"expected Tensor as element \d+ in argument \d+, but got {_OUTPUT}", _no_tensor),
 )

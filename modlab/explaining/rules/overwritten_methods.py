@@ -10,12 +10,12 @@ from typing import Any
 from torch.nn import Module
 
 from modlab.explaining import calls, operands
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _covered(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _covered(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame = scene.inner
     call = frame.expression() if frame is not None else None
     if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -29,7 +29,7 @@ def _covered(scene: Scene, match: re.Match[str]) -> Verdict | None:
     place = ast.unparse(call.func.value) if frame.is_users else _place(scene, module)
     written = repr(value) if type(value) in (bool, int, float, str) else f"a {type(value).__name__}"
     mode = f"It changes no mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
-    return Verdict(
+    return Cause(
         f"{place}.{name} is {written}, and no method any more.",
         f"It was assigned. {mode}".strip(),
         f"{name} is {written}",
@@ -43,7 +43,7 @@ def _is_method(module: Module, name: str) -> bool:
     return inspect.isfunction(held)
 
 
-def _place(scene: Scene, module: Module) -> str:
+def _place(scene: Failure, module: Module) -> str:
     """The expression for a module that torch's own code was at: ``net.layers[0]``."""
     root = scene.root
     path = calls.path_to(root.module, module) if root is not None else None
@@ -53,4 +53,4 @@ def _place(scene: Scene, module: Module) -> str:
     return "".join([scene.name_of(root.module) or "model", *steps])
 
 
-FAMILIES = (Family("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)
+FAMILIES = (Rule("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.explaining import suspects, written
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.records.explanation import Fix
 
@@ -31,7 +31,7 @@ _OF_TRANSFORMERS = ("prepare_inputs_for_generation", "config", "get_input_embedd
 _KINDS = ("Linear", "Conv1D")
 
 
-def _base(scene: Scene) -> Module | None:
+def _base(scene: Failure) -> Module | None:
     """The model that was to be adapted: the user's own."""
     for frame in scene.frames:
         if _is_peft(frame) and isinstance(frame.names.get("model"), Module):
@@ -50,7 +50,7 @@ def _adaptable(model: Module) -> list[str]:
     return [name for name, _ in found.most_common()]
 
 
-def _not_found(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _not_found(scene: Failure, match: re.Match[str]) -> Cause | None:
     model = _base(scene)
     if model is None:
         return None
@@ -60,7 +60,7 @@ def _not_found(scene: Scene, match: re.Match[str]) -> Verdict | None:
     kind = type(model).__name__
     written_so = " or ".join(map(repr, wanted))
     there = f"Its linear layers are called {', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}."
-    return Verdict(
+    return Cause(
         f"{kind} has no module called {written_so}, which target_modules asks for.",
         there if names else "It has no linear layer.",
         "",
@@ -69,7 +69,7 @@ def _not_found(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _targets(scene: Scene, wanted: list[str], names: list[str]) -> Iterable[Fix]:
+def _targets(scene: Failure, wanted: list[str], names: list[str]) -> Iterable[Fix]:
     near = list(dict.fromkeys(filter(None, (_nearest(one, names) for one in wanted))))
     if near:
         yield Fix("Names of the same kind in this model:", _retargeted(scene, near))
@@ -88,7 +88,7 @@ def _nearest(wanted: str, names: list[str]) -> str:
     return name if ratio >= _NEAR else ""
 
 
-def _retargeted(scene: Scene, names: list[str]) -> str:
+def _retargeted(scene: Failure, names: list[str]) -> str:
     """The line that makes the configuration, with other target modules."""
     value = ast.parse(repr(names), mode="eval").body
     line = _reconfigured(scene.own, {"target_modules": value})
@@ -109,12 +109,12 @@ def _configurations(frame: Frame) -> set[str]:
     return {name for node in nodes if isinstance(node, ast.Call) and (name := written.name_of(node.func)).endswith("Config")}
 
 
-def _unset(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _unset(scene: Failure, _: re.Match[str]) -> Cause | None:
     model = _base(scene)
     if model is None:
         return None
     names = _adaptable(model)
-    return Verdict(
+    return Cause(
         f"The configuration names no target_modules, and peft knows none for {type(model).__name__}.",
         f"Its linear layers are called {', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}.",
         "",
@@ -123,7 +123,7 @@ def _unset(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _unsupported(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _unsupported(scene: Failure, match: re.Match[str]) -> Cause | None:
     model, target = _base(scene), scene.local("target")
     kind = type(target).__name__ if isinstance(target, Module) else match[1].split("(")[0]
     if model is None:
@@ -133,7 +133,7 @@ def _unsupported(scene: Scene, match: re.Match[str]) -> Verdict | None:
     asked = getattr(config, "target_modules", None)
     kept = [one for one in (sorted(asked) if isinstance(asked, (set, list)) else []) if one in names]
     called = f"{name!r} is of class {kind}" if type(name) is str else f"a {kind} is among them"
-    return Verdict(
+    return Cause(
         f"target_modules: {called}, which peft cannot adapt.",
         "It adapts linear layers, embeddings, convolutions and attentions.",
         "",
@@ -142,12 +142,12 @@ def _unsupported(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _task(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _task(scene: Failure, match: re.Match[str]) -> Cause | None:
     given, known = match[1], [one.strip() for one in match[2].split(",")]
     ratio, near = max((SequenceMatcher(None, given.lower(), one.lower()).ratio(), one) for one in known)
     near = near if ratio >= _NEAR else ""
     line = _reconfigured(scene.own, {"task_type": ast.Constant(near)}) if near else ""
-    return Verdict(
+    return Cause(
         f"peft knows no task_type {given!r}.",
         f"It knows {', '.join(known)}.",
         "",
@@ -156,8 +156,8 @@ def _task(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _rank(scene: Scene, match: re.Match[str]) -> Verdict | None:
-    return Verdict(
+def _rank(scene: Failure, match: re.Match[str]) -> Cause | None:
+    return Cause(
         f"LoRA's rank r is {match[1]}, and must be a whole number above 0.",
         "It is the width of the two matrices that are added.",
         "",
@@ -170,7 +170,7 @@ def _is_peft(frame: Frame) -> bool:
     return "/peft/" in frame.code.co_filename.replace("\\", "/")
 
 
-def _no_language_model(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_language_model(scene: Failure, match: re.Match[str]) -> Cause | None:
     """A kind of task that asks the model for what only those of transformers have."""
     wrapper = next(
         (
@@ -185,7 +185,7 @@ def _no_language_model(scene: Scene, match: re.Match[str]) -> Verdict | None:
         return None
     name, task = type(own).__name__, getattr(wrapper.names.get("peft_config"), "task_type", None)
     task = getattr(task, "value", task)
-    return Verdict(
+    return Cause(
         f"task_type={task!r} needs a model of transformers, and {name} is none: it has no {match[2]}.",
         f"{type(wrapper.names['self']).__name__} asks it for that.",
         "",
@@ -198,10 +198,10 @@ def _no_language_model(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 _V = (ValueError,)
 FAMILIES = (
-    Family("adapter", _V, r"^Target modules? (.+?) not found in the base model", _not_found),
-    Family("adapter", _V, r"^Please specify `target_modules`", _unset),
-    Family("adapter", _V, r"^Target module (.*?) is not supported\. Currently", _unsupported),
-    Family("adapter", _V, r"^Invalid task type: '([^']*)'\. Must be one of the following task types: ([\w, ]+)", _task),
-    Family("adapter", _V, r"^`r` should be a positive integer value but the value passed is (\S+)", _rank),
-    Family("adapter", (AttributeError,), r"^'(\w+)' object has no attribute '(\w+)'", _no_language_model),
+    Rule("adapter", _V, r"^Target modules? (.+?) not found in the base model", _not_found),
+    Rule("adapter", _V, r"^Please specify `target_modules`", _unset),
+    Rule("adapter", _V, r"^Target module (.*?) is not supported\. Currently", _unsupported),
+    Rule("adapter", _V, r"^Invalid task type: '([^']*)'\. Must be one of the following task types: ([\w, ]+)", _task),
+    Rule("adapter", _V, r"^`r` should be a positive integer value but the value passed is (\S+)", _rank),
+    Rule("adapter", (AttributeError,), r"^'(\w+)' object has no attribute '(\w+)'", _no_language_model),
 )

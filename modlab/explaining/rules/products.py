@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from modlab import format
 from modlab.explaining import code_fixes, provenance
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of, shown, tuple_of
 from modlab.explaining.operands import Operand
 from modlab.explaining.rules import hook_errors
 from modlab.inspection import marks, stores
@@ -21,12 +21,12 @@ from modlab.records.explanation import Fix
 _Shape = tuple[int, ...]
 
 
-def _matrices(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _matrices(scene: Failure, match: re.Match[str]) -> Cause | None:
     rows, given, expected, columns = (int(match[i]) for i in (1, 2, 3, 4))
     return _product(scene, (rows, given), (expected, columns))
 
 
-def _product(scene: Scene, left: _Shape, right: _Shape) -> Verdict:
+def _product(scene: Failure, left: _Shape, right: _Shape) -> Cause:
     """Two factors, of which a message shows a flattened form; their own shapes stand in the code, where that can be followed."""
     given, expected = left[-1], right[-2] if len(right) > 1 else right[0]
     factors = _factors(scene, given, expected, len(right))
@@ -40,7 +40,7 @@ def _product(scene: Scene, left: _Shape, right: _Shape) -> Verdict:
     return _layer(scene, factors, given, expected, taken if taken and not factors and taken[-1] == given else left, weight)
 
 
-def _factors(scene: Scene, given: int, expected: int, least: int) -> list[Operand]:
+def _factors(scene: Failure, given: int, expected: int, least: int) -> list[Operand]:
     """The two of the tensors in the expression whose sizes are those of the message."""
     for left, right in combinations(scene.tensors, 2):
         first, second = shape_of(left.thing), shape_of(right.thing)
@@ -49,7 +49,7 @@ def _factors(scene: Scene, given: int, expected: int, least: int) -> list[Operan
     return []
 
 
-def _weight(scene: Scene, factors: list[Operand], expected: int, right: _Shape) -> _Shape | None:
+def _weight(scene: Failure, factors: list[Operand], expected: int, right: _Shape) -> _Shape | None:
     """The shape of the second factor, if it is a parameter of the module that failed."""
     if scene.module is None:
         return None
@@ -66,9 +66,9 @@ def _numbers(given: int, shape: _Shape) -> str:
     return counted(given, "number") if len(shape) < 2 else f"rows of {counted(given, 'number')}"
 
 
-def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Verdict:
+def _layer(scene: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Cause:
     input_name, weight_name = [_of_itself(scene, factor.text) for factor in factors] or ["input", "weight"]
-    return Verdict(
+    return Cause(
         f"{scene.subject} got {_numbers(given, left)} and has weights for {expected}.",
         f"{scene.stopped}{input_name} {left}, {weight_name} {weight}.",
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
@@ -83,7 +83,7 @@ def _layer(scene: Scene, factors: list[Operand], given: int, expected: int, left
     )
 
 
-def _of_itself(scene: Scene, text: str) -> str:
+def _of_itself(scene: Failure, text: str) -> str:
     """An operand without the word for the module itself."""
     frame = scene.failing.code_frame if scene.failing is not None else None
     return text.removeprefix(f"{frame.code.co_varnames[0]}.") if frame is not None and frame.code.co_argcount else text
@@ -94,11 +94,11 @@ def _inner_first(weight: _Shape, expected: int) -> _Shape:
     return weight if len(weight) < 2 or weight[-2] == expected else (*weight[:-2], weight[-1], weight[-2])
 
 
-def _flat(scene: Scene, left: _Shape) -> tuple[str, ...]:
+def _flat(scene: Failure, left: _Shape) -> tuple[str, ...]:
     return ("The message of torch shows the input with all leading sizes multiplied into one.",) if len(left) > 2 else ()
 
 
-def _flattened(scene: Scene, given: int, expected: int, left: _Shape) -> tuple[str, ...]:
+def _flattened(scene: Failure, given: int, expected: int, left: _Shape) -> tuple[str, ...]:
     """That another size of the model's input would have given another number, where it was flattened on the way."""
     root = scene.root
     whole = shape_of(root.args[0]) if root is not None and root.args else None
@@ -111,14 +111,14 @@ def _flattened(scene: Scene, given: int, expected: int, left: _Shape) -> tuple[s
     return (f"{told}: the input may have another size than meant.",)
 
 
-def _hooked(scene: Scene) -> tuple[str, ...]:
+def _hooked(scene: Failure) -> tuple[str, ...]:
     """That the input came through a hook of the user's, which may have changed it."""
     place, module = provenance.giver(scene) or ("", None)
     hooks = hook_errors.of_kind(module, "_forward_hooks") if module is not None else []
     return tuple(f"{place} has the forward hook {name} ({where}), which may have changed its output." for name, where in hooks[:1])
 
 
-def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
+def _layer_fixes(scene: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
     call, root = scene.failing, scene.root
     assert call is not None and root is not None
     fixes: list[Fix] = []
@@ -169,7 +169,7 @@ def _layer_fixes(scene: Scene, factors: list[Operand], given: int, expected: int
     return fixes
 
 
-def _is_parameter(scene: Scene) -> bool:
+def _is_parameter(scene: Failure) -> bool:
     """Whether the model that was called is a lambda's own argument: there is no line to assign it in."""
     call, caller = scene.call_expression(), scene.caller
     if call is None or caller is None or not isinstance(call.func, ast.Name) or caller.function != "<lambda>":
@@ -187,7 +187,7 @@ def _told(path: str, module: Module) -> str:
     return f"{path} ({type(module).__name__})" if path.isdigit() else path
 
 
-def _inserted(scene: Scene) -> str:
+def _inserted(scene: Failure) -> str:
     """The line that puts a Flatten before the innermost module, in a Sequential that is at hand."""
     call, above = scene.failing, scene.calls[-2] if len(scene.calls) > 1 else None
     if call is None or above is None or above is not scene.root or type(above.module) is not nn.Sequential or not call.place.isdigit():
@@ -195,7 +195,7 @@ def _inserted(scene: Scene) -> str:
     return f"{code_fixes.name_of_root(scene)}.insert({call.place}, nn.Flatten())"
 
 
-def _turned(scene: Scene, given: int, weight: _Shape) -> bool:
+def _turned(scene: Failure, given: int, weight: _Shape) -> bool:
     """Whether a weight of the user's own stands as (in, out) in ``F.linear``, and all else fits that."""
     if scene.module is None or code_fixes.is_torchs(scene.module) or len(weight) != 2 or weight[0] != given or scene.user is None:
         return False
@@ -209,7 +209,7 @@ def _in(owner: str) -> str:
     return f", in {owner}" if owner else ""
 
 
-def _bare(scene: Scene, factors: list[Operand], given: int, expected: int, left: _Shape, right: _Shape) -> Verdict:
+def _bare(scene: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, right: _Shape) -> Cause:
     pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or provenance.sides(scene)
     if len(pairs) == 2 and not factors and all(shape is not None for _, shape in pairs):
         shapes = [shape or () for _, shape in pairs]
@@ -225,7 +225,7 @@ def _bare(scene: Scene, factors: list[Operand], given: int, expected: int, left:
     else:
         fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal."))
     told = f"{first} is {left}, {second} is {right}." if named or not pairs else f"As torch multiplies them: {left} and {right}."
-    return Verdict(
+    return Cause(
         f"{first} @ {second}: the inner sizes {given} and {expected} differ{scene.within}.",
         told,
         f"({shown(left)}) @ ({shown(right)}): inner sizes {given} ≠ {expected}",
@@ -234,7 +234,7 @@ def _bare(scene: Scene, factors: list[Operand], given: int, expected: int, left:
     )
 
 
-def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
+def _batches(scene: Failure, match: re.Match[str]) -> Cause:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
     inner = expected[0] == got[0]
     factors = next(
@@ -261,7 +261,7 @@ def _batches(scene: Scene, match: re.Match[str]) -> Verdict:
     fixes = [Fix("For (b, n, m) @ (b, m, p) the b must be equal, and the m.")]
     if len(shapes) == 2 and inner and shapes[0][-1] == shapes[1][-1]:
         fixes = [Fix(f"Turned round, {second} fits:", f"{first} @ {second}.transpose(-2, -1)")]
-    return Verdict(
+    return Cause(
         f"{first} @ {second}: {what} {a} and {b} differ{scene.within}.",
         f"{first} is {shapes[0]}, {second} is {shapes[1]}." if len(shapes) == 2 else "",
         f"{what} {a} ≠ {b}",
@@ -275,11 +275,11 @@ def _operand(text: str) -> str:
     return text if isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
-def _is_attention(scene: Scene) -> bool:
+def _is_attention(scene: Failure) -> bool:
     return scene.user is not None and scene.user.segment().partition("(")[0].endswith("scaled_dot_product_attention")
 
 
-def _attention(scene: Scene, a: int, b: int) -> Verdict:
+def _attention(scene: Failure, a: int, b: int) -> Cause:
     """Query, key and value of ``F.scaled_dot_product_attention``."""
     call = scene.user.expression() if scene.user is not None else None
     names = [ast.unparse(node) for node in call.args[:3]] if isinstance(call, ast.Call) else []
@@ -292,7 +292,7 @@ def _attention(scene: Scene, a: int, b: int) -> Verdict:
         said = f"The query {names[0]} has {query[-1]} numbers a head, and the key {names[1]} has {key[-1]}{scene.within}."
     elif query and key:
         said = f"The key {names[1]} and the value {names[2] if len(names) > 2 else ''} differ in length: {a} and {b}{scene.within}."
-    return Verdict(
+    return Cause(
         said,
         "Query and key need one size a head, key and value one length.",
         f"{a} ≠ {b}",
@@ -307,22 +307,22 @@ def _attention(scene: Scene, a: int, b: int) -> Verdict:
     )
 
 
-def _vector(scene: Scene, match: re.Match[str]) -> Verdict:
+def _vector(scene: Failure, match: re.Match[str]) -> Cause:
     rows, columns, length = (int(match[i]) for i in (1, 2, 3))
     return _product(scene, (rows, columns), (length,))
 
 
-def _dot(scene: Scene, match: re.Match[str]) -> Verdict:
+def _dot(scene: Failure, match: re.Match[str]) -> Cause:
     return _product(scene, (int(match[1]),), (int(match[2]),))
 
 
-def _reduced(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _reduced(scene: Failure, match: re.Match[str]) -> Cause | None:
     """The same mistake, met with tensors that have no values: on the meta device, or while torch.compile looks at the code."""
     verdict = _product(scene, tuple_of(match[1]), tuple_of(match[2]))
     return verdict if scene.tensors else verdict._replace(fixes=())
 
 
-def _not_a_matrix(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _not_a_matrix(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``mm`` and ``bmm`` take tensors of just so many dimensions."""
     wanted = 3 if match["three"] else 2
     function = "bmm" if wanted == 3 else "mm"
@@ -330,7 +330,7 @@ def _not_a_matrix(scene: Scene, match: re.Match[str]) -> Verdict | None:
     odd = next(((name, shape) for name, shape in pairs if len(shape) != wanted), None)
     if odd is None or f"{function}(" not in (scene.user.segment() if scene.user is not None else ""):
         return None
-    return Verdict(
+    return Cause(
         f"{function} takes two tensors of {wanted} dimensions, and {odd[0]} has {len(odd[1])}{scene.within}.",
         " ".join(f"{name} is {shape}." for name, shape in pairs),
         f"{format.plural(len(odd[1]), 'dimension')} ≠ {wanted}",
@@ -339,10 +339,10 @@ def _not_a_matrix(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _letters(scene: Scene, match: re.Match[str]) -> Verdict:
+def _letters(scene: Failure, match: re.Match[str]) -> Cause:
     letters, dimensions, operand = int(match[1]), int(match[2]), int(match[3])
     name = scene.tensors[operand].text if operand < len(scene.tensors) else f"operand {operand}"
-    return Verdict(
+    return Cause(
         f"einsum: {format.plural(letters, 'letter')} for {name}, which has {format.plural(dimensions, 'dimension')}{scene.within}.",
         "Each dimension has one letter.",
         f"{letters} letters ≠ {dimensions} dimensions",
@@ -353,11 +353,11 @@ def _letters(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _einsum(scene: Scene, match: re.Match[str]) -> Verdict:
+def _einsum(scene: Failure, match: re.Match[str]) -> Cause:
     letter, size, operand, before = match[1], match[2], int(match[3]), match[4]
     texts = [one.text for one in scene.tensors]
     name = texts[operand] if operand < len(texts) else f"operand {operand}"
-    return Verdict(
+    return Cause(
         f"einsum: {letter} is {before} in one operand and {size} in {name}.",
         "Each letter stands for one size, wherever it occurs.",
         f"{letter}: {before} ≠ {size}",
@@ -365,7 +365,7 @@ def _einsum(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _declared(scene: Failure, match: re.Match[str]) -> Cause | None:
     """LSTM, GRU, RNN and MultiheadAttention check the last size themselves."""
     if scene.failing is None:
         return None
@@ -390,7 +390,7 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
                 f"x = x.transpose({taken.index(expected)}, -1)",
             ),
         )
-    return Verdict(
+    return Cause(
         f"{scene.subject} got {_numbers(given, taken)} and has weights for {expected}.",
         f"{scene.stopped}input {taken}.",
         f"last size {given} ≠ {expected}",
@@ -399,7 +399,7 @@ def _declared(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _hidden_state(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _hidden_state(scene: Failure, match: re.Match[str]) -> Cause | None:
     expected, got = tuple_of(match[2]), tuple_of(match[3])
     layout = "(layers × directions, batch, hidden_size)" if len(expected) == 3 else "(layers × directions, hidden_size)"
     fixes = [Fix("A state that fits:", f"torch.zeros({', '.join(map(str, expected))})")]
@@ -413,7 +413,7 @@ def _hidden_state(scene: Scene, match: re.Match[str]) -> Verdict | None:
         made = made.replace(", batch_first=True", "") if first else made.removesuffix(")") + ", batch_first=True)"
         line = code_fixes.assignment(scene, scene.failing.path, made)[1] if scene.failing is not None and scene.failing.path else made
         fixes.insert(0, Fix(f"This {name} reads its input as {said} batch_first{more}. If that is meant:", line))
-    return Verdict(
+    return Cause(
         f"{scene.subject} got a {match[1] or 'hidden'} state of shape {got} and needs {expected}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {shown(got)} ≠ {shown(expected)}",
@@ -422,8 +422,8 @@ def _hidden_state(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _bilinear(scene: Scene, match: re.Match[str]) -> Verdict:
-    return Verdict(
+def _bilinear(scene: Failure, match: re.Match[str]) -> Cause:
+    return Cause(
         f"{scene.subject or 'bilinear'} got {match[2]} numbers in {match[1]} and has weights for {match[3]}.",
         "",
         f"{match[1]}: {match[2]} ≠ {match[3]}",
@@ -431,7 +431,7 @@ def _bilinear(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _without_one(scene: Scene, taken: _Shape) -> tuple[Fix, ...]:
+def _without_one(scene: Failure, taken: _Shape) -> tuple[Fix, ...]:
     """Leave out a dimension of 1, where there is one of them and it is one too many."""
     places = [place for place, size in enumerate(taken) if size == 1]
     if len(taken) != 4 or len(places) != 1:
@@ -440,11 +440,11 @@ def _without_one(scene: Scene, taken: _Shape) -> tuple[Fix, ...]:
     return (Fix(f"Leave out the dimension of 1 in place {places[0]}:", provenance.elsewhere(scene, change)),)
 
 
-def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
     if scene.failing is None or not scene.taken:
         return None
     given = int(match[2])
-    return Verdict(
+    return Cause(
         f"{scene.subject} got {format.plural(given, 'dimension')} and needs 3: (length, batch, features), or 2 without a batch.",
         f"{scene.stopped}input {scene.taken[0]}.",
         f"{format.plural(given, 'dimension')} ≠ 2 or 3",
@@ -455,24 +455,24 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("product", _R, r"(?P<three>batch[12] must be a 3D tensor)|(?:self|mat2) must be a matrix", _not_a_matrix),
-    Family(
+    Rule("product", _R, r"(?P<three>batch[12] must be a 3D tensor)|(?:self|mat2) must be a matrix", _not_a_matrix),
+    Rule(
         "product",
         _R,
         r"number of subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\) for "
         r"operand (\d+)",
         _letters,
     ),
-    Family("product", _R, r"input has inconsistent input_size: got (?P<given>\d+) expected (?P<expected>\d+)", _declared),
-    Family("product", _R, r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _matrices),
-    Family("product", _R, r"Expected size for first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]", _batches),
-    Family("product", _R, r"size mismatch, got input \(\d+\), mat \((\d+)x(\d+)\), vec \((\d+)\)", _vector),
-    Family("product", _R, r"inconsistent tensor size, expected tensor \[(\d+)\] and src \[(\d+)\]", _dot),
-    Family("product", _R, r"a and b must have same reduction dim, but got \[([\d, ]+)\] X \[([\d, ]+)\]", _reduced),
-    Family("product", _R, r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast .* size (\d+)", _einsum),
-    Family("product", _R, r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", _declared),
-    Family("product", (AssertionError,), r"was expecting embedding dimension of (\d+), but got (\d+)", _declared),
-    Family("product", _R, r"Expected (hidden\[\d\]|hidden)? ?size \(([\d, ]+)\), got \[([\d, ]+)\]", _hidden_state),
-    Family("product", (ValueError,), r"(\w+): Expected input to be 2D or 3D, got (\d)D instead", _dimensions),
-    Family("product", _R, r"bilinear\(\): (input\d) size does not match weight size: got (\d+) but expected (\d+)", _bilinear),
+    Rule("product", _R, r"input has inconsistent input_size: got (?P<given>\d+) expected (?P<expected>\d+)", _declared),
+    Rule("product", _R, r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _matrices),
+    Rule("product", _R, r"Expected size for first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]", _batches),
+    Rule("product", _R, r"size mismatch, got input \(\d+\), mat \((\d+)x(\d+)\), vec \((\d+)\)", _vector),
+    Rule("product", _R, r"inconsistent tensor size, expected tensor \[(\d+)\] and src \[(\d+)\]", _dot),
+    Rule("product", _R, r"a and b must have same reduction dim, but got \[([\d, ]+)\] X \[([\d, ]+)\]", _reduced),
+    Rule("product", _R, r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast .* size (\d+)", _einsum),
+    Rule("product", _R, r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)", _declared),
+    Rule("product", (AssertionError,), r"was expecting embedding dimension of (\d+), but got (\d+)", _declared),
+    Rule("product", _R, r"Expected (hidden\[\d\]|hidden)? ?size \(([\d, ]+)\), got \[([\d, ]+)\]", _hidden_state),
+    Rule("product", (ValueError,), r"(\w+): Expected input to be 2D or 3D, got (\d)D instead", _dimensions),
+    Rule("product", _R, r"bilinear\(\): (input\d) size does not match weight size: got (\d+) but expected (\d+)", _bilinear),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from modlab import format
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
@@ -18,7 +18,7 @@ _KINDS = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 _Shape = tuple[int, ...]
 
 
-def _state(scene: Scene) -> tuple[str, Any, ast.expr | None] | None:
+def _state(scene: Failure) -> tuple[str, Any, ast.expr | None] | None:
     """The class of a recurrent layer that failed, the state that it was given, and how that is written."""
     call = scene.failing
     if call is None or call.args is None or call.type not in _KINDS or not type(call.module).__module__.startswith("torch."):
@@ -31,13 +31,13 @@ def _state(scene: Scene) -> tuple[str, Any, ast.expr | None] | None:
     return call.type, given, node
 
 
-def _call(scene: Scene) -> ast.Call | None:
+def _call(scene: Failure) -> ast.Call | None:
     """How the layer was called."""
     call = scene.user.expression() if scene.user is not None else None
     return call if isinstance(call, ast.Call) else None
 
 
-def _again(scene: Scene, old: ast.expr | None, new: str) -> str:
+def _again(scene: Failure, old: ast.expr | None, new: str) -> str:
     """The call with another state."""
     call = _call(scene)
     if call is None or old is None:
@@ -47,7 +47,7 @@ def _again(scene: Scene, old: ast.expr | None, new: str) -> str:
     return f"{ast.unparse(call.func)}({', '.join([*arguments, *words])})"
 
 
-def _number_of_states(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _number_of_states(scene: Failure, _: re.Match[str]) -> Cause | None:
     """One tensor where an LSTM needs two, or two where the others need one."""
     found, inner = _state(scene), scene.inner
     if found is None or inner is None or not inner.is_torch:
@@ -55,7 +55,7 @@ def _number_of_states(scene: Scene, _: re.Match[str]) -> Verdict | None:
     kind, given, node = found
     text = ast.unparse(node) if node is not None else "h"
     if kind in _TWO and issubclass(type(given), Tensor):
-        return Verdict(
+        return Cause(
             f"{scene.subject} got one tensor as its state, and needs two: (h, c).",
             f"{scene.stopped}the state is {shape_of(given)}.",
             "one state, not (h, c)",
@@ -63,7 +63,7 @@ def _number_of_states(scene: Scene, _: re.Match[str]) -> Verdict | None:
             (Fix("With a second one of zeros:", _again(scene, node, f"({text}, torch.zeros_like({text}))")),),
         )
     if kind not in _TWO and type(given) in (tuple, list):
-        return Verdict(
+        return Cause(
             f"{scene.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, and needs one tensor: h.",
             "An LSTM alone has two, (h, c).",
             f"{type(given).__name__}, not h",
@@ -75,7 +75,7 @@ def _number_of_states(scene: Scene, _: re.Match[str]) -> Verdict | None:
     return None
 
 
-def _needed(scene: Scene, batch: bool) -> _Shape | None:
+def _needed(scene: Failure, batch: bool) -> _Shape | None:
     """The shape of one state of a recurrent layer for its input."""
     call = scene.failing
     held = stores.contents(call.module) if call is not None else {}
@@ -87,7 +87,7 @@ def _needed(scene: Scene, batch: bool) -> _Shape | None:
     return (rows, taken[0 if held.get("batch_first") is True else 1], hidden) if batch else (rows, hidden)
 
 
-def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
     found = _state(scene)
     batch = match[1] == "batched"
     needed = _needed(scene, batch)
@@ -107,7 +107,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
             fixes.append(Fix("For the one layer put a 1 in front:", _again(scene, node, new)))
     fixes.append(Fix("A state that fits:", f"({zeros}, {zeros})" if kind in _TWO else zeros))
     listed = " and ".join(map(str, dict.fromkeys(shapes)))
-    return Verdict(
+    return Cause(
         f"{scene.subject} got a state of shape {listed} and needs {needed}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {listed}",
@@ -116,7 +116,7 @@ def _dimensions(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _cell(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _cell(scene: Failure, match: re.Match[str]) -> Cause | None:
     call = scene.failing
     if call is None or call.type not in _KINDS or not scene.taken:
         return None
@@ -129,7 +129,7 @@ def _cell(scene: Scene, match: re.Match[str]) -> Verdict | None:
         said = f"{scene.subject} got an input with a batch of {expected} and a state with one of {given}."
     zeros = f"torch.zeros{needed if len(needed) > 1 else f'({needed[0]})'}"
     fix = f"({zeros}, {zeros})" if call.type in _TWO else zeros
-    return Verdict(
+    return Cause(
         said,
         f"{scene.stopped}input {scene.taken[0]}.",
         f"{given} ≠ {expected}",
@@ -141,16 +141,16 @@ def _cell(scene: Scene, match: re.Match[str]) -> Verdict | None:
 # ---- packed sequences --------------------------------------------------------------------------------------------------------
 
 
-def _packing(scene: Scene) -> ast.Call | None:
+def _packing(scene: Failure) -> ast.Call | None:
     call = _call(scene)
     return call if call is not None and ast.unparse(call.func).rpartition(".")[2] == "pack_padded_sequence" else None
 
 
-def _unsorted(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _unsorted(scene: Failure, _: re.Match[str]) -> Cause | None:
     call = _packing(scene)
     if call is None or any(word.arg in (None, "enforce_sorted") for word in call.keywords):
         return None
-    return Verdict(
+    return Cause(
         "pack_padded_sequence got lengths that do not fall from the longest to the shortest.",
         "Unless told otherwise it takes the batch to be sorted by length.",
         "not sorted",
@@ -159,11 +159,11 @@ def _unsorted(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
     call = _packing(scene)
     if call is None:
         return None
-    return Verdict(
+    return Cause(
         "pack_padded_sequence got a sequence of length 0.",
         "A packed batch has no place for one.",
         "length 0",
@@ -172,7 +172,7 @@ def _empty(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _lengths(scene: Failure, match: re.Match[str]) -> Cause | None:
     call, given, batch = _packing(scene), int(match[1]), int(match[2])
     shape = shape_of(scene.local("input"))
     if call is None or shape is None or len(shape) < 2:
@@ -188,7 +188,7 @@ def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
         code = f"{ast.unparse(call.func)}({', '.join([*map(ast.unparse, call.args), *words])})"
         fixes = [Fix(f"The batch of {given} stands {'first' if not is_first else 'second'}:", code)]
     layout = "(batch, length, …)" if is_first else "(length, batch, …)"
-    return Verdict(
+    return Cause(
         f"pack_padded_sequence got {format.plural(given, 'length')} for a batch of {batch}.",
         f"The input {shape} is read as {layout}.",
         f"{given} ≠ {batch}",
@@ -198,13 +198,13 @@ def _lengths(scene: Scene, match: re.Match[str]) -> Verdict | None:
 
 
 _R, _ANY = (RuntimeError,), (RuntimeError, IndexError, AttributeError, TypeError)
-FIRST = (Family("state", _ANY, r"", _number_of_states),)
+FIRST = (Rule("state", _ANY, r"", _number_of_states),)
 """Asked before those that only tell in what a wrong kind of state ended."""
 FAMILIES = (
-    Family("product", _R, r"^For (batched|unbatched) \d-D input, hx", _dimensions),
-    Family("product", _R, r"hidden\d has inconsistent hidden_(?P<what>size): got (?P<given>\d+),? expected (?P<expected>\d+)", _cell),
-    Family("product", _R, r"Input (?P<what>batch) size (?P<expected>\d+) doesn't match hidden\d batch size (?P<given>\d+)", _cell),
-    Family("lengths", _R, r"^Length of all samples has to be greater than 0", _empty),
-    Family("lengths", _R, r"^`lengths` array must be sorted in decreasing order", _unsorted),
-    Family("lengths", _R, r"Expected `len\(lengths\)` to be equal to batch_size, but got (\d+) \(batch_size=(\d+)\)", _lengths),
+    Rule("product", _R, r"^For (batched|unbatched) \d-D input, hx", _dimensions),
+    Rule("product", _R, r"hidden\d has inconsistent hidden_(?P<what>size): got (?P<given>\d+),? expected (?P<expected>\d+)", _cell),
+    Rule("product", _R, r"Input (?P<what>batch) size (?P<expected>\d+) doesn't match hidden\d batch size (?P<given>\d+)", _cell),
+    Rule("lengths", _R, r"^Length of all samples has to be greater than 0", _empty),
+    Rule("lengths", _R, r"^`lengths` array must be sorted in decreasing order", _unsorted),
+    Rule("lengths", _R, r"Expected `len\(lengths\)` to be equal to batch_size, but got (\d+) \(batch_size=(\d+)\)", _lengths),
 )

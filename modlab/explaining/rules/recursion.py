@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import groupby
 
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -18,14 +18,14 @@ _NAMES = 6  # of one round that are listed
 _END = 40  # innermost frames that may be of something else: what ran when the stack was full
 
 
-def _full(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _full(scene: Failure, _: re.Match[str]) -> Cause | None:
     found = _again(scene) or _nested(scene)
     if found is not None:
         scene.calls = scene.calls[:1]  # all others are rounds of the same
     return found
 
 
-def _again(scene: Scene) -> Verdict | None:
+def _again(scene: Failure) -> Cause | None:
     """The same methods of the same modules, again and again."""
     frames = _round(scene.frames, [(frame.code, id(frame.owner)) for frame in scene.frames])
     owned, own = ([frame for frame in frames if having(frame)] for having in (lambda one: one.owner is not None, lambda one: one.is_users))
@@ -36,7 +36,7 @@ def _again(scene: Scene) -> Verdict | None:
     names = list(dict.fromkeys(_named(frame) for frame in own))
     last, getting = own[-1], names[0].endswith(".__getattr__") and len(names) == 1
     end = Fix("Leave that call out, or return before it under a condition that comes true.")
-    return Verdict(
+    return Cause(
         f"{names[0]} calls {'itself' if len(names) < 2 else names[1] + ', and so on to itself,'} until Python's stack is full.",
         f"The call stands in `{last.text}`, {last.where}." if last.text else f"The call stands at {last.where}.",
         "calls itself",
@@ -61,14 +61,14 @@ def _round(frames: list[Frame], keys: Sequence[object]) -> list[Frame]:
     return []
 
 
-def _nested(scene: Scene) -> Verdict | None:
+def _nested(scene: Failure) -> Cause | None:
     """The same code for one module inside another, none of them twice."""
     frames = _round(scene.frames, [frame.code for frame in scene.frames])
     runs = [owner for owner, _ in groupby(id(frame.owner) for frame in scene.frames if frame.owner is not None)]
     if len(set(runs)) < len(runs) or all(frame.owner is None for frame in frames):
         return None
     limit = sys.getrecursionlimit()
-    return Verdict(
+    return Cause(
         f"The modules are nested too deep for Python's stack, which has room for {limit} calls.",
         "Each level of them takes several.",
         "the stack is full",
@@ -77,7 +77,7 @@ def _nested(scene: Scene) -> Verdict | None:
     )
 
 
-def _held(scene: Scene, owned: list[Frame]) -> Verdict | None:
+def _held(scene: Failure, owned: list[Frame]) -> Cause | None:
     """Torch's own way through the modules, round and round: one of them holds one that it is inside of."""
     ring = {id(frame.owner) for frame in owned}
     head = next(frame.owner for frame in scene.frames if id(frame.owner) in ring)
@@ -88,7 +88,7 @@ def _held(scene: Scene, owned: list[Frame]) -> Verdict | None:
     owner, function = type(module).__name__, owned[0].function
     what = "the module itself" if module is head else f"the {type(head).__name__} that it is inside of"
     taken = name in getattr(getattr(type(module).__init__, "__code__", None), "co_varnames", ())
-    return Verdict(
+    return Cause(
         f"{owner}.{name} is {what}, so .{function} goes round until Python's stack is full.",
         "A module that is assigned to an attribute becomes a child.",
         "goes round",
@@ -97,4 +97,4 @@ def _held(scene: Scene, owned: list[Frame]) -> Verdict | None:
     )
 
 
-FAMILIES = (Family("recursion", (RecursionError,), "maximum recursion depth exceeded", _full),)
+FAMILIES = (Rule("recursion", (RecursionError,), "maximum recursion depth exceeded", _full),)

@@ -9,12 +9,12 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.explaining import source_code
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _not_a_module(scene: Scene, match: re.Match[str]) -> Verdict:
+def _not_a_module(scene: Failure, match: re.Match[str]) -> Cause:
     what = match[1]
     given = scene.local("module")
     short = what.rpartition(".")[2]
@@ -37,10 +37,10 @@ def _not_a_module(scene: Scene, match: re.Match[str]) -> Verdict:
         said, fix = f"the function {short}", Fix("Take the module that does the same:", known.get(short, "class Step(nn.Module): ..."))
     else:
         said, fix = f"a {short}", Fix("It takes instances of nn.Module only.")
-    return Verdict(f"{holder} takes modules, and got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
+    return Cause(f"{holder} takes modules, and got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
 
 
-def _taken(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _taken(scene: Failure, match: re.Match[str]) -> Cause | None:
     module, name = scene.module, match[1]
     if module is None:
         return None
@@ -58,7 +58,7 @@ def _taken(scene: Scene, match: re.Match[str]) -> Verdict | None:
         fix = Fix("Register it at once, and do not assign it first:", f'self.{scene.inner.function}("{name}", ...)')
     else:
         fix = _other_name(scene, name, f"{name}_", f"Take another {'key' if mapping else 'name'}")
-    return Verdict(
+    return Cause(
         f"{scene.subject} has {name!r} already: nothing can be registered under that name.",
         f"{why[0].upper()}{why[1:]}.",
         "",
@@ -67,7 +67,7 @@ def _taken(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _other_name(scene: Scene, old: str | int, new: str, said: str) -> Fix:
+def _other_name(scene: Failure, old: str | int, new: str, said: str) -> Fix:
     """The statement with another name in it, where the old one is written there, once, as a text; else in words."""
     module, frame = scene.module, scene.user
     if module is None or new in stores.contents(module) or _is_of_class(module, new) or _is_registered(module, new):
@@ -90,11 +90,11 @@ def _is_registered(module: Module, name: str) -> bool:
     return any(name in (held.get(store) or {}) for store in ("_parameters", "_buffers", "_modules"))
 
 
-def _dotted(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _dotted(scene: Failure, match: re.Match[str]) -> Cause | None:
     name = scene.local("name")
     if scene.module is None or type(name) is not str:
         return None
-    return Verdict(
+    return Cause(
         f"A {match[1]}'s name cannot hold a dot: {name!r}.",
         "The dots of a path separate a module from what it holds.",
         "",
@@ -103,10 +103,10 @@ def _dotted(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _empty_name(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _empty_name(scene: Failure, match: re.Match[str]) -> Cause | None:
     if scene.module is None:
         return None
-    return Verdict(
+    return Cause(
         f"A {match[1]}'s name cannot be empty.",
         f"It is what {scene.subject} calls it by, and a part of its path.",
         "",
@@ -115,12 +115,12 @@ def _empty_name(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_text(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_text(scene: Failure, match: re.Match[str]) -> Cause | None:
     name = scene.local("name")
     if scene.module is None or type(name).__name__ != match[2].rpartition(".")[2]:
         return None
     fix = _other_name(scene, name, str(name), "Write it as a text") if type(name) is int else Fix("Give it a text.")
-    return Verdict(
+    return Cause(
         f"A {match[1]}'s name is a text, and this one is of type {match[2]}.",
         "It becomes a part of a path.",
         "",
@@ -129,7 +129,7 @@ def _no_text(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _cannot_assign(scene: Scene, match: re.Match[str]) -> Verdict:
+def _cannot_assign(scene: Failure, match: re.Match[str]) -> Cause:
     given, kind, name = match[1].rpartition(".")[2], match[2], match[3]
     tensor = "Tensor" in given
     subject = scene.subject or "The module"
@@ -143,7 +143,7 @@ def _cannot_assign(scene: Scene, match: re.Match[str]) -> Verdict:
         fix = Fix("Take the name back first:", f"del {target}\n{target} = {value}")
     else:
         fix = Fix(f"Give it {holds}, or take another name.")
-    return Verdict(
+    return Cause(
         f"{name!r} is reserved for {holds} in {subject}, and cannot take a {given}.",
         "A name that was registered keeps its kind.",
         "",
@@ -153,10 +153,10 @@ def _cannot_assign(scene: Scene, match: re.Match[str]) -> Verdict:
 
 
 FAMILIES = (
-    Family("registration", (TypeError,), r"^([\w.<>]+) is not a Module subclass", _not_a_module),
-    Family("registration", (KeyError,), r"attribute '([^']+)' already exists", _taken),
-    Family("registration", (KeyError,), r"(parameter|buffer|module) name can't contain \"\.\"", _dotted),
-    Family("registration", (KeyError,), r"(parameter|buffer|module) name can't be empty string", _empty_name),
-    Family("registration", (TypeError,), r"^(parameter|buffer|module) name should be a string\. Got ([\w.]+)", _no_text),
-    Family("registration", (TypeError,), r"cannot assign '([^']+)' as (parameter|buffer|child module) '([^']+)'", _cannot_assign),
+    Rule("registration", (TypeError,), r"^([\w.<>]+) is not a Module subclass", _not_a_module),
+    Rule("registration", (KeyError,), r"attribute '([^']+)' already exists", _taken),
+    Rule("registration", (KeyError,), r"(parameter|buffer|module) name can't contain \"\.\"", _dotted),
+    Rule("registration", (KeyError,), r"(parameter|buffer|module) name can't be empty string", _empty_name),
+    Rule("registration", (TypeError,), r"^(parameter|buffer|module) name should be a string\. Got ([\w.]+)", _no_text),
+    Rule("registration", (TypeError,), r"cannot assign '([^']+)' as (parameter|buffer|child module) '([^']+)'", _cannot_assign),
 )

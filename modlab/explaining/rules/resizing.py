@@ -8,7 +8,7 @@ import re
 from torch import nn
 
 from modlab.explaining import code_fixes, provenance
-from modlab.explaining.failure import Family, Scene, Verdict, shape_of
+from modlab.explaining.failure import Cause, Failure, Rule, shape_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
@@ -17,7 +17,7 @@ _LAYOUTS = {3: "(batch, channels, length)", 4: "(batch, channels, height, width)
 _COLOURS = (1, 3, 4)
 
 
-def _mode(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _mode(scene: Failure, match: re.Match[str]) -> Cause | None:
     given, mode, needed = int(match[1]), match[2], int(match[3])
     shape = shape_of(scene.local("input"))
     if shape is None or len(shape) != given or needed not in _LAYOUTS:
@@ -31,7 +31,7 @@ def _mode(scene: Scene, match: re.Match[str]) -> Verdict | None:
     if given == needed - 1 and shape[0] not in _COLOURS:
         fixes.reverse()
     name = scene.subject or "interpolate"
-    return Verdict(
+    return Cause(
         f"{name} got {given} dimensions, and mode={mode!r} takes {needed}: {_LAYOUTS[needed]}.",
         f"{scene.stopped}input {shape}.",
         f"{given} dimensions ≠ {needed}",
@@ -40,7 +40,7 @@ def _mode(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _batched(scene: Scene) -> str:
+def _batched(scene: Failure) -> str:
     """The line of the user's that calls it, with a batch in front."""
     call = scene.user.expression() if scene.user is not None else None
     if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
@@ -52,7 +52,7 @@ def _batched(scene: Scene) -> str:
     return f"{ast.unparse(call.func)}({', '.join([f'{text}.unsqueeze(0)', *rest])})"
 
 
-def _with_mode(scene: Scene, mode: str, given: int) -> str:
+def _with_mode(scene: Failure, mode: str, given: int) -> str:
     call = scene.failing
     if call is not None and type(call.module) is nn.Upsample:
         held = stores.contents(call.module)
@@ -77,12 +77,12 @@ def _with_mode(scene: Scene, mode: str, given: int) -> str:
     return f"{ast.unparse(written.func)}({', '.join([*map(ast.unparse, written.args), *words])})"
 
 
-def _offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _offsets(scene: Failure, _: re.Match[str]) -> Cause | None:
     call = scene.failing
     if call is None or call.type != "EmbeddingBag" or not scene.taken or len(scene.taken[0]) != 1:
         return None
     shape = scene.taken[0]
-    return Verdict(
+    return Cause(
         f"{scene.subject} got one row of indices, and not where its bags begin (offsets).",
         f"{scene.stopped}input {shape}.",
         "no offsets",
@@ -94,11 +94,11 @@ def _offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_offsets(scene: Failure, _: re.Match[str]) -> Cause | None:
     call = scene.failing
     if call is None or call.type != "EmbeddingBag" or not scene.taken:
         return None
-    return Verdict(
+    return Cause(
         f"{scene.subject} got a table of indices, and offsets beside it.",
         f"{scene.stopped}input {scene.taken[0]}; each row of it is a bag.",
         "offsets with 2 dimensions",
@@ -108,7 +108,7 @@ def _no_offsets(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 
 FAMILIES = (
-    Family("convolution", (NotImplementedError,), r"Got (\d)D input, but (\w+) mode needs (\d)D input", _mode),
-    Family("embedding", (ValueError,), r"^offsets has to be a 1D Tensor but got None", _offsets),
-    Family("embedding", (ValueError,), r"^if input is 2D, then offsets has to be None", _no_offsets),
+    Rule("convolution", (NotImplementedError,), r"Got (\d)D input, but (\w+) mode needs (\d)D input", _mode),
+    Rule("embedding", (ValueError,), r"^offsets has to be a 1D Tensor but got None", _offsets),
+    Rule("embedding", (ValueError,), r"^if input is 2D, then offsets has to be None", _no_offsets),
 )

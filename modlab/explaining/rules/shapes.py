@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from modlab.explaining import code_fixes, operands, source_code
 from modlab.explaining.calls import join
-from modlab.explaining.failure import Family, Scene, Verdict, described, shape_of, shown, tuple_of
+from modlab.explaining.failure import Cause, Failure, Rule, described, shape_of, shown, tuple_of
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
@@ -19,7 +19,7 @@ _Shape = tuple[int, ...]
 _LONG = 60  # characters of an expression that serves as a name
 
 
-def _joined(scene: Scene) -> list[tuple[str, _Shape]]:
+def _joined(scene: Failure) -> list[tuple[str, _Shape]]:
     """The tensors of a list that was to be joined, with their names."""
     found = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None]
     if len(found) > 1:
@@ -30,7 +30,7 @@ def _joined(scene: Scene) -> list[tuple[str, _Shape]]:
     return []
 
 
-def _listed(scene: Scene) -> list[str]:
+def _listed(scene: Failure) -> list[str]:
     """How the members of a list are written that stands in the call."""
     call = scene.user.expression() if scene.user is not None else None
     first = call.args[0] if isinstance(call, ast.Call) and call.args else None
@@ -43,7 +43,7 @@ def _facts(pairs: list[tuple[str, _Shape]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(shape)) for name, shape in pairs[:8])
 
 
-def _cat(scene: Scene, match: re.Match[str]) -> Verdict:
+def _cat(scene: Failure, match: re.Match[str]) -> Cause:
     place, expected, given, number = (int(match[i]) for i in (1, 2, 3, 4))
     pairs = _joined(scene)
     names = [name for name, _ in pairs] or _listed(scene)
@@ -58,7 +58,7 @@ def _cat(scene: Scene, match: re.Match[str]) -> Verdict:
         if other and other != [place]:
             fixes.append(Fix("Along another dimension they fit:", f"torch.cat([{', '.join(n for n, _ in pairs[:4])}], dim={other[0]})"))
     fixes.append(Fix(f"All sizes but that of dimension {place} must be equal: crop, pad or project one of them first."))
-    return Verdict(
+    return Cause(
         f"cat along dimension {place}: {name} has {given} where {first} has {expected}{scene.within}.",
         "Only the size of the dimension along which they are joined may differ.",
         f"{given} ≠ {expected}, beside dimension {place}",
@@ -67,10 +67,10 @@ def _cat(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _cat_dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
+def _cat_dimensions(scene: Failure, match: re.Match[str]) -> Cause:
     pairs = _joined(scene)
     names = " and ".join(name for name, _ in pairs[:2]) or "the tensors"
-    return Verdict(
+    return Cause(
         f"cat: {names} have {match[1]} and {match[2]} dimensions{scene.within}.",
         "They need the same number.",
         f"{match[1]} ≠ {match[2]} dimensions",
@@ -79,13 +79,13 @@ def _cat_dimensions(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
+def _stack(scene: Failure, match: re.Match[str]) -> Cause:
     first, number, other = tuple_of(match[1]), int(match[3]), tuple_of(match[2])
     pairs = _joined(scene)
     name = pairs[number][0] if number < len(pairs) else f"number {number}"
     fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(scene))] if first and first[1:] == other[1:] else []
     fixes.append(Fix("Crop, pad or project them to one shape first."))
-    return Verdict(
+    return Cause(
         f"stack: {name} is {other} and the first is {first}{scene.within}.",
         "stack needs tensors of equal size.",
         f"{shown(other)} ≠ {shown(first)}",
@@ -94,7 +94,7 @@ def _stack(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _cat_instead(scene: Scene) -> str:
+def _cat_instead(scene: Failure) -> str:
     user = scene.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1 or call.keywords:
@@ -102,8 +102,8 @@ def _cat_instead(scene: Scene) -> str:
     return source_code.rewritten(user, call, ast.Call(ast.Attribute(call.func.value, "cat", ast.Load()), call.args, []))
 
 
-def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
-    return Verdict(
+def _nothing_to_join(scene: Failure, _: re.Match[str]) -> Cause:
+    return Cause(
         f"cat or stack got an empty list{scene.within}.",
         "It has nothing to join: the loop that filled it never ran.",
         "empty list",
@@ -112,14 +112,14 @@ def _nothing_to_join(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _scalars(scene: Scene, _: re.Match[str]) -> Verdict:
+def _scalars(scene: Failure, _: re.Match[str]) -> Cause:
     user = scene.user
     call = user.expression() if user is not None else None
     code = "torch.stack([...])"
     if user is not None and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
         made = ast.Call(ast.Attribute(call.func.value, "stack", ast.Load()), call.args, call.keywords)
         code = source_code.rewritten(user, call, made)
-    return Verdict(
+    return Cause(
         f"cat got single numbers{scene.within}, and joins along a dimension that there is.",
         "A tensor of shape () has none.",
         "no dimension",
@@ -128,7 +128,7 @@ def _scalars(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
+def _broadcast(scene: Failure, match: re.Match[str]) -> Cause:
     a, b, place = int(match[1]), int(match[2]), int(match[3])
     known = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None]
     pairs = operands.conflict(known, (a, b), place)
@@ -153,7 +153,7 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
             f"print({look})" if look else "",
         )
     )
-    return Verdict(
+    return Cause(
         f"{' and '.join(names) or 'Two tensors'} do not fit{scene.within}: {a} and {b} in dimension {place}.",
         f"{names[0]} is {pairs[0][1]}, {names[1]} is {pairs[1][1]}." if len(pairs) == 2 else "",
         (f"({shown(pairs[0][1])}) and ({shown(pairs[1][1])}): " if len(pairs) == 2 else "") + f"{a} ≠ {b}",
@@ -162,7 +162,7 @@ def _broadcast(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _are_users(scene: Scene, texts: list[str]) -> bool:
+def _are_users(scene: Failure, texts: list[str]) -> bool:
     """Whether all names in some expressions are there in the user's own code."""
     user = scene.user
     found = {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
@@ -173,7 +173,7 @@ def _spread(name: str, more: int) -> str:
     return f"{name}[{', '.join(['...', *['None'] * more])}]"
 
 
-def _own_parameter(scene: Scene, pairs: list[tuple[str, _Shape]]) -> tuple[str, int] | None:
+def _own_parameter(scene: Failure, pairs: list[tuple[str, _Shape]]) -> tuple[str, int] | None:
     if scene.module is None:
         return None
     own = {id(tensor): name for name, tensor in stores.named_tensors(scene.module)}
@@ -184,10 +184,10 @@ def _own_parameter(scene: Scene, pairs: list[tuple[str, _Shape]]) -> tuple[str, 
     return None
 
 
-def _output(scene: Scene, match: re.Match[str]) -> Verdict:
+def _output(scene: Failure, match: re.Match[str]) -> Cause:
     kept, wider = tuple_of(match[1]), tuple_of(match[2])
     name = scene.tensors[0].text if scene.tensors else "the tensor"
-    return Verdict(
+    return Cause(
         f"{name} is {kept} and cannot hold a result of {wider}{scene.within}.",
         "A change in place keeps the shape.",
         f"{shown(wider)} into {shown(kept)}",
@@ -196,7 +196,7 @@ def _output(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _view(scene: Scene, match: re.Match[str]) -> Verdict:
+def _view(scene: Failure, match: re.Match[str]) -> Cause:
     wanted, count = tuple_of(match[1]), int(match[2])
     operand = scene.tensors[0] if scene.tensors else None
     taken = shape_of(operand.thing) if operand is not None else None
@@ -214,7 +214,7 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
     if not fixes:
         look = f"print({name}.shape)" if name != "the tensor" else ""
         fixes.append(Fix(f"The sizes must multiply to {count}; look at what it is:", look))
-    return Verdict(
+    return Cause(
         f"{name} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{scene.within}.",
         f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
         f"{count} numbers → {shown(wanted)}",
@@ -223,7 +223,7 @@ def _view(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _flattened(scene: Scene, name: str, rows: int, each: int, wanted: int) -> list[Fix]:
+def _flattened(scene: Failure, name: str, rows: int, each: int, wanted: int) -> list[Fix]:
     """To make a row of each sample helps only where a layer takes so many numbers, or is made to."""
     call, flat = scene.failing, _instead(scene, f"{name}.flatten(1)")
     layers = (
@@ -245,7 +245,7 @@ def _flattened(scene: Scene, name: str, rows: int, each: int, wanted: int) -> li
     return [told, Fix(f"Or make a row of each, and let {path} take so many:", both)] if line else [told]
 
 
-def _receiver(scene: Scene) -> str:
+def _receiver(scene: Failure) -> str:
     """How that is written of which a method was called."""
     call = scene.user.expression() if scene.user is not None else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in ("view", "reshape"):
@@ -254,7 +254,7 @@ def _receiver(scene: Scene) -> str:
     return text if len(text) <= _LONG and isinstance(call.func.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else ""
 
 
-def _instead(scene: Scene, code: str) -> str:
+def _instead(scene: Failure, code: str) -> str:
     """The statement that failed with this in place of the call."""
     user = scene.user
     call = user.expression() if user is not None else None
@@ -263,9 +263,9 @@ def _instead(scene: Scene, code: str) -> str:
     return source_code.rewritten(user, call, ast.parse(code, mode="eval").body)
 
 
-def _strides(scene: Scene, _: re.Match[str]) -> Verdict:
+def _strides(scene: Failure, _: re.Match[str]) -> Cause:
     name = scene.tensors[0].text if scene.tensors else "x"
-    return Verdict(
+    return Cause(
         f"{name} is not contiguous, and view copies nothing{scene.within}.",
         "After a transpose or permute its numbers lie in another order than its shape says.",
         "not contiguous",
@@ -274,7 +274,7 @@ def _strides(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _reshaped(scene: Scene) -> str:
+def _reshaped(scene: Failure) -> str:
     """The statement with ``reshape`` for ``view``."""
     user = scene.user
     call = user.expression() if user is not None else None
@@ -286,7 +286,7 @@ def _reshaped(scene: Scene) -> str:
     return source_code.rewritten(user, call, ast.Call(func, call.args, call.keywords))
 
 
-def _no_places(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _no_places(scene: Failure, match: re.Match[str]) -> Cause | None:
     """``out.gather(1, y)`` with a y of real numbers."""
     user = scene.user
     call = user.expression() if user is not None else None
@@ -301,7 +301,7 @@ def _no_places(scene: Scene, match: re.Match[str]) -> Verdict | None:
     whole: list[ast.expr] = list(call.args)
     whole[places[0]] = ast.Call(ast.Attribute(call.args[places[0]], "long", ast.Load()), [], [])
     made = ast.Call(call.func, whole, call.keywords)
-    return Verdict(
+    return Cause(
         f"{match[1].rstrip('_')}: {index.text} is {dtype}, and needs int64{scene.within}.",
         "It holds places in the other tensor, which are whole numbers.",
         f"{dtype} ≠ int64",
@@ -310,7 +310,7 @@ def _no_places(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _gathered(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``out.gather(1, y)`` with one index a row, which lacks the dimension along which it gathers."""
     user = scene.user
     call = user.expression() if user is not None else None
@@ -330,7 +330,7 @@ def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
         made = ast.Call(call.func, [call.args[0], wider, *call.args[2:]], [])
         fixes.append(Fix(f"Give it dimension {place} with a size of 1:", source_code.rewritten(user, call, made)))
     it = f" {ast.unparse(call.func.value)} is {shape}." if shape is not None else ""
-    return Verdict(
+    return Cause(
         f"{call.func.attr}: {name} has {len(index_shape)} dimension{'' if len(index_shape) == 1 else 's'}, and needs as many as what"
         f" it chooses from{scene.within}.",
         f"{name} is {index_shape}.{it}",
@@ -340,10 +340,10 @@ def _gathered(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _expand(scene: Scene, match: re.Match[str]) -> Verdict:
+def _expand(scene: Failure, match: re.Match[str]) -> Cause:
     wanted, place, taken, target = int(match[1]), int(match[3]), tuple_of(match[5]), tuple_of(match[4])
     written = scene.user.segment() if scene.user is not None else ""
-    return Verdict(
+    return Cause(
         f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}."
         if ".expand(" in written
         else f"A tensor of {taken} does not fit where {target} is needed{scene.within}: {match[2]} and {wanted} in dimension {place}.",
@@ -361,10 +361,10 @@ def _index_written(node: ast.AST | None) -> str:
     return ast.unparse(node.args[1]) if isinstance(node, ast.Call) and named and len(node.args) > 1 else ""
 
 
-def _expand_fewer(scene: Scene, match: re.Match[str]) -> Verdict:
+def _expand_fewer(scene: Failure, match: re.Match[str]) -> Cause:
     taken, wanted = tuple_of(match[1]), tuple_of(match[2])
     name = scene.tensors[0].text if scene.tensors else "The tensor"
-    return Verdict(
+    return Cause(
         f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{scene.within}.",
         f"It is {taken}; expand can only add some.",
         f"{len(taken)} > {len(wanted)} dimensions",
@@ -373,7 +373,7 @@ def _expand_fewer(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _index(scene: Scene, match: re.Match[str]) -> Verdict:
+def _index(scene: Failure, match: re.Match[str]) -> Cause:
     index, place, size = int(match[1]), match[2], int(match[3])
     name = scene.tensors[0].text if scene.tensors else "the tensor"
     expression = scene.user.expression() if scene.user is not None else None
@@ -381,7 +381,7 @@ def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     whole = [one for one in scene.tensors if not one.thing.is_floating_point() and one.thing.dtype is not torch.bool]
     where = whole[-1].text if whole else _index_written(expression) or "indices"
     last = f"{name if scene.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
-    return Verdict(
+    return Cause(
         f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",
         f"Valid are 0 to {size - 1}; counting starts at 0.",
         f"index {index} of {size}",
@@ -394,14 +394,14 @@ def _index(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _dimension(scene: Scene, match: re.Match[str]) -> Verdict:
+def _dimension(scene: Failure, match: re.Match[str]) -> Cause:
     low, high, asked = int(match[1]), int(match[2]), int(match[3])
     tensor = scene.tensors[0] if scene.tensors else None
     taken = scene.taken[0] if scene.taken else shape_of(tensor.thing) if tensor is not None else None
     subject = scene.subject if scene.taken else tensor.text if tensor is not None else "the tensor"
     much = f"{high + 1} dimension{'s' if high else ''}"
     verb = "got" if scene.taken else "has"
-    return Verdict(
+    return Cause(
         f"{subject} {verb} {much}, and dimension {asked} was asked for.",
         f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.",
         f"dimension {asked} of {high + 1}",
@@ -410,9 +410,9 @@ def _dimension(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _permutation(scene: Scene, match: re.Match[str]) -> Verdict:
+def _permutation(scene: Failure, match: re.Match[str]) -> Cause:
     name = scene.tensors[0].text if scene.tensors else "the tensor"
-    return Verdict(
+    return Cause(
         f"{name} has {match[1]} dimensions, and permute names {match[2]}{scene.within}.",
         "permute names each dimension once.",
         f"{match[1]} ≠ {match[2]} dimensions",
@@ -420,9 +420,9 @@ def _permutation(scene: Scene, match: re.Match[str]) -> Verdict:
     )
 
 
-def _unflatten(scene: Scene, match: re.Match[str]) -> Verdict:
+def _unflatten(scene: Failure, match: re.Match[str]) -> Cause:
     sizes, place, size = tuple_of(match[1]), match[2], int(match[3])
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'unflatten'} makes {shown(sizes)} of dimension {place}, which has {size}.",
         f"{shown(sizes)} is {prod(sizes)}.",
         f"{size} ≠ {prod(sizes)}",
@@ -433,38 +433,38 @@ def _unflatten(scene: Scene, match: re.Match[str]) -> Verdict:
 _R, _I, _RI = (RuntimeError,), (IndexError,), (RuntimeError, IndexError)
 _L = r"\[([-\d, ]*)\]"
 FAMILIES = (
-    Family(
+    Rule(
         "join",
         _R,
         r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor "
         r"number (\d+)",
         _cat,
     ),
-    Family("join", _R, r"Tensors must have same number of dimensions: got (\d+) and (\d+)", _cat_dimensions),
-    Family("join", _R, rf"stack expects each tensor to be equal size, but got {_L} at entry 0 and {_L} at entry (\d+)", _stack),
-    Family("join", (RuntimeError, ValueError), r"expected a non-empty (?:list of Tensors|TensorList)", _nothing_to_join),
-    Family(
+    Rule("join", _R, r"Tensors must have same number of dimensions: got (\d+) and (\d+)", _cat_dimensions),
+    Rule("join", _R, rf"stack expects each tensor to be equal size, but got {_L} at entry 0 and {_L} at entry (\d+)", _stack),
+    Rule("join", (RuntimeError, ValueError), r"expected a non-empty (?:list of Tensors|TensorList)", _nothing_to_join),
+    Rule(
         "broadcast",
         _R,
         r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",
         _broadcast,
     ),
-    Family("broadcast", _R, rf"output with shape {_L} doesn't match the broadcast shape {_L}", _output),
-    Family(
+    Rule("broadcast", _R, rf"output with shape {_L} doesn't match the broadcast shape {_L}", _output),
+    Rule(
         "broadcast",
         _R,
         rf"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)\.\s+Target "
         rf"sizes: {_L}\.\s+Tensor sizes: {_L}",
         _expand,
     ),
-    Family("join", _R, r"^zero-dimensional tensor \(at position \d+\) cannot be concatenated", _scalars),
-    Family("broadcast", _R, rf"^expand\([\w.]+\{{{_L}\}}, size={_L}\): the number of sizes provided", _expand_fewer),
-    Family("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
-    Family("index", _R, r"^((?:gather|scatter\w*))\(\): Expected dtype (?:int32/)?int64 for index", _no_places),
-    Family("index", _R, r"^Index tensor must have the same number of dimensions as (?:input|self) tensor", _gathered),
-    Family("view", _R, r"view size is not compatible with input tensor's size and stride", _strides),
-    Family("view", _R, r"unflatten: Provided sizes \[([\d, -]+)\] don't multiply up to the size of dim (-?\d+) \((\d+)\)", _unflatten),
-    Family("view", _R, r"input\.dim\(\) = (\d+) is not equal to len\(dims\) = (\d+)", _permutation),
-    Family("index", _RI, r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", _index),
-    Family("index", _I, r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)", _dimension),
+    Rule("join", _R, r"^zero-dimensional tensor \(at position \d+\) cannot be concatenated", _scalars),
+    Rule("broadcast", _R, rf"^expand\([\w.]+\{{{_L}\}}, size={_L}\): the number of sizes provided", _expand_fewer),
+    Rule("view", _R, rf"shape '{_L}' is invalid for input of size (\d+)", _view),
+    Rule("index", _R, r"^((?:gather|scatter\w*))\(\): Expected dtype (?:int32/)?int64 for index", _no_places),
+    Rule("index", _R, r"^Index tensor must have the same number of dimensions as (?:input|self) tensor", _gathered),
+    Rule("view", _R, r"view size is not compatible with input tensor's size and stride", _strides),
+    Rule("view", _R, r"unflatten: Provided sizes \[([\d, -]+)\] don't multiply up to the size of dim (-?\d+) \((\d+)\)", _unflatten),
+    Rule("view", _R, r"input\.dim\(\) = (\d+) is not equal to len\(dims\) = (\d+)", _permutation),
+    Rule("index", _RI, r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", _index),
+    Rule("index", _I, r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)", _dimension),
 )

@@ -10,13 +10,13 @@ from typing import Any
 from torch.nn import Module
 
 from modlab.explaining import code_fixes, operands
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
     found = _called(scene, match[2])
     if found is None:
         return None
@@ -30,7 +30,7 @@ def _missing(scene: Scene, match: re.Match[str]) -> Verdict | None:
     are = "is" if len(lacking) == 1 else "are"
     more = "".join(f"{', ' if i or call.args or call.keywords else ''}{one}=..." for i, one in enumerate(lacking))
     written = ast.unparse(call)
-    return Verdict(
+    return Cause(
         f"{name} takes {_listed(needed)}; {_listed(lacking)} {are} missing.",
         f"It was called as {written}." if len(written) < 100 else "",
         f"{_listed(lacking)} missing",
@@ -47,7 +47,7 @@ def _is_torchs(cls: Any) -> bool:
     return isinstance(cls, type) and cls.__module__.startswith("torch.nn.modules.")
 
 
-def _called(scene: Scene, name: str) -> tuple[ast.Call, Any, str] | None:
+def _called(scene: Failure, name: str) -> tuple[ast.Call, Any, str] | None:
     """The call that failed; the class that it makes something of with its name, or the method."""
     frame = scene.inner
     call = frame.expression() if frame is not None and frame.is_users else None
@@ -71,5 +71,5 @@ def _method(node: ast.expr, frame: Frame, name: str) -> Any:
 
 
 FAMILIES = (
-    Family("argument", (TypeError,), r"^([\w.<>]+\.)?(?!forward\b)(\w+)\(\) missing \d+ required positional arguments?: (.+)$", _missing),
+    Rule("argument", (TypeError,), r"^([\w.<>]+\.)?(?!forward\b)(\w+)\(\) missing \d+ required positional arguments?: (.+)$", _missing),
 )

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from modlab import format
 from modlab.explaining import operands, source_code, suspects
-from modlab.explaining.failure import Family, Scene, Verdict, counted, shape_of
+from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of
 from modlab.explaining.frames import Frame
 from modlab.records.explanation import Fix
 
 _PARTING = ("split", "chunk", "unbind", "tensor_split")
 
 
-def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _unpacked(scene: Failure, match: re.Match[str]) -> Cause | None:
     frame = scene.inner
     line = _assignment(frame) if frame is not None and frame.is_users else None
     if frame is None or line is None or not isinstance(line.targets[0], (ast.Tuple, ast.List)):
@@ -43,7 +43,7 @@ def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
         more = (Fix("Take the first sizes alone, or name them all:", f"{names} = {name}.shape[:{len(targets)}]"),)
     else:
         more = (Fix("Look at what it is before:", f"print({name}.shape)"),)
-    return Verdict(
+    return Cause(
         f"{name} has {format.plural(len(shape), 'dimension')}, and its sizes are to be {len(targets)}: {names}.",
         f"It is {shape}.",
         f"{format.plural(len(shape), 'dimension')} ≠ {len(targets)}",
@@ -52,14 +52,14 @@ def _unpacked(scene: Scene, match: re.Match[str]) -> Verdict | None:
     )
 
 
-def _parted(node: ast.expr, names: list[str], wanted: int) -> Verdict | None:
+def _parted(node: ast.expr, names: list[str], wanted: int) -> Cause | None:
     """``a, b = x.split(4)``, which gives another number of parts."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _PARTING:
         return None
     if len(names) != wanted or any(name.startswith("*") for name in names):
         return None
     text, more = ast.unparse(node), "split takes the size of a part, chunk their number." if node.func.attr in ("split", "chunk") else ""
-    return Verdict(
+    return Cause(
         f"{text} does not give {wanted} parts, and {wanted} names are to take them: {', '.join(names)}.",
         more,
         f"≠ {wanted} parts",
@@ -68,8 +68,8 @@ def _parted(node: ast.expr, names: list[str], wanted: int) -> Verdict | None:
     )
 
 
-def _rows(name: str, names: str, wanted: int, shape: tuple[int, ...]) -> Verdict:
-    return Verdict(
+def _rows(name: str, names: str, wanted: int, shape: tuple[int, ...]) -> Cause:
+    return Cause(
         f"{name} has {counted(shape[0], 'row')}, and they are to be {wanted}: {names}.",
         f"It is {shape}; a tensor is unpacked by its rows.",
         f"{counted(shape[0], 'row')} ≠ {wanted}",
@@ -99,7 +99,7 @@ def _assignment(frame: Frame) -> ast.Assign | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _of_tuple(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _of_tuple(scene: Failure, _: re.Match[str]) -> Cause | None:
     """``out[:, -1]`` or ``out.view(2)`` of what an LSTM gave, which is a tuple of several things."""
     frame = scene.user
     expression = frame.expression() if frame is not None else None
@@ -116,7 +116,7 @@ def _of_tuple(scene: Scene, _: re.Match[str]) -> Verdict | None:
     first: ast.expr = ast.Attribute(part, expression.attr, ast.Load()) if isinstance(expression, ast.Attribute) else part
     if isinstance(expression, ast.Subscript):
         first = ast.Subscript(part, expression.slice, ast.Load())
-    return Verdict(
+    return Cause(
         f"{name} is what {kind} gave: a tuple of {len(thing)}, and no tensor.",
         f"In it are {parts}.",
         f"tuple of {len(thing)} ≠ tensor",
@@ -126,7 +126,7 @@ def _of_tuple(scene: Scene, _: re.Match[str]) -> Verdict | None:
 
 
 FAMILIES = (
-    Family("unpacking", (ValueError,), r"(?:not enough|too many) values to unpack \(expected (\d+)", _unpacked),
-    Family("unpacking", (AttributeError,), r"^'tuple' object has no attribute '\w+'", _of_tuple),
-    Family("unpacking", (TypeError,), r"^tuple indices must be integers or slices, not tuple$", _of_tuple),
+    Rule("unpacking", (ValueError,), r"(?:not enough|too many) values to unpack \(expected (\d+)", _unpacked),
+    Rule("unpacking", (AttributeError,), r"^'tuple' object has no attribute '\w+'", _of_tuple),
+    Rule("unpacking", (TypeError,), r"^tuple indices must be integers or slices, not tuple$", _of_tuple),
 )

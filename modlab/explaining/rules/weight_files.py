@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from modlab import format
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.records.explanation import Fix
 
 HEAD = 256  # bytes at the beginning that are looked at
@@ -23,7 +23,7 @@ class _Content(NamedTuple):
     fixes: tuple[Fix, ...]
 
 
-def path_of(scene: Scene) -> str:
+def path_of(scene: Failure) -> str:
     """The file that was being read; nothing where it is not known."""
     for frame in reversed(scene.frames):
         for name in ("f", "filename"):
@@ -39,15 +39,15 @@ def written(path: str) -> str:
     return repr(path) if path and os.sep not in path and "/" not in path else "path"
 
 
-def of_no_checkpoint(scene: Scene) -> Verdict:
+def of_no_checkpoint(scene: Failure) -> Cause:
     """What is in a file that ``torch.load`` cannot take for a checkpoint."""
     path = path_of(scene)
     head = _head(path)
     found = _content(head, written(path)) if head is not None else None
     if found is None:
         look = f"print(open({written(path)}, 'rb').read(80))"
-        return Verdict("This is no file of torch.save.", "It begins with other bytes.", "", (), (Fix(_AGAIN, look),))
-    return Verdict(f"This is no checkpoint: the file {found.what}.", "torch.load reads what torch.save has written.", "", (), found.fixes)
+        return Cause("This is no file of torch.save.", "It begins with other bytes.", "", (), (Fix(_AGAIN, look),))
+    return Cause(f"This is no checkpoint: the file {found.what}.", "torch.load reads what torch.save has written.", "", (), found.fixes)
 
 
 def _head(path: str) -> bytes | None:
@@ -92,16 +92,16 @@ def _content(head: bytes, path: str) -> _Content | None:
     return None
 
 
-def _not_read(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _not_read(scene: Failure, _: re.Match[str]) -> Cause | None:
     return of_no_checkpoint(scene) if _reads(scene) else None
 
 
-def _reads(scene: Scene) -> bool:
+def _reads(scene: Failure) -> bool:
     """Whether torch was reading a file."""
     return any(frame.is_torch and frame.code.co_filename.endswith("serialization.py") for frame in scene.frames)
 
 
-def _cut_off(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _cut_off(scene: Failure, _: re.Match[str]) -> Cause | None:
     if not _reads(scene):
         return None
     path = path_of(scene)
@@ -109,7 +109,7 @@ def _cut_off(scene: Scene, _: re.Match[str]) -> Verdict | None:
     if head is not None and not head.startswith((b"PK", b"\x80")):
         return of_no_checkpoint(scene)
     size = (("size", format.size(os.path.getsize(path))),) if head is not None else ()
-    return Verdict(
+    return Cause(
         "The file is cut off: its end is missing.",
         "A download that broke off, a full disk, or a save that was interrupted.",
         "",
@@ -123,16 +123,16 @@ def _cut_off(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _damaged(scene: Scene, match: re.Match[str]) -> Verdict | None:
+def _damaged(scene: Failure, match: re.Match[str]) -> Cause | None:
     """`OSError: Invalid argument` of the reader, where the archive has no end."""
     head = _head(path_of(scene))
     return _cut_off(scene, match) if head is not None and head.startswith(b"PK") else None
 
 
-def _other_archive(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _other_archive(scene: Failure, _: re.Match[str]) -> Cause | None:
     if not _reads(scene):
         return None
-    return Verdict(
+    return Cause(
         "This is no checkpoint: the file is a zip archive of something else.",
         "torch.load reads what torch.save has written.",
         "",
@@ -141,7 +141,7 @@ def _other_archive(scene: Scene, _: re.Match[str]) -> Verdict | None:
     )
 
 
-def _no_safetensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
+def _no_safetensors(scene: Failure, _: re.Match[str]) -> Cause | None:
     path = path_of(scene)
     head = _head(path)
     found = None if head is None else _content(head, written(path))
@@ -149,16 +149,16 @@ def _no_safetensors(scene: Scene, _: re.Match[str]) -> Verdict | None:
         found = _Content("is one of torch.save", (Fix("", f"torch.load({written(path)})"),))
     if found is None:
         return None
-    return Verdict(f"This is no file of safetensors: it {found.what}.", "", "", (), found.fixes)
+    return Cause(f"This is no file of safetensors: it {found.what}.", "", "", (), found.fixes)
 
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("file", (Exception,), r"^invalid load key, ", _not_read),
-    Family("file", (EOFError,), r"^(Ran out of input)?$", _not_read),
-    Family("file", _R, r"PytorchStreamReader failed (reading zip archive|locating file|reading file)", _cut_off),
-    Family("file", _R, r"^unexpected EOF, expected \d+ more bytes", _cut_off),
-    Family("file", (OSError,), r"Invalid argument", _damaged),
-    Family("file", _R, r"file in archive is not in a subdirectory", _other_archive),
-    Family("file", (Exception,), r"Error while deserializing header", _no_safetensors),
+    Rule("file", (Exception,), r"^invalid load key, ", _not_read),
+    Rule("file", (EOFError,), r"^(Ran out of input)?$", _not_read),
+    Rule("file", _R, r"PytorchStreamReader failed (reading zip archive|locating file|reading file)", _cut_off),
+    Rule("file", _R, r"^unexpected EOF, expected \d+ more bytes", _cut_off),
+    Rule("file", (OSError,), r"Invalid argument", _damaged),
+    Rule("file", _R, r"file in archive is not in a subdirectory", _other_archive),
+    Rule("file", (Exception,), r"Error while deserializing header", _no_safetensors),
 )

@@ -8,7 +8,7 @@ import re
 from torch import Tensor
 
 from modlab.explaining import operands
-from modlab.explaining.failure import Family, Scene, Verdict
+from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.records.explanation import Fix
 
 
@@ -16,13 +16,13 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _first(scene: Scene) -> tuple[str, Tensor] | None:
+def _first(scene: Failure) -> tuple[str, Tensor] | None:
     """The first tensor in the expression that failed, as it is written there."""
     found = scene.tensors
     return (found[0].text, found[0].thing) if found else None
 
 
-def _gradient(scene: Scene, _: re.Match[str]) -> Verdict:
+def _gradient(scene: Failure, _: re.Match[str]) -> Cause:
     found = _first(scene)
     name, kind = (found[0], _dtype(found[1])) if found is not None else ("x", "whole numbers")
     fix = (
@@ -30,7 +30,7 @@ def _gradient(scene: Scene, _: re.Match[str]) -> Verdict:
         if name.isidentifier()
         else Fix("Make it of fractions: .float()")
     )
-    return Verdict(
+    return Cause(
         f"{name} is of {kind}, and only fractions can require gradients.",
         "A whole number cannot be changed by a little.",
         f"{kind} ≠ float",
@@ -39,11 +39,11 @@ def _gradient(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
+def _one_hot(scene: Failure, _: re.Match[str]) -> Cause:
     found = _first(scene)
     kind = _dtype(found[1]) if found is not None else "another dtype"
     name = found[0] if found is not None else "x"
-    return Verdict(
+    return Cause(
         f"one_hot got classes of {kind}, and takes int64 alone{scene.within}.",
         "Each class is the number of a column.",
         f"{kind} ≠ int64",
@@ -52,7 +52,7 @@ def _one_hot(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _again(scene: Scene, name: str, made: str) -> str:
+def _again(scene: Failure, name: str, made: str) -> str:
     """The call with its first argument made into something else."""
     call = scene.user.expression() if scene.user is not None else None
     if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.args[0]) != name:
@@ -61,10 +61,10 @@ def _again(scene: Scene, name: str, made: str) -> str:
     return f"{ast.unparse(call.func)}({', '.join([made, *more])})"
 
 
-def _negative(scene: Scene, _: re.Match[str]) -> Verdict:
+def _negative(scene: Failure, _: re.Match[str]) -> Cause:
     found = _first(scene)
     name = found[0] if found is not None else "x"
-    return Verdict(
+    return Cause(
         f"one_hot got a class below 0{scene.within}.",
         "Classes are counted from 0.",
         "class < 0",
@@ -78,13 +78,13 @@ def _negative(scene: Scene, _: re.Match[str]) -> Verdict:
     )
 
 
-def _index(scene: Scene, match: re.Match[str]) -> Verdict:
+def _index(scene: Failure, match: re.Match[str]) -> Cause:
     user = scene.user
     thing = scene.local("input")
     name = next((one.text for one in (operands.of_frame(user) if user is not None else []) if one.thing is thing), "x")
     fixes = [Fix("If 0 and 1 are rows of the table:", f"{name} = {name}.long()" if name.isidentifier() else "x = x.long()")]
     fixes.append(Fix("If it is a mask: an embedding takes the numbers of rows, and no mask."))
-    return Verdict(
+    return Cause(
         f"{scene.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.",
         "",
         "bool ≠ int64",
@@ -95,8 +95,8 @@ def _index(scene: Scene, match: re.Match[str]) -> Verdict:
 
 _R = (RuntimeError,)
 FAMILIES = (
-    Family("dtype", _R, r"^only Tensors of floating point dtype can require gradients", _gradient),
-    Family("dtype", _R, r"^one_hot is only applicable to index tensor", _one_hot),
-    Family("dtype", _R, r"^Class values must be non-negative", _negative),
-    Family("dtype", _R, r"'indices' to have one of the following scalar types: Long, Int; but got \w*Bool", _index),
+    Rule("dtype", _R, r"^only Tensors of floating point dtype can require gradients", _gradient),
+    Rule("dtype", _R, r"^one_hot is only applicable to index tensor", _one_hot),
+    Rule("dtype", _R, r"^Class values must be non-negative", _negative),
+    Rule("dtype", _R, r"'indices' to have one of the following scalar types: Long, Int; but got \w*Bool", _index),
 )

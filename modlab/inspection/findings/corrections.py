@@ -9,14 +9,14 @@ from torch import nn
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.inspection.findings.subject import Site
+from modlab.inspection.findings.subject import ModuleSite
 from modlab.inspection.spelling import is_plain
 
 _LISTS = (nn.ModuleList, nn.ModuleDict)
 IN_WORDS = "Hold both in a class of your own."
 
 
-def placed(site: Site, name: str, line: str) -> str:
+def placed(site: ModuleSite, name: str, line: str) -> str:
     """The code for a line of `modlab.inspection.fixes`, which says ``self`` for the module of `site`.
 
     Nothing where no line does it: `IN_WORDS` says what does.
@@ -51,7 +51,7 @@ def _makes_module(line: str) -> bool:
     return "nn.Parameter(" not in line and "register_buffer" not in line
 
 
-def _around(site: Site, name: str, line: str) -> str:
+def _around(site: ModuleSite, name: str, line: str) -> str:
     """For what hangs on a container: the module around it takes it, or a class that is to be written."""
     above = next((one for one in site.above if not _is_chain(one.module)), None)
     made = line.partition(" = ")[2].partition("  #")[0]
@@ -70,7 +70,7 @@ def _around(site: Site, name: str, line: str) -> str:
     )
 
 
-def _between(site: Site, above: Site) -> list[Site]:
+def _between(site: ModuleSite, above: ModuleSite) -> list[ModuleSite]:
     found = []
     for one in site.above:
         if one is above:

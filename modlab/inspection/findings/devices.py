@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.inspection.findings.grouping import Group, cover
+from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.optimizer import memberships
 from modlab.inspection.findings.subject import Held, Subject
 from modlab.records.finding import FindingRecord
@@ -55,7 +55,7 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
             )
 
 
-def _giving(group: Group, call: str) -> str:
+def _giving(group: FindingGroup, call: str) -> str:
     """The call for the modules of the group, and for no others, whose values it would take."""
     code = group.code.rpartition(".")[0] if group.code.endswith((".weight", ".bias")) else group.code
     return f"{code}.{call}" if code else group.each(call)

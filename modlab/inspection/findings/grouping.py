@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from modlab import format
-from modlab.inspection.findings.subject import Held, Site
+from modlab.inspection.findings.subject import Held, ModuleSite
 
 ALIKE = 2  # modules of one class that are one finding
 SPELLED_OUT = 40  # of them in code
@@ -16,11 +16,11 @@ NAMED = 3  # of their names
 LISTED = 200  # dotted names kept of one finding
 
 
-class Placed(Protocol):
+class PlacedFinding(Protocol):
     """Anything that is at a site."""
 
     @property
-    def site(self) -> Site:
+    def site(self) -> ModuleSite:
         """Where it is."""
 
     @property
@@ -32,7 +32,7 @@ class Placed(Protocol):
 class Whole:
     """A module itself as a member of a group."""
 
-    site: Site
+    site: ModuleSite
 
     @property
     def path(self) -> str:
@@ -41,7 +41,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FindingGroup:
     """Members that share a flaw.
 
     Attributes:
@@ -53,10 +53,10 @@ class Group:
         tops: the dotted names of several modules of one class, of each of which it holds throughout.
     """
 
-    site: Site
+    site: ModuleSite
     path: str
     words: str
-    members: tuple[Placed, ...]
+    members: tuple[PlacedFinding, ...]
     whole: bool
     code: str = ""
     tops: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Group:
         return many if self.many else one
 
 
-def cover(flagged: Sequence[Placed], among: Iterable[Placed], word: str) -> list[Group]:
+def cover(flagged: Sequence[PlacedFinding], among: Iterable[PlacedFinding], word: str) -> list[FindingGroup]:
     """Few groups for many members.
 
     Args:
@@ -91,8 +91,8 @@ def cover(flagged: Sequence[Placed], among: Iterable[Placed], word: str) -> list
     if not flagged:
         return []
     all_below, flagged_below = _counts(among), _counts(flagged)
-    tops: dict[int, tuple[Site, list[Placed]]] = {}
-    scattered: dict[str, list[Placed]] = {}
+    tops: dict[int, tuple[ModuleSite, list[PlacedFinding]]] = {}
+    scattered: dict[str, list[PlacedFinding]] = {}
     for member in flagged:
         top = None
         for site in member.site.above:
@@ -106,9 +106,9 @@ def cover(flagged: Sequence[Placed], among: Iterable[Placed], word: str) -> list
     return [*_of_modules(tops.values(), word), *(_of_name(name, members, word) for name, members in scattered.items())]
 
 
-def _of_modules(tops: Iterable[tuple[Site, list[Placed]]], word: str) -> Iterator[Group]:
+def _of_modules(tops: Iterable[tuple[ModuleSite, list[PlacedFinding]]], word: str) -> Iterator[FindingGroup]:
     """One for each module, or for all those of one class that are called the same but for a number."""
-    alike: dict[tuple[str, int], list[tuple[Site, list[Placed]]]] = {}
+    alike: dict[tuple[str, int], list[tuple[ModuleSite, list[PlacedFinding]]]] = {}
     for site, members in tops:
         alike.setdefault((site.type, len(members)), []).append((site, members))
     for same in alike.values():
@@ -119,7 +119,7 @@ def _of_modules(tops: Iterable[tuple[Site, list[Placed]]], word: str) -> Iterato
         yield _of_class(lower if len({site.type for site, _ in lower}) == 1 else same, word)
 
 
-def _of_class(same: list[tuple[Site, list[Placed]]], word: str) -> Group:
+def _of_class(same: list[tuple[ModuleSite, list[PlacedFinding]]], word: str) -> FindingGroup:
     """Several modules of one class, all of which it holds of."""
     members = tuple(member for _, inside in same for member in inside)
     patterns = list(dict.fromkeys(pattern(site.path) for site, _ in same))
@@ -127,7 +127,7 @@ def _of_class(same: list[tuple[Site, list[Placed]]], word: str) -> Group:
     kind = same[0][0].type
     what = f"{len(same):,} {kind}" if word == "parameter" or word[:1].isupper() else f"{_number(len(members), word)} of {kind}"
     site = _common([Whole(site) for site, _ in same])
-    return Group(site, site.path, f"{what} ({named})", members, False, tops=tuple(site.registered for site, _ in same))
+    return FindingGroup(site, site.path, f"{what} ({named})", members, False, tops=tuple(site.registered for site, _ in same))
 
 
 def pattern(path: str) -> str:
@@ -136,29 +136,29 @@ def pattern(path: str) -> str:
     return ".".join([*("*" if part.isdecimal() else part for part in above), name])
 
 
-def _counts(members: Iterable[Placed]) -> Counter[int]:
+def _counts(members: Iterable[PlacedFinding]) -> Counter[int]:
     counts: Counter[int] = Counter()
     for member in members:
         counts.update(id(site) for site in member.site.above)
     return counts
 
 
-def _of_module(site: Site, members: list[Placed], word: str) -> Group:
+def _of_module(site: ModuleSite, members: list[PlacedFinding], word: str) -> FindingGroup:
     if len(members) == 1:
         return _single(members[0])
     number = _number(len(members), word)
     kind = f"{site.type}, " if site.name.isdecimal() else ""
     words = f"{site.path} ({kind}{number})" if site.parent else f"all {number}"
-    return Group(site, site.path, words, tuple(members), True, site.code)
+    return FindingGroup(site, site.path, words, tuple(members), True, site.code)
 
 
-def _of_name(name: str, members: list[Placed], word: str) -> Group:
+def _of_name(name: str, members: list[PlacedFinding], word: str) -> FindingGroup:
     if len(members) == 1:
         return _single(members[0])
     site = _common(members)
     within = f" in {site.path}" if site.parent else ""
     what = f" named {name}" if name else ""
-    return Group(site, site.path, f"{_number(len(members), word)}{what}{within}", tuple(members), False)
+    return FindingGroup(site, site.path, f"{_number(len(members), word)}{what}{within}", tuple(members), False)
 
 
 def _number(count: int, word: str) -> str:
@@ -166,13 +166,13 @@ def _number(count: int, word: str) -> str:
     return f"{count:,} {word}" if word[:1].isupper() else format.plural(count, word)
 
 
-def _single(member: Placed) -> Group:
+def _single(member: PlacedFinding) -> FindingGroup:
     code = member.code if isinstance(member, Held) else member.site.code
     name = member.site.label if isinstance(member, Whole) else member.path
-    return Group(member.site, member.path, name or "the model", (member,), isinstance(member, Whole), code)
+    return FindingGroup(member.site, member.path, name or "the model", (member,), isinstance(member, Whole), code)
 
 
-def _common(members: Sequence[Placed]) -> Site:
+def _common(members: Sequence[PlacedFinding]) -> ModuleSite:
     """The lowest module that all members are in."""
     shared = [*members[0].site.above]
     for member in members[1:]:

@@ -8,11 +8,11 @@ from torch import nn
 
 from modlab.inspection.findings.grouping import Whole, cover
 from modlab.inspection.findings.layer_families import AVERAGING, DROPOUTS
-from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.records.finding import FindingRecord
 
 
-def _keeps_averages(site: Site) -> bool:
+def _keeps_averages(site: ModuleSite) -> bool:
     """Whether a forward pass in training mode would move its running statistics."""
     if not issubclass(type(site.module), AVERAGING):
         return False
@@ -51,7 +51,7 @@ def _each(root: str, types: list[str]) -> str:
     )
 
 
-def _is_frozen(site: Site) -> bool:
+def _is_frozen(site: ModuleSite) -> bool:
     own = [tensor for tensor in site.own("_parameters").values() if tensor is not None]
     return bool(own) and not any(tensor.requires_grad for tensor in own)
 

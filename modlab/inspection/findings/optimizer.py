@@ -13,7 +13,7 @@ from modlab import format
 from modlab.compat import inference, is_leaf, set_grad, without_modes, without_torch_function
 from modlab.inspection import gradients
 from modlab.inspection.entries import dtype_name
-from modlab.inspection.findings.grouping import Group, cover
+from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
 from modlab.statistics.memory import is_there, local, number_of
@@ -67,7 +67,7 @@ def missing(subject: Subject) -> Iterator[FindingRecord]:
         )
 
 
-def _adding(subject: Subject, group: Group) -> str:
+def _adding(subject: Subject, group: FindingGroup) -> str:
     if len(group.members) == 1 and isinstance(group.members[0], Held):
         return f'optimizer.add_param_group({{"params": [{group.code}]}})  # or {group.code}.requires_grad_(False)'
     if group.whole and any(subject.owns(held.tensor) for held in subject.parameters if group.site in held.site.above):
@@ -115,7 +115,7 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape) if is_plain(tensor) else (-1,)
 
 
-def _old_copy(subject: Subject, group: Group) -> FindingRecord:
+def _old_copy(subject: Subject, group: FindingGroup) -> FindingRecord:
     names = " or ".join(subject.names)
     return FindingRecord(
         group.path,
@@ -188,7 +188,7 @@ def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:
             )
 
 
-def _clearing(group: Group) -> str:
+def _clearing(group: FindingGroup) -> str:
     if group.each("zero_grad()"):
         return group.each("zero_grad()")
     if group.code and not (len(group.members) == 1 and isinstance(group.members[0], Held)):

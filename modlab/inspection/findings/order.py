@@ -10,11 +10,11 @@ from torch.nn import Module
 
 from modlab.inspection import stores
 from modlab.inspection.findings.layer_families import AVERAGING, CONVOLUTIONS
-from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.index import joined
 from modlab.records.finding import FindingRecord
 
-Pair = tuple[Site, str, Module, str, Module]
+Pair = tuple[ModuleSite, str, Module, str, Module]
 _AFFINE = (nn.Linear, *CONVOLUTIONS)
 
 
@@ -29,11 +29,11 @@ def pairs(subject: Subject) -> Iterator[Pair]:
             yield site, a, first, b, second
 
 
-def _path(site: Site, name: str) -> str:
+def _path(site: ModuleSite, name: str) -> str:
     return joined(site.path, name)
 
 
-def _label(site: Site, name: str, module: Module) -> str:
+def _label(site: ModuleSite, name: str, module: Module) -> str:
     """How a sentence calls it: a bare number says too little."""
     return f"{_path(site, name)} ({type(module).__name__})" if name.isdecimal() else _path(site, name)
 

@@ -15,7 +15,7 @@ from modlab.inspection import stores
 from modlab.inspection.findings import corrections
 from modlab.inspection.findings.accesses import access
 from modlab.inspection.findings.layer_families import DROPOUTS
-from modlab.inspection.findings.subject import Site, Subject
+from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.spelling import is_plain
 from modlab.inspection.unregistered import Members
 from modlab.records.finding import FindingRecord, Severity
@@ -33,7 +33,7 @@ def hidden(subject: Subject) -> Iterator[FindingRecord]:
                 yield _hidden(subject, site, ghost)
 
 
-def _is_of_a_pass(site: Site, ghost: Ghost) -> bool:
+def _is_of_a_pass(site: ModuleSite, ghost: Ghost) -> bool:
     """Whether it holds tensors that each pass leaves there anew: attention weights, a loss of its own."""
     if ghost.modules or ghost.parameters or ghost.name not in site.held:
         return False
@@ -41,7 +41,7 @@ def _is_of_a_pass(site: Site, ghost: Ghost) -> bool:
     return written and not read
 
 
-def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
+def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> FindingRecord:
     path = _joined(site, ghost.name)
     value = site.held.get(ghost.name)
     looked = [value] if ghost.name in site.held else [site.held[name] for name in site.held.keys() - stores.STANDARD]  # "…" is the rest
@@ -79,7 +79,7 @@ def _hidden(subject: Subject, site: Site, ghost: Ghost) -> FindingRecord:
     return FindingRecord(path, site.path, "should be a buffer", "careful", path, what, reason, fix, advice=advice)
 
 
-def _remedy(site: Site, ghost: Ghost, line: str) -> tuple[str, str]:
+def _remedy(site: ModuleSite, ghost: Ghost, line: str) -> tuple[str, str]:
     """The code that registers it, and else what to do in words."""
     if not line:
         return "", f"{ghost.advice[0].upper()}{ghost.advice[1:]}." if ghost.advice else ""
@@ -145,7 +145,7 @@ def _reason(ghost: Ghost) -> str:
     )
 
 
-def _lost(site: Site, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
+def _lost(site: ModuleSite, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
     """What was a parameter before something was done with it: ``nn.Parameter(...).to(...)``."""
     function = type(grad_fn(value)).__name__
     return FindingRecord(
@@ -161,7 +161,7 @@ def _lost(site: Site, path: str, ghost: Ghost, value: Tensor) -> FindingRecord:
     )
 
 
-def _unregistered(site: Site, path: str, ghost: Ghost) -> FindingRecord:
+def _unregistered(site: ModuleSite, path: str, ghost: Ghost) -> FindingRecord:
     """A tensor that is meant to be trained, and is no ``nn.Parameter``."""
     return FindingRecord(
         path,
@@ -175,13 +175,13 @@ def _unregistered(site: Site, path: str, ghost: Ghost) -> FindingRecord:
     )
 
 
-def _as_parameter(site: Site, ghost: Ghost) -> str:
+def _as_parameter(site: ModuleSite, ghost: Ghost) -> str:
     if not is_plain(ghost.name):
         return ""
     return corrections.placed(site, ghost.name, f'self.{ghost.name} = nn.Parameter(self.__dict__.pop("{ghost.name}").detach())')
 
 
-def _joined(site: Site, name: str) -> str:
+def _joined(site: ModuleSite, name: str) -> str:
     path = site.path
     return f"{path}.{name}" if path else name
 
@@ -225,7 +225,7 @@ def plain_switches(subject: Subject) -> Iterator[FindingRecord]:
                 )
 
 
-def _module_switch(subject: Subject, site: Site, name: str, value: bool) -> Iterator[FindingRecord]:
+def _module_switch(subject: Subject, site: ModuleSite, name: str, value: bool) -> Iterator[FindingRecord]:
     below = {id(module) for module in _below(site.module)}
     inside = [held.tensor for held in subject.parameters if id(held.site.module) in below]
     against = [tensor for tensor in inside if tensor.requires_grad is not value]

@@ -22,13 +22,13 @@ from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
 
 
-class Site(Node):
+class ModuleSite(Node):
     """A module in its place, which is held."""
 
     __slots__ = ("averaged", "held", "module")
-    parent: Site | None
+    parent: ModuleSite | None
 
-    def __init__(self, module: Module, parent: Site | None, name: str) -> None:
+    def __init__(self, module: Module, parent: ModuleSite | None, name: str) -> None:
         super().__init__(module, parent, name)
         self.module = module
         self.held: dict[str, Any] = stores.contents(module)
@@ -74,7 +74,7 @@ class Site(Node):
 class Held:
     """A registered tensor in its place."""
 
-    site: Site
+    site: ModuleSite
     name: str
     kind: str  # "parameter" or "buffer"
     tensor: Tensor
@@ -97,7 +97,7 @@ class Subject:
         if not stores.initialized(model):
             raise NotInitializedError(stores.uninitialized_message(model))
         self.model, self.optimizers = model, optimizers
-        self.index = ModuleIndex(model, Site)
+        self.index = ModuleIndex(model, ModuleSite)
         self.sites = [site for site, _ in self.index.found]
         self.tensors = [Held(one.node, one.name, one.kind, one.tensor) for one in self.index.tensors(self.index.found)]
         self.parameters = [held for held in self.tensors if held.kind == "parameter"]
@@ -110,7 +110,7 @@ class Subject:
         self._stats: dict[int, TensorStats] = {}
 
     @property
-    def by_module(self) -> dict[int, Site]:
+    def by_module(self) -> dict[int, ModuleSite]:
         """The site of each module, by identity."""
         return self.index.nodes
 
@@ -120,7 +120,7 @@ class Subject:
         return unregistered.Finder(site.module for site in self.sites)
 
     @cached_property
-    def suspicious(self) -> list[Site]:
+    def suspicious(self) -> list[ModuleSite]:
         """The modules whose attributes may hide something."""
         asked = unregistered.Suspicion()
         found = []

@@ -12,7 +12,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.compat import is_leaf
 from modlab.inspection import marks, stores
-from modlab.inspection.findings.grouping import SPELLED_OUT, Group, cover
+from modlab.inspection.findings.grouping import SPELLED_OUT, FindingGroup, cover
 from modlab.inspection.findings.layer_families import TRANSPOSED
 from modlab.inspection.findings.subject import Held, Subject, is_plain
 from modlab.records.finding import FindingRecord
@@ -48,7 +48,7 @@ def not_finite(subject: Subject) -> Iterator[FindingRecord]:
         )
 
 
-def _if_new(group: Group) -> str:
+def _if_new(group: FindingGroup) -> str:
     """Memory that was never filled looks the same; not where something has flowed back already."""
     members = [one for one in group.members if isinstance(one, Held)]
     if any(is_leaf(one.tensor) and one.tensor.grad is not None for one in members):
@@ -154,7 +154,7 @@ def _without_bias(module: Module) -> bool:
     return bias is None or (is_there(bias) and not bool(local(bias).detach().any()))
 
 
-def _initializing(group: Group) -> str:
+def _initializing(group: FindingGroup) -> str:
     member = group.members[0]
     starts = [hasattr(type(one.site.module), "reset_parameters") for one in group.members]
     if 1 < len(starts) <= SPELLED_OUT and all(starts):

@@ -14,14 +14,14 @@ from modlab.errors import CheckpointError
 from modlab.inspection.formats import torch_save
 from modlab.inspection.formats.pickled import Made, PickleError, Reader
 from modlab.inspection.formats.sharded import beside
-from modlab.inspection.formats.stored import LARGEST, FileSource, PartSource, Stored, called, damaged, sizes
+from modlab.inspection.formats.stored import LARGEST, FileSource, PartSource, StoredTensor, called, damaged, sizes
 
 METADATA = ".metadata"
 _MOST = 500_000_000  # bytes of it that are read
 _SMALL, _FEW = 10_000, 2_000  # bytes of a value that is read, and how many are
 
 
-class Place(NamedTuple):
+class StoredPlace(NamedTuple):
     """Where a part lies: the file, from which byte on, how many, and whether it was compressed or the like."""
 
     path: str
@@ -35,7 +35,7 @@ Part = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def read(folder: Path, about: list[str], remarks: list[str]) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
-    """What the checkpoint holds by name, `Stored` for tensors; and of names that were joined, the keys that they are made of.
+    """What the checkpoint holds by name, `StoredTensor` for tensors; and of names that were joined, the keys that they are made of.
 
     Raises:
         CheckpointError: ``.metadata`` is none, or says what cannot be.
@@ -55,7 +55,7 @@ def read(folder: Path, about: list[str], remarks: list[str]) -> tuple[dict[str, 
         values += not _is_tensor(entry)
         found[_name(name)] = _entry(folder, _name(name), entry, places if _is_tensor(entry) or values <= _FEW else {}, what)
     used = {place.path for place in places.values()}
-    tensors = sum(isinstance(value, Stored) for value in found.values())
+    tensors = sum(isinstance(value, StoredTensor) for value in found.values())
     about.append(f"Written by torch.distributed.checkpoint: {format.plural(tensors, 'tensor')} in {format.plural(len(used), 'file')}")
     missing = sorted(path for path in used if not beside(folder, path, METADATA, below=True).is_file())
     if missing:
@@ -76,7 +76,7 @@ def _is_tensor(entry: Any) -> bool:
     return isinstance(entry, Made) and entry.name.endswith("TensorStorageMetadata")
 
 
-def _entry(folder: Path, name: str, entry: Any, places: dict[Any, Place], what: str) -> Any:
+def _entry(folder: Path, name: str, entry: Any, places: dict[Any, StoredPlace], what: str) -> Any:
     if not _is_tensor(entry):
         return _value(folder, name, places)
     shape = sizes(entry.get("size"), what)
@@ -88,10 +88,10 @@ def _entry(folder: Path, name: str, entry: Any, places: dict[Any, Place], what: 
     one = getattr(torch, dtype).itemsize
     used = len({places[name, begin].path for begin, _ in parts if (name, begin) in places})
     note = "" if len(parts) < 2 else f"{len(parts)} parts in {format.plural(used, 'file')}" if used else f"{len(parts)} parts"
-    return Stored(shape, dtype, count * one, note, _loader(folder, name, shape, dtype, parts, places))
+    return StoredTensor(shape, dtype, count * one, note, _loader(folder, name, shape, dtype, parts, places))
 
 
-def _value(folder: Path, name: str, places: dict[Any, Place]) -> Any:
+def _value(folder: Path, name: str, places: dict[Any, StoredPlace]) -> Any:
     """What is no tensor: read where it is small, since then it is a number or a word, and by the closed reader, too."""
     place = places.get((name, None))
     if place is not None and place.length <= _SMALL and not place.transformed:
@@ -118,9 +118,9 @@ def _parts(chunks: Any, what: str) -> Iterator[Part]:
         yield begin, size
 
 
-def _places(given: Any) -> dict[Any, Place]:
+def _places(given: Any) -> dict[Any, StoredPlace]:
     """File, first byte and length of each part, by the name of its tensor and where it begins there; and whether it was transformed."""
-    found: dict[Any, Place] = {}
+    found: dict[Any, StoredPlace] = {}
     for index, info in given.items() if isinstance(given, dict) else ():
         if not (isinstance(index, Made) and isinstance(info, Made)):
             continue
@@ -129,12 +129,12 @@ def _places(given: Any) -> dict[Any, Place]:
         if not isinstance(path, str) or any(type(one) is not int or not 0 <= one <= LARGEST for one in (first, length)):
             raise damaged(METADATA, "a part has no place in a file")
         begin = tuple(begin) if isinstance(begin, (tuple, list)) else None
-        found[index.get("fqn"), begin] = Place(path, first, length, bool(info.get("transform_descriptors")))
+        found[index.get("fqn"), begin] = StoredPlace(path, first, length, bool(info.get("transform_descriptors")))
     return found
 
 
 def _loader(
-    folder: Path, name: str, shape: tuple[int, ...], dtype: str, parts: list[Part], places: dict[Any, Place]
+    folder: Path, name: str, shape: tuple[int, ...], dtype: str, parts: list[Part], places: dict[Any, StoredPlace]
 ) -> Callable[[], Tensor]:
     def load() -> Tensor:
         covered = 0
@@ -152,13 +152,13 @@ def _loader(
     return load
 
 
-def _part(folder: Path, name: str, place: Place | None) -> Tensor:
+def _part(folder: Path, name: str, place: StoredPlace | None) -> Tensor:
     if place is None:
         raise damaged(folder.name, f"{METADATA} does not say where {called(name)} is")
     if place.transformed:
         raise CheckpointError(f"{called(name)} was written through a transform (compressed), which modlab does not undo.")
     file = beside(folder, place.path, METADATA, below=True)
     inner = torch_save.read(PartSource(FileSource(file), place.first, place.length))
-    if not isinstance(inner, Stored):
+    if not isinstance(inner, StoredTensor):
         raise damaged(folder.name, f"what stands in the place of {called(name)} is no tensor")
     return inner.read(name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from modlab.errors import CheckpointError
-from modlab.inspection.formats.stored import Source
+from modlab.inspection.formats.stored import ByteSource
 from modlab.inspection.formats.zipped import Archive
 
 
@@ -51,13 +51,13 @@ _ENDINGS = {
 }
 
 
-def refused(source: Source, what: Foreign) -> CheckpointError:
+def refused(source: ByteSource, what: Foreign) -> CheckpointError:
     """The error for a file that is something else."""
     do = f"\n  {what.do.format(name=source.name)}" if what.do else ""
     return CheckpointError(f"{source.name} {what.what}.{do}")
 
 
-def by_head(source: Source, head: bytes) -> Foreign | None:
+def by_head(source: ByteSource, head: bytes) -> Foreign | None:
     """What a file is, by its first bytes; None where they tell nothing."""
     if not head:
         return Foreign("is empty (0 bytes)", "Was it written to the end?")

@@ -7,7 +7,7 @@ from typing import Any
 
 from modlab import format
 from modlab.errors import CheckpointError
-from modlab.inspection.formats.stored import Layout, Source, Stored, called, damaged, loaded, sizes
+from modlab.inspection.formats.stored import ByteSource, Layout, StoredTensor, called, damaged, loaded, sizes
 
 MAGIC = b"GGUF"
 _STEP = 1 << 22  # bytes that are read at a time
@@ -66,7 +66,7 @@ _TEXT, _ARRAY = 8, 9
 class _Header:
     """The bytes of the header, read in steps as they are needed."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.source, self.position = source, 0
         self._held, self._first = bytearray(), 0
 
@@ -102,8 +102,8 @@ class _Header:
         return self.take(size).decode("utf-8", "replace")
 
 
-def read(source: Source, about: list[str], remarks: list[str]) -> dict[str, Any]:
-    """What the file says of itself, by name, and then its tensors as `Stored`.
+def read(source: ByteSource, about: list[str], remarks: list[str]) -> dict[str, Any]:
+    """What the file says of itself, by name, and then its tensors as `StoredTensor`.
 
     Raises:
         CheckpointError: it is damaged, or of a version that is not known.
@@ -135,7 +135,7 @@ def read(source: Source, about: list[str], remarks: list[str]) -> dict[str, Any]
         last = max(last, begin + offset + made.bytes)
     if last > source.size:
         remarks.append(f"The file is cut off: {last:,} bytes are promised, and {source.size:,} are there")
-    kinds = sorted({value.dtype for value in found.values() if isinstance(value, Stored)})
+    kinds = sorted({value.dtype for value in found.values() if isinstance(value, StoredTensor)})
     about.append(f"A GGUF file of version {version}, as llama.cpp reads it: {', '.join(kinds)}; sizes are in PyTorch's order")
     return found
 
@@ -172,16 +172,16 @@ def _described(header: _Header) -> tuple[str, tuple[int, ...], int, int]:
     return name, shape, kind, offset
 
 
-def _stored(source: Source, shape: tuple[int, ...], kind: int, first: int) -> Stored:
+def _stored(source: ByteSource, shape: tuple[int, ...], kind: int, first: int) -> StoredTensor:
     count = 1
     for size in shape:
         count *= size
     if kind not in _TYPES:
-        return Stored(shape, f"ggml type {kind}", 0, "a type that modlab does not know: its bytes are not counted")
+        return StoredTensor(shape, f"ggml type {kind}", 0, "a type that modlab does not know: its bytes are not counted")
     name, block, size = _TYPES[kind]
     length = -(-count // block) * size
     dtype = _DTYPES.get(name)
     if dtype is None:
-        return Stored(shape, name, length, f"quantized, {8 * size / block:.3g} bits a number: values are not read")
+        return StoredTensor(shape, name, length, f"quantized, {8 * size / block:.3g} bits a number: values are not read")
     where = Layout(first, length, dtype, shape)
-    return Stored(shape, dtype, length, "", lambda: loaded(source, where))
+    return StoredTensor(shape, dtype, length, "", lambda: loaded(source, where))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from modlab import format
 from modlab.inspection.formats.pickled import Made, Named
-from modlab.inspection.formats.stored import Stored
+from modlab.inspection.formats.stored import StoredTensor
 
 MOST = 300_000
 """Entries that are listed."""
@@ -82,7 +82,7 @@ def _opened(value: Any, *, top: bool) -> list[tuple[Any, Any]] | None:
     """Keys and values of a container that is shown by its parts; None for all else."""
     if isinstance(value, Mapping) and (value or top):
         return list(value.items())
-    if isinstance(value, (list, tuple)) and any(isinstance(inner, (Tensor, Stored, Mapping, list, tuple)) for inner in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(inner, (Tensor, StoredTensor, Mapping, list, tuple)) for inner in value):
         return list(enumerate(value))
     return None
 
@@ -97,7 +97,7 @@ def _word(key: Any) -> str:
 
 def _named(prefix: str, key: Any, value: Any, taken: dict[str, int]) -> Item:
     """The value under a path that no other has: of ``{"a": {"b": x}, "a.b": y}`` the second is ``['a.b']``."""
-    alone = "(tensor)" if isinstance(value, (Tensor, Stored)) else "(value)"
+    alone = "(tensor)" if isinstance(value, (Tensor, StoredTensor)) else "(value)"
     path = alone if key is None else f"{prefix}{_word(key)}"
     owner = path.rpartition(".")[0]
     if path in taken:

@@ -7,7 +7,7 @@ from typing import Any
 from modlab.errors import CheckpointError
 from modlab.inspection.formats import torch_save
 from modlab.inspection.formats.safetensors import HEADER, parsed
-from modlab.inspection.formats.stored import LARGEST, Layout, PartSource, Source, Stored, called, damaged, loaded, sizes
+from modlab.inspection.formats.stored import LARGEST, ByteSource, Layout, PartSource, StoredTensor, called, damaged, loaded, sizes
 from modlab.inspection.formats.zipped import Archive
 
 _WEIGHTS, _CONSTANTS = "weights_config.json", "constants_config.json"
@@ -43,7 +43,7 @@ def looks_so(archive: Archive) -> bool:
     return bool(archive.named("archive_format") or archive.named(_OLD)) and not archive.named("data.pkl")
 
 
-def read(source: Source, archive: Archive, about: list[str]) -> Any:
+def read(source: ByteSource, archive: Archive, about: list[str]) -> Any:
     """The weights, buffers and constants of the program, by name.
 
     Raises:
@@ -62,7 +62,7 @@ def read(source: Source, archive: Archive, about: list[str]) -> Any:
     return found
 
 
-def _listed(source: Source, archive: Archive, name: str, about: list[str]) -> dict[str, Any]:
+def _listed(source: ByteSource, archive: Archive, name: str, about: list[str]) -> dict[str, Any]:
     config = parsed(archive.content(name, HEADER), f"{source.name} is damaged: a list of its weights").get("config")
     if not isinstance(config, dict):
         raise damaged(source.name, "a list of its weights has no entries")
@@ -70,7 +70,7 @@ def _listed(source: Source, archive: Archive, name: str, about: list[str]) -> di
     return {key: _stored(source, archive, key, entry, folder) for key, entry in config.items()}
 
 
-def _stored(source: Source, archive: Archive, key: str, entry: Any, folder: str) -> Any:
+def _stored(source: ByteSource, archive: Archive, key: str, entry: Any, folder: str) -> Any:
     meta = entry.get("tensor_meta") if isinstance(entry, dict) else None
     path = entry.get("path_name") if isinstance(entry, dict) else None
     if not isinstance(meta, dict) or not isinstance(path, str):
@@ -86,13 +86,13 @@ def _stored(source: Source, archive: Archive, key: str, entry: Any, folder: str)
         count *= size
     dtype, one = known
     if entry.get("use_pickle"):
-        return Stored(shape, dtype, count * one, "pickled: its values are not read")
+        return StoredTensor(shape, dtype, count * one, "pickled: its values are not read")
 
     def load() -> Any:
         first, held = archive.where(f"{folder}/{path}")
         return loaded(source, Layout(first, held, dtype, shape, stride, offset))
 
-    return Stored(shape, dtype, count * one, "" if entry.get("is_param", True) else "buffer", load)
+    return StoredTensor(shape, dtype, count * one, "" if entry.get("is_param", True) else "buffer", load)
 
 
 def _whole(given: Any) -> list[Any]:
@@ -100,7 +100,7 @@ def _whole(given: Any) -> list[Any]:
     return [one.get("as_int") if isinstance(one, dict) else one for one in given] if isinstance(given, list) else [None]
 
 
-def _old(source: Source, archive: Archive) -> Any:
+def _old(source: ByteSource, archive: Archive) -> Any:
     found: dict[str, Any] = {}
     for part in ("serialized_state_dict", "serialized_constants"):
         name = archive.named(f"{part}.pt") or archive.named(f"{part}.json")

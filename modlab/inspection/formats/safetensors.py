@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from modlab.errors import CheckpointError
-from modlab.inspection.formats.stored import LARGEST, Layout, Source, Stored, called, damaged, dtype_of, loaded, sizes
+from modlab.inspection.formats.stored import LARGEST, ByteSource, Layout, StoredTensor, called, damaged, dtype_of, loaded, sizes
 
 _DTYPES = {
     "F64": "float64",
@@ -55,7 +55,7 @@ def looks_so(head: bytes, size: int) -> bool:
     return len(head) > 8 and head[8:9] == b"{" and 0 < int.from_bytes(head[:8], "little") <= min(HEADER, size - 8)
 
 
-def read(source: Source, remarks: list[str]) -> dict[str, Stored]:
+def read(source: ByteSource, remarks: list[str]) -> dict[str, StoredTensor]:
     """The tensors by name, in the order of the header.
 
     Raises:
@@ -69,7 +69,7 @@ def read(source: Source, remarks: list[str]) -> dict[str, Stored]:
     return found
 
 
-def _header(source: Source) -> tuple[dict[str, Any], int]:
+def _header(source: ByteSource) -> tuple[dict[str, Any], int]:
     size = int.from_bytes(source.read(0, min(8, source.size)), "little")
     if not 0 < size <= min(HEADER, source.size - 8):
         raise CheckpointError(f"{source.name} is no safetensors file: its first eight bytes are no length of a header.")
@@ -107,7 +107,7 @@ def _no_number(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def _stored(source: Source, name: str, entry: Any, begin: int) -> Stored:
+def _stored(source: ByteSource, name: str, entry: Any, begin: int) -> StoredTensor:
     what = f"The header's entry {called(name)}"
     if not isinstance(entry, dict) or not {"shape", "dtype", "data_offsets"} <= set(entry):
         raise CheckpointError(f"{what} is damaged: it needs shape, dtype and data_offsets.")
@@ -123,14 +123,16 @@ def _stored(source: Source, name: str, entry: Any, begin: int) -> Stored:
     if last < first:
         raise damaged(what, "it ends before it begins")
     if one is not None and count * one != last - first:
-        return Stored(shape, dtype, last - first, f"damaged: its shape and dtype need {count * one:,} bytes, and it has {last - first:,}")
+        return StoredTensor(
+            shape, dtype, last - first, f"damaged: its shape and dtype need {count * one:,} bytes, and it has {last - first:,}"
+        )
     where = Layout(begin + first, last - first, dtype, shape)
     if one is None:
-        return Stored(shape, dtype, last - first, f"a dtype that modlab does not read: {dtype}")
-    return Stored(shape, dtype, last - first, "", lambda: loaded(source, where))
+        return StoredTensor(shape, dtype, last - first, f"a dtype that modlab does not read: {dtype}")
+    return StoredTensor(shape, dtype, last - first, "", lambda: loaded(source, where))
 
 
-def _last(source: Source, header: dict[str, Any]) -> int:
+def _last(source: ByteSource, header: dict[str, Any]) -> int:
     """Where the numbers end; that no two tensors share some."""
     places = sorted((*entry["data_offsets"], name) for name, entry in header.items() if name != "__metadata__")
     end = 0

@@ -23,7 +23,7 @@ _SPARE = 1 << 20  # numbers that a tensor may show beyond those that it holds, a
 
 
 @dataclass(slots=True, eq=False)
-class Stored:
+class StoredTensor:
     """A tensor in a file.
 
     Attributes:
@@ -94,7 +94,7 @@ def damaged(what: str, why: str) -> CheckpointError:
     return CheckpointError(f"{what} is damaged: {why}.\n  Save it again, or fetch it anew.")
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Bytes, some of which are asked for."""
 
     name: str
@@ -138,7 +138,7 @@ def _state(stream: BinaryIO) -> tuple[int, int, int]:
 class PartSource:
     """A run of bytes of another source: a file inside a file."""
 
-    def __init__(self, source: Source, first: int, size: int) -> None:
+    def __init__(self, source: ByteSource, first: int, size: int) -> None:
         self.name, self.size = source.name, size
         self._source, self._first = source, first
 
@@ -162,7 +162,7 @@ class Layout:
     swapped: bool = False
 
 
-def loaded(source: Source, where: Layout) -> Tensor:
+def loaded(source: ByteSource, where: Layout) -> Tensor:
     """The values of a tensor; only its own bytes are read.
 
     Raises:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from modlab.errors import CheckpointError
 from modlab.inspection.formats.pickled import EndError, Made, Named, PickleError, Reader
-from modlab.inspection.formats.stored import LARGEST, Layout, Source, Stored, damaged, loaded, sizes
+from modlab.inspection.formats.stored import LARGEST, ByteSource, Layout, StoredTensor, damaged, loaded, sizes
 from modlab.inspection.formats.zipped import Archive
 from modlab.statistics.memory import PACKED
 
@@ -71,7 +71,7 @@ class _Storage:
 
 
 class Tensors:
-    """Makes `Stored` of what a pickle of torch's says; where the numbers lie is asked when one is read.
+    """Makes `StoredTensor` of what a pickle of torch's says; where the numbers lie is asked when one is read.
 
     Args:
         source: the file.
@@ -79,7 +79,7 @@ class Tensors:
         swapped: the numbers are of the other byte order.
     """
 
-    def __init__(self, source: Source, where: Callable[[str], tuple[int, int]], swapped: bool = False) -> None:
+    def __init__(self, source: ByteSource, where: Callable[[str], tuple[int, int]], swapped: bool = False) -> None:
         self.source, self._where, self._swapped = source, where, swapped
         self.storages: dict[str, _Storage] = {}
         self.unknown: dict[str, None] = {}  # classes of tensors that are not torch's own
@@ -118,7 +118,7 @@ class Tensors:
 
     # ---- tensors ----
 
-    def _stored(self, storage: Any, offset: Any, size: Any, stride: Any, dtype: str, note: str = "") -> Stored:
+    def _stored(self, storage: Any, offset: Any, size: Any, stride: Any, dtype: str, note: str = "") -> StoredTensor:
         if type(storage) is not _Storage:
             raise PickleError("a tensor of it has no numbers")
         shape, steps = sizes(size, self.source.name), sizes(stride, self.source.name)
@@ -132,29 +132,29 @@ class Tensors:
             return loaded(self.source, Layout(first, held, dtype, shape, steps, begin, self._swapped))
 
         packed = PACKED.get(getattr(torch, dtype, None), 1)  # type: ignore[arg-type]
-        return Stored(shape, dtype, -(-_count(shape) * one // packed), note, load)
+        return StoredTensor(shape, dtype, -(-_count(shape) * one // packed), note, load)
 
-    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Stored:
+    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> StoredTensor:
         return self._stored(storage, offset, size, stride, storage.dtype if type(storage) is _Storage else "")
 
     def _tensor_2(
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any = None, hooks: Any = None, metadata: Any = None
-    ) -> Stored:
+    ) -> StoredTensor:
         return _flipped(self._tensor(storage, offset, size, stride), metadata)
 
     def _tensor_3(
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, metadata: Any = None
-    ) -> Stored:
+    ) -> StoredTensor:
         return _flipped(self._stored(storage, offset, size, stride, _dtype_named(dtype)), metadata)
 
-    def _meta(self, dtype: Any, size: Any, stride: Any, grad: Any = None) -> Stored:
+    def _meta(self, dtype: Any, size: Any, stride: Any, grad: Any = None) -> StoredTensor:
         shape, name = sizes(size, self.source.name), _dtype_named(dtype)
-        return Stored(shape, name, _count(shape) * _itemsize(name), "on meta: it has no values")
+        return StoredTensor(shape, name, _count(shape) * _itemsize(name), "on meta: it has no values")
 
-    def _wrapper(self, cls: Any, dtype: Any, size: Any, *rest: Any) -> Stored:
+    def _wrapper(self, cls: Any, dtype: Any, size: Any, *rest: Any) -> StoredTensor:
         shape, name = sizes(size, self.source.name), _dtype_named(dtype)
         short = cls.name.rpartition(".")[2] if type(cls) is Named else "a subclass"
-        return Stored(shape, name, _count(shape) * _itemsize(name), short)
+        return StoredTensor(shape, name, _count(shape) * _itemsize(name), short)
 
     def _of_type(self, function: Any, cls: Any, arguments: Any, state: Any) -> Any:
         if type(function) is not Named or type(cls) is not Named or not isinstance(arguments, tuple):
@@ -166,14 +166,14 @@ class Tensors:
         made = maker(*arguments)
         if cls.name in _PLAIN_CLASSES:
             return made
-        local = next((part["_local_tensor"] for part in _dicts(state) if isinstance(part.get("_local_tensor"), Stored)), None)
+        local = next((part["_local_tensor"] for part in _dicts(state) if isinstance(part.get("_local_tensor"), StoredTensor)), None)
         if cls.name in _SHARDED and local is not None:
             part = "×".join(map(str, local.shape)) or "scalar"
-            return Stored(made.shape, made.dtype, local.bytes, f"DTensor: this file holds the {part} of one rank")
+            return StoredTensor(made.shape, made.dtype, local.bytes, f"DTensor: this file holds the {part} of one rank")
         self.unknown[cls.name] = None
         return Made(cls.name, (made,), state)
 
-    def _quantized(self, storage: Any, offset: Any, size: Any, stride: Any, how: Any, *rest: Any) -> Stored:
+    def _quantized(self, storage: Any, offset: Any, size: Any, stride: Any, how: Any, *rest: Any) -> StoredTensor:
         if type(storage) is not _Storage or not isinstance(how, tuple) or not how or not isinstance(how[0], torch.qscheme):
             raise PickleError("it quantizes a tensor in a way that torch does not")
         dtype = storage.dtype
@@ -197,13 +197,13 @@ class Tensors:
         made.load = load
         return made
 
-    def _sparse(self, layout: Any, parts: Any) -> Stored:
+    def _sparse(self, layout: Any, parts: Any) -> StoredTensor:
         name = str(layout).removeprefix("torch.") if isinstance(layout, torch.layout) else ""
         if name not in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc") or not isinstance(parts, tuple):
             raise PickleError("it makes a sparse tensor in a way that torch does not")
         held = parts[:2] if name == "sparse_coo" else parts[:3]
         size = parts[len(held)] if len(parts) > len(held) else None
-        if not all(isinstance(part, Stored) for part in held):
+        if not all(isinstance(part, StoredTensor) for part in held):
             raise PickleError("a part of a sparse tensor is no tensor")
         shape = sizes(size, self.source.name)
 
@@ -213,7 +213,7 @@ class Tensors:
                 return torch.sparse_coo_tensor(values[0], values[1], shape, check_invariants=True)
             return torch.sparse_compressed_tensor(values[0], values[1], values[2], shape, layout=layout, check_invariants=True)
 
-        return Stored(shape, held[-1].dtype, sum(part.bytes for part in held), name, load)
+        return StoredTensor(shape, held[-1].dtype, sum(part.bytes for part in held), name, load)
 
 
 def _dicts(state: Any) -> list[dict[Any, Any]]:
@@ -223,10 +223,10 @@ def _dicts(state: Any) -> list[dict[Any, Any]]:
 
 def _vector(given: Any) -> Tensor:
     """Scales or zero points: a tensor of the file's, or a list."""
-    return given.read("") if isinstance(given, Stored) else torch.tensor(given)
+    return given.read("") if isinstance(given, StoredTensor) else torch.tensor(given)
 
 
-def _flipped(made: Stored, metadata: Any) -> Stored:
+def _flipped(made: StoredTensor, metadata: Any) -> StoredTensor:
     """A tensor whose conjugate or negative bit is set."""
     marks = [name for name in ("conj", "neg") if isinstance(metadata, dict) and metadata.get(name)]
     load = made.load
@@ -256,8 +256,8 @@ def _itemsize(dtype: str) -> int:
 # ---- the two formats ----
 
 
-def read(source: Source, archive: Archive | None = None) -> Any:
-    """What ``torch.save`` wrote, with `Stored` for each tensor.
+def read(source: ByteSource, archive: Archive | None = None) -> Any:
+    """What ``torch.save`` wrote, with `StoredTensor` for each tensor.
 
     Raises:
         UnknownError: it holds more than tensors and plain values.
@@ -272,7 +272,7 @@ def read(source: Source, archive: Archive | None = None) -> Any:
         raise CheckpointError(f"{source.name} cannot be read as a checkpoint: {why}.\n  Save it again, or fetch it anew.") from None
 
 
-def _of_archive(source: Source, archive: Archive) -> Any:
+def _of_archive(source: ByteSource, archive: Archive) -> Any:
     name = archive.named("data.pkl")
     folder = name.removesuffix("data.pkl")
     order = archive.content(f"{folder}byteorder", 16) if f"{folder}byteorder" in archive.entries else b"little"
@@ -281,7 +281,7 @@ def _of_archive(source: Source, archive: Archive) -> Any:
     return _known(reader, tensors)
 
 
-def _of_stream(source: Source) -> Any:
+def _of_stream(source: ByteSource) -> Any:
     """A pickle of a magic number, three more, and then the numbers: how long they are is only known at their ends."""
     size = _FIRST
     while True:
@@ -294,7 +294,7 @@ def _of_stream(source: Source) -> Any:
             size *= 8
 
 
-def _of_bytes(source: Source, data: bytearray) -> Any:
+def _of_bytes(source: ByteSource, data: bytearray) -> Any:
     magic = Reader(data)
     if magic.load() != _MAGIC:
         raise PickleError("it is a pickle that torch.save did not write")

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 
 from modlab.errors import CheckpointError
-from modlab.inspection.formats.stored import Source, damaged
+from modlab.inspection.formats.stored import ByteSource, damaged
 
 _DIRECTORY = 100_000_000
 """Bytes of a directory that is read: about a million entries."""
@@ -18,7 +18,7 @@ _END, _END_64, _LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 class _Tail(io.RawIOBase):
     """A source as a file, of which zipfile reads the end."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._source, self._place = source, 0
 
     def seekable(self) -> bool:
@@ -51,7 +51,7 @@ class Archive:
         CheckpointError: it is damaged, or its directory is too large.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.source = source
         if _directory_size(source) > _DIRECTORY:
             raise CheckpointError(f"{source.name} has a directory of more than {_DIRECTORY:,} bytes, and no checkpoint has.")
@@ -109,7 +109,7 @@ class Archive:
         return found
 
 
-def _directory_size(source: Source) -> int:
+def _directory_size(source: ByteSource) -> int:
     """As the end of the archive says; 0 where it has no such end, which zipfile will say."""
     count = min(source.size, 65_557)
     tail = bytes(source.read(source.size - count, count))

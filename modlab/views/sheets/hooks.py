@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modlab import format
-from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookRecord, Place
+from modlab.records.hooks import EVERY_MODULE, EVERY_OPTIMIZER, HookbookRecord, HookPlace, HookRecord
 from modlab.records.structure import ROOT
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
 
@@ -19,7 +19,7 @@ COLUMNS = (
 )
 
 
-class Kind(NamedTuple):
+class HookKind(NamedTuple):
     """What there is to know about one kind of hook."""
 
     label: str
@@ -34,7 +34,7 @@ _EVERYWHERE = (EVERY_MODULE, EVERY_OPTIMIZER)
 _FOLDED = ("FSDP", "DDP", "torch.distributed")
 _SAVED = "state_dict, prefix, local_metadata"
 KINDS = {
-    "forward pre": Kind(
+    "forward pre": HookKind(
         "forward pre-hook",
         "hook(module, args)",
         "would replace the input",
@@ -43,7 +43,7 @@ KINDS = {
         "register_forward_pre_hook",
         "register_module_forward_pre_hook",
     ),
-    "forward": Kind(
+    "forward": HookKind(
         "forward hook",
         "hook(module, args, output)",
         "would replace the output",
@@ -52,7 +52,7 @@ KINDS = {
         "register_forward_hook",
         "register_module_forward_hook",
     ),
-    "full backward pre": Kind(
+    "full backward pre": HookKind(
         "full backward pre-hook",
         "hook(module, grad_output)",
         "would replace the output's gradient",
@@ -61,7 +61,7 @@ KINDS = {
         "register_full_backward_pre_hook",
         "register_module_full_backward_pre_hook",
     ),
-    "full backward": Kind(
+    "full backward": HookKind(
         "full backward hook",
         "hook(module, grad_input, grad_output)",
         "would replace the input's gradient",
@@ -71,7 +71,7 @@ KINDS = {
         "register_full_backward_hook",
         "register_module_full_backward_hook",
     ),
-    "legacy backward": Kind(
+    "legacy backward": HookKind(
         "legacy backward hook",
         "hook(module, grad_input, grad_output)",
         "would replace the last operation's",
@@ -80,8 +80,8 @@ KINDS = {
         "register_backward_hook",
         "register_module_backward_hook",
     ),
-    "backward": Kind("backward hook", "hook(module, grad_input, grad_output)", "", "It was put into _backward_hooks by hand.", ""),
-    "gradient": Kind(
+    "backward": HookKind("backward hook", "hook(module, grad_input, grad_output)", "", "It was put into _backward_hooks by hand.", ""),
+    "gradient": HookKind(
         "gradient hook",
         "hook(grad)",
         "would replace the gradient",
@@ -89,42 +89,42 @@ KINDS = {
         "used in its place.",
         "register_hook",
     ),
-    "post accumulate grad": Kind(
+    "post accumulate grad": HookKind(
         "post-accumulate-grad hook",
         "hook(tensor)",
         "must be None",
         "It hangs on the tensor itself and runs after its .grad has been written.",
         "register_post_accumulate_grad_hook",
     ),
-    "state_dict pre": Kind(
+    "state_dict pre": HookKind(
         "state_dict pre-hook",
         "hook(module, prefix, keep_vars)",
         "is ignored",
         "It runs before the module writes its part of the state_dict.",
         "register_state_dict_pre_hook",
     ),
-    "state_dict post": Kind(
+    "state_dict post": HookKind(
         "state_dict post-hook",
         f"hook(module, {_SAVED})",
         "must be None",
         "It runs when the part of the module and its children is written, and may change the dict in place.",
         "register_state_dict_post_hook",
     ),
-    "load_state_dict pre": Kind(
+    "load_state_dict pre": HookKind(
         "load_state_dict pre-hook",
         f"hook(module, {_SAVED}, strict, missing_keys, unexpected_keys, error_msgs)",
         "is ignored",
         "It runs before the module loads its part, and may change the dict in place: the place to adapt an old checkpoint.",
         "register_load_state_dict_pre_hook",
     ),
-    "load_state_dict post": Kind(
+    "load_state_dict post": HookKind(
         "load_state_dict post-hook",
         "hook(module, incompatible_keys)",
         "must be None",
         "It runs when everything is loaded, and may change the lists of missing and unexpected keys in place.",
         "register_load_state_dict_post_hook",
     ),
-    "module registration": Kind(
+    "module registration": HookKind(
         "module registration hook",
         "hook(module, name, submodule)",
         "would replace what is registered",
@@ -132,7 +132,7 @@ KINDS = {
         "",
         "register_module_module_registration_hook",
     ),
-    "parameter registration": Kind(
+    "parameter registration": HookKind(
         "parameter registration hook",
         "hook(module, name, param)",
         "would replace what is registered",
@@ -140,7 +140,7 @@ KINDS = {
         "",
         "register_module_parameter_registration_hook",
     ),
-    "buffer registration": Kind(
+    "buffer registration": HookKind(
         "buffer registration hook",
         "hook(module, name, buffer)",
         "would replace what is registered",
@@ -148,7 +148,7 @@ KINDS = {
         "",
         "register_module_buffer_registration_hook",
     ),
-    "optimizer step pre": Kind(
+    "optimizer step pre": HookKind(
         "optimizer step pre-hook",
         "hook(optimizer, args, kwargs)",
         "would replace (args, kwargs)",
@@ -156,7 +156,7 @@ KINDS = {
         "",
         "register_optimizer_step_pre_hook",
     ),
-    "optimizer step post": Kind(
+    "optimizer step post": HookKind(
         "optimizer step post-hook",
         "hook(optimizer, args, kwargs)",
         "is ignored",
@@ -195,9 +195,11 @@ def of_hookbook(book: HookbookRecord) -> Sheet:
     return Sheet("hooks", _sentence(book), COLUMNS, tuple(rows), (*_fixes(book), *_unseen(book)), "hook", looked, _empty(book))
 
 
-def kind_of(record: HookRecord) -> Kind:
+def kind_of(record: HookRecord) -> HookKind:
     """The words for a kind; also for one that this version does not know."""
-    return KINDS.get(record.kind) or Kind(f"{record.kind} hook", "", "", "A kind of hook that this version of modlab does not know.", "")
+    return KINDS.get(record.kind) or HookKind(
+        f"{record.kind} hook", "", "", "A kind of hook that this version of modlab does not know.", ""
+    )
 
 
 def returned(record: HookRecord) -> str:
@@ -224,7 +226,7 @@ def _times(times: int) -> str:
     return "registered twice" if times == 2 else f"registered {times} times"
 
 
-def _nested(book: HookbookRecord) -> Iterator[tuple[Place, list[str]]]:
+def _nested(book: HookbookRecord) -> Iterator[tuple[HookPlace, list[str]]]:
     """Each place, and the paths of those that it is in: the root first."""
     above: list[str] = []
     for place in book.places:
@@ -240,7 +242,7 @@ def _below(path: str, above: str) -> str:
     return path.removeprefix(f"{above}.") if above else path or ROOT
 
 
-def _rows(place: Place, above: list[str], around: Around) -> list[Row]:
+def _rows(place: HookPlace, above: list[str], around: Around) -> list[Row]:
     own = around.by_place[place.path]
     everywhere = place.path in _EVERYWHERE
     name = place.path.strip("()").replace("every ", "all ") + "s" if everywhere else _below(place.path, above[-1] if above else "")
@@ -282,7 +284,7 @@ def _folded(word: str, its: list[HookRecord], depth: int) -> Row:
     return Row(path, word, "its own hooks", said, "hook", place, "", depth, (Cell(),) * len(COLUMNS), details=details)
 
 
-def _summary(place: Place, own: list[HookRecord]) -> tuple[Block, ...]:
+def _summary(place: HookPlace, own: list[HookRecord]) -> tuple[Block, ...]:
     """The hooks of a module on one line a kind, with forward in its place among them."""
     lines: list[tuple[str, str]] = []
     for kind in dict.fromkeys(row.kind for row in own):

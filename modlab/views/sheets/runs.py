@@ -81,7 +81,7 @@ def _scalar(name: str, here: WatchRecord, there: WatchRecord) -> Row:
     return Row(None, words.said(name), "logged", symbol="function", place=words.said(name), cells=cells, details=details)
 
 
-def _row(path: str, mine: layers.Layer | None, theirs: layers.Layer | None, alone: tuple[list[Alert], list[Alert]]) -> Row:
+def _row(path: str, mine: layers.LayerCurves | None, theirs: layers.LayerCurves | None, alone: tuple[list[Alert], list[Alert]]) -> Row:
     cells, far = [], False
     for name in SHOWN:
         ends = [math.nan if one is None else one.ends(name)[1] for one in (mine, theirs)]
@@ -110,7 +110,7 @@ def _row(path: str, mine: layers.Layer | None, theirs: layers.Layer | None, alon
     )
 
 
-def _ends(layer: layers.Layer | None, name: str) -> tuple[float, float]:
+def _ends(layer: layers.LayerCurves | None, name: str) -> tuple[float, float]:
     return (math.nan, math.nan) if layer is None else layer.ends(name)
 
 

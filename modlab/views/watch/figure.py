@@ -72,7 +72,7 @@ def _updates(record: WatchRecord, ax: Axes | None) -> Figure:
     return _by_depth(record, every, "not moved", "share with a gradient that did not move", right)
 
 
-def _by_depth(record: WatchRecord, every: list[layers.Layer], name: str, title: str, ax: Axes | None) -> Figure:
+def _by_depth(record: WatchRecord, every: list[layers.LayerCurves], name: str, title: str, ax: Axes | None) -> Figure:
     """A line for each layer, or where they are many a row of a heat map; time runs right, depth down."""
     shown = [layer for layer in every if name in layer.curves]
     many = len(shown) > _LINES

@@ -115,7 +115,7 @@ def _curve(scalar: ScalarRecord) -> pictures.Curve:
     return pictures.Curve((fewer.first + fewer.last) // 2, mean, low, high, fewer.bad > 0)
 
 
-def _net(record: WatchRecord, cancelling: list[pairs.Pair]) -> Iterator[tuple[str, str]]:
+def _net(record: WatchRecord, cancelling: list[pairs.UnitPair]) -> Iterator[tuple[str, str]]:
     net = record.neurons
     if net is None or not net.layers or not len(net.first):
         return
@@ -135,7 +135,7 @@ def _net(record: WatchRecord, cancelling: list[pairs.Pair]) -> Iterator[tuple[st
     )
 
 
-def _maps(record: WatchRecord, every: list[layers.Layer]) -> Iterator[tuple[str, str]]:
+def _maps(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[tuple[str, str]]:
     odd = np.nan_to_num(record.history.columns["bad"]).astype(np.float64)
     for name, role, said in _MAPS:
         caption = f"{said}{words.of_part(record)}" if role == GRADIENT else said
@@ -159,7 +159,7 @@ def _extremes_of(values: pictures.Array) -> str:
     return f"from {words.number(float(there.min()))} to {words.number(float(there.max()))}" if len(there) else "no number"
 
 
-def _layers(record: WatchRecord, every: list[layers.Layer]) -> Iterator[str]:
+def _layers(record: WatchRecord, every: list[layers.LayerCurves]) -> Iterator[str]:
     if not every:
         return
     names, kinds, marks = layers.names(every), layers.alerts(record), layers.accused(record)
@@ -185,7 +185,7 @@ def _layers(record: WatchRecord, every: list[layers.Layer]) -> Iterator[str]:
     yield f'<div class="modlab-layers">{tabulated(["layer", "NaN, Inf", *names], rows)}</div>'
 
 
-def _cell(layer: layers.Layer, name: str, bad: npt.NDArray[np.bool_], drawn: bool) -> str:
+def _cell(layer: layers.LayerCurves, name: str, bad: npt.NDArray[np.bool_], drawn: bool) -> str:
     told = layer.told(name)
     if not told or name not in _DRAWN or not drawn or len(layer.curves[name]) < 2:
         return told

@@ -27,7 +27,7 @@ SHARES = frozenset(("zeros", "not moved"))
 
 
 @dataclass(slots=True)
-class Layer:
+class LayerCurves:
     """One module, or the owner of parameters.
 
     Attributes:
@@ -116,13 +116,13 @@ def ratios(history: HistoryRecord, norm: Curve | None = None) -> Curve:
     return found
 
 
-def of_history(history: HistoryRecord) -> list[Layer]:
+def of_history(history: HistoryRecord) -> list[LayerCurves]:
     """The layers, in the order in which they were called first; then owners of parameters that were never seen to be called."""
     called = dict.fromkeys(one.path for one in history.series if one.role in MODULES)  # the parameters stand first, in the model's order
-    layers = {path: Layer(path) for path in called}
+    layers = {path: LayerCurves(path) for path in called}
     for i, one in enumerate(history.series):
         module, path = one.role in MODULES, owner(one)
-        layer = layers.setdefault(path, Layer(path))
+        layer = layers.setdefault(path, LayerCurves(path))
         layer.rows.setdefault(one.role, []).append(i)
         if one.role == PARAMETER:
             layer.parameters.append(one.path.rpartition(".")[2])
@@ -137,7 +137,7 @@ def of_history(history: HistoryRecord) -> list[Layer]:
     return list(layers.values())
 
 
-def _measure(layer: Layer, history: HistoryRecord, norm: Curve) -> None:
+def _measure(layer: LayerCurves, history: HistoryRecord, norm: Curve) -> None:
     columns, rows = history.columns, layer.rows
     for i in rows.get(ACTIVATION, [])[:1]:
         layer.curves["mean"] = columns["mean"][:, i].astype(np.float64)
@@ -160,7 +160,7 @@ def _ratio(update: Curve, weights: Curve) -> Curve:
     return np.where(weights > 0, update / weights, np.nan)
 
 
-def _find_bad(layer: Layer, history: HistoryRecord) -> None:
+def _find_bad(layer: LayerCurves, history: HistoryRecord) -> None:
     every = [i for rows in layer.rows.values() for i in rows]
     bad = np.nan_to_num(history.columns["bad"][:, every]).max(axis=1, initial=0)
     found = np.flatnonzero(bad > 0)
@@ -186,13 +186,13 @@ def _weighted(shares: npt.NDArray[np.float32], counts: list[int]) -> Curve:
     return found
 
 
-def names(layers: list[Layer]) -> list[str]:
+def names(layers: list[LayerCurves]) -> list[str]:
     """The numbers to tell: those that any layer has; the gradient of the weights only where that of no output was seen."""
     found = [name for name in NUMBERS if any(name in layer.curves for layer in layers)]
     return [name for name in found if name != "weight gradient" or "gradient" not in found]
 
 
-def shown(layers: list[Layer], record: WatchRecord, most: int) -> list[int]:
+def shown(layers: list[LayerCurves], record: WatchRecord, most: int) -> list[int]:
     """The numbers of the layers that are told, where they are too many: those with an alert, and the first and the last ones."""
     if len(layers) <= most:
         return list(range(len(layers)))

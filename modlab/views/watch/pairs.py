@@ -22,7 +22,7 @@ _ENOUGH, _FEWEST = 0.2, 200  # inputs of the newest windows, as the picture coun
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class UnitPair:
     """Two units that cancel.
 
     Attributes:
@@ -45,7 +45,7 @@ class Pair:
         return f"units {one} and {other} of {words.place(self.path)} cancel", f"{same}; {rest}."
 
 
-def of_watch(record: WatchRecord) -> list[Pair]:
+def of_watch(record: WatchRecord) -> list[UnitPair]:
     """Those at the end of a watch, in the order of the layers; of nothing but rectified units, whose counts tell that both fire alike."""
     net = record.neurons
     if net is None or not len(net.first):
@@ -60,7 +60,7 @@ def _neighbours(net: NeuronsRecord) -> Iterator[tuple[Layer, Layer]]:
             yield left, right
 
 
-def _between(left: Layer, right: Layer, units: UnitsRecord) -> list[Pair]:
+def _between(left: Layer, right: Layer, units: UnitsRecord) -> list[UnitPair]:
     assert left.biases is not None
     rates = _rates(units)
     if len(rates) != left.weights.shape[1]:
@@ -81,7 +81,7 @@ def _between(left: Layer, right: Layer, units: UnitsRecord) -> list[Pair]:
             continue
         total, rest = weight[one] + weight[other], float(np.linalg.norm(added[one] + added[other]))
         if total > 2 * SLIGHT * most and rest <= LEFT * total:
-            found.append(Pair(left.path, (one, other), right.path, cosine, rest / total))
+            found.append(UnitPair(left.path, (one, other), right.path, cosine, rest / total))
     return _disjoint(sorted(found, key=lambda pair: pair.left))
 
 
@@ -100,7 +100,7 @@ def _rates(units: UnitsRecord) -> list[float]:
     return [float(count) / seen for count in units.fired[at:].sum(axis=0)] if seen else []
 
 
-def _disjoint(pairs: list[Pair]) -> list[Pair]:
+def _disjoint(pairs: list[UnitPair]) -> list[UnitPair]:
     """Each unit in one pair at most, the best first."""
     taken: set[int] = set()
     kept = []
