@@ -12,7 +12,7 @@ from modlab import wording
 from modlab.records.loss import the_loss
 from modlab.records.watch import GRADIENT, UPDATE, UnitsRecord, WatchRecord
 from modlab.views.watch import headline, html, layers, payload, text, words
-from tests.test_faces import unpack
+from tests.views.test_faces import unpack
 
 _NUMBER = re.compile(r"(?<![\w.\-−])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 _TREND = re.compile(r"(?:falls|goes) from (\S+) to (\S+?)(, averaged over its first and last tenth)?\.(?: |$)")

@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from tests.browser.jupyterlab import JupyterLab
 from tests.ranks import run_ranks
-from tests.test_lines_to_copy import made, wrong
+from tests.views.test_lines_to_copy import made, wrong
 
 NAMES = ("odd", "DDP of odd", "FSDP2", "scripted", "PEFT", "quantized")
 
