@@ -20,9 +20,12 @@ KEPT = 16
 """Errors that are remembered."""
 
 LONG = 300
-SHORT = 200  # those of an error that is told beside others
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 """Letters of a message that are told."""
+
+SHORT = 200
+"""Those of one that is told beside others."""
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 P = ParamSpec("P")
 R = TypeVar("R")

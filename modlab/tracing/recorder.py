@@ -1,6 +1,6 @@
 """A trace while it runs: everything that listens to a model, opened and closed together.
 
-Rules (DESIGN.md, section 5): nothing is put on a module but, for the length of the trace, a stand-in into the place of each
+Rules (docs/architecture.md): nothing is put on a module but, for the length of the trace, a stand-in into the place of each
 hook; no tensor is kept; what fails in modlab ends the recording and not the run.
 """
 
