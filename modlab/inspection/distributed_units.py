@@ -49,6 +49,14 @@ def seen_of(module: Any) -> tuple[Any, ...]:
     return state._mp_policy, groups and groups[0].mesh_info, groups and groups[0].post_forward_mesh_info
 
 
+def mixed_precision(module: Any) -> Any:
+    """The policy by which a unit of FSDP2 computes in another dtype; None where it has none, or is no unit."""
+    if not hasattr(type(module), "_get_fsdp_state"):
+        return None
+    policy: Any = getattr(module._get_fsdp_state(), "_mp_policy", None)
+    return policy if getattr(policy, "param_dtype", None) is not None else None
+
+
 def _fsdp2(module: Any) -> Unit | None:
     state = module._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None)

@@ -1,5 +1,7 @@
 """Errors of processes that train together, in a group of one: what is said, the line, and that what is offered runs."""
 
+import re
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -136,6 +138,62 @@ def test_what_is_said_of_processes(name, group):
         if fix.code:
             torch.manual_seed(0)
             found.run(applied(found, result, fix))
+
+
+UNITS = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+    def forward(self, x):
+        return self.head(self.body(x){})
+mesh = init_device_mesh("cpu", (1,))
+net = Net()
+{}
+x = torch.randn(2, 4)
+net(x).sum().backward()
+assert {{one.dtype for one in net.parameters()}} == {{torch.float32}}
+"""
+POLICY = "MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32{})"
+WITHOUT_CAST = POLICY.format(", cast_forward_inputs=False")
+GIVES = "fully_shard(net.body, mesh=mesh, mp_policy={})"
+CASTS, WIDENS = POLICY.format(", cast_forward_inputs=True"), POLICY.format(", output_dtype=torch.float32")
+# each: the units, and the policies that are offered one after the other
+POLICIES = {
+    "gets float32": (f"fully_shard(net, mesh=mesh, mp_policy={WITHOUT_CAST})", {"Let Net cast": CASTS}),
+    "both": (GIVES.format(WITHOUT_CAST), {"Let body cast": CASTS, "Let body give float32": WIDENS}),
+    "gives bfloat16": (GIVES.format(POLICY.format("")), {"Let body give float32": WIDENS}),
+    "to a unit of float32": (GIVES.format(POLICY.format("")) + "\nfully_shard(net, mesh=mesh)", {"Let body give float32": WIDENS}),
+}
+
+
+def explained_units(text):
+    """Nothing is offered that changes the weights, which a policy leaves as they are."""
+    result = Program(text).explained()
+    assert not any(one in fix.code for fix in result.fixes for one in ("net.float()", "net.bfloat16()"))
+    return result
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_unit_that_casts_is_mended_by_its_policy(name, group):
+    units, offered = POLICIES[name]
+    group()
+    text = UNITS.format("", units)
+    for said, policy in offered.items():
+        fix = explained_units(text).fixes[0]
+        assert fix.prose.startswith(said) and fix.code == policy
+        text = re.sub(r"MixedPrecisionPolicy\(.*?\)", policy, text)
+    Program(text).run()
+
+
+def test_a_layer_in_a_unit_that_got_another_dtype_on_the_way_may_be_a_unit_itself(group):
+    group()
+    unit = f"fully_shard({{}}, mesh=mesh, mp_policy={POLICY.format('')})"
+    offered = [fix.prose for fix in explained_units(UNITS.format(".float()", unit.format("net"))).fixes]
+    assert any(prose.startswith("Or let head cast what it gets: make it a unit of its own") for prose in offered)
+    Program(UNITS.format(".float()", f"{unit.format('net.head')}\n{unit.format('net')}")).run()
 
 
 class Trainer:

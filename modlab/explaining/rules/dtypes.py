@@ -7,7 +7,7 @@ import re
 
 from torch import Tensor
 
-from modlab.explaining import code_fixes, operands, provenance, suspects, unregistered
+from modlab.explaining import code_fixes, mixed_precision, operands, provenance, suspects, unregistered
 from modlab.explaining.failure import Cause, Failure, Rule
 from modlab.inspection import stores
 from modlab.records.explanation import Fix
@@ -120,6 +120,8 @@ def _layer(scene: Failure, given: str, own: str) -> Cause:
         )
     if hidden is not None and given.startswith(("float", "bfloat")):
         fixes.append(hidden.fix(f"Or the model to the input's, which reaches {hidden.named} only once that is registered"))
+    elif unit := mixed_precision.fix(scene, given, own):
+        fixes.insert(0 if unit.code else len(fixes), unit)
     elif given.startswith(("float", "bfloat")) and own != given:
         fixes.append(
             Fix(
