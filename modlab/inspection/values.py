@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 import torch
 from torch import Tensor
 
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
+from modlab.records.sharding import Sharding
 from modlab.records.state import Matrix, ValuesRecord
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import numbers_of
@@ -14,9 +18,13 @@ from modlab.statistics.memory import NoValuesError
 ROWS, COLUMNS = 64, 64
 
 
-def read(tensor: Tensor, path: str = "", *, rows: int = ROWS, columns: int = COLUMNS) -> ValuesRecord:
-    """Statistics of `tensor`, and at most `rows` × `columns` of its numbers."""
-    stats = measure_tensor(tensor)
+def read(tensor: Tensor, path: str = "", *, rows: int = ROWS, columns: int = COLUMNS, lies: Sharding | None = None) -> ValuesRecord:
+    """Statistics of `tensor`, and at most `rows` × `columns` of its numbers; `lies`: how, where the tensor itself does not tell (FSDP1)."""
+    if lies is None or lies.form == "DTensor" or lies.whole or tensor.numel() >= prod(lies.shape):  # FSDP1 has all of it for a while
+        stats = measure_tensor(tensor)
+    else:
+        tensor = tensor.detach()[: lies.local_count]  # without what pads it
+        stats = replace(measure_tensor(tensor), sharding=lies)
     if not stats.measured:
         return ValuesRecord(path, stats)
     matrix, note = layout(tensor, rows, columns)

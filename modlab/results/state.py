@@ -113,7 +113,7 @@ class State(Result):
         tensor = slots.tensor_at(self._alive("reading values"), path)
         if tensor is None:
             raise PathNotFoundError(f"{path!r} holds no tensor: it is {row.kind}{f' ({row.note})' if row.note else ''}.")
-        return Measurement(values.read(tensor, path), code=f"modlab.state(model)[{path!r}]")
+        return Measurement(values.read(tensor, path, lies=row.sharding), code=f"modlab.state(model)[{path!r}]")
 
     def __contains__(self, path: object) -> bool:
         return isinstance(path, str) and (path in self._by_path or distributed.users_path(path) in self._by_path)

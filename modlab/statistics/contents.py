@@ -15,7 +15,11 @@ from modlab.statistics import sharding, wrappers
 from modlab.statistics.memory import is_sharded, local, require_values
 
 PART = "this rank's part of a DTensor"
+FLAT = "this rank's part of a flat parameter of FSDP1"
 SUMMAND = "this rank's part of a DTensor: partial values, which the ranks have not put together yet"
+
+OF_FLAT = "_unpadded_unsharded_size"
+"""What FSDP1 notes at its flat parameters: the size of the whole."""
 
 WHOLE = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 COMPUTED = WHOLE | {torch.float32, torch.float64}
@@ -55,8 +59,10 @@ def contents_of(tensor: Tensor) -> Contents:
         part, lies = contents_of(local(tensor)), sharding.of_tensor(tensor)
         note = "" if lies is not None and lies.whole else SUMMAND if lies is not None and lies.partial else PART
         return part._replace(note="; ".join(filter(None, [note, part.note])), sharding=lies)
-    shape, _ = sizes_of(tensor)
+    shape, count = sizes_of(tensor)
     note = "magnitudes of complex numbers" if tensor.is_complex() else "dequantized values" if tensor.is_quantized else ""
+    if hasattr(tensor, OF_FLAT) and count < getattr(tensor, OF_FLAT).numel():
+        note = FLAT
     if tensor.is_nested:
         return Contents(shape, [part.detach() for part in tensor.unbind()], note=note)
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:

@@ -13,7 +13,7 @@ from torch import Tensor
 from modlab.compat import dispatch_modes, inference, set_grad, without_modes, without_torch_function
 from modlab.records.tensor import Histogram, TensorStats, Values
 from modlab.statistics import accelerator, sharding
-from modlab.statistics.contents import COMPUTED, Contents, arrays_of, contents_of, sizes_of
+from modlab.statistics.contents import COMPUTED, OF_FLAT, Contents, arrays_of, contents_of, sizes_of
 from modlab.statistics.memory import NoValuesError, is_there, local
 from modlab.statistics.moments import BLOCK, NOTHING, Moments, combined, moments_of
 from modlab.statistics.sampling import Sampler, joined, stride_of
@@ -55,7 +55,7 @@ def _as_it_lies(tensor: Tensor) -> Values | None:
     """
     if type(tensor) not in _PLAIN or tensor.dtype not in COMPUTED or tensor.layout is not torch.strided or tensor.is_nested:
         return None
-    if dispatch_modes():
+    if dispatch_modes() or hasattr(tensor, OF_FLAT):
         return None
     try:
         if not is_there(tensor):

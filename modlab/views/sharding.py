@@ -17,7 +17,7 @@ _SUMS = {"sum": "partial sums", "avg": "partial averages", "max": "partial maxim
 def placement(sharding: Sharding) -> str:
     """Axis by axis: "rows over dp, after rows over tp"; "columns over tp, replicated over dp"."""
     if sharding.form != "DTensor" and not sharding.whole:
-        over = f"over {sharding.ranks.size:,} ranks"
+        over = f"over {_ranks(sharding.ranks.size)}"
         return f"flat {over}" if sharding.form == "flat parameter" else f"in a flat parameter, {over}"
     said: list[str] = []
     done: set[int] = set()
@@ -50,7 +50,11 @@ def _odd(one: Placement) -> str:
 
 
 def _axis(one: Placement) -> str:
-    return format.clean(one.axis) if one.axis else f"{one.size:,} ranks"
+    return format.clean(one.axis) if one.axis else _ranks(one.size)
+
+
+def _ranks(number: int) -> str:
+    return format.plural(number, "rank")
 
 
 def dimension(dim: int, dims: int) -> str:
@@ -94,7 +98,7 @@ def facts(sharding: Sharding) -> Iterator[tuple[str, str]]:
         yield "mesh", mesh
     yield "this rank", place(ranks)
     if sharding.replicas > 1:
-        yield "replicas", f"{sharding.replicas:,} ranks hold the same {'tensor' if sharding.whole else 'part'}"
+        yield "replicas", f"{_ranks(sharding.replicas)} hold the same {'tensor' if sharding.whole else 'part'}"
 
 
 def axes(ranks: Ranks) -> str:
@@ -121,9 +125,9 @@ def spread(ranks: Ranks | None) -> list[str]:
     if ranks is None or ranks.size == 1:
         return []
     if ranks.parts == 1:
-        return [f"replicated on {ranks.size:,} ranks; this is {place(ranks)}"]
+        return [f"replicated on {_ranks(ranks.size)}; this is {place(ranks)}"]
     copies = f" in {ranks.replicas:,} replicas" if ranks.replicas > 1 else ""
-    return [f"sharded over {ranks.parts:,} ranks{copies}; this is {place(ranks)}"]
+    return [f"sharded over {_ranks(ranks.parts)}{copies}; this is {place(ranks)}"]
 
 
 def size(total: int, local: int) -> str:

@@ -159,6 +159,25 @@ def test_flat_parameters_of_fsdp1():
         assert {r.kind for r in state.records} == {"parameter"}
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_piece_of_a_flat_parameter_is_measured_as_what_it_is(rank):
+    with fake_ranks(2, rank):
+        net = fsdp1(use_orig_params=False, blocks=1)
+        read, alone = modlab.state(net)["_fsdp_wrapped_module._flat_param"], modlab.measure(next(net.parameters()))
+        held = next(net.parameters()).detach()[: 14 - rank]  # 27 numbers in all; what pads the second piece is none of them
+        assert f"this rank's part ({14 - rank},) of float32 (27,), flat over 2 ranks" in read.headline
+        assert read.zeros == 0 and read.l2 == pytest.approx(held.norm().item()) and "l2 here" in str(read)
+        assert "this rank's part of a flat parameter" in str(alone)
+        named = fsdp1(blocks=1)
+        original = modlab.state(named)["_fsdp_wrapped_module.head.weight"]
+        assert f"this rank's part ({14 if not rank else 10},) of float32 (3, 8), in a flat parameter" in original.headline
+
+
+def test_one_rank_is_no_ranks():
+    with fake_ranks(1):
+        assert "replicated over 1 rank " in str(modlab.state(fsdp1(blocks=1)))
+
+
 def test_a_model_outlives_its_process_group():
     with fake_ranks(2, 1):
         net = fsdp2()
