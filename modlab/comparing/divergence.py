@@ -209,7 +209,7 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
         return gap
     found = contrast(one, other)
     if not found.compared:
-        gap.notes += (found.note,)
+        gap.notes += (f"not compared: {found.reason}",)
         return gap
     gap.equal = found.changed == 0 and stride == 1
     gap.changed, gap.compared = found.changed * stride, one.numel() * stride

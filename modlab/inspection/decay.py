@@ -11,15 +11,16 @@ from torch import Tensor
 
 from modlab.compat import inference, set_grad
 from modlab.inspection.fingerprint import BLOCK
+from modlab.records.difference import DifferenceNote
 from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import is_there, number_of
 
 
 class Cause(NamedTuple):
-    """Of the elements that changed: how many by decay alone, and a note in words."""
+    """Of the elements that changed: how many by decay alone, and what is to be noted."""
 
     decayed: int = 0
-    note: str = ""
+    notes: tuple[DifferenceNote, ...] = ()
 
 
 NOTHING = Cause()
@@ -89,11 +90,12 @@ def cause(
             changed += int(np.count_nonzero(moved))
             decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
             coasted += int(np.count_nonzero(still & (speed != 0)))
-    notes = [_said("weight decay alone", decayed, changed), ""]
-    if coasted:
-        how = f"momentum {'and weight decay ' if decay else ''}alone"
-        notes[1] = f"{how}: its gradient is zero" if coasted == changed else f"{_said(how, coasted, changed)}, where its gradient is zero"
-    return Cause(decayed, ", ".join(filter(None, notes)))
+    by_decay = [_said("weight decay alone", decayed, changed)] if decayed else []
+    if not coasted:
+        return Cause(decayed, (DifferenceNote("", (*by_decay,)),) if by_decay else ())
+    kind = "momentum and weight decay" if decay else "momentum"
+    how = f"{kind} alone: its" if coasted == changed else f"{_said(f'{kind} alone', coasted, changed)}, where its"
+    return Cause(decayed, (DifferenceNote(kind, (*by_decay, f"{how} gradient is zero")),))
 
 
 def _is_decay(slope: Any, before: Any, after: Any, name: str, group: dict[str, Any], eps: float) -> Any:
@@ -111,7 +113,7 @@ def _is_decay(slope: Any, before: Any, after: Any, name: str, group: dict[str, A
 
 
 def _said(how: str, some: int, changed: int) -> str:
-    return "" if not some else how if some == changed else f"{how} in {some:,} of {changed:,}"
+    return how if some == changed else f"{how} in {some:,} of {changed:,}"
 
 
 def _share(group: dict[str, Any], running: bool) -> float:

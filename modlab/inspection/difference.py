@@ -20,12 +20,9 @@ from modlab.inspection.same_shape import likeness
 from modlab.inspection.storage import shares_memory
 from modlab.inspection.tensor_difference import TensorDifference, contrast_of_many, quietly
 from modlab.records.difference import (
-    HELD,
-    IN_EVAL,
-    OBJECT,
-    OTHER_OBJECT,
-    SAME_OBJECT,
     TENSORS,
+    UNTIED,
+    DifferenceNote,
     DifferenceRecord,
     DiffRecord,
     Loading,
@@ -151,14 +148,13 @@ class InventoryDifference:
         else:
             told.update(same_object=self._same_object(before, after), shares_memory=self._shared(before, after))
             if before.facts.shape != after.facts.shape:
-                told.update(status="reshaped", differs=True, note=_reshaped(before, after))
+                told.update(status="reshaped", differs=True, notes=_reshaped(before, after))
             else:
                 self._values(told, before, after)
             if told["same_object"] is False and after.tensor is not None and id(after.tensor) in self._objects_before:
-                its = f"{OBJECT}{self._objects_before[id(after.tensor)]}"
-                told["note"] = "; ".join(filter(None, [its, told["note"]]))
+                told["notes"] = (self._object(after.tensor), *told["notes"])
             elif self.own and before.kind == after.kind and after.kind in _REGISTERED:
-                told["note"] = "; ".join(filter(None, [told["note"], _identity(told)]))
+                told["notes"] += _identity(told)
         return DifferenceRecord(**told)
 
     def _values(self, told: Told, before: InventoryEntry, after: InventoryEntry) -> None:
@@ -181,7 +177,7 @@ class InventoryDifference:
         _judge(told, self._contrast(before, after, left, right), before, after)
         if told["status"] == "changed" and told["kind"] == "parameter" and before.group is not None:
             why = self._cause(before, after, left, right)
-            told.update(decayed=why.decayed, note="; ".join(filter(None, [told["note"], why.note])))
+            told.update(decayed=why.decayed, notes=(*told["notes"], *why.notes))
 
     def _contrast(self, before: InventoryEntry, after: InventoryEntry, left: Tensor, right: Tensor) -> TensorDifference:
         """Of tied tensors once."""
@@ -256,23 +252,27 @@ class InventoryDifference:
         if group is None or row.status != "unchanged" or before is None or self._gradient(Key(GRADIENT, before.key.name)) is not None:
             return row
         decay = ", weight decay included" if group.get("weight_decay") else ""
-        return replace(row, note="; ".join(filter(None, [row.note, f"no gradient: the step skips it{decay}"])))
+        return replace(row, notes=(*row.notes, DifferenceNote("", (f"no gradient: the step skips it{decay}",))))
 
     def _alone(self, before: InventoryEntry | None, after: InventoryEntry | None) -> DifferenceRecord:
         """What only one side has."""
         entry = after or before
         assert entry is not None
-        facts, text, note = entry.facts, _text(entry), ""
+        facts, text = entry.facts, _text(entry)
+        notes: tuple[DifferenceNote, ...] = ()
         if entry.key.section == GRADIENT:
-            note = "was None" if after is not None else "is None now"
+            notes = (DifferenceNote("", ("was None" if after is not None else "is None now",)),)
         elif after is not None and after.tensor is not None and id(after.tensor) in self._objects_before:
-            note = f"{OBJECT}{self._objects_before[id(after.tensor)]}"
+            notes = (self._object(after.tensor),)
         side = "before" if after is None else "after"
         told: Told = {f"shape_{side}": facts.shape, f"dtype_{side}": facts.dtype, f"device_{side}": facts.device, f"value_{side}": text}
         status = "removed" if after is None else "added"
         return DifferenceRecord(
-            entry.path, entry.owner, entry.kind, status, count=facts.count, owner_type=entry.owner_type, note=note, **told
+            entry.path, entry.owner, entry.kind, status, count=facts.count, owner_type=entry.owner_type, notes=notes, **told
         )
+
+    def _object(self, tensor: Tensor) -> DifferenceNote:
+        return DifferenceNote("object", (self._objects_before[id(tensor)],))
 
     @cached_property
     def _objects_before(self) -> dict[int, str]:
@@ -309,7 +309,7 @@ class InventoryDifference:
             if before is not None and after is not None and row.differs and row.kind in TENSORS and row.status == "changed"
         ]
         sizes = Counter((before.facts.shape, before.facts.dtype) for _, before, _ in changed)
-        changed = [one for one in changed if sizes[one[1].facts.shape, one[1].facts.dtype] > 1 and not one[0].note.startswith(OBJECT)]
+        changed = [one for one in changed if sizes[one[1].facts.shape, one[1].facts.dtype] > 1 and one[0].noted("object") is None]
         heads: dict[Any, list[InventoryEntry]] = {}
         for _, before, _ in changed:
             heads.setdefault((before.facts.shape, before.facts.dtype, renames.head(before)), []).append(before)
@@ -321,7 +321,7 @@ class InventoryDifference:
             if found is not None:
                 held[id(row)] = found.path
         for row in rows:
-            yield replace(row, note="; ".join(filter(None, [f"{HELD}{held[id(row)]}", row.note]))) if id(row) in held else row
+            yield replace(row, notes=(DifferenceNote("held", (held[id(row)],)), *row.notes)) if id(row) in held else row
 
     def _in_eval(self, rows: list[DifferenceRecord]) -> Iterator[DifferenceRecord]:
         """Where buffers changed and no parameter did, a forward pass moved them; which is a surprise of a module in evaluation mode."""
@@ -330,7 +330,7 @@ class InventoryDifference:
         for row in rows:
             moved = row.kind == "buffer" and row.status in ("changed", "reshaped")
             if passed and moved and was.get(row.owner) is False is now.get(row.owner):
-                row = replace(row, note="; ".join(filter(None, [row.note, IN_EVAL])))
+                row = replace(row, notes=(*row.notes, DifferenceNote("in eval")))
             yield row
 
     def _flags(self, pairs: Iterable[tuple[InventoryEntry | None, InventoryEntry | None]]) -> Iterator[DifferenceRecord]:
@@ -346,12 +346,13 @@ class InventoryDifference:
                 continue
             was, is_now = before.facts.trainable, after.facts.trainable
             if was != is_now and before.kind == after.kind:
-                how = " (it has a grad_fn)" if after.tensor is not None and not is_leaf(after.tensor) else ""
-                yield _flag(after.path, "requires_grad", str(was), f"{is_now}{how}", after.owner)
+                in_graph = after.tensor is not None and not is_leaf(after.tensor)
+                how = " (it has a grad_fn)" if in_graph else ""
+                yield replace(_flag(after.path, "requires_grad", str(was), f"{is_now}{how}", after.owner), in_graph=in_graph)
             if before.saved != after.saved and before.kind == "buffer" == after.kind and not self._loose:
                 yield _flag(after.path, "persistent", str(before.saved), str(after.saved), after.owner)
             if bool(before.tied) != bool(after.tied) and before.path == after.path:
-                once, here = (f"to {entry.tied or 'nothing'}" for entry in (before, after))
+                once, here = (f"to {entry.tied}" if entry.tied else UNTIED for entry in (before, after))
                 yield _flag(after.path, "tied", once, here, after.owner)
 
     def _loading(self, renamings: list[Renaming]) -> Loading | None:
@@ -412,7 +413,7 @@ def _facts(before: InventoryEntry, after: InventoryEntry) -> Told:
         "owner": named.owner,
         "status": "unchanged",
         "count": now.count,
-        "note": "",
+        "notes": (),
         "kind": after.kind if after.kind not in ("tensor", "value", "reserved") else before.kind,
         "shape_before": was.shape,
         "shape_after": now.shape,
@@ -430,11 +431,11 @@ def _facts(before: InventoryEntry, after: InventoryEntry) -> Told:
     }
 
 
-def _identity(told: Told) -> str:
+def _identity(told: Told) -> tuple[DifferenceNote, ...]:
     """Whether it is the object that it was: said of what was moved, and of what might be taken for the old one."""
     if told["same_object"] is False and told["status"] in ("unchanged", "changed", "retyped", "moved"):
-        return OTHER_OBJECT
-    return SAME_OBJECT if told["same_object"] and told["status"] in ("retyped", "moved") else ""
+        return (DifferenceNote("another object"),)
+    return (DifferenceNote("same object"),) if told["same_object"] and told["status"] in ("retyped", "moved") else ()
 
 
 def _text(entry: InventoryEntry) -> str:
@@ -442,7 +443,7 @@ def _text(entry: InventoryEntry) -> str:
 
 
 def _refused(reason: str) -> Told:
-    return {"status": "not compared", "note": f"not compared: {reason}", "reason": reason}
+    return {"status": "not compared", "notes": (DifferenceNote("not compared", (reason,)),), "reason": reason}
 
 
 def _plain(before: InventoryEntry, after: InventoryEntry) -> Told:
@@ -459,28 +460,29 @@ def _filled(before: InventoryEntry, after: InventoryEntry) -> Told:
     """A tensor where there was None, or the other way round."""
     if not after.is_tensor:
         note = "is None now: reserved" if after.kind == "reserved" else f"is no tensor now: {_text(after)}"
-        return {"status": "removed", "kind": before.kind, "count": before.facts.count, "note": note}
-    was = "was reserved: None" if before.kind == "reserved" else f"was no tensor: {_text(before)}"
+        return {"status": "removed", "kind": before.kind, "count": before.facts.count, "notes": (DifferenceNote("", (note,)),)}
+    was = DifferenceNote("", ("was reserved: None" if before.kind == "reserved" else f"was no tensor: {_text(before)}",))
     if before.kind == "reserved" and after.kind in _REGISTERED and after.kind not in before.facts.note:
-        was = f"was {before.facts.note}, is a {after.kind}"
-    return {"status": "added", "kind": after.kind, "note": was}
+        was = DifferenceNote("became", (before.facts.note, f"a {after.kind}"))
+    return {"status": "added", "kind": after.kind, "notes": (was,)}
 
 
-def _reshaped(before: InventoryEntry, after: InventoryEntry) -> str:
+def _reshaped(before: InventoryEntry, after: InventoryEntry) -> tuple[DifferenceNote, ...]:
     """What became of the values, as far as both sides have them."""
     if before.facts.shape is None:
-        return "was lazy, without a shape"
+        return (DifferenceNote("", ("was lazy, without a shape",)),)
     try:
         left, right = before.read(), after.read()
-        return likeness(left, right) if left is not None and right is not None else ""
+        alike = likeness(left, right) if left is not None and right is not None else ""
     except Exception:  # noqa: BLE001 - a damaged file, or a kind of tensor that has no rows
-        return ""
+        return ()
+    return (DifferenceNote("", (alike,)),) if alike else ()
 
 
 def _judge(told: Told, found: TensorDifference, before: InventoryEntry, after: InventoryEntry) -> None:
     """The status, by what matters most; and the numbers."""
     turned = _turned(before, after)
-    retyped = before.facts.dtype != after.facts.dtype or (bool(turned) and "attribute" not in (before.kind, after.kind))
+    retyped = before.facts.dtype != after.facts.dtype or (turned is not None and "attribute" not in (before.kind, after.kind))
     if told.get("differs") is None and found.compared:
         told["differs"] = bool(found.changed)
     if told["renamed_from"]:
@@ -497,10 +499,10 @@ def _judge(told: Told, found: TensorDifference, before: InventoryEntry, after: I
         status = "unchanged" if found.compared or not found.reason else "not compared"
     notes = [found.note, turned]
     if found.rewritten and not found.changed:
-        notes.append(f"{found.rewritten:,} in other bits of the same value (a sign of zero, or a NaN)")
+        notes.append(DifferenceNote("", (f"{found.rewritten:,} in other bits of the same value (a sign of zero, or a NaN)",)))
     if told.get("differs") and (told["renamed_from"] or status == "resharded"):
-        notes.append("and its values changed")
-    told.update(status=status, note="; ".join(filter(None, notes)), reason=found.reason)
+        notes.append(DifferenceNote("", ("and its values changed",)))
+    told.update(status=status, notes=tuple(filter(None, notes)), reason=found.reason)
     if found.compared:
         finite = bool(found.distance) or not (found.changed and any((*found.nan, *found.inf)))
         told.update(
@@ -544,16 +546,16 @@ def _beside(was: Sharding | None, now: Sharding | None, left: Tensor, right: Ten
     return (cut, right, True) if lies is now else (left, cut, True)
 
 
-def _turned(before: InventoryEntry, after: InventoryEntry) -> str:
+def _turned(before: InventoryEntry, after: InventoryEntry) -> DifferenceNote | None:
     """What it is now, if it was something else: a buffer that became a parameter, a sparse tensor."""
     if before.kind != after.kind and {before.kind, after.kind} <= {*_REGISTERED, "attribute"}:
-        left = ", which state_dict() leaves out" if before.saved and not after.saved else ""
-        article = "an" if after.kind == "attribute" else "a"
-        return f"was {'an' if before.kind == 'attribute' else 'a'} {before.kind}, is {article} {after.kind}{left}"
+        left = ("which state_dict() leaves out",) if before.saved and not after.saved else ()
+        was_kind, kind = (f"{'an' if one.kind == 'attribute' else 'a'} {one.kind}" for one in (before, after))
+        return DifferenceNote("became", (was_kind, kind, *left))
     was, now = before.facts.note, after.facts.note
     if was != now and {was, now} & {"sparse_coo", "sparse_csr", "quantized"}:
-        return f"was {was or 'strided'}, is {now or 'strided'}"
-    return ""
+        return DifferenceNote("became", (was or "strided", now or "strided"))
+    return None
 
 
 def _why_not(before: InventoryEntry, after: InventoryEntry) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from modlab.inspection.inventory import InventoryEntry
-from modlab.records.difference import STAYED, TENSORS, DifferenceRecord
+from modlab.records.difference import TENSORS, DifferenceNote, DifferenceRecord
 
 _REGISTERED = ("parameter", "buffer")
 Pair = tuple[InventoryEntry | None, InventoryEntry | None]
@@ -22,8 +22,8 @@ def noted(rows: list[DifferenceRecord], pairs: list[Pair]) -> list[DifferenceRec
         scopes = _scopes(rows, facts, fact, arrived) if arrived else {}
         for i, (row, (was, now)) in enumerate(zip(rows, facts, strict=True)):
             if row.kind in TENSORS and row.status == "unchanged" and was and was == now and now not in arrived and _left(row, scopes):
-                stayed = f"{STAYED}{'on ' * (fact == 'device')}{now}{_remedy(pairs[i][1])}"
-                rows[i] = replace(row, note="; ".join(filter(None, [row.note, stayed])))
+                stayed = DifferenceNote("stayed on" if fact == "device" else "stayed", (now, *_remedy(pairs[i][1])))
+                rows[i] = replace(row, notes=(*row.notes, stayed))
     return rows
 
 
@@ -57,6 +57,6 @@ def _castable(name: str) -> bool:
     return isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)
 
 
-def _remedy(entry: InventoryEntry | None) -> str:
+def _remedy(entry: InventoryEntry | None) -> tuple[str, ...]:
     """That it does not matter, where the next forward computes it anew."""
-    return f", {entry.facts.note}" if entry is not None and entry.facts.note.startswith("computed before each forward") else ""
+    return (entry.facts.note,) if entry is not None and entry.facts.note.startswith("computed before each forward") else ()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.inspection.fingerprint import BLOCK, Raw, parts_of, whole
+from modlab.records.difference import DifferenceNote
 from modlab.statistics.contents import COMPUTED, as_array, blocks_of, numbers_of
 from modlab.statistics.memory import NoValuesError, local, require_values
 from modlab.statistics.wrappers import is_quantized, is_wrapper
@@ -41,7 +42,7 @@ class TensorDifference:
         self.nan = [0, 0]
         self.inf = [0, 0]
         self.rewritten = 0  # elements of the same value in other bits: a sign of zero, a NaN
-        self.note = ""
+        self.note: DifferenceNote | None = None
         self.compared = True
         self.reason = ""  # why not, if it was not
 
@@ -53,7 +54,7 @@ class TensorDifference:
     def refuse(self, reason: str) -> TensorDifference:
         """There is nothing to compare, because of `reason`, a part of a sentence."""
         self.compared, self.reason = False, reason
-        self.note = f"not compared: {reason}" if reason else ""
+        self.note = DifferenceNote("not compared", (reason,)) if reason else None
         return self
 
     def same(self, block: Raw) -> None:
@@ -179,7 +180,7 @@ def _any(found: TensorDifference, before: Tensor, after: Tensor) -> TensorDiffer
             _compare(found, left, right)
     if found.changed and (is_wrapper(before) or is_wrapper(after)):
         how = "dequantized" if _offers_values(before, after) else "by the tensors inside"
-        found.note = f"{type(after if is_wrapper(after) else before).__name__}, compared {how}"
+        found.note = DifferenceNote("", (f"{type(after if is_wrapper(after) else before).__name__}, compared {how}",))
     return found
 
 

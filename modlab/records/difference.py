@@ -12,20 +12,44 @@ TENSORS = ("parameter", "buffer", "tensor", "packed", "extra", "attribute", "res
 """The kinds that are a model's state itself; the others are about it (gradients, flags, an optimizer's state)."""
 KINDS = (*TENSORS, "gradient", "flag", "optimizer state", "hyper-parameter", "RNG", "value")
 
-OBJECT = "the tensor object that was "
-"""How the note begins of what bore another name before."""
+UNTIED = "to nothing"
+"""The value of a flag "tied" of what is tied to nothing."""
 
-HELD = "holds what was in "
-"""How the note begins of what has, bit for bit, the values that another name had."""
+_NOTES = {
+    "object": "the tensor object that was {}",
+    "held": "holds what was in {}",
+    "stayed": "stayed {}",
+    "stayed on": "stayed on {}",
+    "became": "was {}, is {}",
+    "not compared": "not compared: {}",
+    "same object": "same object",
+    "another object": "another object",
+    "in eval": "in evaluation mode all the while",
+}
 
-STAYED = "stayed "
-"""How the note begins of what a move of all around it left on its device or in its dtype."""
 
-SAME_OBJECT, OTHER_OBJECT = "same object", "another object"
-"""The notes of a live model's tensor that is what a snapshot of this model saw, or is not."""
+@format.printed
+@dataclass(frozen=True, slots=True)
+class DifferenceNote:
+    """What else is known of a row.
 
-IN_EVAL = "in evaluation mode all the while"
-"""The note of a buffer that changed although its module is in evaluation mode."""
+    Attributes:
+        kind: "object" (it bore another name before), "held" (it has, bit for bit, the values that another name had), "stayed" and
+            "stayed on" (a move of all around it left it in its dtype or on its device), "became" (it is of another kind now),
+            "same object" and "another object" (than a snapshot of this model saw), "in eval" (it changed although its module is in
+            evaluation mode), "momentum" and "momentum and weight decay" (they moved it where its gradient is zero), "not compared",
+            or nothing, where `names` says all.
+        names: what it is about: the other name, the dtype or device, what it was and what it is; and what is to be added.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        known = _NOTES.get(self.kind, "{}")
+        return ", ".join([known.format(*self.names), *self.names[known.count("{}") :]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,8 @@ class DifferenceRecord:
         same_object: whether it is the same tensor object; None where that cannot be known.
         shares_memory: whether both lie in the same memory, so that one changes with the other; None where one is not live.
         value_before: of what is no tensor, in words.
+        notes: what else is known of it.
+        in_graph: of a flag, that the tensor requires a gradient because it was computed: it has a ``grad_fn``.
         tied: another name of the same tensor, before and after, under which it is counted.
         sharding_before, sharding_after: how it lies over several ranks.
         reason: why its values were not compared, as a part of a sentence; nothing where they were.
@@ -83,13 +109,23 @@ class DifferenceRecord:
     same_object: bool | None = None
     shares_memory: bool | None = None
     owner_type: str = ""
-    note: str = ""
+    notes: tuple[DifferenceNote, ...] = ()
     differs: bool | None = None
     tied: str = ""
     sharding_before: Sharding | None = None
     sharding_after: Sharding | None = None
     of_part: bool = False
     reason: str = ""
+    in_graph: bool = False
+
+    @property
+    def note(self) -> str:
+        """What else is known of it, in words."""
+        return "; ".join(note.text for note in self.notes)
+
+    def noted(self, kind: str) -> DifferenceNote | None:
+        """The note of a kind, if there is one."""
+        return next((note for note in self.notes if note.kind == kind), None)
 
     def __repr__(self) -> str:
         distance = "" if self.max_abs is None or self.status == "unchanged" else f" by at most {self.max_abs:.4g}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from modlab import format
-from modlab.records.difference import HELD, STATUSES, STAYED, TENSORS, DifferenceRecord, DiffRecord, Loading, Renaming
+from modlab.records.difference import STATUSES, TENSORS, DifferenceNote, DifferenceRecord, DiffRecord, Loading, Renaming
 from modlab.records.structure import ROOT
 from modlab.views import sharding
 from modlab.views.sheets import verdict
@@ -38,6 +38,7 @@ _SYMBOLS = {
     "value": "store",
     "attribute": "ghost",
 }
+_STAYED = ("stayed", "stayed on")
 _BESIDE = ("gradient", "optimizer state", "flag")
 _PLACES = {"random generators": "rng", "settings": "optimizer"}
 _APART = {"RNG": "random generators", "hyper-parameter": "settings"}
@@ -253,9 +254,9 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
     kind = {"parameter": "", "attribute": _unregistered(record)}.get(record.kind, record.kind)
     note = "; ".join(_remarks(record))
     elements = f"{record.changed:,} of {record.here:,}{verdict.here(record)}" if record.max_abs is not None and record.changed else ""
-    still = record.max_abs is None or not record.changed
+    still, stayed = record.max_abs is None or not record.changed, _stayed(record)
     cells = _cells(
-        _stayed(record) or verdict.status(record),
+        replace(stayed, names=stayed.names[:1]).text if stayed is not None else verdict.status(record),
         _turned(_shape(record.shape_before) or "lazy" * (record.status == "reshaped"), _shape(record.shape_after)),
         _turned(record.dtype_before, record.dtype_after),
         _turned(record.device_before, record.device_after) if {record.device_before, record.device_after} - {"cpu", ""} else "",
@@ -271,9 +272,9 @@ def _tensor(record: DifferenceRecord, branch: Branch, depth: int, scale: float) 
     return Row(branch.path, name, kind, note, symbol, record.path, depth=depth, cells=cells, details=details)
 
 
-def _stayed(record: DifferenceRecord) -> str:
+def _stayed(record: DifferenceRecord) -> DifferenceNote | None:
     """What says more than "unchanged": "stayed float32"."""
-    return next((part.partition(",")[0] for part in record.note.split("; ") if part.startswith(STAYED)), "")
+    return next((note for note in record.notes if note.kind in _STAYED), None)
 
 
 def _unregistered(record: DifferenceRecord) -> str:
@@ -286,7 +287,7 @@ def _mark(record: DifferenceRecord) -> Mark:
         return "broken"
     if record.status in ("removed", "not compared"):
         return "absent"
-    return "careful" if record.status == "reshaped" or (record.kind == "attribute" and _was_left(record.note)) else ""
+    return "careful" if record.status == "reshaped" or (record.kind == "attribute" and _was_left(record)) else ""
 
 
 def _cells(
@@ -335,10 +336,8 @@ def _remarks(record: DifferenceRecord) -> Iterator[str]:
     for name, was, now in (("NaN", record.nan_before, record.nan_after), ("infinite", record.inf_before, record.inf_after)):
         if now or was:
             yield f"{now:,} {name}" if now == was else f"{was:,} → {now:,} {name}"
-    for part in record.note.split("; "):
-        rest = part.removeprefix(_stayed(record)).removeprefix(", ")
-        if rest:
-            yield rest
+    for note in record.notes:
+        yield from note.names[1:] if note is _stayed(record) else (note.text,)
 
 
 def _details(record: DifferenceRecord) -> Iterator[Block]:
@@ -396,7 +395,7 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
     else:
         yield from _sharing(diff)
         if diff.loading is not None:
-            yield from _loading(diff.loading, any(r.note.startswith(HELD) for r in diff.records))
+            yield from _loading(diff.loading, any(r.noted("held") is not None for r in diff.records))
         yield from (Block("renamed", f"{_reason(renaming)}.", renaming.code) for renaming in diff.renamings)
     yield from _objects(diff)
     yield from _left(diff)
@@ -532,7 +531,7 @@ def _objects(diff: DiffRecord) -> Iterator[Block]:
 
 def _left(diff: DiffRecord) -> Iterator[Block]:
     """What no ``.to()`` reaches, and what would make it do so."""
-    paths = [r.path for r in diff.records if r.kind == "attribute" and _was_left(r.note)]
+    paths = [r.path for r in diff.records if r.kind == "attribute" and _was_left(r)]
     if paths:
         names = ", ".join(paths[:4]) + (", ..." if len(paths) > 4 else "")
         it = "it" if len(paths) == 1 else "them"
@@ -540,9 +539,9 @@ def _left(diff: DiffRecord) -> Iterator[Block]:
         yield Block("left behind", f"{names}: not registered, so .to() and .cuda() do not reach {it}. {how}", mark="careful")
 
 
-def _was_left(note: str) -> bool:
+def _was_left(record: DifferenceRecord) -> bool:
     """Where the next forward computes it anew, it needs no help."""
-    return any(part.startswith(STAYED) for part in note.split("; ")) and "computed before" not in note
+    return any(len(note.names) == 1 for note in record.notes if note.kind in _STAYED)
 
 
 def _most(diff: DiffRecord) -> Iterator[Block]:

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from modlab import format
-from modlab.records.difference import HELD, IN_EVAL, OBJECT, TENSORS, DifferenceRecord, DiffRecord, Loading
+from modlab.records.difference import TENSORS, UNTIED, DifferenceRecord, DiffRecord, Loading
 from modlab.records.sharding import together
 from modlab.views import sharding
 
+_COASTED = ("momentum", "momentum and weight decay")
 _OF_PARTS = ("unchanged", "changed")
 NOTHING = "nothing here"
 _PART = 10  # weight decay that moved a smaller part of a tensor than a tenth by itself is no news
@@ -64,7 +65,7 @@ def shared(diff: DiffRecord) -> list[DifferenceRecord]:
 def replaced(diff: DiffRecord) -> list[DifferenceRecord]:
     """Parameters of one model that are other tensor objects than before, and no old ones under another name."""
     own = [r for r in diff.records if diff.own and r.kind == "parameter" and r.same_object is False]
-    return [r for r in own if not r.note.startswith(OBJECT)]
+    return [r for r in own if r.noted("object") is None]
 
 
 def of_diff(diff: DiffRecord) -> tuple[str, str]:
@@ -151,24 +152,26 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
     kinds = {r.path: r.kind for r in diff.records}
     flags = [r for r in diff.records if r.kind == "flag"]
     for word, its in (
-        ("no longer tied", [r for r in flags if r.path.endswith(".tied") and r.value_after == "to nothing"]),
-        ("tied now", [r for r in flags if r.path.endswith(".tied") and r.value_before == "to nothing"]),
+        ("no longer tied", [r for r in flags if r.path.endswith(".tied") and r.value_after == UNTIED]),
+        ("tied now", [r for r in flags if r.path.endswith(".tied") and r.value_before == UNTIED]),
     ):
         if its:
-            ends = {r.value_before if r.value_after == "to nothing" else r.value_after for r in its}
+            ends = {r.value_before if r.value_after == UNTIED else r.value_after for r in its}
             other = f" {format.clean(ends.pop())}" if len(ends) == 1 else ""
             yield f"{_named([r.path.removesuffix('.tied') for r in its])} {'is' if len(its) == 1 else 'are'} {word}{other}"
     for value, word in (("False", "no longer in the state_dict"), ("True", "in the state_dict now")):
         paths = [r.path.removesuffix(".persistent") for r in flags if r.path.endswith(".persistent") and r.value_after == value]
         if paths:
             yield f"{_named(paths)} {'is' if len(paths) == 1 else 'are'} {word}"
-    graphs = [r.path.removesuffix(".requires_grad") for r in flags if "grad_fn" in r.value_after]
+    graphs = [r.path.removesuffix(".requires_grad") for r in flags if r.in_graph]
     graphs = [path for path in graphs if kinds.get(path) == "buffer"]
     if graphs:
         what = "is a buffer" if len(graphs) == 1 else "are buffers"
         yield f"{_named(graphs)} {what} in the autograd graph now, which grows with every call"
-    yield from (f"{format.clean(r.path)} {r.note}" for r in diff.records if r.note.startswith("was ") and ", is a parameter" in r.note)
-    plain = [r for r in diff.records if r.kind == "attribute" and "was a parameter, is an attribute" in r.note]
+    first = ((r, r.notes[0]) for r in diff.records if r.notes)
+    yield from (f"{format.clean(r.path)} {r.note}" for r, note in first if note.kind == "became" and note.names[1] == "a parameter")
+    became = ((r, r.noted("became")) for r in diff.records if r.kind == "attribute")
+    plain = [r for r, note in became if note is not None and note.names[:2] == ("a parameter", "an attribute")]
     if plain:
         what = "was a parameter and is a plain attribute" if len(plain) == 1 else "were parameters and are plain attributes"
         yield f"{_listed(plain)} {what} now, which state_dict() leaves out"
@@ -176,18 +179,18 @@ def _odd(diff: DiffRecord) -> Iterator[str]:
     if others:
         what = "is another tensor object" if len(others) == 1 else "are other tensor objects"
         yield f"{_listed(others)} {what} than before, which an optimizer made before does not hold"
-    moved = [r for r in diff.records if IN_EVAL in r.note]
+    moved = [r for r in diff.records if r.noted("in eval") is not None]
     if moved:
         yield f"{_listed(moved)} changed although {'its module is' if len(moved) == 1 else 'their modules are'} in evaluation mode"
 
 
 def _swapped(diff: DiffRecord) -> Iterator[str]:
     """Values that stand under the names of others."""
-    its = [r for r in diff.records if r.note.startswith(HELD)]
+    its = [(r, note.names[0]) for r in diff.records if (note := r.noted("held")) is not None]
     if its:
-        was = its[0].note.removeprefix(HELD).partition(";")[0]
+        first, was = its[0]
         names = "have each other's values" if len(its) > 1 else "has the values of another"
-        yield f"{format.plural(len(its), 'tensor')} {names} ({format.clean(its[0].path)} holds what was in {format.clean(was)})"
+        yield f"{format.plural(len(its), 'tensor')} {names} ({format.clean(first.path)} holds what was in {format.clean(was)})"
 
 
 def _others(diff: DiffRecord) -> Iterator[str]:
@@ -218,14 +221,14 @@ def _values(diff: DiffRecord) -> Iterator[str]:
         yield f"{_listed(alone)} by weight decay alone"
     elif decayed:
         yield f"{_listed(decayed)} in part by weight decay alone"
-    placed = [r for r in both if r.note.startswith(OBJECT)]
+    placed = [(r, note.names[0]) for r in both if (note := r.noted("object")) is not None]
     if placed:
-        old = placed[0].note.removeprefix(OBJECT).partition(";")[0]
-        yield f"{len(placed):,} of them changed places ({format.clean(placed[0].path)} was {format.clean(old)})"
-    coasted = [r for r in both if "its gradient is zero" in r.note]
+        first, old = placed[0]
+        yield f"{len(placed):,} of them changed places ({format.clean(first.path)} was {format.clean(old)})"
+    coasted = [(r, note.kind) for r in both for note in r.notes if note.kind in _COASTED]
     if coasted:
-        how = "by momentum and weight decay" if all("weight decay" in r.note for r in coasted) else "by momentum"
-        yield f"{_listed(coasted)} moved {how} where the gradient is zero"
+        how = "momentum and weight decay" if {kind for _, kind in coasted} == {"momentum and weight decay"} else "momentum"
+        yield f"{_listed([r for r, _ in coasted])} moved by {how} where the gradient is zero"
     yield from _kinds(its)
     yield from (f"{tally[status]:,} {status}{_how(its, status)}" for status in ("reshaped", "added", "removed") if tally[status])
     names = [r for r in its if r.renamed_from]
@@ -280,7 +283,7 @@ def _about(diff: DiffRecord) -> Iterator[str]:
     changed = [r for r in diff.records if r.status not in ("unchanged", "moved")]
     flags = [r for r in changed if r.kind == "flag"]
     modes = [r for r in flags if r.path.rpartition(".")[2] == "training"]
-    frozen = [r for r in flags if r.path.endswith("requires_grad") and "grad_fn" not in r.value_after]
+    frozen = [r for r in flags if r.path.endswith("requires_grad") and not r.in_graph]
     if modes:
         yield f"{format.plural(len(modes), 'module')} {_turned(modes, 'in training mode', 'in evaluation mode')}"
     if frozen:
