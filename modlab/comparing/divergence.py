@@ -33,6 +33,7 @@ class Gap:
         compared: elements whose distance was taken.
         rounding: the relative distance that rounding alone explains, in the coarser of both dtypes.
         coarse: one side is quantized.
+        reason: why tensors could not be compared; `notes` say it too.
         alone: places that one nest has and the other has not: 0 for left or 1 for right, and the name.
     """
 
@@ -43,6 +44,7 @@ class Gap:
     changed: int = 0
     compared: int = 0
     notes: tuple[str, ...] = ()
+    reason: str = ""
     rounding: float = 0.0
     coarse: bool = False
     alone: tuple[tuple[int, str], ...] = ()
@@ -86,6 +88,7 @@ class Gap:
             self.max_abs = max(self.max_abs or 0.0, other.max_abs)
         self.changed, self.compared = self.changed + other.changed, self.compared + other.compared
         self.notes = tuple(dict.fromkeys((*self.notes, *other.notes)))
+        self.reason = self.reason or other.reason
         self.rounding, self.coarse = max(self.rounding, other.rounding), self.coarse or other.coarse
         self.alone = tuple(dict.fromkeys((*self.alone, *other.alone)))
         self._distance = math.hypot(self._distance, other._distance)
@@ -96,6 +99,11 @@ class Gap:
         """Note a place that one side alone has."""
         self.equal, self.exact = False, False
         self.alone = (*self.alone, (side, name))
+
+    def refuse(self, reason: str) -> None:
+        """Note why two tensors could not be compared."""
+        self.reason = reason
+        self.notes = (*self.notes, f"not compared: {reason}")
 
     def differ(self, note: str) -> None:
         """Note a difference that is no number."""
@@ -174,8 +182,8 @@ def _plain(left: Kept, right: Kept) -> Gap:
 
 def _tensors(left: Kept, right: Kept, length: Callable[[Kept], float]) -> Gap:
     gap = Gap(sampled=left.whole is None or right.whole is None)
-    if left.note or right.note:
-        gap.notes = (left.note or right.note,)
+    if left.reason or right.reason:
+        gap.refuse(left.reason or right.reason)
         return gap
     if left.text != right.text:
         gap.notes = (_unlike(left.text, right.text),)
@@ -209,7 +217,7 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
         return gap
     found = contrast(one, other)
     if not found.compared:
-        gap.notes += (f"not compared: {found.reason}",)
+        gap.refuse(found.reason)
         return gap
     gap.equal = found.changed == 0 and stride == 1
     gap.changed, gap.compared = found.changed * stride, one.numel() * stride

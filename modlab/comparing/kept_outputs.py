@@ -40,7 +40,8 @@ class Kept:
         stride: 1 for the whole tensor.
         digest: of every bit: of a tensor that is not kept whole, and of what is no tensor; None where there is nothing to compare.
         text: shape and dtype, or what it is in words.
-        note: why it is not compared.
+        reason: why a tensor has no values that could be compared.
+        note: the same of what is no tensor.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Kept:
     text: str
     is_tensor: bool
     requires_grad: bool = False
+    reason: str = ""
     note: str = ""
 
     @property
@@ -115,9 +117,9 @@ def _leaf(name: str, thing: Any, reason: str, content: Callable[[Tensor], _Conte
             require_values(part)
             return Kept(name, *content(part), _text(thing), True, thing.requires_grad)
         except NoValuesError as error:
-            return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, f"not compared: {error}")
+            return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, str(error))
         except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
-            return Kept(name, None, 1, None, type(thing).__name__, True, note=f"not compared: {type(error).__name__}")
+            return Kept(name, None, 1, None, type(thing).__name__, True, reason=type(error).__name__)
 
 
 def sample(tensor: Tensor, stride: int) -> Tensor | None:

@@ -391,7 +391,7 @@ class Experiment:
 
     def _row(self, key: int, path: str, module: Module, pair: SideBySide) -> ComparisonRecord:
         train, evaluation = (self.passes[mode, "normal"] for mode in MODES)
-        draws = tuple(f"{mode}: {', '.join(sorted(names))}" for mode in MODES if (names := self.passes[mode, "normal"].draws.get(path)))
+        drawn = tuple((mode, tuple(sorted(names))) for mode in MODES if (names := self.passes[mode, "normal"].draws.get(path)))
         unsteady = tuple(mode for mode in MODES if self._differs(mode, "again", path))
         starts, switches = path in pair.starting, path in pair.switching
         in_eval = bool(evaluation.draws.get(path)) or any("eval" in sides for sides in self._sides(key).values())
@@ -404,7 +404,7 @@ class Experiment:
             **measured(pair.of_outputs(path), pair.of_inputs(path)),
             starts_here=starts,
             random=tuple(mode for mode in MODES if mode not in unsteady and self._differs(mode, "other", path)),
-            draws=draws,
+            drawn=drawn,
             unsteady=unsteady,
             unsteady_here=any(path in self._sources(mode) for mode in unsteady),
             acts_by_mode=(starts and not unsteady) or switches or path in self.acting or self._differently(key, path),
@@ -413,6 +413,8 @@ class Experiment:
             starts_by=pair.by.get(path, "") if starts else "",
             ignores_mode=in_eval or any(stranger.training for stranger in evaluation.strangers.get(path, ())),
             moved=tuple(self.moved.get(key, ())),
+            holds_by_mode=path in self._by,
+            fused=any(self._skipped(mode, path) for mode in MODES) and self._is_fused(path),
             runs=tuple(self._run(mode, grad, path) for grad in GRADS for mode in MODES),
             left=train.stats.get(path),
             right=evaluation.stats.get(path),
@@ -466,18 +468,23 @@ class Experiment:
         if issubclass(type(module), _BATCH_NORMS) and (stores.contents(module).get("_buffers") or {}).get("running_mean") is None:
             yield "keeps no running statistics, and takes the batch's own in both modes"
         for mode in MODES:
-            yield from self._skipped(mode, path)
+            if skipped := self._skipped(mode, path):
+                when = f"in {mode} mode {'without autograd' if len(skipped) == 2 else f'under {skipped[0]}'}"
+                yield f"a fused path skips it {when}" if self._is_fused(path) else f"not called {when}"
         if not train.counts[path] and not evaluation.counts[path]:
-            yield from hidden_reason(path, module, self.places.values(), train.counts)
+            yield hidden_reason(path, module, self.places.values(), train.counts).text
 
-    def _skipped(self, mode: str, path: str) -> Iterator[str]:
-        """A module that runs as long as autograd records, and not without."""
-        skipped = [grad for grad in GRADS[1:] if not self.passes[mode, grad].error and not self.passes[mode, grad].counts[path]]
-        if skipped and self.passes[mode, "normal"].counts[path]:
-            above = (module for name, module in self.places.values() if name != path and path.startswith(f"{name}." if name else ""))
-            fused = any(map(is_fused, above))
-            when = f"in {mode} mode {'without autograd' if len(skipped) == 2 else f'under {skipped[0]}'}"
-            yield f"a fused path skips it {when}" if fused else f"not called {when}"
+    def _skipped(self, mode: str, path: str) -> list[str]:
+        """Of a module that runs as long as autograd records: where it does not run."""
+        if not self.passes[mode, "normal"].counts[path]:
+            return []
+        return [grad for grad in GRADS[1:] if not self.passes[mode, grad].error and not self.passes[mode, grad].counts[path]]
+
+    def _is_fused(self, path: str) -> bool:
+        """Whether a module around it may run as one fused step."""
+        return any(
+            is_fused(module) for name, module in self.places.values() if name != path and path.startswith(f"{name}." if name else "")
+        )
 
 
 def _switches(module: Module) -> bool:
@@ -509,6 +516,7 @@ def measured(outputs: Gap | None, inputs: Gap | None) -> dict[str, Any]:
             "equal": outputs.equal,
             "sampled": outputs.sampled,
             "alone": outputs.alone,
+            "reason": outputs.reason,
         }
     if inputs is not None:
         found |= {"inputs_max_abs": inputs.max_abs, "inputs_equal": inputs.equal}

@@ -18,7 +18,7 @@ from modlab.comparing.hook_probes import hooked
 from modlab.comparing.input_copies import Change, InputCopies, require_repeatable
 from modlab.comparing.mode_probes import may_act
 from modlab.comparing.modes import ALONE, SEVERAL, measured, quiet, require_ready, require_restorable
-from modlab.comparing.passes import Key, Pass, first_paths, hidden_reason
+from modlab.comparing.passes import Key, Pass, Uncounted, first_paths, hidden_reason
 from modlab.comparing.side_by_side import SideBySide
 from modlab.errors import MatchError, nearest
 from modlab.inspection import marks, stores
@@ -181,8 +181,8 @@ class Trial:
         kind = type(module).__name__
         other_kind = type(by_path[other]).__name__ if other is not None else ""
         gap = again.gap(path)
-        draws = tuple(
-            f"{side}: {', '.join(sorted(names))}"
+        drawn = tuple(
+            (side, tuple(sorted(names)))
             for side, one, name in zip(SIDES, (left, right), (path, other), strict=True)
             if name is not None and (names := one.draws.get(name))
         )
@@ -199,7 +199,7 @@ class Trial:
             starts_by=pair.by.get(str(other), "") if other in pair.starting else "",
             alone_there=self._alone_there(other, pair),
             matched=self._matched(path, other),
-            draws=draws,
+            drawn=drawn,
             unsteady=("left",) if gap is not None and gap.equal is False else (),
             unsteady_here=path in again.sources(),
             runs=(_run("left", left, path), *(() if other is None else (_run("right", right, other),))),
@@ -231,9 +231,9 @@ class Trial:
         if other is None:
             yield "only in the left model"
         elif (pair.left.counts[path], pair.right.counts[other]) == (0, 0):
-            yield from hidden_reason(path, module, self.places[0].values(), pair.left.counts)
-        elif not pair.right.counts[other] and _inside(unseen := list(self._unseen(other, pair.right))):
-            yield from unseen
+            yield hidden_reason(path, module, self.places[0].values(), pair.left.counts).text
+        elif not pair.right.counts[other] and (found := self._uncounted(other, pair.right)).unseen:
+            yield f"in the right model it {found.text}"
         elif not pair.left.counts[path] or not pair.right.counts[other]:
             yield f"called in the {'right' if pair.right.counts[other] else 'left'} model alone"
 
@@ -244,11 +244,10 @@ class Trial:
     def _inner(self, side: int, path: str) -> str:
         return canonical(path, is_wrapped(self._names[side]))
 
-    def _unseen(self, path: str, right: Pass) -> Iterator[str]:
+    def _uncounted(self, path: str, right: Pass) -> Uncounted:
         """Why a module on the right was not seen to be called."""
         module = next(module for name, module in self.places[1].values() if name == path)
-        for reason in hidden_reason(path, module, self.places[1].values(), right.counts):
-            yield reason.replace("runs inside", "in the right model it runs inside", 1)
+        return hidden_reason(path, module, self.places[1].values(), right.counts)
 
     def _right_only(self, path: str, module: Module, right: Pass) -> ComparisonRecord:
         return ComparisonRecord(
@@ -312,11 +311,6 @@ def _run(side: str, one: Pass, path: str) -> RunRecord:
     return RunRecord(
         side, "as it is", len(calls), calls[0].training if calls else None, any(flags) if flags else None, norm, error=one.error
     )
-
-
-def _inside(reasons: list[str]) -> bool:
-    """Whether a module cannot be seen, rather than was not called."""
-    return any("runs inside" in reason for reason in reasons)
 
 
 def _kind(places: Places) -> tuple[torch.dtype | None, torch.device | None]:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -360,8 +360,15 @@ def first_paths(model: Module) -> dict[int, tuple[str, Module]]:
     return found
 
 
-def hidden_reason(path: str, module: Module, places: Collection[tuple[str, Module]], counts: Mapping[str, int]) -> Iterator[str]:
-    """The reason, in words; a module that is just not used gets none but that.
+class Uncounted(NamedTuple):
+    """Why a module was not seen to be called; `unseen` where what happens there cannot be seen at all."""
+
+    text: str
+    unseen: bool = False
+
+
+def hidden_reason(path: str, module: Module, places: Collection[tuple[str, Module]], counts: Mapping[str, int]) -> Uncounted:
+    """The reason; of a module that is just not used, none but that.
 
     Args:
         path: of the module that was not called.
@@ -373,20 +380,16 @@ def hidden_reason(path: str, module: Module, places: Collection[tuple[str, Modul
     for above in _above(path):
         known = set(marks.of_class(type(by_path[above]))) & {"compiled", "scripted"} if above in by_path else set()
         if known:
-            yield f"runs inside {above or ROOT}, which is {known.pop()}: what happens there cannot be seen"
-            return
+            return Uncounted(f"runs inside {above or ROOT}, which is {known.pop()}: what happens there cannot be seen", unseen=True)
     if type(module).__name__ in _HOLDERS:
-        yield "holds modules"
-        return
+        return Uncounted("holds modules")
     prefix = path + "." if path else ""
     if any(count and one.startswith(prefix) and one != path for one, count in counts.items()):
-        yield "not called itself; modules inside it are"
-        return
+        return Uncounted("not called itself; modules inside it are")
     above = path.rpartition(".")[0]
     if type(by_path.get(above)) is MultiheadAttention and counts[above]:
-        yield f"{above or ROOT} uses its weights without calling it"
-    else:
-        yield "not called in this pass"
+        return Uncounted(f"{above or ROOT} uses its weights without calling it")
+    return Uncounted("not called in this pass")
 
 
 def _above(path: str) -> Iterator[str]:

@@ -82,7 +82,7 @@ class ComparisonRecord:
         alone_there: of two models, what one of them alone calls where the difference starts, in words.
         matched: of two models, how its partner was found: "told", "name" or "structure".
         random: sides in which the output depends on random numbers.
-        draws: sides in which the module itself draws random numbers, and from where ("eval: torch").
+        drawn: sides in which the module itself draws random numbers, each with where from; `draws` has them in words ("eval: torch").
         unsteady: sides in which the output differs even with the same random numbers.
         unsteady_here: that starts in its own code.
         raises: sides in which an exception comes out of it, and out of no module inside.
@@ -90,6 +90,9 @@ class ComparisonRecord:
         acts_by_mode: its own training flag changes its output, what it draws or what it moves.
         ignores_mode: what belongs to training goes on in eval mode: random numbers, or state that moves.
         moved: buffers, parameters and attributes that a pass changed.
+        holds_by_mode: ``train()`` and ``eval()`` themselves change what it holds.
+        fused: in a pass without autograd, a fused path runs in its place.
+        reason: why the output cannot be compared, where something says so.
         runs: the module in each run.
         left, right: statistics of the first tensor of the first output.
         notes: what else is to be known, in words.
@@ -117,7 +120,7 @@ class ComparisonRecord:
     alone_there: str = ""
     matched: str = ""
     random: tuple[str, ...] = ()
-    draws: tuple[str, ...] = ()
+    drawn: tuple[tuple[str, tuple[str, ...]], ...] = ()
     unsteady: tuple[str, ...] = ()
     unsteady_here: bool = False
     raises: tuple[str, ...] = ()
@@ -125,6 +128,9 @@ class ComparisonRecord:
     acts_by_mode: bool = False
     ignores_mode: bool = False
     moved: tuple[Move, ...] = ()
+    holds_by_mode: bool = False
+    fused: bool = False
+    reason: str = ""
     runs: tuple[RunRecord, ...] = ()
     left: TensorStats | None = None
     right: TensorStats | None = None
@@ -138,6 +144,15 @@ class ComparisonRecord:
     def differs(self) -> bool:
         """Whether an output is known to differ."""
         return self.equal is False
+
+    @property
+    def draws(self) -> tuple[str, ...]:
+        """Sides in which the module itself draws random numbers, and from where: "eval: torch"."""
+        return tuple(f"{side}: {', '.join(names)}" for side, names in self.drawn)
+
+    def draws_in(self, side: str) -> bool:
+        """Whether the module itself draws random numbers on a side."""
+        return any(one == side for one, _ in self.drawn)
 
     @property
     def called(self) -> int:

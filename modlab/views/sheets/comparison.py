@@ -92,11 +92,11 @@ def _conclusion(table: ComparisonTable) -> tuple[str, str]:
         return _of_models(table)
     if any(_raised(table)):
         return _of_raising(table)
-    difference = _difference(table)
     surprise = _surprise(table)
     moved = _moved(table)
     if surprise:
-        return surprise, _end("; ".join(filter(None, (_by_equal_numbers(" ".join(difference).strip(), table), moved))))
+        return surprise, _end("; ".join(filter(None, (_beside_surprise(table), moved))))
+    difference = _difference(table)
     if not difference[1]:
         return (difference[0] + "; ", _end(moved)) if moved else (_end(difference[0]), "")
     return difference[0], _end("; ".join(filter(None, (difference[1], moved))))
@@ -136,8 +136,7 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
     others = [row for row in table.rows if row.differs]
     if whole is None or whole.equal is None:
         if not others:
-            why = whole.notes[0] if whole is not None and whole.notes else ""
-            return "What the model gives cannot be compared:", why.removeprefix("not compared: ")
+            return "What the model gives cannot be compared:", "" if whole is None else whole.reason or next(iter(whole.notes), "")
         return f"Train and eval differ{_from(table)}:", f"{format.plural(len(others), 'module')} of {len(table.rows):,} give something else"
     if whole.differs:
         if whole.unsteady and table.first is None:
@@ -145,17 +144,27 @@ def _difference(table: ComparisonTable) -> tuple[str, str]:
         return f"Train and eval differ{_from(table)}:", _by(whole, table)
     if others:
         return "The output is the same in both modes,", f"but not inside: {_place(others[-1].path, table)} differs"
-    acting = [row for row in table.rows if row.acts_by_mode]
     switching = next((row for row in table.rows if row.switches_grad), None)
-    if switching is not None and whole.equal:
-        mode = "training" if _grad(switching, "train") else "eval"
-        what = "the output" if _grad(whole, "train") is not _grad(whole, "eval") else "what it gives"
-        how = "sees to that" if what == "the output" else f"gives what requires grad in {mode} mode alone"
-        said = f"but {what} requires grad in {mode} mode alone: " if what == "the output" else "but "
-        return "The same numbers in both modes,", f"{said}{_place(switching.path, table)} {how}"
+    if switching is not None:
+        return "The same numbers in both modes,", f"but {_switch(whole, switching, table)}"
+    first, second = _sameness(table)
+    return f"The same in both modes{first}", second
+
+
+def _switch(whole: ComparisonRecord, switching: ComparisonRecord, table: ComparisonTable) -> str:
+    """That it depends on the mode whether something requires grad."""
+    mode = "training" if _grad(switching, "train") else "eval"
+    if _grad(whole, "train") is not _grad(whole, "eval"):
+        return f"the output requires grad in {mode} mode alone: {_place(switching.path, table)} sees to that"
+    return f"{_place(switching.path, table)} gives what requires grad in {mode} mode alone"
+
+
+def _sameness(table: ComparisonTable) -> tuple[str, str]:
+    """How far what is the same in both modes is so; goes on from words for that."""
+    acting = [row for row in table.rows if row.acts_by_mode]
     if acting:
-        return "The same in both modes this time,", f"although {_several(acting, table, 'acts', 'act')} by mode"
-    return f"The same in both modes{', to the bit' if table.exact else ''}", ""
+        return " this time,", f"although {_several(acting, table, 'acts', 'act')} by mode"
+    return ", to the bit" if table.exact else "", ""
 
 
 def _from(table: ComparisonTable) -> str:
@@ -209,7 +218,7 @@ def _mainly(whole: ComparisonRecord, table: ComparisonTable) -> str:
 
 def _surprise(table: ComparisonTable) -> str:
     """What one would not expect of eval mode, or of two equal runs."""
-    drawing = [row for row in table.rows if any(one.startswith("eval") for one in row.draws)]
+    drawing = [row for row in table.rows if row.draws_in("eval")]
     if drawing:
         same = "" if any("eval" in row.random for row in table.rows) else "; with others, all outputs were the same"
         return f"Still random in eval mode: {_several(drawing, table, 'draws', 'draw')} random numbers there too{same}."
@@ -224,20 +233,25 @@ def _surprise(table: ComparisonTable) -> str:
     return ""
 
 
-def _by_equal_numbers(said: str, table: ComparisonTable) -> str:
-    """That the same output in both modes is no rest from chance: the two runs began with the same random numbers."""
-    drawing = [row for row in table.rows if _stays_random(row)]
-    if not drawing or not said.startswith("The "):
+def _beside_surprise(table: ComparisonTable) -> str:
+    """What differs, in one sentence.
+
+    That the same output in both modes is no rest from chance is said too: the two runs began with the same random numbers.
+    """
+    said = " ".join(filter(None, _difference(table)))
+    drawing, whole = [row for row in table.rows if _stays_random(row)], _whole(table)
+    if not drawing or whole is None or not whole.equal:
         return said
-    deaf = said.startswith("The same in both modes") and not any(row.acts_by_mode or row.moved for row in table.rows)
+    if any(row.differs or row.switches_grad for row in table.rows):
+        return f"With equal random numbers {said[:1].lower()}{said[1:]}"
+    deaf = not any(row.acts_by_mode or row.moved for row in table.rows)
     end = f": {'it does' if len(drawing) == 1 else 'they do'} not listen to the mode" if deaf else ""
-    same = said.replace("The same in both modes", "both modes give the same", 1)
-    return f"With equal random numbers {same[:1].lower()}{same[1:]}{end}"
+    return f"With equal random numbers both modes give the same{' '.join(filter(None, _sameness(table)))}{end}"
 
 
 def _stays_random(row: ComparisonRecord) -> bool:
     """Whether it draws in eval mode, and gives something else with other numbers."""
-    return "eval" in row.random and any(one.startswith("eval") for one in row.draws)
+    return "eval" in row.random and row.draws_in("eval")
 
 
 def _names(row: ComparisonRecord, side: str) -> list[str]:
@@ -454,7 +468,7 @@ def _doing(row: ComparisonRecord, table: ComparisonTable) -> Iterator[str]:
 
 
 def _about_modes(row: ComparisonRecord) -> Iterator[str]:
-    drawing = [mode for mode in MODES if any(one.startswith(mode) for one in row.draws)]
+    drawing = [mode for mode in MODES if row.draws_in(mode)]
     if row.acts_by_mode:
         yield f"its {row.starts_by} acts by mode" if row.starts_by else "acts by mode"
     if row.switches_grad:
@@ -484,7 +498,7 @@ def _about_difference(row: ComparisonRecord, table: ComparisonTable) -> Iterator
         inside = row.inputs_equal is not False
         if inside and (row.unsteady_here or not _has_called(row, table)):
             yield "the difference comes from its own forward"
-        elif inside and not any(note.startswith("holds other numbers") for note in row.notes):
+        elif inside and not row.holds_by_mode:
             yield "the difference comes from inside"
         elif inside:
             yield "the difference starts above"
@@ -529,9 +543,8 @@ def _numbers(row: ComparisonRecord) -> Iterator[tuple[str, str]]:
         yield "cosine", _cosine(row.cosine)
     if row.inputs_max_abs is not None:
         yield "inputs", "the same" if row.inputs_equal else f"differ by up to {short(row.inputs_max_abs)}"
-    for one in row.draws:
-        side, _, names = one.partition(": ")
-        yield "random numbers", f"{names} in {side} mode" if side in MODES else f"{names} in the {side} model"
+    for side, names in row.drawn:
+        yield "random numbers", f"{', '.join(names)} in {f'{side} mode' if side in MODES else f'the {side} model'}"
 
 
 def _move(move: Move) -> tuple[str, ...]:
@@ -586,7 +599,7 @@ def _by_autograd(table: ComparisonTable) -> Iterator[Block]:
     for mode in MODES:
         apart = {run.grad: run.max_abs for run in table.runs if run.side == mode and run.max_abs and not _is_rounding(run)}
         if apart and not any(row.unsteady for row in table.rows):
-            fused = any(note.startswith("a fused path") for row in table.rows for note in row.notes)
+            fused = any(row.fused for row in table.rows)
             why = ": a fused path runs there, which also fills padded places otherwise" if fused else ""
             yield Block(
                 "autograd changes the output",
