@@ -75,7 +75,7 @@ def unstaged(hook: Any) -> Any:
 
 def _is_stage(hook: Any) -> bool:
     """A trace is a layer above, so that its stages are known by name."""
-    return type(hook).__name__ == "Stage" and type(hook).__module__ == "modlab.tracing.hook_wrappers"
+    return type(hook).__name__ == "HookWrapper" and type(hook).__module__ == "modlab.tracing.hook_wrappers"
 
 
 Sources = dict[int, tuple[str, str]]
