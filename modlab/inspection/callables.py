@@ -16,6 +16,7 @@ from torch.nn import Module
 
 from modlab import compat
 from modlab.inspection.definitions import place_of
+from modlab.records.hooks import Leftover
 
 LINES = 30
 DEPTH = 20  # partials of methods of partials, and wrappers around wrappers
@@ -260,9 +261,9 @@ def _beside(one: CodeType, other: CodeType) -> bool:
     return one.co_filename == other.co_filename and [*one.co_positions()] != [*other.co_positions()]
 
 
-def again(one: Any, other: Any) -> str:
+def again(one: Any, other: Any) -> Leftover:
     """Which run registered the hook again: of the same text, or of a cell that has another (edited, or another cell)."""
-    return f"a later run of its {origin(one)}" if _one_text(one, other) else "a cell that ran later"
+    return Leftover(origin(one) if _one_text(one, other) else "another cell")
 
 
 def _one_text(one: Any, other: Any) -> bool:
@@ -286,25 +287,21 @@ def origin(hook: Any) -> str:
     return "cell" if function is None or place_of(_innermost(function).__code__.co_filename, 0) == CELL else "file"
 
 
-def outdated(hook: Any) -> str:
-    """That the hook's name stands for another function by now, since its cell, or one like it, has run again; or nothing."""
+def outdated(hook: Any) -> Leftover | None:
+    """That the hook's name stands for another function by now, since its cell, or one like it, has run again."""
     function = anchor(hook)
     if function is None:
-        return ""
+        return None
     mine = _innermost(function)
     now = _current(mine)
     if now is None or _innermost(now).__code__ is mine.__code__ or now.__qualname__ != mine.__qualname__:
-        return ""
+        return None
     codes = [f.__code__ for f in (mine, _innermost(now))]
     places = [place_of(code.co_filename, code.co_firstlineno) for code in codes]
     if places[0] != places[1] or _beside(*codes) or not _resemble(*codes):
-        return ""
-    why = (
-        f"since its {origin(mine)} has run again"
-        if _one_text(mine, now) or origin(mine) == "file"
-        else "since its cell, or one like it, has run"
-    )
-    return f"{mine.__qualname__} is another function by now, {why}"
+        return None
+    same = _one_text(mine, now) or origin(mine) == "file"
+    return Leftover(origin(mine) if same else "another cell", mine.__qualname__)
 
 
 def _resemble(one: CodeType, other: CodeType) -> bool:
@@ -344,4 +341,6 @@ def answers_to(hook: Any, wanted: Any) -> bool:
         if same(hook, wanted):
             return True
     mine, theirs = anchor(hook), anchor(wanted)
-    return mine is not None and theirs is not None and type(hook) is type(wanted) and _current(mine) is theirs and outdated(mine) != ""
+    return (
+        mine is not None and theirs is not None and type(hook) is type(wanted) and _current(mine) is theirs and outdated(mine) is not None
+    )

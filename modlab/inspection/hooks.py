@@ -15,7 +15,7 @@ from modlab.compat import own_class
 from modlab.errors import NotInitializedError
 from modlab.inspection import callables, hook_stores, marks, stores
 from modlab.inspection.hook_stores import HooksAside, HookStore
-from modlab.records.hooks import HookbookRecord, HookPlace, HookRecord
+from modlab.records.hooks import HookbookRecord, HookPlace, HookRecord, Leftover
 from modlab.records.structure import ROOT
 
 _CALLED = ("forward pre", "forward", "full backward pre", "full backward", "legacy backward")
@@ -139,7 +139,7 @@ def of_shelf(shelf: HookStore, sources: callables.Sources, silent: str = "") -> 
             prepend=_prepended(keys, i),
             times=times[i],
             repeat=repeats[i],
-            left=left[i],
+            leftover=left[i],
             doubt="" if left[i] else doubts[i],
             silent=silent,
         )
@@ -209,17 +209,15 @@ def _doubts(keys: list[Any], hooks: list[Any]) -> list[str]:
     ]
 
 
-def _left(keys: list[Any], hooks: list[Any]) -> list[str]:
+def _left(keys: list[Any], hooks: list[Any]) -> list[Leftover | None]:
     """Of each hook, why it is a left-over: a later run of its cell registered it again, or at least defined it again."""
-    found = []
+    found: list[Leftover | None] = []
     for i, hook in enumerate(hooks):
         newer = [other for j, other in enumerate(hooks) if j != i and _later(keys, j, i)]
         if twin := next((other for other in newer if callables.rewritten(hook, other)), None):
-            found.append(f"{callables.again(hook, twin)} registered it again")
-        elif outdated := callables.outdated(hook):
-            found.append(outdated)
+            found.append(callables.again(hook, twin))
         else:
-            found.append("")
+            found.append(callables.outdated(hook))
     return found
 
 

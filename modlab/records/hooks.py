@@ -15,6 +15,34 @@ def of_wrapper(cls: str) -> str:
     return f"({cls})"
 
 
+@format.printed
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Why a hook is left over from an earlier run.
+
+    Attributes:
+        by: what ran: "cell" or "file" (its own, again), or "another cell": another text, so that it may be its own, edited.
+        name: the name that stands for another function by now; nothing where the hook was registered again.
+    """
+
+    by: str
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """In words, for the middle of a sentence."""
+        if self.name:
+            why = "cell, or one like it, has run" if self.by == "another cell" else f"{self.by} has run again"
+            return f"{self.name} is another function by now, since its {why}"
+        who = "a cell that ran later" if self.by == "another cell" else f"a later run of its {self.by}"
+        return f"{who} registered it again"
+
+    @property
+    def of_its_cell(self) -> bool:
+        """Whether it was its own cell that ran again, as far as that can be told."""
+        return self.by == "cell" or (bool(self.name) and self.by == "another cell")
+
+
 @dataclass(frozen=True, slots=True)
 class HookRecord:
     """One hook.
@@ -37,7 +65,8 @@ class HookRecord:
         machinery: the utility of torch's that it belongs to ("pruning", "weight norm", "DDP", …), or nothing.
         times: how often the same function is registered in this kind there.
         repeat: an older registration of the same function stands in this kind there; what is older stays when repeats go.
-        left: why it is a left-over of an earlier run of its cell (or of a file that was loaded again), or nothing.
+        leftover: why it is a left-over of an earlier run of its cell (or of a file that was loaded again), or None; `left` has it in
+            words.
         doubt: why it may be a left-over, or nothing: a cell that ran later is like its own, and its lambda is another.
         silent: why it never runs, or nothing.
         owner: the path of the module that it, or its tensor, belongs to; None for global ones.
@@ -60,7 +89,7 @@ class HookRecord:
     machinery: str = ""
     times: int = 1
     repeat: bool = False
-    left: str = ""
+    leftover: Leftover | None = None
     doubt: str = ""
     silent: str = ""
     owner: str | None = None
@@ -70,6 +99,11 @@ class HookRecord:
         said = [self.machinery, "left over" if self.left else "", f"registered {self.times} times" if self.times > 1 else ""]
         marks = "".join(f", {word}" for word in said if word)
         return format.printable(f"<{self.path or '(root)'}: {self.kind} {self.order} of {self.among}, {self.name}{marks}>")
+
+    @property
+    def left(self) -> str:
+        """Why it is a left-over of an earlier run, or nothing."""
+        return "" if self.leftover is None else self.leftover.text
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ class HookKind(NamedTuple):
     for_all: str = ""
 
 
-_EVERYWHERE = (EVERY_MODULE, EVERY_OPTIMIZER)
+_EVERYWHERE = {EVERY_MODULE: "all modules", EVERY_OPTIMIZER: "all optimizers"}
 _FOLDED = ("FSDP", "DDP", "torch.distributed")
 _SAVED = "state_dict, prefix, local_metadata"
 KINDS = {
@@ -245,7 +245,7 @@ def _below(path: str, above: str) -> str:
 def _rows(place: HookPlace, above: list[str], around: Around) -> list[Row]:
     own = around.by_place[place.path]
     everywhere = place.path in _EVERYWHERE
-    name = place.path.strip("()").replace("every ", "all ") + "s" if everywhere else _below(place.path, above[-1] if above else "")
+    name = _EVERYWHERE[place.path] if everywhere else _below(place.path, above[-1] if above else "")
     note = f"also {', '.join(path or ROOT for path in place.also)}" if place.also else ""
     blank = tuple(Cell() for _ in COLUMNS)
     symbol = "hook" if everywhere else place.category
@@ -340,8 +340,9 @@ def _details(record: HookRecord, around: Around) -> tuple[Block, ...]:
 
 def _warnings(record: HookRecord) -> list[Block]:
     found = []
-    if record.left:
-        found.append(Block("left by an earlier run", f"{_capital(record.left)}. This one still runs.", mark="careful"))
+    if record.leftover is not None:
+        why = record.left if record.leftover.name else _capital(record.left)  # a name at the beginning keeps its form
+        found.append(Block("left by an earlier run", f"{why}. This one still runs.", mark="careful"))
     if record.doubt:
         text = (
             f"{_capital(record.doubt)}. If that is this cell, edited, this one is left over and still runs; if both are meant, all is well."
@@ -360,9 +361,8 @@ def _often(times: int) -> str:
 
 
 def _capital(text: str) -> str:
-    """A sentence from a clause; a name at its beginning keeps its form."""
-    first = text.partition(" ")[0]
-    return text if "_" in first or first != first.lower() else text[:1].upper() + text[1:]
+    """A sentence from a clause."""
+    return text[:1].upper() + text[1:]
 
 
 def _call(record: HookRecord) -> str:
@@ -444,15 +444,15 @@ def _seen(book: HookbookRecord) -> str:
 
 
 def _surprises(book: HookbookRecord) -> list[str]:
-    left = [row for row in book.rows if row.left]
+    left = [row.leftover for row in book.rows if row.leftover is not None]
     again = [row for row in book.rows if row.times > 1]
     silent = [row for row in book.rows if row.silent]
     found = []
     if len(left) == 1:
-        of = " of its cell" if "its cell" in left[0].left else ""
-        found.append(f"{_named(left[0])} is left from an earlier run{of} and still runs")
+        of = " of its cell" if left[0].of_its_cell else ""
+        found.append(f"{_named(next(row for row in book.rows if row.leftover))} is left from an earlier run{of} and still runs")
     elif left:
-        of = " of their cells" if all("its cell" in row.left for row in left) else ""
+        of = " of their cells" if all(one.of_its_cell for one in left) else ""
         found.append(f"{len(left):,} hooks are left from earlier runs{of} and still run")
     if again:
         doubled = list(dict.fromkeys((row.path, row.kind, row.name, row.times) for row in again))
@@ -510,10 +510,8 @@ def _fixes(book: HookbookRecord) -> list[Block]:
 
 
 def _unseen(book: HookbookRecord) -> list[Block]:
-    notes = [*book.remarks]
-    if book.title:
-        notes.append("hooks on nodes of the autograd graph (grad_fn.register_hook), of which torch keeps no list")
-    return [Block("not to be seen" if note.startswith("hooks on nodes") else "", note) for note in notes]
+    nodes = Block("not to be seen", "hooks on nodes of the autograd graph (grad_fn.register_hook), of which torch keeps no list")
+    return [*(Block("", remark) for remark in book.remarks), *([nodes] if book.title else [])]
 
 
 def _empty(book: HookbookRecord) -> str:
