@@ -115,11 +115,11 @@ def _content(module: Module, name: str, held: dict[str, Any]) -> dict[str, Any]:
     value = held[name]
     kind = type(value).__name__
     try:
-        found, note = _entries(name, value, held), _note(name, value, held)
+        found, note, stale = _entries(name, value, held), _note(name, value, held), _is_stale(name, value, held)
     except Exception as error:  # noqa: BLE001 - somebody has put a thing of his own there
         return {"type": kind, "value": kind, "note": f"reading it raised {type(error).__name__}"}
     if found is None:
-        return {"type": kind, "value": plain(value) or kind, "note": note}
+        return {"type": kind, "value": plain(value) or kind, "note": note, "stale": stale}
     return {"type": kind, "count": len(found), "entries": tuple(found[:LISTED]), "note": note}
 
 
@@ -127,7 +127,7 @@ def _absent(module: Module, name: str, held: dict[str, Any]) -> dict[str, Any]:
     if "_modules" not in held:
         return {"missing": True, "note": "super().__init__() has not run"}
     if name == "training" and (mode := stores.mode(module)) is not None:
-        return {"type": "bool", "value": str(mode), "note": f"not in the object: {type(module).__name__} answers for it"}
+        return {"type": "bool", "value": str(mode), "note": f"not in the object: {type(module).__name__} answers for it", "answered": True}
     return {"missing": True, "note": "made by an older torch, or deleted"}
 
 
@@ -167,9 +167,12 @@ def _note(name: str, value: Any, held: dict[str, Any]) -> str:
         reserved = sum(one is None and key not in transient for key, one in value.items())
         more = f", {reserved} reserved" if reserved else ""
         return f"both kinds: {len(value) - hidden - reserved} persistent, {hidden} not{more}" if hidden else ""
-    if name == "_is_full_backward_hook" and value is not None and not held.get("_backward_hooks"):
-        return f"stays {value} after remove()"
-    return ""
+    return f"stays {value} after remove()" if _is_stale(name, value, held) else ""
+
+
+def _is_stale(name: str, value: Any, held: dict[str, Any]) -> bool:
+    """Whether it tells of hooks that are gone."""
+    return name == "_is_full_backward_hook" and value is not None and not held.get("_backward_hooks")
 
 
 def plain(value: Any) -> str:
@@ -227,25 +230,26 @@ def _own(held: dict[str, Any]) -> Iterator[StoreRecord]:
     for name, value in list(held.items()):
         if name in stores.STANDARD or name in ON_CLASS or name in METHODS or name.startswith(distributed_units.OWN):
             continue
-        count, note = _inside(value)
+        count, unseen = _inside(value)
         text = plain(value) or (_entry(value) if count is None else f"{type(value).__name__} of {count:,}")
-        yield StoreRecord(str(name), OWN, type(value).__name__, value=text, note=note)
+        note = f"not registered: {unseen}" if unseen else ""
+        yield StoreRecord(str(name), OWN, type(value).__name__, value=text, note=note, unregistered=bool(unseen))
 
 
 def _inside(value: Any) -> tuple[int | None, str]:
     """How many a collection holds, and what torch does not see of it."""
     cls = type(value)
     if issubclass(cls, Tensor):
-        return None, "not registered: a plain tensor"
+        return None, "a plain tensor"
     if issubclass(cls, Module):
-        return None, "not registered: a module"
+        return None, "a module"
     if cls not in (list, tuple, dict, set):
         return None, ""
     parts = list(value.values() if cls is dict else value)[:1000]
     if any(issubclass(type(part), Module) for part in parts):
-        return len(value), "not registered: modules in it"
+        return len(value), "modules in it"
     if any(issubclass(type(part), Tensor) for part in parts):
-        return len(value), "not registered: tensors in it"
+        return len(value), "tensors in it"
     return len(value), ""
 
 

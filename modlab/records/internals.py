@@ -30,6 +30,9 @@ class StoreRecord:
         note: what is surprising about it here.
         missing: it is not there, and should be.
         look: the line that gives what it holds, of ``model``; nothing where that is not there.
+        stale: it is set, and nothing is left that it is about.
+        answered: it is not in the object, and the class answers for it.
+        unregistered: it is or holds a tensor or module that torch does not see.
         known: False for a store that this version of modlab has no words for.
     """
 
@@ -47,6 +50,9 @@ class StoreRecord:
     missing: bool = False
     known: bool = True
     look: str = ""
+    stale: bool = False
+    answered: bool = False
+    unregistered: bool = False
 
     def __repr__(self) -> str:
         return format.printable(f"<{self.path}: {self.holds or self.type}>")

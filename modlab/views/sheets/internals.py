@@ -100,7 +100,7 @@ def _row(row: StoreRecord) -> Row:
 
 
 def _surprising(row: StoreRecord) -> bool:
-    return not row.known or row.note.startswith(("stays ", "not in the object")) or "not registered" in row.note
+    return not row.known or row.stale or row.answered or row.unregistered
 
 
 def _details(row: StoreRecord) -> tuple[Block, ...]:
@@ -142,7 +142,7 @@ def _sentence(record: InternalsRecord) -> tuple[str, str]:
         )
     missing = [row.path for row in made if row.missing]
     strange = [row.path for row in record.rows if not row.known]
-    stuck = next((row for row in made if row.note.startswith("stays ")), None)
+    stuck = next((row for row in made if row.stale), None)
     full = ", ".join(f"{row.path} {row.count:,}" for row in made if row.count)
     filled = sum(bool(row.count) for row in made)
     holding = f"{len(made)} stores, {filled} of them {'holds' if filled == 1 else 'hold'} something"
