@@ -107,12 +107,14 @@ class Reason:
             "raised" (all that used it did, and was caught), "stopped on the way", "no backward", "buffer", "cannot be seen".
         text: a sentence.
         event: the number of the event that shows it, or -1.
+        arrived: a gradient came, whatever became of it since.
     """
 
     path: str
     kind: str
     text: str
     event: int = -1
+    arrived: bool = False
 
     def __str__(self) -> str:
         return format.printable(self._line)
@@ -130,12 +132,19 @@ class Reason:
 @format.printed
 @dataclass(frozen=True, slots=True)
 class Uncalled:
-    """A module of the model that did not run, or not so that it could be seen."""
+    """A module of the model that did not run, or not so that it could be seen.
+
+    Attributes:
+        reason: why, in words.
+        kind: "never called", "stopped before" (the pass ended first), ".forward called", "its tensor used" (by others), "inside a fused
+            step", "its weights used" (by the module around it), or "not seen".
+    """
 
     path: str
     type: str
     category: str
     reason: str
+    kind: str = "not seen"
 
 
 @dataclass(frozen=True, slots=True)

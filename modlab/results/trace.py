@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from threading import local
 from typing import Any, ClassVar
@@ -419,7 +420,7 @@ class Trace(RowsResult):
         if model is not None and tensor is not None:
             twin = next((reason for name, reason in reasons.items() if slots.tensor_at(model, name) is tensor), None)
             if twin is not None:
-                return Reason(path, twin.kind, f"(the same tensor as {twin.path}) {twin.text}", twin.event)
+                return replace(twin, path=path, text=f"(the same tensor as {twin.path}) {twin.text}")
             return Reason(path, "buffer", "a buffer, or a tensor that is not registered: no optimizer trains it")
         own = [name for name in reasons if name.startswith(f"{path}.")][:3]
         close = own or nearest(path, reasons)

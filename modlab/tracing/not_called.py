@@ -16,6 +16,7 @@ from modlab.tracing.recorded import Recorded
 from modlab.tracing.roster import RosterEntry, is_fused, is_opaque
 
 NEVER = "never called in this trace"
+_NOT_SEEN = "not seen"
 _AWAY = "called in another thread, which is not followed"
 _UNSEEN = "not seen to be called; inside a function that torch.compile runs it may have been"
 _WRAPPED = "inside something compiled, which is not part of the model and was called: not seen"
@@ -33,38 +34,41 @@ def uncalled(recorded: Recorded, error: str = "") -> Iterator[Uncalled]:
         if id(node.module) in times or not kinds[cls].runs:
             continue
         silent.add(node)
-        yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), _reason(recorded, node, error))
+        yield Uncalled(node.path, own_class(cls).__name__, marks.category(cls), *_reason(recorded, node, error))
 
 
-def _reason(recorded: Recorded, node: RosterEntry, error: str) -> str:
+def _reason(recorded: Recorded, node: RosterEntry, error: str) -> tuple[str, str]:
+    """Why, in words and as a kind."""
     module = node.module
     events = recorded.tape.calls
     direct = recorded.operations.direct.get(id(module))
     if direct is not None:
-        return f"called through .forward{_at(direct.where)}: its hooks were skipped"
+        return f"called through .forward{_at(direct.where)}: its hooks were skipped", ".forward called"
     if stores.contents(module).get("_compiled_call_impl") is not None:
-        return "compiled: whether it ran cannot be seen"
+        return "compiled: whether it ran cannot be seen", _NOT_SEEN
     if id(module) in recorded.modules.elsewhere:
-        return _AWAY
+        return _AWAY, _NOT_SEEN
     if id(module) in recorded.modules.wrapped:
-        return _WRAPPED
+        return _WRAPPED, _NOT_SEEN
     above = called_above(recorded, node)
     if above is not None:
         name, outer = above
         opaque = is_opaque(outer)
         if opaque:
-            return f"inside {name}, which is {opaque}: not seen"
+            return f"inside {name}, which is {opaque}: not seen", _NOT_SEEN
         if isinstance(outer, nn.MultiheadAttention) or type(module).__module__.startswith("torch.ao."):
-            return f"{name} uses its weights without calling it"
+            return f"{name} uses its weights without calling it", "its weights used"
         if is_fused(outer):
-            return f"{name} ran as one fused step, without calling its parts"
+            return f"{name} ran as one fused step, without calling its parts", "inside a fused step"
     for tensor_name, tensor in stores.named_tensors(module):
         used = recorded.uses.first(id(tensor))
         if used >= 0:
-            return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}"
+            return f"not called; its {tensor_name} is used in {events[used].name}{_at(events[used].where)}", "its tensor used"
     if id(module) in _unseen(recorded):
-        return _UNSEEN
-    return "not called before the pass stopped" if error else NEVER  # whether it would have been is not known
+        return _UNSEEN, _NOT_SEEN
+    if error:
+        return "not called before the pass stopped", "stopped before"  # whether it would have been is not known
+    return NEVER, "never called"
 
 
 def hidden(recorded: Recorded) -> int:

@@ -30,7 +30,7 @@ from modlab.tracing.recorded import Recorded
 from modlab.tracing.roster import Owned, Roster, is_opaque
 
 _Found = tuple[str, str, int]
-Told = tuple[str, str, str, int]
+Told = tuple[str, str, str, int, bool]
 _NONE = "no backward", "no backward pass ran in this trace", -1
 _RENEWED = "; it is another tensor than when the trace began: an optimizer that was made before does not hold it"
 _REPLACED = "another tensor stood in its place when {} ran (torch.func.functional_call does so)"
@@ -44,6 +44,7 @@ _HOW = {
     "no_grad": ("no_grad", "under no_grad: what was computed from it left the graph in"),
     "inference_mode": ("inference_mode", "under inference_mode: what was computed from it left the graph in"),
     "number": ("detached", "off the path to the loss: what was computed from it ended as a plain number in"),
+    "numbers": ("detached", "off the path to the loss: what was computed from it ended as plain numbers in"),
     "whole": ("detached", "off the path to the loss: what was computed from it became whole numbers, which carry no gradient, in"),
 }
 
@@ -64,7 +65,7 @@ def of_parameters(recorded: Recorded, error: str = "") -> Iterator[Told]:
         stale = (
             id(one.tensor) in recorded.backward.stale and kind not in ("gradient", "zero", "set to None") and one.tensor.grad is not None
         )
-        yield one.path, kind, text + _STALE if stale else text, event
+        yield one.path, kind, text + _STALE if stale else text, event, id(one.tensor) in recorded.backward.arrived
 
 
 def _held(recorded: Recorded, places: ParameterPlaces) -> Iterator[tuple[Owned, bool]]:
@@ -296,8 +297,7 @@ def _of_raised(recorded: Recorded, key: int, used: Call, ways: Ways) -> _Found:
 
 def _of_cut(recorded: Recorded, left: Leaving) -> _Found:
     call = recorded.tape.calls[left.event]
-    kind, text = _HOW[left.how]
-    text = text.replace("a plain number", "plain numbers") if call.name == "Tensor.tolist" else text
+    kind, text = _HOW["numbers" if left.how == "number" and call.name == "Tensor.tolist" else left.how]
     if left.how == "whole" and CUT not in call.marks:
         call.marks.append(CUT)
     return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event

@@ -112,7 +112,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield f"{_not_finite(bad.inputs)} first in the gradient of {bad.path or bad.name}'s output"
     if 0 < trace.hidden < trace.modules:
         yield f"whether {format.plural(trace.hidden, 'other')} did cannot be seen"
-    past = [one.path or ROOT for one in trace.uncalled if "through .forward" in one.reason]
+    past = [one.path or ROOT for one in trace.uncalled if one.kind == ".forward called"]
     yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
     yield from _caught(trace)
     if root is not None and root.marks and root.marks[0].startswith("under "):
@@ -132,7 +132,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         mark = steps[-1].marks[-1]
         yield f"{steps[-1].name}'s step {mark}" if mark.startswith("moves") else f"{steps[-1].name} {mark}"
     if _went_back(trace):
-        gone = [reason.path for reason in trace.reasons if reason.kind == "overwritten" and reason.text.startswith("a gradient came")]
+        gone = [reason.path for reason in trace.reasons if reason.kind == "overwritten" and reason.arrived]
         yield from _listed(gone, "was replaced after it got its gradient", "were replaced after they got their gradients")
         without = [reason.path for reason in trace.reasons if reason.kind not in _FINE and reason.path not in gone]
         if len(without) == len(trace.reasons) > 1:
@@ -143,9 +143,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
         yield from _listed(zero, "got a gradient of nothing but zeros", "got gradients of nothing but zeros")
     yield from _changes(trace)
     yield from _listed([*_dead(trace.events)], "gives nothing but zeros", "give nothing but zeros")
-    yield from _listed(
-        [one.path or ROOT for one in trace.uncalled if "never called" in one.reason], "was never called", "were never called"
-    )
+    yield from _listed([one.path or ROOT for one in trace.uncalled if one.kind == "never called"], "was never called", "were never called")
     again = {event.index for event in calls if any(mark.startswith("computed again") for mark in event.marks)}
     yield from _listed(
         list(dict.fromkeys(event.path or ROOT for event in calls if event.index in again and event.parent not in again)),
