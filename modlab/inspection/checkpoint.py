@@ -19,7 +19,7 @@ from modlab import files, format
 from modlab.errors import CheckpointError, ModlabError, PathNotFoundError
 from modlab.inspection import entries, values
 from modlab.inspection.formats import dcp, folders, foreign, gguf, pt2, safetensors, sharded, torch_save
-from modlab.inspection.formats.nesting import Item, flat_items_of, items_of, note
+from modlab.inspection.formats.nesting import Item, described, flat_items_of, items_of, note
 from modlab.inspection.formats.pickled import Made
 from modlab.inspection.formats.stored import FileSource, StoredTensor, called
 from modlab.inspection.formats.zipped import Archive
@@ -282,7 +282,7 @@ def _in_order(rows: Iterable[StateRecord]) -> Iterator[StateRecord]:
 def _row(item: Item) -> StateRecord:
     value = item.value
     if not isinstance(value, (StoredTensor, Tensor)):
-        return StateRecord(item.path, item.owner, "", "value", True, note=note(value))
+        return StateRecord(item.path, item.owner, "", "value", True, note=note(value), value=described(value))
     entry = value.facts(item.path) if isinstance(value, StoredTensor) else entries.describe(item.path, "tensor", value)
     return StateRecord(
         item.path,

@@ -149,9 +149,9 @@ def of_table(table: TableRecord, model: str, code: str, version: str, *, live: b
 
 def _plain(rows: Sequence[StateRecord]) -> dict[str, Any]:
     """What stands in a file beside tensors, and is known from reading its frame."""
-    told = ((row.path, row.note.partition(" ")) for row in rows if row.kind == "value")  # "int 3", or "dict" alone
     blank = {"nan": 0, "inf": 0, "note": "", "bars": None, "grid": None}
-    return {path: {**blank, "title": path, "stats": [[kind if value else "value", value or kind]]} for path, (kind, _, value) in told}
+    told = ((row.path, *row.value) for row in rows if row.kind == "value")
+    return {path: {**blank, "title": path, "stats": [[kind if kind and value else "value", value or kind]]} for path, kind, value in told}
 
 
 def of_measurement(values: ValuesRecord, code: str, version: str) -> bytes:

@@ -112,14 +112,19 @@ def _named(prefix: str, key: Any, value: Any, taken: dict[str, int]) -> Item:
 
 def note(value: Any) -> str:
     """What stands in a file beside tensors, in a word or two."""
+    return " ".join(filter(None, described(value)))
+
+
+def described(value: Any) -> tuple[str, str]:
+    """What stands in a file beside tensors: its type, and itself in a word or two."""
     if value is ITSELF:
-        return "refers to itself"
+        return "", "refers to itself"
     if value is DEEPER:
-        return f"more than {DEEPEST} levels deep: not opened"
+        return "", f"more than {DEEPEST} levels deep: not opened"
     if isinstance(value, (Made, Named)):
-        return format.cut(format.clean(value.name), 60)
+        return format.cut(format.clean(value.name), 60), ""
     kind = type(value).__name__
     if isinstance(value, int) and abs(value) > 10**30:
-        return kind
+        return kind, ""
     short = isinstance(value, (int, float, bool)) or (isinstance(value, str) and len(value) < 40)
-    return f"{kind} {value!r}" if short and len(repr(value)) < 40 else kind
+    return kind, repr(value) if short and len(repr(value)) < 40 else ""
