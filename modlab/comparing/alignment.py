@@ -93,7 +93,7 @@ class _Tree:
         for name in self.paths:
             if name:
                 self.children.setdefault(name.rpartition(".")[0], []).append(name)
-        self.told = {self.name(path) for path in told}
+        self.chosen = {self.name(path) for path in told}
         self.kinds = {name: type(modules[path]).__name__ for name, path in self.paths.items()}
         self.weighty: set[str] = set()  # with parameters, or with what has some
         self.structure: dict[str, int] = {}
@@ -121,7 +121,7 @@ class _Tree:
 
     def free(self, name: str) -> list[str]:
         """Children that the user said nothing of."""
-        return [one for one in self.children.get(name, ()) if one not in self.told]
+        return [one for one in self.children.get(name, ()) if one not in self.chosen]
 
 
 def _print(tensor: Tensor) -> bytes:
@@ -148,7 +148,7 @@ class _Search:
         todo = [(left, right)]
         while todo:
             mine, theirs = todo.pop()
-            if mine not in self._left.told:
+            if mine not in self._left.chosen:
                 self._pair(mine, theirs)
             todo.extend(self._children(mine, theirs))
 
@@ -236,5 +236,5 @@ class _Search:
     def _leaves(self, side: int) -> Iterator[str]:
         tree = (self._left, self._right)[side]
         for name in tree.paths:
-            if name and name not in tree.children and name not in self._taken[side] and name not in tree.told:
+            if name and name not in tree.children and name not in self._taken[side] and name not in tree.chosen:
                 yield name
