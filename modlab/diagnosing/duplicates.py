@@ -162,7 +162,7 @@ def _overwrite(subject: Subject) -> list[Suspect]:
                 if name not in transient:
                     _other_numbers(tensor)
         for site in subject.suspicious:
-            for place, tensor, _ in subject.finder.tensors(site.module):
+            for place, tensor, *_ in subject.finder.tensors(site.module):
                 if issubclass(type(tensor), nn.Parameter) and is_there(tensor):
                     hidden.append(Suspect(_joined(site, place), partial(setattr, tensor, "data", copy_of(tensor)), False))
                     _other_numbers(tensor)

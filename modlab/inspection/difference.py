@@ -27,6 +27,7 @@ from modlab.records.difference import (
     DiffRecord,
     Loading,
     Renaming,
+    Scope,
 )
 from modlab.records.sharding import Sharding
 from modlab.statistics.memory import NoValuesError, local, number_of
@@ -363,20 +364,20 @@ class InventoryDifference:
                 return loading.repaired(found, model.source, given, model, [one.code for one in renamings])
         return None
 
-    def _skipped(self) -> Iterator[str]:
+    def _skipped(self) -> Iterator[Scope]:
         for one, other in ((self.before, self.after), (self.after, self.before)):
             if one.form in LOOSE and one.part:
                 more = f"; it also holds {', '.join(one.others[:4])}" if one.others else ""
-                yield f"of {one.title}, what stands under {one.part!r}{more}"
+                yield Scope(f"of {one.title}, what stands under {one.part!r}{more}", compared=True)
             if other.form in LOOSE and one.form in ("module", "snapshot"):
                 names = [e.path for e in one.entries if e.key.section == STATE and not e.saved]
                 if names:
                     more = f" and {len(names) - 4:,} more" if len(names) > 4 else ""
-                    yield f"not in a state_dict, so not compared: {', '.join(names[:4])}{more}"
+                    yield Scope(f"{', '.join(names[:4])}{more}")
             elif "snapshot" in (one.form, other.form):
                 alone = [_NAMES[name] for name in sorted(one.sections - other.sections) if name in _NAMES]
                 if alone:
-                    yield f"only one side has {' and '.join(alone)}"
+                    yield Scope(f"only one side has {' and '.join(alone)}")
 
     def _remarks(self) -> Iterator[str]:
         yield from dict.fromkeys([*self.before.remarks, *self.after.remarks])
@@ -462,7 +463,7 @@ def _filled(before: InventoryEntry, after: InventoryEntry) -> Told:
         note = "is None now: reserved" if after.kind == "reserved" else f"is no tensor now: {_text(after)}"
         return {"status": "removed", "kind": before.kind, "count": before.facts.count, "notes": (DifferenceNote("", (note,)),)}
     was = DifferenceNote("", ("was reserved: None" if before.kind == "reserved" else f"was no tensor: {_text(before)}",))
-    if before.kind == "reserved" and after.kind in _REGISTERED and after.kind not in before.facts.note:
+    if before.kind == "reserved" and after.kind in _REGISTERED and after.kind != before.reserved_for:
         was = DifferenceNote("became", (before.facts.note, f"a {after.kind}"))
     return {"status": "added", "kind": after.kind, "notes": (was,)}
 

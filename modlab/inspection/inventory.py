@@ -47,6 +47,8 @@ class InventoryEntry:
         origin: the id of the tensor object, and what tells whether it still exists; of a snapshot.
         spec: of a copy of what this rank holds of a DTensor, how it was put on its mesh.
         saved: whether ``state_dict()`` has it.
+        reserved_for: of a name without a tensor, "parameter" or "buffer".
+        derived_by: of a tensor that is not registered, what computes it before each forward ("pruning").
         group: the hyper-parameters that treat it ("lr", ...), of a parameter that an optimizer holds.
     """
 
@@ -64,6 +66,8 @@ class InventoryEntry:
     saved: bool = False
     owner_type: str = ""
     tied: str = ""
+    reserved_for: str = ""
+    derived_by: str = ""
     group: dict[str, Any] | None = None
 
     @property
@@ -168,7 +172,17 @@ def _of_slot(slot: slots.Slot) -> InventoryEntry:
     )
     key = Key(STATE, row.path)
     return InventoryEntry(
-        key, row.path, row.owner, row.kind, facts, slot.tensor, saved=row.in_state_dict, owner_type=row.owner_type, tied=row.tied
+        key,
+        row.path,
+        row.owner,
+        row.kind,
+        facts,
+        slot.tensor,
+        saved=row.in_state_dict,
+        owner_type=row.owner_type,
+        tied=row.tied,
+        reserved_for=slot.reserved_for,
+        derived_by=slot.derived_by,
     )
 
 

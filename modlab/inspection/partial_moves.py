@@ -9,6 +9,7 @@ import torch
 
 from modlab.inspection.inventory import InventoryEntry
 from modlab.records.difference import TENSORS, DifferenceNote, DifferenceRecord
+from modlab.records.structure import computed_anew
 
 _REGISTERED = ("parameter", "buffer")
 Pair = tuple[InventoryEntry | None, InventoryEntry | None]
@@ -59,4 +60,4 @@ def _castable(name: str) -> bool:
 
 def _remedy(entry: InventoryEntry | None) -> tuple[str, ...]:
     """That it does not matter, where the next forward computes it anew."""
-    return (entry.facts.note,) if entry is not None and entry.facts.note.startswith("computed before each forward") else ()
+    return (computed_anew(entry.derived_by),) if entry is not None and entry.derived_by else ()

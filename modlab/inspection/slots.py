@@ -29,6 +29,8 @@ class Slot(NamedTuple):
 
     record: StateRecord
     tensor: Tensor | None
+    reserved_for: str = ""  # of a name without a tensor: "parameter" or "buffer"
+    derived_by: str = ""  # of a tensor that is not registered: what computes it before each forward ("pruning")
 
 
 def extract(model: Module, optimizers: tuple[torch.optim.Optimizer, ...] = ()) -> TableRecord:
@@ -129,7 +131,8 @@ class SlotWalk:
         for kind, store in (("parameter", held.get("_parameters")), ("buffer", held.get("_buffers"))):
             for name, tensor in store.items() if store else ():
                 if tensor is None:
-                    yield Slot(self._record(path, module, name, "reserved", False, note=f"reserved for a {kind}", persistent=False), None)
+                    row = self._record(path, module, name, "reserved", False, note=f"reserved for a {kind}", persistent=False)
+                    yield Slot(row, None, reserved_for=kind)
                     continue
                 persistent = name not in transient
                 entry = entries.describe(name, kind, tensor, persistent, lies=self.flat.tensors.get(id(tensor)))
@@ -145,7 +148,7 @@ class SlotWalk:
                 module._save_to_state_dict(saved, prefix, keep_vars=True)
         except Exception as error:  # noqa: BLE001 - the user's code; what it would have saved is then not known
             note = f"its own _save_to_state_dict raised {type(error).__name__}"
-            yield from (Slot(replace(s.record, in_state_dict=False, note=note), s.tensor) for s in owned)
+            yield from (slot._replace(record=replace(slot.record, in_state_dict=False, note=note)) for slot in owned)
             return
         by_path = {slot.record.path: slot for slot in owned}
         for key, value in saved.items():
@@ -159,7 +162,7 @@ class SlotWalk:
     def _anew(self, slot: Slot, saved: bool) -> Slot:
         """A slot in the place where its module saves it."""
         self.position += 1
-        return Slot(replace(slot.record, in_state_dict=saved, position=self.position), slot.tensor)
+        return slot._replace(record=replace(slot.record, in_state_dict=saved, position=self.position))
 
     def _packed(self, path: str, module: Module, name: str, value: Any) -> Slot:
         if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
@@ -175,10 +178,9 @@ class SlotWalk:
     def _hidden(self, path: str, module: Module) -> Iterator[Slot]:
         if self._finder is None:
             self._finder = unregistered.Finder(m for _, m in places(self.model))
-        for place, tensor, note in self._finder.tensors(module):
+        for place, tensor, note, by in self._finder.tensors(module):
             entry = replace(entries.describe(place, "attribute", tensor), note=note, persistent=False)
-            derived = note.startswith("computed before each forward")
-            yield Slot(replace(self._tensor(path, module, entry, tensor, False), derived=derived), tensor)
+            yield Slot(replace(self._tensor(path, module, entry, tensor, False), derived=bool(by)), tensor, derived_by=by)
 
     def _tensor(self, path: str, module: Module, entry: TensorEntry, tensor: Tensor, saved: bool) -> StateRecord:
         here = f"{path}.{entry.name}" if path else entry.name

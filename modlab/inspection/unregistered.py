@@ -20,7 +20,7 @@ from modlab.compat import grad_fn
 from modlab.inspection import distributed_units, entries, fixes, stores
 from modlab.inspection.fixes import SEQUENCES
 from modlab.inspection.marks import machinery
-from modlab.records.structure import Ghost
+from modlab.records.structure import Ghost, computed_anew
 
 DEEP = 8  # containers within containers
 WIDE = 100_000  # members looked at in one attribute
@@ -31,6 +31,15 @@ _NAMES = frozenset({int, float, bool, str, bytes, type(None)})
 _PLAIN = frozenset({list, tuple, set, frozenset})
 _SETS = (set, frozenset)
 _HOLDERS = (*SEQUENCES, dict, SimpleNamespace, Tensor, Module)
+
+
+class Stray(NamedTuple):
+    """One tensor that hangs on a module unregistered."""
+
+    place: str
+    tensor: Tensor
+    reason: str
+    derived_by: str  # what computes it before each forward, if something known does ("pruning")
 
 
 class Hidden(NamedTuple):
@@ -113,20 +122,21 @@ class Finder:
                 found.append(self._ghost(module, name, value, hidden, looked.cut))
         return tuple(found) if len(found) <= LISTED else (*found[: LISTED - 1], _summary(found[LISTED - 1 :]))
 
-    def tensors(self, module: Module) -> Iterator[tuple[str, Tensor, str]]:
-        """The tensors that hang on `module` unregistered, those of hidden modules among them: place, tensor, reason."""
+    def tensors(self, module: Module) -> Iterator[Stray]:
+        """The tensors that hang on `module` unregistered, those of hidden modules among them."""
         for name, value in stores.contents(module).items():
             if name in stores.STANDARD or type(value) in BORING:
                 continue
             for place, thing in Members(value):
                 if id(thing) in self.registered or (id(module), name) in self._views:
                     continue
-                reason = self._derived(module, name) or _reason(value, stores.is_module(thing))
+                by = self._derived_by(module, name)
+                reason = computed_anew(by) if by else _reason(value, stores.is_module(thing))
                 if _is_tensor(thing):
-                    yield name + place, thing, reason
+                    yield Stray(name + place, thing, reason, by)
                 else:
                     for path, inner in _inside(thing):
-                        yield f"{name}{place}.{path}", inner, reason
+                        yield Stray(f"{name}{place}.{path}", inner, reason, by)
 
     def _ghost(self, module: Module, name: str, value: Any, hidden: list[Hidden], cut: bool) -> Ghost:
         modules = [h.thing for h in hidden if stores.is_module(h.thing)]
@@ -135,17 +145,17 @@ class Finder:
             id(t): t for t in tensors if isinstance(t, Parameter)
         }
         count = sum(entries.describe("", "parameter", p).count for p in weights.values())
-        derived = self._derived(module, name)
-        reason = derived or _reason(value, bool(modules))
+        derived = self._derived_by(module, name)
+        reason = computed_anew(derived) if derived else _reason(value, bool(modules))
         if cut:
             reason += f" … and more: only the first {WIDE:,} members were looked at"
         fix = "" if derived else fixes.line(module, name, value, modules, tensors)
         advice = "" if derived or fix else fixes.in_words(modules, tensors)
         return Ghost(name, _what(value, modules, tensors), reason, fix, len(modules), len(tensors), count, bool(derived), advice)
 
-    def _derived(self, module: Module, name: str) -> str:
-        """Why a tensor attribute is there on purpose, if something known makes it anew before each forward."""
-        return "computed before each forward (FSDP1)" if (id(module), name) in self._views else _derived(module, name)
+    def _derived_by(self, module: Module, name: str) -> str:
+        """What makes a tensor attribute anew before each forward, if something known does: then it is there on purpose."""
+        return "FSDP1" if (id(module), name) in self._views else _derived_by(module, name)
 
 
 def _summary(rest: list[Ghost]) -> Ghost:
@@ -264,13 +274,13 @@ def _inside(module: Module) -> Iterator[tuple[str, Tensor]]:
         stack.extend((prefix + name, child) for name, child in reversed(stores.named_children(here)) if child is not None)
 
 
-def _derived(module: Module, name: str) -> str:
-    """Why a plain tensor attribute is there on purpose, if a known utility computes it before each forward."""
+def _derived_by(module: Module, name: str) -> str:
+    """The known utility that computes a plain tensor attribute before each forward, if one does."""
     held = stores.contents(module)
     marks = {machinery(hook) for hook in (held.get("_forward_pre_hooks") or {}).values()} - {"", "lazy"}
     owned = {**held.get("_parameters", {}), **held.get("_buffers", {})}
     if marks and any(other in owned for other in (f"{name}_orig", f"{name}_g")):
-        return f"computed before each forward ({', '.join(sorted(marks))})"
+        return ", ".join(sorted(marks))
     return ""
 
 
@@ -282,11 +292,17 @@ def _reason(value: Any, has_modules: bool) -> str:
     if isinstance(value, Tensor):
         what = "has a grad_fn: computed once from something else" if grad_fn(value) is not None else "a plain tensor attribute"
         return f"{what}: not trained, not moved, not saved"
-    kind = f"in a Python {_container(value)}" if isinstance(value, (*SEQUENCES, dict)) else f"in an object of {_container(value)}"
+    kind = f"in a Python {container(value)}" if is_collection(value) else f"in an object of {container(value)}"
     return f"{kind}: not trained, not moved, not saved"
 
 
-def _container(value: Any) -> str:
+def is_collection(value: Any) -> bool:
+    """Whether it is a list, a dict or the like, and no object with attributes."""
+    return isinstance(value, (*SEQUENCES, dict))
+
+
+def container(value: Any) -> str:
+    """What a collection is called ("list"); of an object its class."""
     known: tuple[type[Any], ...] = (*SEQUENCES, dict)
     return next((cls.__name__ for cls in known if isinstance(value, cls)), type(value).__name__)
 
@@ -297,6 +313,11 @@ def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
     if isinstance(value, Tensor):
         entry = entries.describe("", "attribute", value)
         return f"tensor {entry.shape} {entry.dtype}"
+    return f"{container(value)} of {members(modules, tensors)}"
+
+
+def members(modules: list[Module], tensors: list[Tensor]) -> str:
+    """How many of what are hidden: "3 Linear and 1 tensor"."""
     parts = []
     if modules:
         kinds = {type(m).__name__ for m in modules}
@@ -305,4 +326,4 @@ def _what(value: Any, modules: list[Module], tensors: list[Tensor]) -> str:
         parts.append(
             f"{len(tensors)} " + ("Parameter" if all(isinstance(t, Parameter) for t in tensors) else "tensor") + "s" * (len(tensors) > 1)
         )
-    return f"{_container(value)} of {' and '.join(parts)}"
+    return " and ".join(parts)

@@ -201,6 +201,15 @@ class Loading:
         return bool(self.missing or self.unexpected or self.mismatched or self.wrong)
 
 
+@format.printed
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of one side that was compared, or that was not; in words."""
+
+    text: str
+    compared: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class DiffRecord:
     """A whole comparison: its rows in the order of the state after, what was removed in its place.
@@ -210,7 +219,7 @@ class DiffRecord:
         same: both sides are one and the same object.
         live: both sides are live, so that identity and memory could be compared.
         digests: values were compared by fingerprints.
-        skipped: what only one side has and is therefore not compared, in words.
+        skipped: what only one side has and is therefore not compared; of a nested file, which part of it was.
         remarks: what cannot be known, with the reason.
         stepped: an optimizer made a step in between, as far as weights and its state tell.
         own: one side is the very model that the other is a snapshot of.
@@ -226,7 +235,7 @@ class DiffRecord:
     digests: bool = False
     renamings: tuple[Renaming, ...] = ()
     loading: Loading | None = None
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[Scope, ...] = ()
     remarks: tuple[str, ...] = ()
     stepped: bool = False
     own: bool = False

@@ -70,6 +70,11 @@ class TensorEntry:
         return self.kind != "reserved" and self.shape is None
 
 
+def computed_anew(machinery: str) -> str:
+    """Why an attribute is there on purpose: what makes it before each forward pass ("pruning")."""
+    return f"computed before each forward ({machinery})"
+
+
 @format.printed
 @dataclass(frozen=True, slots=True)
 class Ghost:

@@ -47,7 +47,7 @@ def _search(subject: Subject) -> list[tuple[FindingRecord, list[ReferenceType[Te
         name = finding.path.removeprefix(f"{site.path}.") if site.path else finding.path
         weights: list[ReferenceType[Tensor]] = [
             ref(tensor)
-            for place, tensor, _ in subject.finder.tensors(site.module)
+            for place, tensor, *_ in subject.finder.tensors(site.module)
             if place.startswith(name) and isinstance(tensor, Parameter) and not subject.owns(tensor)
         ]
         found.append((finding, weights))

@@ -17,7 +17,7 @@ from modlab.inspection.findings.accesses import access
 from modlab.inspection.findings.layer_families import DROPOUTS
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.spelling import is_plain
-from modlab.inspection.unregistered import Members
+from modlab.inspection.unregistered import Members, container, is_collection, members
 from modlab.records.finding import FindingRecord, Severity
 from modlab.records.structure import Ghost
 
@@ -50,7 +50,7 @@ def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> FindingRecord:
     if ghost.modules or ghost.parameters:
         severity, what = _of_weights(subject, hidden, ghost)
         kind = f"hidden {where}"
-        words = f"{path} ({_inside(ghost, value)})" if where != "past registration" else f"{path} ({ghost.what})"
+        words = f"{path} ({_inside(ghost, hidden)})" if where != "past registration" else f"{path} ({ghost.what})"
         verb = "are" if _members(ghost) > 1 else "is"
         fix, advice = _remedy(site, ghost, ghost.fix)
         place = f"hidden {where}" if where != "past registration" else "set past registration"
@@ -60,7 +60,7 @@ def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> FindingRecord:
             kind,
             severity,
             words,
-            f"{verb} {place}{', ' if what.startswith('so ') else ': '}{what}",
+            f"{verb} {place}{what}",
             _reason(ghost),
             fix,
             advice=advice,
@@ -93,13 +93,14 @@ def _where(ghost: Ghost, value: Any) -> str:
         return "past registration"
     if ghost.name == "…":
         return "in attributes"
-    first = ghost.reason.partition(":")[0]
-    return first.replace("in a Python ", "in a ").replace("in an object of ", "in an object of class ")
+    return f"in {'a' if is_collection(value) else 'an object of class'} {container(value)}"
 
 
-def _inside(ghost: Ghost, value: Any) -> str:
+def _inside(ghost: Ghost, hidden: list[Any]) -> str:
     """``3 Linear`` out of ``list of 3 Linear``."""
-    return ghost.what.partition(" of ")[2] or ghost.what
+    if ghost.name == "…":
+        return ghost.what
+    return members([one for one in hidden if stores.is_module(one)], [one for one in hidden if not stores.is_module(one)])
 
 
 def _members(ghost: Ghost) -> int:
@@ -107,7 +108,10 @@ def _members(ghost: Ghost) -> int:
 
 
 def _of_weights(subject: Subject, hidden: list[Any], ghost: Ghost) -> tuple[Severity, str]:
-    """How bad it is: hidden weights are not trained; hidden modules without any only miss the mode."""
+    """How bad it is, and how a sentence goes on that says where it is hidden.
+
+    Hidden weights are not trained; hidden modules without any only miss the mode.
+    """
     tensors = [thing for thing in hidden if issubclass(type(thing), Tensor)]
     modules = [inner for thing in hidden if stores.is_module(thing) for inner in _below(thing)]
     tensors += [tensor for module in modules for _, tensor in stores.named_tensors(module)]
@@ -116,15 +120,15 @@ def _of_weights(subject: Subject, hidden: list[Any], ghost: Ghost) -> tuple[Seve
     if weights:
         held = sum(subject.owns(tensor) for tensor in weights)
         if held == len(weights):
-            return "careful", f"trained by {subject.labels[0]}, but not moved and not saved"
+            return "careful", f": trained by {subject.labels[0]}, but not moved and not saved"
         if not any(weight.requires_grad for weight in weights):
-            return "careful", "neither moved nor saved"
-        return "broken", f"so {'they do' if many else 'it does'} not train, and {'are' if many else 'is'} neither moved nor saved"
+            return "careful", ": neither moved nor saved"
+        return "broken", f", so {'they do' if many else 'it does'} not train, and {'are' if many else 'is'} neither moved nor saved"
     if tensors:
-        return "careful", "neither moved nor saved"
+        return "careful", ": neither moved nor saved"
     if any(issubclass(type(module), DROPOUTS) for module in modules):
-        return "broken", "eval() does not reach it, so it goes on dropping"
-    return "note", "train() and eval() do not reach it, and the tree does not show it"
+        return "broken", ": eval() does not reach it, so it goes on dropping"
+    return "note", ": train() and eval() do not reach it, and the tree does not show it"
 
 
 def _below(module: Module) -> Iterator[Module]:

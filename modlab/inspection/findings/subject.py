@@ -136,7 +136,7 @@ class Subject:
         return {
             id(tensor): f"{site.path}.{place}" if site.parent else place
             for site in self.suspicious
-            for place, tensor, _ in self.finder.tensors(site.module)
+            for place, tensor, *_ in self.finder.tensors(site.module)
         }
 
     def owns(self, tensor: Tensor) -> bool:

@@ -406,11 +406,7 @@ def _notes(diff: DiffRecord) -> Iterator[Block]:
     for remark in diff.remarks:
         yield Block("not known", remark)
     for skipped in diff.skipped:
-        yield (
-            Block("compared", skipped)
-            if skipped.startswith("of ")
-            else Block("not compared", skipped.removeprefix("not in a state_dict, so not compared: "))
-        )
+        yield Block("compared" if skipped.compared else "not compared", skipped.text)
 
 
 def _reason(renaming: Renaming) -> str:
