@@ -27,7 +27,7 @@ NOTHING = Cause()
 
 
 class DecayTrace(NamedTuple):
-    """What an optimizer that adds the decay to the gradient has kept of the two: a state of its own before and after the step."""
+    """What an optimizer has kept of gradients, the weight decay included where it adds that to them: a state before and after the step."""
 
     name: str
     before: Tensor | None
@@ -51,7 +51,12 @@ def kept(group: dict[str, Any]) -> str:
 
 
 def cause(
-    before: Tensor, after: Tensor, gradient: Tensor | None, group: dict[str, Any], momentum: Tensor | None, trace: DecayTrace | None = None
+    before: Tensor,
+    after: Tensor,
+    gradient: Tensor | None,
+    group: dict[str, Any],
+    momentum: DecayTrace | None,
+    trace: DecayTrace | None = None,
 ) -> Cause:
     """Why a parameter changed in one step, as far as that is certain.
 
@@ -61,41 +66,56 @@ def cause(
     Args:
         before: shape ``(...)``, floating.
         after: the same shape.
-        gradient: as the step found it; None counts as zero.
+        gradient: what is left of the one that the step found. That it is zero, or None, proves little: many loops end by ``zero_grad()``.
         group: the hyper-parameters.
-        momentum: SGD's buffer or Adam's average before the step.
+        momentum: SGD's buffer or Adam's average: one that is what it becomes without a gradient proves that there was none.
         trace: of an optimizer that adds the decay to the gradient. Where it is what the decay alone makes of it, the gradient was
             zero, and so the decay is the cause, however far the step went.
     """
     rate, decay = _number(group.get("lr")), _number(group.get("weight_decay"))
     if not (rate and before.is_floating_point() and after.is_floating_point() and before.layout is torch.strided is after.layout):
         return NOTHING
-    if momentum is not None and momentum.shape != before.shape:
-        momentum = None
-    if trace is not None and (trace.after.shape != before.shape or (trace.before is not None and trace.before.shape != before.shape)):
-        trace = None
-    scale = 1 - rate * decay * _share(group, momentum is not None)
+    momentum, trace = _fitting(momentum, before), _fitting(trace, before)
+    scale = 1 - rate * decay * _share(group, momentum is not None and momentum.before is not None)
     changed = decayed = coasted = 0
     with inference(False):
         set_grad(False)
-        states = (gradient, momentum, *((trace.before, trace.after) if trace is not None else ()))
+        states = (gradient, *(one for held in (momentum, trace) for one in ((None, None) if held is None else (held.before, held.after))))
         if not all(one is None or is_there(one) for one in (before, after, *states)):
             return NOTHING
-        for left, right, slope, speed, *seen in _blocks(before, after, *states):
+        eps = torch.finfo(before.dtype).eps
+        for left, right, slope, speed, next_speed, *seen in _blocks(before, after, *states):
             moved = left != right
             still = moved & (slope == 0)
-            close = np.abs(right - left * scale) <= 2 * torch.finfo(before.dtype).eps * np.abs(left)
+            close = np.abs(right - left * scale) <= 2 * eps * np.abs(left)
             if trace is not None:
-                close |= _is_decay(decay * left, seen[0], seen[1], trace.name, group, torch.finfo(before.dtype).eps)
+                close |= _is_decay(decay * left, seen[0], seen[1], trace.name, group, eps)
             changed += int(np.count_nonzero(moved))
             decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
-            coasted += int(np.count_nonzero(still & (speed != 0)))
+            coasted += int(np.count_nonzero(still & (speed != 0) & _is_coasting(left, speed, next_speed, group, eps)))
     by_decay = [_said("weight decay alone", decayed, changed)] if decayed else []
     if not coasted:
         return Cause(decayed, (DifferenceNote("", (*by_decay,)),) if by_decay else ())
     kind = "momentum and weight decay" if decay else "momentum"
     how = f"{kind} alone: its" if coasted == changed else f"{_said(f'{kind} alone', coasted, changed)}, where its"
     return Cause(decayed, (DifferenceNote(kind, (*by_decay, f"{how} gradient is zero")),))
+
+
+def _fitting(state: DecayTrace | None, parameter: Tensor) -> DecayTrace | None:
+    held = () if state is None else (one for one in (state.before, state.after) if one is not None)
+    return state if all(one.shape == parameter.shape for one in held) else None
+
+
+def _is_coasting(weight: Any, before: Any, after: Any, group: dict[str, Any], eps: float) -> Any:
+    """Whether SGD's buffer, or Adam's average, is what one step without a gradient makes of it. Source: as for `_is_decay`."""
+    betas = group.get("betas")
+    if isinstance(betas, (tuple, list)):
+        share = _number(betas[0])
+        added = (1 - share) * _number(group.get("weight_decay")) * weight if kept(group) else 0 * weight
+    else:
+        share = _number(group.get("momentum"))
+        added = (1 - _number(group.get("dampening"))) * _number(group.get("weight_decay")) * weight
+    return np.abs(after - (share * before + added)) <= 8 * eps * (np.abs(before) + np.abs(added))
 
 
 def _is_decay(slope: Any, before: Any, after: Any, name: str, group: dict[str, Any], eps: float) -> Any:

@@ -236,16 +236,18 @@ class InventoryDifference:
 
     def _trace(self, before: InventoryEntry) -> DecayTrace | None:
         """What the optimizer has noted of the gradient in this very step."""
-        name = kept(before.group or {})
+        return self._state(before, kept(before.group or {}))
+
+    def _state(self, before: InventoryEntry, name: str) -> DecayTrace | None:
+        """What an optimizer keeps of a parameter under a name."""
         then, now = (states.get(f"{before.path}.{name}") for states in (self._buffers, self._buffers_after))
         if not name or now is None or now.tensor is None:
             return None
         return DecayTrace(name, None if then is None else then.part(), local(now.tensor))
 
-    def _momentum(self, before: InventoryEntry) -> Tensor | None:
+    def _momentum(self, before: InventoryEntry) -> DecayTrace | None:
         """SGD's buffer, or Adam's average."""
-        found = (self._buffers.get(f"{before.path}.{name}") for name in ("momentum_buffer", "exp_avg"))
-        return next((entry.part() for entry in found if entry is not None), None)
+        return self._state(before, "momentum_buffer") or self._state(before, "exp_avg")
 
     def _skipped_by_step(self, row: DifferenceRecord, before: InventoryEntry | None) -> DifferenceRecord:
         """Of a parameter without a gradient, a step does not even do the weight decay."""

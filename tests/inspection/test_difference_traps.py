@@ -292,6 +292,27 @@ def test_a_gradient_that_was_there_and_is_zero_since_is_no_decay(name):
     assert modlab.diff(before, modlab.snapshot(layer, optimizer))["weight"].decayed == 0
 
 
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW"])
+@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_loop_that_ends_by_zero_grad_moved_nothing_by_momentum_alone(kind, to_none, steps):
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 4)
+    optimizer = getattr(torch.optim, kind)(layer.parameters(), lr=0.1, weight_decay=0.1, **({"momentum": 0.9} if kind == "SGD" else {}))
+
+    def train(rounds):
+        for _ in range(rounds):
+            layer(torch.randn(3, 4)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=to_none)
+
+    train(2)
+    before = modlab.snapshot(layer, optimizer)
+    train(steps)
+    found = modlab.diff(before, modlab.snapshot(layer, optimizer))
+    assert "momentum" not in found.headline and "momentum" not in str(found["weight"].notes)
+
+
 def test_two_names_that_are_alike_are_no_renaming():
     state = {("final." + name.removeprefix("l1.") if name.startswith("l1.") else name): t for name, t in Net().state_dict().items()}
     state["final.weight"] = torch.randn(3, 7)
