@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return found
     except ModlabError as error:
         _say(str(error), sys.stderr)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says so once more when it ends
+        return 0
     except OSError as error:
         _say(f"{error.filename or 'A file'} cannot be used: {(error.strerror or str(error)).lower()}.", sys.stderr)
     return 1

@@ -66,6 +66,18 @@ def differing(net):
     return modlab.diff(before, net)
 
 
+def in_lab(net):
+    lab = modlab.lab(net)
+    lab(X)
+    return lab
+
+
+def costly(net):
+    with torch.profiler.profile() as profiler, torch.profiler.record_function("l0"):
+        net.l0(X)
+    return modlab.costs(net, profiler)
+
+
 RESULTS = {
     "tree": modlab.tree,
     "state": modlab.state,
@@ -80,11 +92,15 @@ RESULTS = {
     "snapshot": modlab.snapshot,
     "diff": differing,
     "compare": lambda net: modlab.compare(net)(X),
+    "compare two": lambda net: modlab.compare(net, Üppig())(X),
     "diagnose": modlab.diagnose,
+    "diagnose with a batch": lambda net: modlab.diagnose(net, batch=(X, X[:, :3]), loss=nn.functional.mse_loss),
+    "costs": costly,
     "explain": failed,
     "watch": watched,
     "verdict": lambda net: watched(net).verdict,
     "lab": modlab.lab,
+    "lab of a call": in_lab,
     "lesson": lambda net: Lesson("01_a_module"),
     "card": lambda net: Lesson("01_a_module").predict("numbers of MyLinear", 12),
     "judgement": lambda net: Lesson("01_a_module").check("Affine", lambda: "…→≠"),
@@ -190,9 +206,32 @@ except RuntimeError:
 """
 
 
-@pytest.mark.parametrize("arguments", [("-c", SCRIPT), ("-m", "modlab", "lessons", "list")], ids=["script", "command"])
-def test_a_script_in_a_plain_terminal(arguments):
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "PYTHONPATH": str(ROOT)}
+COMMANDS = [("-c", SCRIPT), ("-m", "modlab", "lessons", "list")]
+
+
+@pytest.mark.parametrize("columns", ["20", "500"])
+@pytest.mark.parametrize("arguments", COMMANDS, ids=["script", "command"])
+def test_a_script_in_a_plain_terminal(arguments, columns):
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "PYTHONPATH": str(ROOT), "COLUMNS": columns}
     done = subprocess.run([sys.executable, *arguments], capture_output=True, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode("ascii") and done.stderr.decode("ascii") is not None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX")
+@pytest.mark.parametrize("arguments", COMMANDS, ids=["script", "command"])
+def test_a_closed_standard_output_is_no_trouble(arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
+    shell = ["sh", "-c", '"$PYTHON" "$@" >&-', "sh", *arguments]
+    done = subprocess.run(shell, capture_output=True, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_reader_that_has_seen_enough_is_no_trouble():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "modlab", "lessons", "list"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
