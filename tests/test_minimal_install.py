@@ -58,12 +58,18 @@ def bare_python(wheel, tmp_path_factory) -> Path:
 
 def installed(wheel: Path, folder: Path, *names: str) -> Path:
     """The interpreter of a new environment with modlab's wheel, these distributions and what they require."""
+    python = empty(folder, *names)
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    return python
+
+
+def empty(folder: Path, *names: str) -> Path:
+    """The interpreter of a new environment with these distributions and what they require, and nothing else."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     site = Path(run(python, "-c", "import site; print(site.getsitepackages()[0])").strip())
     for distribution in needed_by(*names):
         link(distribution, site)
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
     return python
 
 
