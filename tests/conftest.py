@@ -1,7 +1,10 @@
 """What all tests share."""
 
+import atexit
+import sys
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -37,3 +40,19 @@ def _nothing_is_swallowed(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "swallowed" not in request.fixturenames:
         assert not guarded.swallowed, "modlab failed, and swallowed it:\n" + "\n".join(guarded.swallowed)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An IPython shell of its own, which keeps what is displayed (`shell.display_pub.outputs`)."""
+    pytest.importorskip("IPython")
+    from IPython.core.displaypub import CapturingDisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a shell puts its own there, and leaves it
+    made = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    made.display_pub = CapturingDisplayPublisher()
+    yield made
+    made.atexit_operations()
+    atexit.unregister(made.atexit_operations)

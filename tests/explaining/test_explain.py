@@ -1,6 +1,5 @@
 """Errors explained after the fact: each family from real code, in words that say what, where and what to do."""
 
-import atexit
 import contextlib
 import copy
 import gc
@@ -1531,8 +1530,8 @@ def test_a_family_that_fails_says_nothing(monkeypatch):
     def fails(scene, match):
         raise RuntimeError("ours")
 
-    broken = rules.Family("broken", (RuntimeError,), "mat1", fails)
-    monkeypatch.setattr(explain, "FAMILIES", (broken, *rules.RULES))
+    broken = rules.Rule("broken", (RuntimeError,), "mat1", fails)
+    monkeypatch.setattr(explain, "RULES", (broken, *rules.RULES))
     assert explained(lambda: Net()(R(5))).family == "product"
     monkeypatch.setattr(explain, "_chain", fails)
     assert explained(lambda: Net()(R(5))).family == ""
@@ -1660,18 +1659,10 @@ def test_data():
 
 
 @pytest.fixture
-def shell():
-    pytest.importorskip("IPython")
-    from IPython.core.displaypub import CapturingDisplayPublisher
-    from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
-
-    made = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
-    made.display_pub = CapturingDisplayPublisher()
-    made.run_cell("import torch\nfrom torch import nn\nimport modlab\nfrom modlab.lessons.note import *")
-    yield made
-    made.atexit_operations()
-    atexit.unregister(made.atexit_operations)
+def shell(shell):
+    """With the note's classes."""
+    shell.run_cell("import torch\nfrom torch import nn\nimport modlab\nfrom modlab.lessons.note import *")
+    return shell
 
 
 def texts(shell):

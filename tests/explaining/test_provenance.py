@@ -851,31 +851,16 @@ def test_the_flow_is_that_of_the_data():
 # ---- IPython -------------------------------------------------------------------------------------------------------------------
 
 
-def test_below_the_traceback_of_run(tmp_path):
-    pytest.importorskip("IPython")
-    import atexit
-
-    from IPython.core.displaypub import CapturingDisplayPublisher
-    from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
-
-    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
-    shell.display_pub = CapturingDisplayPublisher()
-    try:
-        script = tmp_path / "script.py"
-        script.write_text(
-            "import torch\nfrom torch import nn\nnet = nn.Sequential(nn.Linear(3, 2), nn.Linear(3, 1))\nnet(torch.zeros(1, 3))\n"
-        )
-        shell.run_line_magic("load_ext", "modlab")
-        shell.run_cell(f"%run {script}")
-        shown = [output["data"]["text/plain"] for output in shell.display_pub.outputs]
-        assert len(shown) == 1 and shown[0].startswith("1 (Linear) got rows of 2 numbers")
-        shell.run_cell("1 + 1")  # it is told once
-        shell.run_cell("try:\n    net(torch.zeros(1, 3))\nexcept RuntimeError:\n    pass")
-        assert len([o for o in shell.display_pub.outputs if "got rows" in str(o)]) == 1
-        shell.run_line_magic("unload_ext", "modlab")
-        shell.run_cell(f"%run {script}")
-        assert len([o for o in shell.display_pub.outputs if "got rows" in str(o)]) == 1
-    finally:
-        shell.atexit_operations()
-        atexit.unregister(shell.atexit_operations)
+def test_below_the_traceback_of_run(shell, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nfrom torch import nn\nnet = nn.Sequential(nn.Linear(3, 2), nn.Linear(3, 1))\nnet(torch.zeros(1, 3))\n")
+    shell.run_line_magic("load_ext", "modlab")
+    shell.run_cell(f"%run {script}")
+    shown = [output["data"]["text/plain"] for output in shell.display_pub.outputs]
+    assert len(shown) == 1 and shown[0].startswith("1 (Linear) got rows of 2 numbers")
+    shell.run_cell("1 + 1")  # it is told once
+    shell.run_cell("try:\n    net(torch.zeros(1, 3))\nexcept RuntimeError:\n    pass")
+    assert len([o for o in shell.display_pub.outputs if "got rows" in str(o)]) == 1
+    shell.run_line_magic("unload_ext", "modlab")
+    shell.run_cell(f"%run {script}")
+    assert len([o for o in shell.display_pub.outputs if "got rows" in str(o)]) == 1

@@ -959,13 +959,10 @@ def test_the_code_that_a_row_gives_does_what_it_says():
 
 
 @pytest.fixture
-def shell():
-    """An IPython shell of its own, with a model of two layers."""
-    from IPython.core.interactiveshell import InteractiveShell
-
-    found = InteractiveShell()
-    found.user_ns.update(net=nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), partial=functools.partial)
-    return found
+def shell(shell):
+    """With a model of two layers."""
+    shell.user_ns.update(net=nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), partial=functools.partial)
+    return shell
 
 
 def seen_in(shell, *cells):

@@ -4,7 +4,6 @@
 tests/fixtures (which the front end's tests read) anew; look at the difference before it is committed.
 """
 
-import atexit
 import base64
 import gzip
 import json
@@ -463,18 +462,6 @@ def test_figures_leave_pyplot_alone():
 
 
 # ---- IPython and the widget --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def shell():
-    pytest.importorskip("IPython")
-    from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
-
-    made = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
-    yield made
-    made.atexit_operations()
-    atexit.unregister(made.atexit_operations)
 
 
 def shown_by(shell, thing):
