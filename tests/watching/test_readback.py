@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -53,16 +54,17 @@ class Far:
             patch.setattr(Tensor, name, self.counted(name, getattr(Tensor, name)), raising=False)
 
     def sent(self, numbers: Tensor) -> tuple[Tensor, Any]:
-        self.copies += 1
-        event = Late(self.after)
-        if sys._getframe(2).f_code.co_qualname == "ReadBack.send":  # rather than a picture's, which wants what was logged now
+        asks, event = sys._getframe(2).f_code.co_qualname, Late(self.after)
+        self.copies += asks != "numbers"  # of a picture, which wants what was logged now: how many there are is the clock's
+        if asks == "ReadBack.send":
             self.events.append(event)
         return Here(numbers.clone()), event  # type: ignore[return-value]
 
     def counted(self, name: str, function: Any) -> Any:
         def call(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
             asks = sys._getframe(1).f_code
-            if self.counts and "watching" in asks.co_filename and tensor.dtype is not torch.uint8:  # which is a random state, and lies here
+            ours = os.path.join("modlab", "watching") in asks.co_filename
+            if self.counts and ours and tensor.dtype is not torch.uint8:  # which is a random state, and lies here
                 self.waits.append(f"{asks.co_qualname} {name}")
             return function(tensor, *args, **kwargs)
 

@@ -931,7 +931,7 @@ def test_without_a_pass():
 def test_a_failure_of_ours_is_told_and_not_raised(monkeypatch):
     net = sandwich(Log())
     tap = backward(net, data())
-    monkeypatch.setattr("modlab.watching.replay.Slopes", None)
+    monkeypatch.setattr("modlab.watching.replay.NaNInBackward", None)
     before = facts(net)
     found = birthplace(net, tap)
     assert (found.where, found.exact) == ("", False) and "could not be run again: TypeError" in found.text
