@@ -193,7 +193,8 @@ def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:
         return text
     wanted = ast.dump(old)
     found = [node for node in ast.walk(statement) if ast.dump(node) == wanted]
-    if len(found) != 1:
+    later = (part for node in ast.walk(statement) if isinstance(node, ast.Lambda) for part in ast.walk(node))
+    if len(found) != 1 or any(part is found[0] for part in later):  # a statement that holds a function does not run it
         return text
     changed = _Exchange(found[0], new).visit(copy.copy(statement))
     whole = ast.unparse(ast.fix_missing_locations(changed))
