@@ -27,7 +27,7 @@ def _real() -> dict[str, list[Any]]:
     """One run of all that the lesson runs, in two real processes."""
     from modlab.lessons import workers
 
-    with workers.ProcessPair() as pair:
+    with workers.Pair() as pair:
         works = (workers.reduced, workers.by_hand, workers.wrapped, workers.with_ddp, workers.with_statistics)
         found = {work.__name__: pair(work) for work in works}
         found["alone"] = pair(workers.by_hand, together=False)

@@ -155,7 +155,7 @@ class WorkersError(ModlabError, RuntimeError):
     """One of the processes raised, ended, or gave no answer in time; both are stopped."""
 
 
-class ProcessPair:
+class Pair:
     """Two processes on one CPU, in one group (gloo), that wait for work; they are started at the first.
 
     Args:
@@ -246,7 +246,7 @@ class ProcessPair:
         self._end()
         self._processes, self._pipes, self._end = [], [], lambda: None
 
-    def __enter__(self) -> ProcessPair:
+    def __enter__(self) -> Pair:
         return self
 
     def __exit__(self, *_: object) -> None:

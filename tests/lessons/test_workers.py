@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from modlab.lessons import lesson, lookup, workers
 from modlab.lessons.checking import Judgement
-from modlab.lessons.workers import ProcessPair, WorkersError
+from modlab.lessons.workers import Pair, WorkersError
 from tests import courses
 from tests.patience import PATIENCE, until
 
@@ -98,7 +98,7 @@ def temporary(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pair():
-    with ProcessPair() as pair:
+    with Pair() as pair:
         yield pair
 
 
@@ -135,7 +135,7 @@ def test_who_waits_for_nobody_says_so_in_the_second_step(pair):
 
 
 def test_a_pair_that_is_dropped_ends_its_processes():
-    pair = ProcessPair()
+    pair = Pair()
     pair(told)
     started = pids(pair)
     del pair
@@ -269,7 +269,7 @@ def test_the_lesson_goes_on_where_torch_has_no_processes(monkeypatch, answers):
     content = lookup.find("15_two_processes")
     asked = []
     monkeypatch.setattr(lesson, "available", lambda feature: asked.append(feature))
-    monkeypatch.setattr(ProcessPair, "_start", lambda pair: pytest.fail("it has been started"))
+    monkeypatch.setattr(Pair, "_start", lambda pair: pytest.fail("it has been started"))
     courses.reseed()
     values = courses.run(content, (lambda source: courses.answered(content, source)) if answers else str)
     assert asked == [GLOO]

@@ -176,7 +176,7 @@ def _makes(found: written.Written) -> bool:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule(
         "recomputed",
         _R,

@@ -564,7 +564,7 @@ def _layers(call: ModuleFrame) -> str:
 
 
 _T = (TypeError,)
-FAMILIES = (
+RULES = (
     Rule("argument", _T, r"(\w+)\(\) received an invalid combination of arguments - got \(([\w.]+)[,)]", _combination),
     Rule("argument", (AttributeError, TypeError), r"^'?NoneType'? object (?:has no attribute '\w+'|is not subscriptable)", _of_none),
     Rule("argument", _T, rf"{_FORWARD} missing (\d+) required (?:positional|keyword-only) arguments?: (.+)", _missing),

@@ -167,7 +167,7 @@ def _batch_of_each(scene: Failure, _: re.Match[str]) -> Cause | None:
 
 
 _R, _A = (RuntimeError,), (AssertionError,)
-FAMILIES = (
+RULES = (
     Rule("attention", _R, r"The shape of the (2D|3D) attn_mask is torch\.Size\(\[([\d, ]+)\]\), but should be \(([\d, ]+)\)", _mask),
     Rule("attention", _R, r"^Need attn_mask if specifying the is_causal hint", _causal),
     Rule("attention", _A, r"Expected key_padded_mask\.shape\[(\d)\] to be (\d+), but got (\d+)", _padding),

@@ -277,7 +277,7 @@ def _stack(scene: Failure, match: re.Match[str]) -> Cause | None:
 
 
 _R, _T = (RuntimeError,), (TypeError,)
-FAMILIES = (
+RULES = (
     Rule("join", _R, rf"stack expects each tensor to be equal size, but got {_S} at entry 0 and {_S} at entry (\d+)", _stack),
     Rule("batch", _R, r"^Trying to resize storage that is not resizable", _no_room),
     Rule("batch", _R, r"^each element in list of batch should be of equal size", _lists),

@@ -67,7 +67,7 @@ def _tells_names(node: ast.AST) -> ast.Attribute | None:
     return found if found is not None and found.attr in ("state_dict", "named_parameters") else None
 
 
-FAMILIES = (
+RULES = (
     Rule("constructor", (AttributeError,), r"before Module\.__init__\(\) call", _unbound),
     Rule("optimizer", (TypeError,), r"optimizer can only optimize Tensors, but one of the params is (\w+)", _names),
 )

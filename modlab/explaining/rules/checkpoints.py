@@ -431,7 +431,7 @@ def _groups(scene: Failure, match: re.Match[str]) -> Cause:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("state_dict", _R, r"Error\(s\) in loading state_dict for ([^:\n]+):", _state_dict),
     Rule("state_dict", (TypeError,), r"Expected state_dict to be dict-like, got <class '([^']+)'>", _not_a_dict),
     Rule("weights_only", (Exception,), r"Weights only load failed", _refused),

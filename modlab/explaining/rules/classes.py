@@ -116,7 +116,7 @@ def _of_class(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule(
         "class called",
         (TypeError, RuntimeError, ValueError),

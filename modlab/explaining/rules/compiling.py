@@ -202,7 +202,7 @@ def _other(scene: Failure, _: re.Match[str]) -> Cause | None:
 
 
 _R = (Exception,)
-FAMILIES = (
+RULES = (
     Rule("compiled", _R, r"^backend='([^']+)' raised:\s*(?=\S*(?:InvalidCxxCompiler|No working C\+\+ compiler))", _no_compiler),
     Rule("compiled", _R, r"No working C\+\+ compiler found", _no_compiler),
     Rule("compiled", _R, r"^backend='([^']+)' raised:\s*(.+)", _backend_failed),

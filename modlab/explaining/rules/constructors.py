@@ -264,7 +264,7 @@ def _skip_init(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("super().__init__", (AttributeError,), r"cannot assign (\w+) before Module\.__init__\(\) call", _before_super),
     Rule("super().__init__", (AttributeError,), r"^'([^']+)' object has no attribute '(_[^']+)'", _no_store),
     Rule("attribute", (AttributeError,), r"^'([^']+)' object has no attribute '([^']+)'", _no_attribute),

@@ -192,7 +192,7 @@ def _padding(scene: Failure, match: re.Match[str]) -> Cause:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule(
         "convolution",
         _R,

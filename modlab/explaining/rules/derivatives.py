@@ -71,7 +71,7 @@ def _old(scene: Failure, _: re.Match[str]) -> Cause:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("gradient", _R, r"^function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", _number),
     Rule(
         "gradient",

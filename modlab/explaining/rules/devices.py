@@ -310,7 +310,7 @@ def _with_device(scene: Failure, word: str, new: str, said: str) -> Fix:
 
 _R = (RuntimeError,)
 _D = r"(\w+(?::\d+)?)"
-FAMILIES = (
+RULES = (
     Rule("device", _R, rf"Expected all tensors to be on the same device, but found at least two devices, {_D} and {_D}!?", _mixed),
     Rule(
         "device",

@@ -136,7 +136,7 @@ def _mixed(scene: Failure, match: re.Match[str]) -> Cause:
 
 
 _R, _V = (RuntimeError,), (ValueError,)
-FAMILIES = (
+RULES = (
     Rule("distributed", _R, r"^Expected to have finished reduction in the prior iteration", _unused),
     Rule("distributed", _R, r"^Expected to mark a variable ready only once", _twice),
     Rule("distributed", _R, r"^DistributedDataParallel is not needed when a module doesn't have any parameter", _nothing_to_train),

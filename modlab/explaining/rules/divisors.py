@@ -71,7 +71,7 @@ def _unshuffle(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
     Rule(
         "shuffle",

@@ -276,7 +276,7 @@ def _recurrent(scene: Failure, match: re.Match[str]) -> Cause:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("dtype", _R, r"mat1 and mat2 must have the same dtype, but got (\w+) and (\w+)", _mixed),
     Rule("dtype", _R, r"expected m1 and m2 to have the same dtype, but got: ([\w: ]+?) != ([\w: ]+)", _mixed),
     Rule("dtype", _R, r"Input type \((?!.*[Cc]uda)([^)]+)\) and (?:bias|weight) type \((?!.*[Cc]uda)([^)]+)\) should be the same", _mixed),

@@ -135,7 +135,7 @@ def _layer(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("pattern", (RuntimeError,), r"Error while processing .*pattern \"", _pattern),
     Rule("pattern", (ValueError,), r"values to unpack \(expected 2", _arrow),
     Rule("pattern", (KeyError,), r"", _layer),

@@ -202,7 +202,7 @@ def _no_module(scene: Failure, match: re.Match[str]) -> Cause:
 
 
 _E = (Exception,)
-FAMILIES = (
+RULES = (
     Rule("exported", _E, r"^Constraints violated \(([^)]*)\)", _violated),
     Rule("exported", _E, r"Could not guard on data-dependent expression (.+?)(?=\.  \(|\n|$)", _data_dependent),
     Rule("exported", _E, r"dynamic_shapes", _structure),

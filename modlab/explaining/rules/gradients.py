@@ -566,7 +566,7 @@ def _is_in(thing: object, tensor: Tensor, depth: int = 3) -> bool:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("no gradient", (AttributeError,), r"^'(float|int|ndarray|numpy\.\w+)' object has no attribute 'backward'", _number),
     Rule(
         "in-place",

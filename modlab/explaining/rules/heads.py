@@ -233,7 +233,7 @@ def _remade_owner(frame: Frame, node: ast.expr, heads: int, number: int) -> str:
 
 
 _DIVIDED = r"(?i)heads?\b.*(?:divi|multiple of)|(?:divi|multiple of).*heads?\b|must divide"
-FAMILIES = (
+RULES = (
     Rule("constructor", (AssertionError,), r"embed_dim must be divisible by num_heads", _of_torch),
     Rule("constructor", (Exception,), _DIVIDED, _of_configuration),
     Rule("view", (RuntimeError,), r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)", _of_view),

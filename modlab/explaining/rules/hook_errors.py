@@ -368,7 +368,7 @@ def _both_kinds(scene: Failure, _: re.Match[str]) -> Cause:
 
 
 _T, _R = (TypeError,), (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("hook", _R, r"forward pre-hook must return None or a tuple of \(new_args, new_kwargs\), but got (.*)\.$", _with_kwargs),
     Rule(
         "hook", _R, r"Backward (?:pre )?hook returned an invalid number of grad_(?:in|out)put, got (\d+), but expected (\d+)", _wrong_number

@@ -73,7 +73,7 @@ def _no_optimizer(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("optimizer", (ValueError,), rf"^Invalid ({'|'.join(_NAMES)}): (-[\d.][\w.+-]*)$", _negative),
     Rule("scheduler", (TypeError,), r"^(\w+) is not an Optimizer$", _no_optimizer),
 )

@@ -112,7 +112,7 @@ def _best(scene: Failure, _: re.Match[str]) -> Cause | None:
 
 
 _I, _L = (IndexError,), r"\[([\d, ]*)\]"
-FAMILIES = (
+RULES = (
     Rule("index", _I, rf"The shape of the mask {_L} at index (\d+) does not match the shape of the indexed tensor {_L}", _mask),
     Rule("index", _I, r"tensors used as indices must be long, int, byte or bool tensors", _kind),
     Rule("index", (RuntimeError,), r"^selected index k out of range", _best),

@@ -182,7 +182,7 @@ def _tested(frame: Frame, node: ast.expr) -> ast.expr | None:
     return inner if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) else None
 
 
-FAMILIES = (
+RULES = (
     Rule("batch", (KeyError,), r"", _key),
     Rule("batch", (AttributeError,), r"^'dict' object has no attribute '(\w+)'", _attribute),
     Rule("batch", (TypeError,), r"^(?:list|tuple) indices must be integers or slices, not str", _by_place),

@@ -116,7 +116,7 @@ def _unlike(scene: Failure, match: re.Match[str]) -> Cause:
 
 _R, _A = (RuntimeError,), (AssertionError,)
 _S = r"torch\.Size\(\[([\d, ]*)\]\)"
-FAMILIES = (
+RULES = (
     Rule("loss", _R, r"^size mismatch \(got input: \[([\d, ]+)\] ?, target: \[([\d, ]+)\]", _places),
     Rule("loss", _R, r"Expected input_lengths to have value at most (\d+), but got value (\d+)", _time),
     Rule("loss", _R, r"Expected tensor to have size at least (\d+) at dimension 1, but got size (\d+) for argument #2 'targets'", _targets),

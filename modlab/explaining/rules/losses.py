@@ -480,7 +480,7 @@ def _one_hot(scene: Failure, _: re.Match[str]) -> Cause:
 
 _R, _V, _I = (RuntimeError,), (ValueError,), (IndexError,)
 _S = r"\(torch\.Size\(\[([\d, ]*)\]\)\)"
-FAMILIES = (
+RULES = (
     Rule("loss", _I, r"^Target (-?\d+) is out of bounds", _classes),
     Rule("loss", _V, r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", _batch),
     Rule("loss", _R, r"expected target dtype to be Long or Byte, but got (\w+)", _long),

@@ -131,7 +131,7 @@ def _collected(scene: Failure) -> tuple[str, int] | None:
     return None
 
 
-FAMILIES = (
+RULES = (
     Rule(
         "memory",
         (RuntimeError, MemoryError),

@@ -151,7 +151,7 @@ def _made(scene: Failure, match: re.Match[str]) -> Cause:
 
 _R, _V = (RuntimeError,), (ValueError,)
 _SHAPE = r"(?:torch\.Size\()?\[([\d, ]+)\]"
-FAMILIES = (
+RULES = (
     Rule("norm", _R, r"(?:running_mean|running_var|weight|bias) should contain (?P<given>\d+) elements not (?P<expected>\d+)", _channels),
     Rule("norm", _R, r"got weight of shape \[(?P<expected>\d+)\] and input of shape \[\d+, (?P<given>\d+)", _channels),
     Rule("norm", _V, r"expected input's size at dim=\d+ to match num_features \((?P<expected>\d+)\), but got: (?P<given>\d+)", _channels),

@@ -168,7 +168,7 @@ def _non_leaf(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("optimizer", (ValueError,), r"optimizer got an empty parameter list", _empty),
     Rule("optimizer", (TypeError,), r"object is not iterable|params argument given to the optimizer should be an iterable", _iterable),
     Rule("optimizer", (ValueError,), r"some parameters appear in more than one parameter group", _several_groups),

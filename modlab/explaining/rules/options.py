@@ -283,7 +283,7 @@ def _padding_index(scene: Failure, _: re.Match[str]) -> Cause | None:
 
 
 _T, _V, _R = (TypeError,), (ValueError,), (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("constructor", _T, r"\w+\(\) got an unexpected keyword argument '(\w+)'", _unexpected),
     Rule("constructor", _T, r"argument 'size' .*(?:tuple of ints)", _no_number),
     Rule("constructor", _T, r"(?:hidden_size|input_size) should be of type int, got: (\w+)", _no_number),

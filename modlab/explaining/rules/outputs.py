@@ -319,7 +319,7 @@ def _with_head(model: Module, frame: Frame) -> Iterator[Fix]:
 
 _OUTPUT = r"(?P<cls>\w*Output\w*)"
 _NONE = r"None"
-FAMILIES = (
+RULES = (
     Rule("no loss", (AttributeError, TypeError, ValueError), _NONE, _no_loss),
     Rule("no loss", (KeyError,), r"^loss$", _no_loss),
     Rule("no loss", (RuntimeError,), r"^grad can be implicitly created only for scalar outputs", _not_first),

@@ -53,4 +53,4 @@ def _place(scene: Failure, module: Module) -> str:
     return "".join([scene.name_of(root.module) or "model", *steps])
 
 
-FAMILIES = (Rule("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)
+RULES = (Rule("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)

@@ -197,7 +197,7 @@ def _no_language_model(scene: Failure, match: re.Match[str]) -> Cause | None:
 
 
 _V = (ValueError,)
-FAMILIES = (
+RULES = (
     Rule("adapter", _V, r"^Target modules? (.+?) not found in the base model", _not_found),
     Rule("adapter", _V, r"^Please specify `target_modules`", _unset),
     Rule("adapter", _V, r"^Target module (.*?) is not supported\. Currently", _unsupported),

@@ -454,7 +454,7 @@ def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("product", _R, r"(?P<three>batch[12] must be a 3D tensor)|(?:self|mat2) must be a matrix", _not_a_matrix),
     Rule(
         "product",

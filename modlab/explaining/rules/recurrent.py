@@ -200,7 +200,7 @@ def _lengths(scene: Failure, match: re.Match[str]) -> Cause | None:
 _R, _ANY = (RuntimeError,), (RuntimeError, IndexError, AttributeError, TypeError)
 FIRST = (Rule("state", _ANY, r"", _number_of_states),)
 """Asked before those that only tell in what a wrong kind of state ended."""
-FAMILIES = (
+RULES = (
     Rule("product", _R, r"^For (batched|unbatched) \d-D input, hx", _dimensions),
     Rule("product", _R, r"hidden\d has inconsistent hidden_(?P<what>size): got (?P<given>\d+),? expected (?P<expected>\d+)", _cell),
     Rule("product", _R, r"Input (?P<what>batch) size (?P<expected>\d+) doesn't match hidden\d batch size (?P<given>\d+)", _cell),

@@ -97,4 +97,4 @@ def _held(scene: Failure, owned: list[Frame]) -> Cause | None:
     )
 
 
-FAMILIES = (Rule("recursion", (RecursionError,), "maximum recursion depth exceeded", _full),)
+RULES = (Rule("recursion", (RecursionError,), "maximum recursion depth exceeded", _full),)

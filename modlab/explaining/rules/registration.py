@@ -152,7 +152,7 @@ def _cannot_assign(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("registration", (TypeError,), r"^([\w.<>]+) is not a Module subclass", _not_a_module),
     Rule("registration", (KeyError,), r"attribute '([^']+)' already exists", _taken),
     Rule("registration", (KeyError,), r"(parameter|buffer|module) name can't contain \"\.\"", _dotted),

@@ -107,7 +107,7 @@ def _no_offsets(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("convolution", (NotImplementedError,), r"Got (\d)D input, but (\w+) mode needs (\d)D input", _mode),
     Rule("embedding", (ValueError,), r"^offsets has to be a 1D Tensor but got None", _offsets),
     Rule("embedding", (ValueError,), r"^if input is 2D, then offsets has to be None", _no_offsets),

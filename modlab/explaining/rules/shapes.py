@@ -432,7 +432,7 @@ def _unflatten(scene: Failure, match: re.Match[str]) -> Cause:
 
 _R, _I, _RI = (RuntimeError,), (IndexError,), (RuntimeError, IndexError)
 _L = r"\[([-\d, ]*)\]"
-FAMILIES = (
+RULES = (
     Rule(
         "join",
         _R,

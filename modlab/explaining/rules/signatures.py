@@ -70,6 +70,6 @@ def _method(node: ast.expr, frame: Frame, name: str) -> Any:
     return found if inspect.isfunction(found) and not str(found.__module__).startswith("torch.") else None
 
 
-FAMILIES = (
+RULES = (
     Rule("argument", (TypeError,), r"^([\w.<>]+\.)?(?!forward\b)(\w+)\(\) missing \d+ required positional arguments?: (.+)$", _missing),
 )

@@ -125,7 +125,7 @@ def _of_tuple(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-FAMILIES = (
+RULES = (
     Rule("unpacking", (ValueError,), r"(?:not enough|too many) values to unpack \(expected (\d+)", _unpacked),
     Rule("unpacking", (AttributeError,), r"^'tuple' object has no attribute '\w+'", _of_tuple),
     Rule("unpacking", (TypeError,), r"^tuple indices must be integers or slices, not tuple$", _of_tuple),

@@ -153,7 +153,7 @@ def _no_safetensors(scene: Failure, _: re.Match[str]) -> Cause | None:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("file", (Exception,), r"^invalid load key, ", _not_read),
     Rule("file", (EOFError,), r"^(Ran out of input)?$", _not_read),
     Rule("file", _R, r"PytorchStreamReader failed (reading zip archive|locating file|reading file)", _cut_off),

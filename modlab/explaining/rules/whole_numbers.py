@@ -94,7 +94,7 @@ def _index(scene: Failure, match: re.Match[str]) -> Cause:
 
 
 _R = (RuntimeError,)
-FAMILIES = (
+RULES = (
     Rule("dtype", _R, r"^only Tensors of floating point dtype can require gradients", _gradient),
     Rule("dtype", _R, r"^one_hot is only applicable to index tensor", _one_hot),
     Rule("dtype", _R, r"^Class values must be non-negative", _negative),
