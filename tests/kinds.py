@@ -167,6 +167,23 @@ def fsdp2_tp(rank: int) -> Case:
     return case_of(model, rank // 2)
 
 
+def hsdp(rank: int) -> Case:
+    """FSDP2 over one axis of a mesh, copies over the other."""
+    from torch.distributed.fsdp import fully_shard
+
+    model, both = net(), mesh(2, 2, names=("copies", "dp"))
+    fully_shard(model[2], mesh=both)
+    fully_shard(model, mesh=both)
+    return case_of(model, rank)
+
+
+def replicated(rank: int) -> Case:
+    """DDP without a wrapper: `replicate(model)`."""
+    from torch.distributed._composable.replicate import replicate
+
+    return case_of(replicate(net()), rank)
+
+
 def fsdp1(rank: int) -> Case:
     from torch.distributed.fsdp import FullyShardedDataParallel
 
@@ -313,6 +330,8 @@ KINDS: dict[str, tuple[Callable[[int], Case], int]] = {
     "FSDP2": (fsdp2, 2),
     "TP": (tensor_parallel, 2),
     "FSDP2 × TP": (fsdp2_tp, 4),
+    "HSDP": (hsdp, 4),
+    "replicate()": (replicated, 2),
     "FSDP1": (fsdp1, 2),
     "pipeline": (pipeline, 2),
 }
