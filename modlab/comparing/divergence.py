@@ -186,7 +186,7 @@ def _tensors(left: Kept, right: Kept, length: Callable[[Kept], float]) -> Gap:
         gap.refuse(left.reason or right.reason)
         return gap
     if left.text != right.text:
-        gap.notes = (_unlike(left.text, right.text),)
+        gap.notes = (f"{left.dtype} and {right.dtype}" if left.shape == right.shape else f"{left.text} and {right.text}",)
     elif same_bits(left, right):
         gap.equal, gap.max_abs, gap.sampled = True, 0.0, False
         if left.values is not None:
@@ -199,12 +199,6 @@ def _tensors(left: Kept, right: Kept, length: Callable[[Kept], float]) -> Gap:
         gap.notes += ("too large to be kept: only that it differs is known",)
         return gap
     return _measured(gap, left, right)
-
-
-def _unlike(left: str, right: str) -> str:
-    """Two shapes with their dtypes; where the shapes are the same, the dtypes alone."""
-    (shape, _, dtype), (other_shape, _, other) = left.rpartition(" "), right.rpartition(" ")
-    return f"{dtype} and {other}" if shape == other_shape else f"{left} and {right}"
 
 
 def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:

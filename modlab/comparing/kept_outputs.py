@@ -39,7 +39,7 @@ class Kept:
         values: the tensor, or `stride`-th elements of it; None where it was not kept.
         stride: 1 for the whole tensor.
         digest: of every bit: of a tensor that is not kept whole, and of what is no tensor; None where there is nothing to compare.
-        text: shape and dtype, or what it is in words.
+        text: what it is, in words; of a tensor `shape` and `dtype` say it.
         reason: why a tensor has no values that could be compared.
         note: the same of what is no tensor.
     """
@@ -53,6 +53,8 @@ class Kept:
     requires_grad: bool = False
     reason: str = ""
     note: str = ""
+    shape: str = ""
+    dtype: str = ""
 
     @property
     def whole(self) -> Tensor | None:
@@ -115,7 +117,7 @@ def _leaf(name: str, thing: Any, reason: str, content: Callable[[Tensor], _Conte
         try:
             part = arrived(thing)
             require_values(part)
-            return Kept(name, *content(part), _text(thing), True, thing.requires_grad)
+            return Kept(name, *content(part), _text(thing), True, thing.requires_grad, shape=_shape(thing), dtype=_dtype(thing))
         except NoValuesError as error:
             return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, str(error))
         except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
@@ -159,4 +161,12 @@ def _digest(kept: Kept) -> bytes | None:
 
 
 def _text(tensor: Tensor) -> str:
-    return f"{sizes_of(tensor)[0]} {str(tensor.dtype).removeprefix('torch.')}"
+    return f"{_shape(tensor)} {_dtype(tensor)}"
+
+
+def _shape(tensor: Tensor) -> str:
+    return str(sizes_of(tensor)[0])
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
