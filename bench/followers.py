@@ -42,7 +42,7 @@ def every(model: nn.Module, optimizer: Any) -> Attached:
 def bare(model: nn.Module, optimizer: Any) -> Attached:
     """In a process of its own: it takes modlab's parts away."""
     sample.Sample._see = lambda *_, **__: None  # type: ignore[method-assign]
-    sample.Moves.before = lambda *_: []  # type: ignore[method-assign]
+    sample.Updates.before = lambda *_: []  # type: ignore[method-assign]
     return _watcher(model, optimizer, 1.0)
 
 

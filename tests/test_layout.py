@@ -89,6 +89,51 @@ def test_what_knows_records_alone_knows_no_torch(path):
     assert "torch" not in roots, f"{label(path)} imports torch; only extraction touches it, and puts plain numbers into records"
 
 
+def name_of(path: Path) -> str:
+    """A file's name for imports."""
+    return ".".join(("modlab", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def imported_files(files: list[Path]) -> dict[str, set[str]]:
+    """For each file, the others that it imports, at its top, for types alone or within a function; the package's public names apart."""
+    found: dict[str, set[str]] = {name_of(path): set() for path in files}
+    for path in files:
+        for name in imported_names(path):
+            while name and name not in found:
+                name = name.rpartition(".")[0]
+            if name not in ("", "modlab", name_of(path)):
+                found[name_of(path)].add(name)
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """What is left when files that import nothing that is left are taken away, and then those that nobody left imports."""
+    left = {name: set(graph[name]) for name in graph}
+    for forth in (left, {name: {one for one in graph if name in graph[one]} for name in graph}):
+        while alone := [name for name in left if not forth[name] & left.keys()]:
+            for name in alone:
+                del left[name]
+    return sorted(left)
+
+
+def test_no_files_import_each_other_in_a_circle():
+    found = circles(imported_files(FILES))
+    assert not found, f"{found} lie in circles: a part takes what it needs, or a Protocol of that, and not what owns it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import modlab.b", "from modlab.b import x", "if TYPE_CHECKING:\n    from modlab.b import x", "def f():\n    from . import b"],
+)
+def test_a_circle_is_seen_wherever_the_import_stands(text, tmp_path, monkeypatch):
+    files = [tmp_path / "modlab" / name for name in ("a.py", "b.py", "below.py", "above.py")]
+    files[0].parent.mkdir()
+    for path, words in zip(files, (text, "from modlab.a import x\nimport modlab.below", "", "import modlab.a"), strict=True):
+        path.write_text(words)
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "modlab")
+    assert circles(imported_files(files)) == ["modlab.a", "modlab.b"]
+
+
 def test_there_is_no_drawer():
     drawers = [label(path) for path in PACKAGE.rglob("*") if path.stem in DRAWERS]
     assert not drawers, f"{drawers}: a file is named by the noun it is about"

@@ -207,7 +207,7 @@ class Watch(Result):
         """Begin to watch, and show it."""
         watcher = self._watcher
         assert watcher is not None
-        watcher.pictures.publish, watcher.ended = self._publish, self._settle
+        watcher.snapshots.publish, watcher.ended = self._publish, self._settle
         watcher.begin()
         if watcher.closed:
             return
@@ -216,7 +216,7 @@ class Watch(Result):
             self._stage = None
             watcher.say(f"nothing can be shown while it runs: {trouble}")
         watches.add(self)
-        watcher.pictures.tell(self._tell_followers)
+        watcher.snapshots.tell(self._tell_followers)
 
     def _begin(self) -> None:
         self._stage = stage(self)

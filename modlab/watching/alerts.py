@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from modlab import format
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
-from modlab.statistics.memory import local
 from modlab.watching.batched_statistics import Readings
-from modlab.watching.elements import comparable, selection
+from modlab.watching.cast import Cast, Weight
 from modlab.watching.findings import TINY, cancelled, size_of
-from modlab.watching.finiteness import is_plain, kind_of
-from modlab.watching.readback import Numbers, ReadBack, exact, is_far
+from modlab.watching.finiteness import NonFinite, is_plain, kind_of
+from modlab.watching.sample import Sample
+from modlab.watching.steps import Steps
 from modlab.watching.units import Units
-
-if TYPE_CHECKING:
-    from modlab.watching.cast import Weight
-    from modlab.watching.sample import Sample
-    from modlab.watching.watcher import Watcher
+from modlab.watching.updates import MovedElsewhere
 
 DEAD = 1_000
 """Inputs in a row on each of which a unit was zero, and its gradient too, before it is called dead."""
@@ -80,9 +71,6 @@ STUCK = 0.5
 
 NEARLY_ALL = 0.95
 
-ASKED = 32
-"""Gradients, about, that are asked whether they are zero when a backward pass begins."""
-
 SATURATED, SATURATED_AT_FIRST = 0.9, 2 / 3
 """Share of a tanh's, hardtanh's or sigmoid's outputs that lie within 2 % of its ends, where modules with parameters follow (the last one
 of a model that is sure lies there too). A layer may come to that by learning, up to three quarters; one that was never below the
@@ -126,16 +114,16 @@ class Alerts:
     """Looks at each sample, and keeps what it found; an alert is never lost, and says so when it is over.
 
     Args:
-        watcher: whose samples they are.
+        cast: the parameters.
+        steps: which know who holds these; `elsewhere`: which know what else moves them.
+        units: that are counted, by module.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def __init__(self, cast: Cast, steps: Steps, elsewhere: MovedElsewhere, units: Mapping[str, Units]) -> None:
+        self._cast, self._steps, self._elsewhere, self._units = cast, steps, elsewhere, units
         self._found: dict[Key, Alert] = {}
         self._running: dict[Key, int] = {}  # samples in a row
         self._born_saturated: dict[str, bool] = {}  # whether it was so in each sample
-        self._sums: dict[str, float] = {}  # of parameters that no step of the optimizer was seen to move
-        self.elsewhere: set[str] = set()  # parameters that something else moves
         self._counted = 0
 
     @property
@@ -172,8 +160,8 @@ class Alerts:
 
     def _is_inside(self, path: str) -> bool:
         """Whether modules with parameters come after a module."""
-        orders = {member.path: member.order for member in self._watcher.cast.members.values()}
-        return any(orders[deep] > orders[path] for deep in self._watcher.cast.deep)
+        orders = {member.path: member.order for member in self._cast.members.values()}
+        return any(orders[deep] > orders[path] for deep in self._cast.deep)
 
     def raise_(self, alert: Alert) -> None:
         """Add an alert, or renew the one that is known."""
@@ -216,9 +204,9 @@ class Alerts:
         if not len(bad):
             self._healed(sample, readings)
             return
-        still = {row for weight in self._watcher.cast.weights if not weight.trainable for row in weight.rows}
+        still = {row for weight in self._cast.weights if not weight.trainable for row in weight.rows}
         bad = np.array([i for i in bad.tolist() if int(readings.rows[i]) not in still], np.intp)  # a mask may be a parameter
-        series = [self._watcher.cast.history.series[row] for row in readings.rows[bad].tolist()]
+        series = [self._cast.history.series[row] for row in readings.rows[bad].tolist()]
         spoilt = [one.role in (PARAMETER, PARAMETER_GRADIENT) for one in series]
         if sample.thrown and not any(spoilt):
             return  # a scaler saw it, and the step that was made was another one
@@ -241,26 +229,30 @@ class Alerts:
     def _healed(self, sample: Sample, readings: Readings) -> None:
         """All was finite in a step that was made, the parameters too: what held NaN before did not come to stay."""
         known = [key for key, alert in self._found.items() if alert.kind in ("nan", "inf") and not alert.over]
-        series = self._watcher.cast.history.series
+        series = self._cast.history.series
         if known and sample.stepped and sample.whole and any(series[row].role == PARAMETER for row in readings.rows.tolist()):
             for key in known:
                 self._over(key)
 
-    def weights_at_the_end(self) -> None:
-        """Whether the weights are still numbers, in case that a NaN came after the last sample."""
+    def weights_at_the_end(self, last_sample: int, passed: NonFinite | None) -> None:
+        """Whether the weights are still numbers, in case that a NaN came after the last sample.
+
+        Args:
+            last_sample: the step of that.
+            passed: what is known of a step in which nobody looked for one.
+        """
         if any(alert.kind in ("nan", "inf") for alert in self._found.values()):
             return
-        for weight in self._watcher.cast.weights:
+        for weight in self._cast.weights:
             tensor = weight.tensor()
             kind = kind_of(tensor.detach()) if tensor is not None and is_plain(tensor) else ""
             if kind == "nan" or (kind and weight.trainable):
                 word = "NaN" if kind == "nan" else "infinity"
-                passed = self._watcher.guard.passed
                 if passed is not None:
                     text, step = f"{weight.path} holds {word} at the end; {passed.words}", passed.step
                 else:
-                    text = f"{weight.path} holds {word} at the end, and did not at step {self._watcher.last_sample:,}, the last sample"
-                    step = max(self._watcher.step - 1, 0)
+                    text = f"{weight.path} holds {word} at the end, and did not at step {last_sample:,}, the last sample"
+                    step = max(self._steps.made - 1, 0)
                 self.raise_(Alert(kind, weight.path, step, text, HOLD))
                 return
 
@@ -268,16 +260,16 @@ class Alerts:
 
     def counts(self, step: int) -> None:
         """Judge the counts of units when they have grown enough, and there are as many as it takes."""
-        seen = [units.seen for units in self._watcher.units.values()]
+        seen = [units.seen for units in self._units.values()]
         if sum(seen) > MORE * self._counted and max(seen) >= ENDS * WINDOW:
             self.units(step)
 
     def units(self, step: int) -> None:
         """Judge the counts of units."""
-        for units in self._watcher.units.values():
+        for units in self._units.values():
             units.count_pending()
-        self._counted = sum(units.seen for units in self._watcher.units.values())
-        for units in self._watcher.units.values():
+        self._counted = sum(units.seen for units in self._units.values())
+        for units in self._units.values():
             record = units.record()
             gone = dead(units).tolist()
             self._dead(units, gone, step)
@@ -331,7 +323,7 @@ class Alerts:
     # ---- gradients and steps
 
     def _weights(self, sample: Sample) -> None:
-        cast = self._watcher.cast
+        cast = self._cast
         if not sample.backwards or not sample.stepped:
             return
         felt = any(weight.felt for weight in cast.weights)
@@ -339,7 +331,8 @@ class Alerts:
         for weight in cast.weights:
             if not weight.trainable:
                 continue
-            known = weight.owned and weight.path not in self.elsewhere  # what no optimizer holds, and has no gradient, is not trained
+            # what no optimizer holds, and has no gradient, is not trained
+            known = weight.owned and weight.path not in self._elsewhere.paths
             none = felt and not weight.felt and known
             if none or self._found.get(("no gradient", weight.path, None)):
                 patience = PATIENCE if weight.path in others else 1
@@ -352,78 +345,26 @@ class Alerts:
                     f"modlab.trace(model), then trace.why({weight.path!r}), names the reason",
                     SAMPLES * patience,
                 )
-            lost = bool(self._watcher.steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self.elsewhere
+            lost = bool(self._steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self._elsewhere.paths
             if lost or self._found.get(("not owned", weight.path, None)):
                 self._lasts(
                     lost,
                     "not owned",
                     weight.path,
                     sample.step,
-                    f"{weight.path} gets a gradient, and {self._watcher.steps.optimizer_name} does not hold it: it never moves",
+                    f"{weight.path} gets a gradient, and {self._steps.optimizer_name} does not hold it: it never moves",
                     "optimizer.add_param_group({'params': [...]}), or requires_grad_(False) if it is to stay as it is",
                 )
 
     def _held_by_others(self) -> set[str]:
         """Parameters of optimizers whose steps are not those that are counted."""
-        others = [optimizer for optimizer in self._watcher.steps.optimizers if not self._watcher.steps.are_of(optimizer)]
+        others = [optimizer for optimizer in self._steps.optimizers if not self._steps.are_of(optimizer)]
         held = [tensor for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
-        return {weight.path for weight in map(self._watcher.cast.weight, held) if weight is not None}
-
-    def ask_zeroed(self, back: ReadBack, then: Callable[[bool], None]) -> None:
-        """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
-        graded = []
-        for weight in self._watcher.cast.weights:
-            tensor = weight.tensor() if weight.felt and weight.trainable else None
-            if tensor is None:
-                continue
-            if tensor.grad is None:
-                then(True)
-                return
-            if weight.graded:
-                graded.append(local(tensor.grad))
-        some = graded[:: max(1, len(graded) // ASKED)]
-        far = [gradient for gradient in some if is_far(gradient)]
-        if not some or any(not bool(gradient.any()) for gradient in some if not is_far(gradient)):
-            then(True)
-        elif far:
-            alike = [gradient for gradient in far if gradient.device == far[0].device]
-            back.ask(torch.stack([gradient.any() for gradient in alike]).all(), lambda read: then(not read))
-        else:
-            then(False)
-
-    def renew(self, present: list[tuple[int, Weight, Tensor]], back: ReadBack) -> None:
-        """After a step: who is trained may have changed, and what our optimizer does not move another one may."""
-        watcher, cast = self._watcher, self._watcher.cast
-        doubtful = []
-        if len(present) < len(cast.weights):  # one was taken away
-            for weight in cast.weights:
-                weight.trainable = False
-        for _, weight, tensor in present:
-            if cast.is_new(weight, tensor):
-                weight.begin_anew(tensor)
-                self.elsewhere.discard(weight.path)
-                self._sums.pop(weight.path, None)
-            weight.look(tensor)
-            if weight.trainable and not (weight.felt and weight.owned and weight.moved):
-                doubtful.append((weight, tensor))
-        optimizers = watcher.steps.optimizers
-        if optimizers and any(not weight.owned for weight, _ in doubtful):
-            cast.own(optimizers)
-        for weight, tensor in doubtful:
-            part = local(tensor)
-            if weight.path not in self.elsewhere and not weight.moved and comparable(part):
-                back.ask(selection(part).to(exact(part.device)).sum(), partial(self._summed, weight.path))
-
-    def _summed(self, path: str, read: Numbers) -> None:
-        """If a sum is another one than before, somebody moves that parameter."""
-        total = float(read)
-        if path in self._sums and math.isfinite(total) and self._sums[path] != total:
-            self.elsewhere.add(path)
-        self._sums[path] = total
+        return {weight.path for weight in map(self._cast.weight, held) if weight is not None}
 
     def _why(self, weight: Weight) -> str:
         owner = weight.owner()
-        member = None if owner is None else self._watcher.cast.members.get(id(owner))
+        member = None if owner is None else self._cast.members.get(id(owner))
         return ": its module was never called" if member is not None and not member.called else ""
 
     def _carry(self, sample: Sample) -> None:
@@ -440,7 +381,7 @@ class Alerts:
 
     def _depth(self, sample: Sample, readings: Readings) -> None:
         """The gradient at the first modules against that at the last ones."""
-        history, wanted = self._watcher.cast.history, self._watcher.cast.deep
+        history, wanted = self._cast.history, self._cast.deep
         if len(wanted) < DEEP:
             return
         sizes: dict[str, float] = {}
@@ -463,15 +404,15 @@ class Alerts:
             self._lasts(holds, kind, order[0], sample.step, text, "residual connections, a normalization, or another initialization")
 
     def _stuck(self, sample: Sample) -> None:
-        for weight in self._watcher.cast.weights:
+        for weight in self._cast.weights:
             share = sample.stuck.get(weight.rows[2])
             if share is None or share != share:
                 continue
             half = weight.dtype in HALF
             weight.stuck = share if weight.stuck is None else 0.8 * weight.stuck + 0.2 * share
             weight.always_stuck &= share > NEARLY_ALL
-            holds = share > STUCK if half and self._watcher.steps.learning_rate() else weight.moved and weight.always_stuck
-            if holds and cancelled(self._watcher, weight) is not None:
+            holds = share > STUCK if half and self._steps.learning_rate() else weight.moved and weight.always_stuck
+            if holds and cancelled(self._cast, weight) is not None:
                 continue
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
@@ -486,8 +427,8 @@ class Alerts:
 
     def _faster(self, weight: Weight) -> str:
         """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
-        most = max(size_of(self._watcher, one) for one in self._watcher.cast.weights)
-        return "a greater learning rate" if size_of(self._watcher, weight) > TINY * most else ""
+        most = max(size_of(self._cast, one) for one in self._cast.weights)
+        return "a greater learning rate" if size_of(self._cast, weight) > TINY * most else ""
 
 
 def dead(units: Units) -> npt.NDArray[np.intp]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
+from torch.nn import Module
 
-from modlab.records.finding import Evidence, Fact, Finding, Fix
+from modlab.records.finding import Evidence, Fact, Finding, FindingRecord, Fix
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
+from modlab.watching.cast import Cast, Weight
 from modlab.watching.history import MOST
-
-if TYPE_CHECKING:
-    from modlab.watching.cast import Weight
-    from modlab.watching.watcher import Watcher
+from modlab.watching.steps import Steps
 
 LOST, LOST_OF_MANY, NARROW = 0.1, 0.5, 16
 """Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
@@ -33,9 +32,44 @@ LOOKS = 10
 """Looks that it takes to say that something never got a gradient."""
 
 
-def find(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a model in training, beside the record.
+
+    Attributes:
+        cast: the modules and parameters; `steps`: the optimizers that move these.
+        elsewhere: parameters that something else moves.
+        units: modules whose units are counted; `uncounted`: those whose units are not, and why.
+        classes: among how many the loss chooses, 0 if that is not known.
+        evaluated: looks at steps for which the model was called in evaluation mode alone.
+        stepped: whether a step of the optimizer was measured.
+        model: once the watch has ended, if it still exists.
+        closed: whether it has ended.
+        unregistered: searches for weights that PyTorch does not see.
+    """
+
+    cast: Cast
+    steps: Steps
+    elsewhere: set[str]
+    units: Mapping[str, object]
+    uncounted: Mapping[str, str]
+    classes: int
+    evaluated: int
+    stepped: bool
+    model: Module | None
+    closed: bool
+    unregistered: Callable[[], list[FindingRecord]]
+
+
+def find(record: WatchRecord, known: Known, loss: ScalarRecord | None) -> tuple[Finding, ...]:
     """All of them, in no order."""
-    return (*_curves(record, loss), *_dead(record), *_slices(watcher), *_without_effect(record, watcher), *_unseen(record, watcher, loss))
+    return (
+        *_curves(record, loss),
+        *_dead(record),
+        *_slices(known.cast),
+        *_without_effect(record, known.cast),
+        *_unseen(record, known, loss),
+    )
 
 
 # ---- numbers that are none
@@ -97,9 +131,9 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
         )
 
 
-def _slices(watcher: Watcher) -> Iterator[Finding]:
+def _slices(cast: Cast) -> Iterator[Finding]:
     """Of stacked weights, as experts have them, the slices that nothing ever reached."""
-    for weight in watcher.cast.weights:
+    for weight in cast.weights:
         felt = weight.slices
         if felt is None or weight.looks < LOOKS or felt.all() or not felt.any() or not weight.trainable:
             continue
@@ -112,7 +146,7 @@ def _slices(watcher: Watcher) -> Iterator[Finding]:
 # ---- parameters without an effect
 
 
-def cancelled(watcher: Watcher, weight: Weight) -> tuple[float, float, str] | None:
+def cancelled(cast: Cast, weight: Weight) -> tuple[float, float, str] | None:
     """If a bias has a gradient of rounding alone: its norm, that of another parameter beside it, and the name of that one.
 
     A shift in front of a normalization, or of all keys of an attention, is taken out again: its gradient is zero but for rounding.
@@ -120,91 +154,90 @@ def cancelled(watcher: Watcher, weight: Weight) -> tuple[float, float, str] | No
     tensor = weight.tensor()
     if tensor is None or tensor.dim() > 1 or not weight.graded or not tensor.is_floating_point():
         return None
-    mine = size_of(watcher, weight)
-    beside = [one for one in watcher.cast.siblings(weight) if one.graded] or [one for one in watcher.cast.weights if one.graded]
-    other = max((one for one in beside if one is not weight), key=lambda one: size_of(watcher, one), default=weight)
-    theirs, back = size_of(watcher, other), _arriving(watcher, weight)
+    mine = size_of(cast, weight)
+    beside = [one for one in cast.siblings(weight) if one.graded] or [one for one in cast.weights if one.graded]
+    other = max((one for one in beside if one is not weight), key=lambda one: size_of(cast, one), default=weight)
+    theirs, back = size_of(cast, other), _arriving(cast, weight)
     share = min(ROUNDING * torch.finfo(tensor.dtype).eps, COARSE)
     # That of a weight is larger than that of its bias by the size of the inputs; what comes back to the module is not.
-    spoilt = watcher.cast.history.spoilt((weight.rows[1], other.rows[1]))
+    spoilt = cast.history.spoilt((weight.rows[1], other.rows[1]))
     small = not spoilt and math.isfinite(theirs) and mine < share * theirs and (back is None or mine < share * back)
     return (mine, theirs, other.path) if small else None
 
 
-def _arriving(watcher: Watcher, weight: Weight) -> float | None:
+def _arriving(cast: Cast, weight: Weight) -> float | None:
     """The greatest norm of what came back to the output of a parameter's module; None where that was not seen."""
     owner = weight.owner()
-    member = None if owner is None else watcher.cast.members.get(id(owner))
+    member = None if owner is None else cast.members.get(id(owner))
     if member is None or member.gradient < 0:
         return None
-    history = watcher.cast.history
+    history = cast.history
     return math.sqrt(history.greatest(member.gradient) * history.series[member.gradient].count)
 
 
-def size_of(watcher: Watcher, weight: Weight) -> float:
+def size_of(cast: Cast, weight: Weight) -> float:
     """The greatest norm that its gradient had in any sample."""
     tensor = weight.tensor()
-    return 0.0 if tensor is None else math.sqrt(watcher.cast.history.greatest(weight.rows[1]) * tensor.numel())
+    return 0.0 if tensor is None else math.sqrt(cast.history.greatest(weight.rows[1]) * tensor.numel())
 
 
-def _without_effect(record: WatchRecord, watcher: Watcher) -> Iterator[Finding]:
+def _without_effect(record: WatchRecord, cast: Cast) -> Iterator[Finding]:
     if record.samples < LOOKS:
         return
-    for weight in watcher.cast.weights:
+    for weight in cast.weights:
         if not (weight.trainable and weight.felt >= LOOKS) or weight.part:  # of a part of a bias, no norm is told
             continue
         evidence = (Evidence("series", weight.path, PARAMETER_GRADIENT),)
-        sizes = cancelled(watcher, weight)
+        sizes = cancelled(cast, weight)
         if sizes is not None:
             mine, theirs, other = sizes
-            norm = _norm_after(watcher, weight)
+            norm = _norm_after(cast, weight)
             facts: dict[str, Fact] = {"gradient": mine, "beside": theirs, "other": other, "norm": norm}
             fixes = (Fix("drop the bias"),) if norm and weight.name == "bias" else ()
             yield Finding("cancelled", weight.path, facts, "note", None, evidence, fixes)
 
 
-def _norm_after(watcher: Watcher, weight: Weight) -> str:
+def _norm_after(cast: Cast, weight: Weight) -> str:
     """The normalization that is called right after a parameter's module."""
     owner = weight.owner()
-    member = None if owner is None else watcher.cast.members.get(id(owner))
+    member = None if owner is None else cast.members.get(id(owner))
     if member is None or not member.called:
         return ""
-    after = (one for one in watcher.cast.members.values() if one.called and one.order == member.order + 1)
+    after = (one for one in cast.members.values() if one.called and one.order == member.order + 1)
     return next((one.path for one in after if one.category == "norm"), "")
 
 
 # ---- what was not looked at
 
 
-def _unseen(record: WatchRecord, watcher: Watcher, loss: ScalarRecord | None) -> Iterator[Finding]:
+def _unseen(record: WatchRecord, known: Known, loss: ScalarRecord | None) -> Iterator[Finding]:
     if record.samples < record.steps:
         yield Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
     if loss is None or not loss.count:
         yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars if one.kind in ("loss", "logged"))})
-    if watcher.steps.beside:
-        yield Finding("steps beside", facts={"optimizer": watcher.steps.label, "steps": watcher.steps.beside})
-    if watcher.cast.opaque:
-        yield Finding("hidden inside", facts={"paths": watcher.cast.opaque})
-    for why in dict.fromkeys(watcher.uncounted.values()):
-        paths = tuple(path for path, one in watcher.uncounted.items() if one == why)
+    if known.steps.beside:
+        yield Finding("steps beside", facts={"optimizer": known.steps.label, "steps": known.steps.beside})
+    if known.cast.opaque:
+        yield Finding("hidden inside", facts={"paths": known.cast.opaque})
+    for why in dict.fromkeys(known.uncounted.values()):
+        paths = tuple(path for path, one in known.uncounted.items() if one == why)
         yield Finding("units not counted", paths[0], {"paths": paths, "why": why})
-    model = watcher.model if watcher.closed else None
-    late = () if model is None else watcher.cast.late(model)
+    late = () if known.model is None else known.cast.late(known.model)
     if late:
         yield Finding("came later", late[0], {"paths": late})
-    modules, parameters = watcher.cast.left
+    cast = known.cast
+    modules, parameters = cast.left
     if modules or parameters:
-        cast = watcher.cast
         held = len(cast.weights) + parameters
         facts: dict[str, Fact] = {"modules": cast.modules, "left": modules, "parameters": held, "weights": parameters}
-        yield Finding("left out", facts={**facts, "only": cast.selection.patterns, "unread": _unread(watcher)})
+        yield Finding("left out", facts={**facts, "only": cast.selection.patterns, "unread": _unread(known)})
     if len(record.history.series) >= MOST:
         yield Finding("beyond the cap", facts={"series": MOST})
 
 
-def _unread(watcher: Watcher) -> tuple[str, ...]:
+def _unread(known: Known) -> tuple[str, ...]:
     """The modules with parameters whose units nobody who is looked at reads after an activation function."""
-    told = {*watcher.units, *watcher.uncounted}
-    owners = {weight.owner() for weight in watcher.cast.weights}
-    called = (one for one in watcher.cast.members.values() if one.taken and one.called and one.module() in owners)
+    told = {*known.units, *known.uncounted}
+    owners = {weight.owner() for weight in known.cast.weights}
+    called = (one for one in known.cast.members.values() if one.taken and one.called and one.module() in owners)
     return tuple(one.path for one in called if one.path not in told)

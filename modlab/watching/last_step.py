@@ -29,7 +29,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
 from modlab import compat
-from modlab.compat import being_traced, dispatch_modes, inference, set_grad, without_modes, without_torch_function
+from modlab.compat import being_traced, dispatch_modes, inference, is_simulated, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running import clock, compile_warning
@@ -86,6 +86,16 @@ def unseen() -> Iterator[None]:
 def is_unseen() -> bool:
     """Whether this thread is inside of `unseen`."""
     return bool(_busy) and get_ident() in _busy
+
+
+def captured() -> bool:
+    """Whether what is called is nobody's training: a compiler or tracer takes it down, or modlab runs a step again."""
+    return torch.compiler.is_compiling() or run_aside()
+
+
+def run_aside() -> bool:
+    """The same where no compiler is at work: hooks on modules have asked that."""
+    return being_traced() or is_unseen() or is_simulated()
 
 
 class Buffer(NamedTuple):

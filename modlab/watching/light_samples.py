@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
 from modlab.running import clock
-from modlab.running.guarded import timed
+from modlab.running.guarded import Look, timed
+from modlab.watching.last_step import run_aside
+from modlab.watching.module_hooks import ModuleHooks
 from modlab.watching.readback import ReadBack
-from modlab.watching.sample import run_aside
+from modlab.watching.steps import Steps
 from modlab.watching.units import Units
-
-if TYPE_CHECKING:
-    from modlab.watching.watcher import Watcher
 
 BURST, LONGEST = 128, 0.02
 """Steps in a row in which units are counted, and the seconds that they take at most: to attach costs as much as to count in one."""
@@ -25,15 +24,17 @@ class LightSamples:
     """Counts units where a module gives or takes them, in some steps in a row.
 
     Args:
-        watcher: the watch.
+        ends: what an error of ours ends.
+        modules: the hooks on modules, which are on while it counts.
+        steps: the steps so far.
 
     Attributes:
         on: whether it counts now; `seconds`: what that took since it began.
         back: what an accelerator counted, on its way.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        self.ends = self._watcher = watcher
+    def __init__(self, ends: Look, modules: ModuleHooks, steps: Steps) -> None:
+        self.ends, self._modules, self._steps = ends, modules, steps
         self._inputs: dict[int, Units] = {}
         self._outputs: dict[int, Units] = {}
         self._shared: set[int] = set()  # readers of several modules' units: one nn.ReLU after two layers
@@ -59,14 +60,14 @@ class LightSamples:
             return False
         start = clock.now()
         self.on = True
-        self._watcher.modules.on(before=bool(self._inputs), after=bool(self._outputs))
+        self._modules.on(before=bool(self._inputs), after=bool(self._outputs))
         self.seconds = clock.now() - start
         return True
 
     def end(self) -> None:
         """Stop."""
         self.on = False
-        self._watcher.modules.off()
+        self._modules.off()
         self.back.send()
 
     @timed
@@ -85,4 +86,4 @@ class LightSamples:
 
     def _see(self, units: Units, tensor: Any) -> None:
         if isinstance(tensor, Tensor) and not run_aside():
-            units.glance(tensor, self._watcher.steps.made, self.back)
+            units.glance(tensor, self._steps.made, self.back)

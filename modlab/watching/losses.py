@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from threading import get_ident
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -22,16 +22,15 @@ from torch import Tensor
 from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
 from modlab.records.watch import ScalarRecord
-from modlab.running.guarded import timed
+from modlab.running.guarded import Look, timed
 from modlab.statistics.memory import copied, is_there, local, number_of
 from modlab.watching import loss_names
-from modlab.watching.cast import Weight
+from modlab.watching.cast import Cast, Weight
+from modlab.watching.last_step import LastStep, run_aside
 from modlab.watching.readback import is_far, numbers
-from modlab.watching.sample import run_aside
 from modlab.watching.scalars import Scalar, Scalars, entropy_of
-
-if TYPE_CHECKING:
-    from modlab.watching.watcher import Watcher
+from modlab.watching.schedule import Schedule
+from modlab.watching.steps import Steps
 
 EACH = 10e-6
 """Seconds, about, that it takes to take in a step's loss, until that is known."""
@@ -131,11 +130,33 @@ class LossSite:
             self.total = None
 
 
+class Watch(Look, Protocol):
+    """What losses ask of the watch that they belong to."""
+
+    closed: bool
+    tap: LastStep
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this is the process in which it began."""
+
+    @property
+    def looks(self) -> bool:
+        """Whether this step is looked at."""
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether the gradients of this step are looked at."""
+
+
 class Losses:
     """Listens to what torch's engine is called for.
 
     Args:
-        watcher: the watch.
+        watch: that is on, or not.
+        cast: whose parameters get the gradients.
+        steps: the steps so far, and whose they are.
+        schedule: with what is left for this.
 
     Attributes:
         awaiting: values that are not judged yet.
@@ -143,8 +164,9 @@ class Losses:
         told: names under which something is logged that is compared with every site that had a value: no more is to be asked.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        self.ends = self._watcher = watcher
+    def __init__(self, watch: Watch, cast: Cast, steps: Steps, schedule: Schedule) -> None:
+        self.ends = self._watch = watch
+        self._cast, self._steps, self._schedule = cast, steps, schedule
         self.sites: list[LossSite] = []
         self.awaiting: list[_Await] = []
         self.seconds = 0.0
@@ -166,11 +188,11 @@ class Losses:
 
     def due(self) -> bool:
         """Whether this step is taken in."""
-        return self._every == 1 or self._watcher.steps.made % self._every == 0 or self._watcher.looks
+        return self._every == 1 or self._steps.made % self._every == 0 or self._watch.looks
 
     def settle(self) -> None:
         """Decide in which steps, by how long one takes."""
-        schedule = self._watcher.schedule
+        schedule = self._schedule
         room = SHARE * schedule.budget * schedule.pace
         self._every = min(RARELY, max(1, math.ceil(self._each / room))) if room > 0 else RARELY
 
@@ -189,16 +211,15 @@ class Losses:
 
     def _is_here(self) -> bool:
         """Whether this is the thread that trains the model: while another one runs a backward pass its gradients must not be touched."""
-        watcher = self._watcher
-        return get_ident() == (watcher.guard.tap.thread or watcher.steps.thread or self._opener)
+        return get_ident() == (self._watch.tap.thread or self._steps.thread or self._opener)
 
     # ---- told by torch
 
     @timed
     def backward_begins(self, tensors: Any, frame: FrameType) -> None:
         """Gradients are about to be accumulated."""
-        watcher = self._watcher
-        if watcher.closed or graph_task() != -1 or not self._is_here() or run_aside() or not watcher.is_home:
+        watch = self._watch
+        if watch.closed or graph_task() != -1 or not self._is_here() or run_aside() or not watch.is_home:
             return
         self._taken += 1
         if self._taken > LEARNT:
@@ -208,15 +229,15 @@ class Losses:
     @timed
     def clips(self, parameters: Any, bound: Any, norm: Any) -> None:
         """Gradients are about to be clipped."""
-        watcher = self._watcher
-        if watcher.closed or run_aside() or not watcher.is_home:
+        watch = self._watch
+        if watch.closed or run_aside() or not watch.is_home:
             return
         some = [parameters] if isinstance(parameters, Tensor) else parameters if isinstance(parameters, (list, tuple)) else ()
-        if any(watcher.cast.knows(one) for one in some):
+        if any(self._cast.knows(one) for one in some):
             value = _value(norm, None)
             if value is not None:
                 self._norm.bound = float(bound)
-                self._norm.add(watcher.steps.made, value)
+                self._norm.add(self._steps.made, value)
 
     @staticmethod
     def _aside(work: Any, *args: Any) -> Any:
@@ -228,7 +249,7 @@ class Losses:
 
     def _take(self, tensors: Any, frame: FrameType) -> None:
         self.judge()
-        steps = self._watcher.steps
+        steps = self._steps
         epoch = steps.made + steps.others
         for place, tensor in enumerate(tensors if isinstance(tensors, (tuple, list)) else (tensors,)):
             if not isinstance(tensor, Tensor) or tensor.grad_fn is None:
@@ -243,7 +264,7 @@ class Losses:
             anew = self._is_thrown_away(site, epoch)
             states = self._states(site)
             if states is not None:
-                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watcher.guard.tap.arrived, steps.call, anew))
+                self.awaiting.append(_Await(site, value, epoch, steps.made, states, self._watch.tap.arrived, steps.call, anew))
 
     def _is_thrown_away(self, site: LossSite, epoch: int) -> bool:
         """Whether the gradients that a place brought since the last step are there no more: it begins anew.
@@ -261,10 +282,10 @@ class Losses:
         """What the gradients of some parameters are now; None if it is known that none will come."""
         some = site.probes
         if not some:
-            if site.tries >= TRIES and not site.inner and not self._watcher.looks:
+            if site.tries >= TRIES and not site.inner and not self._watch.looks:
                 return None
             if not site.inner or site.tries < TRIES:
-                weights = self._watcher.cast.weights
+                weights = self._cast.weights
                 stride = -(-len(weights) // ASKED) or 1
                 some = weights[site.tries % stride :: stride]
         return [(weight, state) for weight in some if (state := _state(weight)) is not None]
@@ -289,7 +310,7 @@ class Losses:
             self._judge(one)
         if optimizer is not None and self._fresh:
             fresh, self._fresh = self._fresh, []
-            ours = self._watcher.steps.holds(optimizer)
+            ours = self._steps.holds(optimizer)
             for site in fresh:
                 site.ours += ours
                 site.strange += not ours
@@ -303,12 +324,12 @@ class Losses:
                 changed = [first, *changes]
                 site.probes = changed[:: max(1, math.ceil(len(changed) / PROBES))]
             site.inner = False
-        elif self._watcher.guard.tap.arrived != one.arrived:
+        elif self._watch.tap.arrived != one.arrived:
             site.inner, site.probes = True, []
             site.tries += 1
-        elif not site.inner or self._watcher.guard.standing:
+        elif not site.inner or self._watch.stands_by:
             site.tries += 1
-            if self._watcher.looks:
+            if self._watch.looks:
                 site.probes = []  # others may be trained now
             return
         self._accept(one)
@@ -361,7 +382,7 @@ class Losses:
 
     def step_ended(self, optimizer: Any) -> None:
         """An optimizer of the model's has made a step: at which rates?"""
-        steps = self._watcher.steps
+        steps = self._steps
         known = steps.optimizers
         place = next((i for i, one in enumerate(known) if one is optimizer), -1)
         if place < 0:
@@ -384,7 +405,7 @@ class Losses:
         self._aside(self._compare, values)
 
     def _compare(self, values: dict[str, Any]) -> None:
-        steps = self._watcher.steps
+        steps = self._steps
         now = steps.made + steps.others
         self.judge()
         for name, value in values.items():
@@ -422,7 +443,7 @@ class Losses:
     def finish(self) -> None:
         """The watch ends: what waits is judged, and steps that are under way are over."""
         self._aside(self.judge)
-        now = self._watcher.steps.made + self._watcher.steps.others
+        now = self._steps.made + self._steps.others
         for site in self.sites:
             if site.epoch != now or site.values <= site.points:  # else it is a part of the sum of a step that was not made
                 site.flush()
@@ -446,7 +467,7 @@ class Losses:
 
     def _names_of_rates(self) -> list[str]:
         keys = sorted(self._rates)
-        optimizers = self._watcher.steps.labels
+        optimizers = self._steps.labels
         several = len({place for place, _ in keys}) > 1
         names = []
         for place, number in keys:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Protocol
+from weakref import ref
 
 from torch import Tensor, strided
 from torch.nn import Module
@@ -12,16 +13,16 @@ from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
 from modlab.records.watch import Alert
 from modlab.running import clock
-from modlab.running.guarded import guarded
+from modlab.running.guarded import Look, guarded
 from modlab.statistics.memory import is_there, local
-from modlab.watching.alerts import HOLD
+from modlab.watching.alerts import HOLD, Alerts
+from modlab.watching.cast import Cast
 from modlab.watching.finiteness import Check, NonFinite, is_finite
 from modlab.watching.last_step import LastPass, LastStep
+from modlab.watching.losses import Losses
 from modlab.watching.replay import birthplace
-from modlab.watching.schedule import GUARDED
-
-if TYPE_CHECKING:
-    from modlab.watching.watcher import Watcher
+from modlab.watching.schedule import GUARDED, Schedule
+from modlab.watching.steps import Steps
 
 EACH = 2e-6
 """Seconds that a pair of hooks costs each call of a module, beside what it takes itself: torch goes another way then."""
@@ -33,13 +34,36 @@ GLANCED = 0.15
 """Of the budget, what glances may take: where steps are so quick that one in each takes more, only some are glanced at."""
 
 
+class Watch(Look, Protocol):
+    """What is told of the passes that the guard sees."""
+
+    closed: bool
+
+    def pass_begins(self) -> None:
+        """A training pass of the root begins."""
+
+    def meets(self, wrapper: Module) -> None:
+        """What ``torch.compile`` made of the model is called in its place."""
+
+    def backward_ended(self) -> None:
+        """A backward pass has ended whose step nobody will tell of."""
+
+    def thrown_away(self) -> None:
+        """Gradients that were not finite are there no more, and no step was made with them."""
+
+
 class NaNGuard:
     """Stands by in every step; where that costs too much, in those that are looked at, and one glance at a gradient tells of the others.
 
     Args:
-        watcher: whose steps they are.
-        model: its model.
+        watch: that is told of the passes.
+        model: whose passes they are; held weakly.
         on_nan: "report", "hold" (in every step, and wait for an accelerator), or "stop" (raise before the weights are spoilt).
+        cast: its parameters.
+        steps: the steps so far.
+        schedule: with what is left for this.
+        losses: which wait for the end of a backward pass.
+        alerts: that get what was found.
 
     Attributes:
         standing: whether it looks at the next step; `always`: whether at every one.
@@ -48,12 +72,13 @@ class NaNGuard:
         spoilt: whether the last backward pass brought gradients that are not finite.
     """
 
-    def __init__(self, watcher: Watcher, model: Module, on_nan: str) -> None:
-        self.ends = self._watcher = watcher
-        self._on_nan = on_nan
-        self.tap = LastStep(
-            model, watcher, on_forward=watcher.steps.pass_begins, on_backward=self._backward_ended, on_wrapper=watcher.meets
-        )
+    def __init__(
+        self, watch: Watch, model: Module, on_nan: str, cast: Cast, steps: Steps, schedule: Schedule, losses: Losses, alerts: Alerts
+    ) -> None:
+        self.ends = self._watch = watch
+        self._model, self._on_nan = ref(model), on_nan
+        self._cast, self._steps, self._schedule, self._losses, self._alerts = cast, steps, schedule, losses, alerts
+        self.tap = LastStep(model, watch, on_forward=watch.pass_begins, on_backward=self._backward_ended, on_wrapper=watch.meets)
         self._check: Check | None = None
         self.standing = self.found = self.hidden = self.spoilt = False
         self.passed: NonFinite | None = None
@@ -63,13 +88,13 @@ class NaNGuard:
         self._glances = 0  # not paid for yet
         self._paid = 0  # the step up to which it has been
         self._each = 0.0  # seconds of a step that it stands by in
-        self._steady = bool(watcher.cast.opaque)  # a compiler would compile anew
+        self._steady = bool(cast.opaque)  # a compiler would compile anew
         self.always = self._asked
 
     @property
     def _asked(self) -> bool:
         """Whether it must stand by whatever that costs."""
-        return self._steady or self._on_nan != "report" or not self._watcher.steps.optimizer_name
+        return self._steady or self._on_nan != "report" or not self._steps.optimizer_name
 
     def open(self) -> None:
         """Begin with the first step."""
@@ -87,8 +112,8 @@ class NaNGuard:
 
     @guarded
     def _look_last(self) -> None:
-        if not self.standing and self.wonders(self._watcher.step - 1):
-            self.passed = self._checking().glance(self._watcher.step - 1, self._looked)
+        if not self.standing and self.wonders(self._steps.made - 1):
+            self.passed = self._checking().glance(self._steps.made - 1, self._looked)
 
     def on(self) -> None:
         """Stand by in the next step."""
@@ -100,7 +125,7 @@ class NaNGuard:
         self.tap.forget()
         self.spoilt, self.passed = False, None
         if self.standing:
-            self._looked = self._watcher.step - 1
+            self._looked = self._steps.made - 1
         self.pay()
         if not self.always:
             self.tap.off()
@@ -109,14 +134,14 @@ class NaNGuard:
 
     def pay(self) -> None:
         """For the glances, and a step that it stood by in; not for the replay of a NaN, which comes once."""
-        step, took = self._watcher.step, 0.0
+        step, took = self._steps.made, 0.0
         if step == self._paid:
             return
         if self.standing:
-            took = self.tap.seconds + EACH * self._watcher.cast.modules
+            took = self.tap.seconds + EACH * self._cast.modules
             self.tap.seconds = 0.0
             self._each = 0.8 * self._each + 0.2 * took if self._each else took
-        self._watcher.schedule.stand(took + GLANCE * self._glances + self._watcher.losses.pay())
+        self._schedule.stand(took + GLANCE * self._glances + self._losses.pay())
         self._paid, self._glances = step, 0
 
     def settle(self, pace: float, budget: float) -> None:
@@ -134,20 +159,20 @@ class NaNGuard:
 
     def seen(self) -> None:
         """They are, after all."""
-        self._steady, self.hidden = bool(self._watcher.cast.opaque), False
+        self._steady, self.hidden = bool(self._cast.opaque), False
 
     def _backward_ended(self, one: LastPass) -> None:
-        if self.hidden or not self._watcher.steps.optimizer_name:
-            self._watcher.backward_ended()
+        if self.hidden or not self._steps.optimizer_name:
+            self._watch.backward_ended()
             self.look()
             return
-        if self._watcher.losses.awaiting:  # they may be thrown away before anybody asks
-            self._watcher.losses.judged_with(None)
+        if self._losses.awaiting:  # they may be thrown away before anybody asks
+            self._losses.judged_with(None)
         # a scaler skips the step of such gradients; those that are thrown away for another reason are none of a step's
         was, self.spoilt = self.spoilt, self._checking().spoilt()
         if was and not self.spoilt:
             self.tap.keep(one)
-            self._watcher.thrown_away()
+            self._watch.thrown_away()
 
     def look(self) -> None:
         """Look at the gradients of this step; what is wrong with them is searched for once."""
@@ -159,7 +184,7 @@ class NaNGuard:
         self.found = True
         self._report(finding)
         if self._on_nan == "stop":
-            text = self._watcher.alarms.alerts[-1].text
+            text = self._alerts.alerts[-1].text
             raise NotFiniteError(
                 f"Step {finding.step:,} was not made, for its gradients are not finite: {text}.\n"
                 f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
@@ -184,29 +209,29 @@ class NaNGuard:
 
     def glance(self) -> None:
         """A step was made in which it rested: if its gradients were not finite, stand by in the next one, which may tell more."""
-        watcher = self._watcher
-        if self.found or watcher.closed:
+        steps = self._steps
+        if self.found or self._watch.closed:
             return
-        self.passed = self._checking().glance(watcher.step - 1, self._looked)
+        self.passed = self._checking().glance(steps.made - 1, self._looked)
         if self.passed is not None:
             self.on()
-            watcher.steps.wake = watcher.step + 1
+            steps.wake = steps.made + 1
 
     def _checking(self) -> Check:
         if self._check is None:
-            weights = [(weight.path, weight.tensor()) for weight in self._watcher.cast.weights]
+            weights = [(weight.path, weight.tensor()) for weight in self._cast.weights]
             self._check = Check([(path, one) for path, one in weights if one is not None], hold=self._on_nan != "report")
         return self._check
 
     def _finding(self) -> NonFinite | None:
         check, start = self._checking(), clock.now()
         try:
-            return check.look(self._watcher.step, self.tap.passes) or check.ready()
+            return check.look(self._steps.made, self.tap.passes) or check.ready()
         finally:
             self.tap.seconds += clock.now() - start
 
     def _report(self, finding: NonFinite) -> None:
-        model, step = self._watcher.model, self._watcher.step
+        model, step = self._model(), self._steps.made
         at, kind, path, text, fix, trace = finding.step, finding.kind, finding.path, "", "", None
         if model is not None and finding.step == step:
             self.tap.hold()
@@ -219,4 +244,4 @@ class NaNGuard:
         else:
             text = f"the gradient {f'of {path}' if path else 'of the outputs'} was not finite at step {finding.step:,}, which was read late"
             fix = HOLD
-        self._watcher.alarms.raise_(Alert(kind, path, at, text.rstrip("."), fix, steps=1, trace=trace))
+        self._alerts.raise_(Alert(kind, path, at, text.rstrip("."), fix, steps=1, trace=trace))

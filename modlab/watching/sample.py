@@ -7,34 +7,35 @@ is read later, when it is there (`ReadBack`).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
-from modlab.compat import being_traced, graph_task, is_simulated, is_transformed, without_torch_function
+from modlab.compat import graph_task, is_transformed, without_torch_function
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 from modlab.running import clock
-from modlab.running.guarded import timed
+from modlab.running.guarded import Look, timed
 from modlab.running.tensor_hooks import TensorHooks
 from modlab.running.values import leaves
 from modlab.statistics.memory import local, part_of
 from modlab.watching import axes
-from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, evenly, has_numbers
-from modlab.watching.cast import RUN, STACKED, Member, Weight
-from modlab.watching.last_step import is_unseen
-from modlab.watching.neurons import by_unit
+from modlab.watching.batched_statistics import JOINED, LARGE, BatchedStatistics, Readings, ScratchBuffer, evenly, has_numbers
+from modlab.watching.cast import RUN, STACKED, Cast, Member, Weight
+from modlab.watching.last_step import LastPass, run_aside
+from modlab.watching.light_samples import LightSamples
+from modlab.watching.module_hooks import ModuleHooks
+from modlab.watching.neurons import Neurons, by_unit
 from modlab.watching.no_autograd import quietly
-from modlab.watching.readback import Numbers, ReadBack
+from modlab.watching.readback import Numbers, ReadBack, is_far
 from modlab.watching.shadow import Shadow
+from modlab.watching.steps import Steps
 from modlab.watching.units import MOST, Units, is_silenced, is_silencing
-from modlab.watching.updates import UpdateGroup, Updates
-
-if TYPE_CHECKING:
-    from modlab.watching.watcher import Watcher
+from modlab.watching.updates import MovedElsewhere, UpdateGroup, Updates
 
 RARELY = 5
 """Parameters, which change slowly, are measured in every so-manieth of samples in a row, and so are units of large outputs."""
@@ -53,31 +54,54 @@ SATURATING: dict[Any, tuple[float, float]] = {
 }
 """Activation functions with two ends, where no gradient passes: modules by their type, others by their node in the graph."""
 
+ALL_UNITS = 16_384
+"""Units that are counted one by one, in all modules together."""
+
+ASKED = 32
+"""Gradients, about, that are asked whether they are zero when a backward pass begins."""
+
 GRADIENTS = 5_000
 """Outputs whose gradient is waited for, in one step."""
 
 
-def captured() -> bool:
-    """Whether what is called is nobody's training: a compiler or tracer takes it down, or modlab runs a step again."""
-    return torch.compiler.is_compiling() or run_aside()
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the samples of one watch share.
 
+    Attributes:
+        roots: identities of the model, and of what a compiler made of it.
+        units: that are counted, by module; `uncounted`: modules whose units are not, and why.
+        scratch: memory in which numbers are joined.
+        light: samples that count these units too.
+        elsewhere: what moves parameters, besides the optimizers.
+    """
 
-def run_aside() -> bool:
-    """The same where no compiler is at work: hooks on modules have asked that."""
-    return being_traced() or is_unseen() or is_simulated()
+    cast: Cast
+    roots: set[int]
+    modules: ModuleHooks
+    steps: Steps
+    units: dict[str, Units]
+    uncounted: dict[str, str]
+    neurons: Neurons
+    scratch: ScratchBuffer
+    light: LightSamples
+    elsewhere: MovedElsewhere
 
 
 class Sample:
     """The hooks of one step, and what they measured.
 
     Args:
-        watcher: the watch that it is taken for.
+        ends: what an error of ours ends.
+        shared: what it takes from those before, and leaves to those after it.
+        number: how many there were before.
+        alone: whether the step before was not looked at.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, ends: Look, shared: Shared, number: int, *, alone: bool) -> None:
         start = clock.now()
-        self.ends = self.watcher = watcher
-        self.cast, self.step = watcher.cast, watcher.step
+        self.ends, self.shared, self._number = ends, shared, number
+        self.cast, self.step = shared.cast, shared.steps.made
         self.forwards = self.backwards = 0
         self.evaluated = 0  # calls of the root in evaluation mode that built a graph
         self.thrown = False  # whether a scaler skipped a step in it, and the gradients of another one came
@@ -86,12 +110,12 @@ class Sample:
         self.carried = True  # whether at the start of each of them there were gradients already
         self.saturated: dict[str, tuple[float, float, bool]] = {}  # shares at both ends, and whether it may be a gate
         self._parts = self.cast.parts
-        self._part = watcher.samples % self._parts
+        self._part = number % self._parts
         self.binned = self.cast.history.wants_bins()
         self.back = ReadBack()
-        self.gauge = BatchedStatistics(self.binned, self.back, watcher.tray)
+        self.gauge = BatchedStatistics(self.binned, self.back, shared.scratch)
         self.moves = Updates()
-        self._wanted = watcher.neurons.begin()
+        self._wanted = shared.neurons.begin()
         self.readings: Readings | None = None
         self.flows: dict[tuple[str, str], Numbers] = {}  # of a small net: what each unit gives, gets back and weighs
         self.closing = False
@@ -107,8 +131,8 @@ class Sample:
         self._by_identity: dict[int, tuple[int, Weight, Tensor]] = {}
         self._theirs: set[int] = set()  # the parameters that only these hold
         self._read_parameters = self._read_gradients = self._by_hand = False
-        self._also = watcher.samples % RARELY == 0 or watcher.last_sample < self.step - 1 or self.cast.parts > 1
-        watcher.modules.on()
+        self._also = number % RARELY == 0 or alone or self.cast.parts > 1
+        shared.modules.on()
         self.seconds = self._opened = clock.now() - start
         self.counted = 0.0  # seconds of them that it took to count units
 
@@ -129,7 +153,7 @@ class Sample:
         """A module is called."""
         if run_aside():
             return
-        if id(module) in self.watcher.roots:
+        if id(module) in self.shared.roots:
             if not self._inside and not self._begins_pass(module):
                 return
             self._inside += 1
@@ -140,7 +164,7 @@ class Sample:
     @timed
     def leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Its forward has returned."""
-        member, is_root = self.cast.members.get(id(module)), id(module) in self.watcher.roots
+        member, is_root = self.cast.members.get(id(module)), id(module) in self.shared.roots
         if (member is None and not is_root) or run_aside():
             return
         again = graph_task() != -1  # computed once more under checkpointing
@@ -193,13 +217,35 @@ class Sample:
             if task not in self.tasks:
                 self.tasks.add(task)
                 if self.carried:
-                    self.watcher.alarms.ask_zeroed(self.back, self._zeroed)
+                    self._ask_zeroed()
             self.gauge.add([member.gradient for member in members], gradient, fleeting=True)
             for member in members:
-                units = self.watcher.units.get(member.path)
+                units = self.shared.units.get(member.path)
                 if units is not None and units.feels():
                     units.feel(local(gradient), self.back)
                 self._note(GRADIENT, member.path, gradient)
+
+    def _ask_zeroed(self) -> None:
+        """Whether a parameter that had a gradient has none now: those of several models are zeroed at different times."""
+        graded = []
+        for weight in self.cast.weights:
+            tensor = weight.tensor() if weight.felt and weight.trainable else None
+            if tensor is None:
+                continue
+            if tensor.grad is None:
+                self._zeroed(True)
+                return
+            if weight.graded:
+                graded.append(local(tensor.grad))
+        some = graded[:: max(1, len(graded) // ASKED)]
+        far = [gradient for gradient in some if is_far(gradient)]
+        if not some or any(not bool(gradient.any()) for gradient in some if not is_far(gradient)):
+            self._zeroed(True)
+        elif far:
+            alike = [gradient for gradient in far if gradient.device == far[0].device]
+            self.back.ask(torch.stack([gradient.any() for gradient in alike]).all(), lambda read: self._zeroed(not read))
+        else:
+            self._zeroed(False)
 
     def _zeroed(self, zeroed: bool) -> None:
         self.carried = self.carried and not zeroed
@@ -266,7 +312,7 @@ class Sample:
     def _remember(self, member: Member, module: Module, args: tuple[Any, ...], tensor: Tensor) -> None:
         """Who made a tensor, so that what reads it after an activation function can be told."""
         taken = args[0] if args and isinstance(args[0], Tensor) else None
-        if not self.watcher.neurons.settled and taken is not None and taken.dim() and tensor.dim():
+        if not self.shared.neurons.settled and taken is not None and taken.dim() and tensor.dim():
             member.sizes = taken.shape[-1], tensor.shape[-1]
         ends = SATURATING.get(type(module))
         if ends is not None:
@@ -348,7 +394,7 @@ class Sample:
             return axes.UNBATCHED
         if tensor.shape[axis] > MOST:
             return f"more than {MOST:,} of a module"
-        if not self.watcher.has_room(tensor.shape[axis]):
+        if sum(units.count for units in [*self.shared.units.values()]) + tensor.shape[axis] > ALL_UNITS:
             return "there are too many in all"
         made = self._made_along(node)
         return axis, made if isinstance(made, int) else None
@@ -356,18 +402,18 @@ class Sample:
     def _see(self, maker: Member, reader: Module, tensor: Tensor, read: str, *, output: bool) -> None:
         """Count the units of `maker` in `tensor`, and from now on in light samples too."""
         tensor = local(tensor)
-        units = self.watcher.units.get(maker.path)
+        units = self.shared.units.get(maker.path)
         if units is None:
-            if maker.path in self.watcher.uncounted:
+            if maker.path in self.shared.uncounted:
                 return
             found = self._axis(maker, tensor)
             if isinstance(found, str):
-                self.watcher.uncounted[maker.path] = found
+                self.shared.uncounted[maker.path] = found
                 return
             axis, made = found
-            units = self.watcher.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis], made)
-            self.watcher.glances.reads(reader, units, output=output)
-        if tensor.numel() >= LARGE and units.seen >= ENOUGH and self.watcher.samples % RARELY:
+            units = self.shared.units[maker.path] = Units(maker.path, read, axis, tensor.shape[axis], made)
+            self.shared.light.reads(reader, units, output=output)
+        if tensor.numel() >= LARGE and units.seen >= ENOUGH and self._number % RARELY:
             return
         if units.read == read and tensor.dim() > units.axis and tensor.shape[units.axis] == units.count:
             start = clock.now()
@@ -382,7 +428,7 @@ class Sample:
         self._read_parameters, self._read_gradients = True, gradients
         also = self._also
         self._present = self._of_part(gradients=gradients)
-        mine, self._theirs = self.watcher.steps.shares()
+        mine, self._theirs = self.shared.steps.shares()
         moved = [(place, tensor) for place, _, tensor in self._present if mine is None or id(tensor) in mine]
         joined = self._read_joined(also=also, gradients=gradients, groups=self.moves.before(moved))
         for place, weight, tensor in self._present:
@@ -458,22 +504,32 @@ class Sample:
                 self._read_gradient(weight, tensor)
         self.gauge.settle()
 
-    def close(self, *, stepped: bool) -> None:
-        """End it: hooks off, all is measured, and what an accelerator measured is on its way. `stepped` if the optimizer made its step."""
+    @property
+    def in_evaluation(self) -> bool:
+        """Whether the step was made, and the model was called in evaluation mode alone."""
+        return (self.stepped or self._by_hand) and self.evaluated > 0 and not self.forwards
+
+    def close(self, *, stepped: bool, again: tuple[Module, LastPass] | None = None) -> None:
+        """End it: hooks off, all is measured, and what an accelerator measured is on its way.
+
+        Args:
+            stepped: whether the optimizer made its step.
+            again: the model and a pass of it, which is run once more to see what a compiler hid in it.
+        """
         self.closing = True
         self.detach()
         self.stepped = stepped
-        self.watcher.evaluated += (stepped or self._by_hand) and self.evaluated > 0 and not self.forwards
         if stepped and not self._read_gradients and self._read_parameters:
             self.read_gradients()
         if (stepped or self._by_hand) and self._read_parameters:
             self._read_moves(self.moves)
-        self._cast_shadow()
+        if again is not None:
+            Shadow(self._shadow).run(*again)
         self.gauge.finish()
-        for path, matrix in self.watcher.neurons.matrices():
+        for path, matrix in self.shared.neurons.matrices():
             self.back.ask(matrix, partial(self.flows.__setitem__, (PARAMETER, path)))
         if self.backwards and stepped:
-            self.watcher.alarms.renew(self._present or self.cast.present(), self.back)
+            self.shared.elsewhere.renew(self._present or self.cast.present(), self.back)
         self._present, self._by_identity, self._others = [], {}, {}
         self.back.send()
 
@@ -487,13 +543,7 @@ class Sample:
         self.readings = self.gauge.readings()
         self._store()
 
-    def _cast_shadow(self) -> None:
-        """What a compiler hides, if that was asked for."""
-        model, kept = self.watcher.model, self.watcher.passes_kept()
-        if self.watcher.shadows and model is not None and kept:
-            Shadow(self).run(model, kept[-1])
-
-    def shadow(self, module: Module, output: Any, note: str) -> None:
+    def _shadow(self, module: Module, output: Any, note: str) -> None:
         """Measure what a module gave in a run of ours; the root was seen in the run of the user's."""
         member, tensor = self.cast.members.get(id(module)), _first(output)
         if member is None or tensor is None or not member.path:
@@ -506,7 +556,7 @@ class Sample:
 
     def detach(self) -> None:
         """Take all hooks off."""
-        self.watcher.modules.off()
+        self.shared.modules.off()
         self.hooks.close()
         self._measured, self._makers, self._functions, self._told = {}, {}, {}, set()
 
@@ -540,8 +590,7 @@ class Sample:
                 readings.columns[-1, places[row]] = stuck
         for row, note in self.gauge.notes.items():
             history.note(row, note)
-        with self.watcher.lock:
-            history.take(self.step, readings, binned=self.binned)
+        history.take(self.step, readings, binned=self.binned)
         low, high = readings.columns[3], readings.columns[4]
         nonzero = ((low != 0) | (high != 0)).tolist()
         for weight in self.cast.weights:

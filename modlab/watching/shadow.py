@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +19,6 @@ from modlab.running.values import leaves
 from modlab.statistics.memory import PLAIN, is_gone, is_there
 from modlab.watching.last_step import LastPass, unseen
 
-if TYPE_CHECKING:
-    from modlab.watching.sample import Sample
-
 ROWS = 8
 """Inputs of the batch that are run."""
 
@@ -31,11 +29,11 @@ class Shadow:
     """One such run.
 
     Args:
-        sample: that gets what is measured.
+        see: called with each module, what it gave, and what is to be known of that.
     """
 
-    def __init__(self, sample: Sample) -> None:
-        self._sample = sample
+    def __init__(self, see: Callable[[Module, Any, str], None]) -> None:
+        self._see = see
         self._note = ""
 
     def run(self, model: Module, one: LastPass) -> None:
@@ -63,7 +61,7 @@ class Shadow:
         if torch.compiler.is_compiling():
             return
         with without_torch_function():
-            self._sample.shadow(module, output, self._note)
+            self._see(module, output, self._note)
 
 
 def _batch(one: LastPass) -> int:

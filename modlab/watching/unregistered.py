@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 from weakref import ReferenceType, ref
 
 from torch import Tensor
-from torch.nn import Parameter
+from torch.nn import Module, Parameter
 
 from modlab.compat import without_torch_function
 from modlab.inspection.findings.registration import hidden
 from modlab.inspection.findings.subject import Subject
 from modlab.records.finding import FindingRecord
 
-if TYPE_CHECKING:
-    from modlab.watching.watcher import Watcher
-
 
 class UnregisteredWeights:
-    """What `diagnose` says of them, once a gradient has shown that they take part.
+    """What `diagnose` says of them, once a gradient has shown that they take part."""
 
-    Args:
-        watcher: whose model is searched, once for each set of optimizers.
-    """
-
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def __init__(self) -> None:
         self._optimizers: tuple[int, ...] | None = None
         self._found: list[tuple[FindingRecord, list[ReferenceType[Tensor]]]] = []
 
-    def findings(self) -> list[FindingRecord]:
-        """Those of which a weight has a gradient now: nobody zeroes it, so it stays."""
-        model, optimizers = self._watcher.model, self._watcher.steps.optimizers
+    def findings(self, model: Module | None, optimizers: list[Any]) -> list[FindingRecord]:
+        """Those of which a weight has a gradient now: nobody zeroes it, so it stays. Searched once for each set of optimizers."""
         if model is not None and self._optimizers != tuple(map(id, optimizers)):
             self._optimizers = tuple(map(id, optimizers))
             with without_torch_function():

@@ -5,7 +5,9 @@ Of a DTensor: of this rank's part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,11 @@ import torch
 from torch import Tensor
 
 from modlab.statistics.memory import is_there, local
+from modlab.watching.cast import Cast, Weight
 from modlab.watching.elements import EXACT, comparable, selection
-from modlab.watching.readback import Numbers, ReadBack, is_far, lengths
+from modlab.watching.readback import Numbers, ReadBack, exact, is_far, lengths
 from modlab.watching.segments import starts_of
+from modlab.watching.steps import Steps
 
 Told = Callable[[int, float, bool], None]
 """Told of a parameter: its place; of the elements with a gradient, the share that did not move, NaN if none has one; whether any did."""
@@ -25,7 +29,7 @@ class UpdateGroup:
     """Parameters of one device and dtype, whose elements stand in one array.
 
     Attributes:
-        places: their numbers, as given to `Moves.before`; `sizes`: the elements of each that are compared.
+        places: their numbers, as given to `Updates.before`; `sizes`: the elements of each that are compared.
         before: shape ``(sum(sizes),)``: these elements, before the step; `gradients`: theirs, 0 where there is none.
         whole: whether these are all elements; `felt`: whether each parameter has a gradient.
     """
@@ -88,6 +92,53 @@ class Updates:
                 _count(group, deltas != 0, group.gradients != 0, back, told)
                 found.append((group, deltas.float()))
         return found
+
+
+class MovedElsewhere:
+    """The parameters that something else moves than the optimizers that are known: each keeps a sum, which changes.
+
+    Args:
+        cast: the parameters.
+        steps: which know the optimizers.
+
+    Attributes:
+        paths: of those that were seen to move.
+    """
+
+    def __init__(self, cast: Cast, steps: Steps) -> None:
+        self._cast, self._steps = cast, steps
+        self.paths: set[str] = set()
+        self._sums: dict[str, float] = {}  # of parameters that no step of the optimizer was seen to move
+
+    def renew(self, present: list[tuple[int, Weight, Tensor]], back: ReadBack) -> None:
+        """After a step: who is trained may have changed, and what our optimizer does not move another one may."""
+        cast = self._cast
+        doubtful = []
+        if len(present) < len(cast.weights):  # one was taken away
+            for weight in cast.weights:
+                weight.trainable = False
+        for _, weight, tensor in present:
+            if cast.is_new(weight, tensor):
+                weight.begin_anew(tensor)
+                self.paths.discard(weight.path)
+                self._sums.pop(weight.path, None)
+            weight.look(tensor)
+            if weight.trainable and not (weight.felt and weight.owned and weight.moved):
+                doubtful.append((weight, tensor))
+        optimizers = self._steps.optimizers
+        if optimizers and any(not weight.owned for weight, _ in doubtful):
+            cast.own(optimizers)
+        for weight, tensor in doubtful:
+            part = local(tensor)
+            if weight.path not in self.paths and not weight.moved and comparable(part):
+                back.ask(selection(part).to(exact(part.device)).sum(), partial(self._summed, weight.path))
+
+    def _summed(self, path: str, read: Numbers) -> None:
+        """If a sum is another one than before, somebody moves that parameter."""
+        total = float(read)
+        if path in self._sums and math.isfinite(total) and self._sums[path] != total:
+            self.paths.add(path)
+        self._sums[path] = total
 
 
 def _count(group: UpdateGroup, moved: Tensor, felt: Tensor, back: ReadBack, told: Told) -> None:

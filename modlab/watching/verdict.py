@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor, nn
@@ -14,11 +13,8 @@ from modlab.inspection import stores
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 from modlab.watching.alerts import HALF, SAMPLES
-from modlab.watching.findings import TINY, cancelled, find, not_finite, size_of
-
-if TYPE_CHECKING:
-    from modlab.watching.cast import Member, Weight
-    from modlab.watching.watcher import Watcher
+from modlab.watching.cast import Member, Weight
+from modlab.watching.findings import TINY, Known, cancelled, find, not_finite, size_of
 
 LOG = "add w.log(loss=loss)"
 NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"
@@ -53,60 +49,56 @@ _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _WHEN = ", after fully_shard: that puts other parameters into the place of those that were there"
 
 
-def climb(record: WatchRecord, watcher: Watcher) -> WatchRecord:
+def climb(record: WatchRecord, known: Known) -> WatchRecord:
     """The record with its verdict."""
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
     rungs = (
-        _data(record, watcher),
-        _sensible(record, loss, several, watcher),
-        _called(record, watcher),
-        _graded(record, watcher),
-        _owned(record, watcher),
-        _moves(record, watcher),
-        _enough(record, watcher),
-        _falls(loss, several, watcher.classes()),
+        _data(record, known),
+        _sensible(record, loss, several, known),
+        _called(record, known),
+        _graded(record, known),
+        _owned(record, known),
+        _moves(record, known),
+        _enough(record, known),
+        _falls(loss, several, known.classes),
     )
-    findings = find(record, watcher, loss)
+    findings = find(record, known, loss)
     few = {one.path for one in findings if one.kind == "dead units" and one.severity == "careful"}
     alerts = tuple(replace(alert, careful=True) if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
     broken = tuple(dict.fromkeys(alert.kind for alert in alerts if alert.kind in BROKEN_ALERTS and not alert.over))
     return replace(record, alerts=alerts, verdict=Verdict(rungs, findings, broken))
 
 
-def _data(record: WatchRecord, watcher: Watcher) -> Rung:
+def _data(record: WatchRecord, known: Known) -> Rung:
     name = "data arrives"
     bad = _alert(record, "nan", "inf")
     if bad is not None and bad.text.startswith("the batch"):
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
-    if watcher.evaluated and watcher.steps.passes:
+    if known.evaluated and known.steps.passes:
         looks = format.plural(record.samples, "look")
-        return Rung(name, "careful", f"in {watcher.evaluated:,} of {looks} the model was called in evaluation mode alone", "model.train()")
-    if (
-        watcher.steps.passes
-        or (record.steps and "" in watcher.cast.opaque)
-        or any(member.called for member in watcher.cast.members.values())
-    ):
+        return Rung(name, "careful", f"in {known.evaluated:,} of {looks} the model was called in evaluation mode alone", "model.train()")
+    if known.steps.passes or (record.steps and "" in known.cast.opaque) or any(member.called for member in known.cast.members.values()):
         return Rung(name, "passed", format.plural(record.steps, "step"))
     steps = format.plural(record.steps, "step")
-    if record.steps and watcher.evaluated:
+    if record.steps and known.evaluated:
         return Rung(name, "careful", f"{steps}, and the model is called in evaluation mode alone", "model.train()")
     if record.steps:
         return Rung(name, "not seen", f"{steps}, and no call of the model itself: a compiled copy or functional_call may run in its place")
     return Rung(name, "not seen", "no step yet")
 
 
-def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str], watcher: Watcher) -> Rung:
+def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str], known: Known) -> Rung:
     name = "the loss is sensible"
     if loss is None or not loss.count:
         return Rung(name, "not seen", _unlogged(several))
     bad = not_finite(loss, loss=True)
     if bad is not None:
         return Rung(name, "broken" if bad.severity == "broken" else "careful", wording.said(bad), wording.fix(bad))
-    classes = watcher.classes()
+    classes = known.classes
     if classes < 2 or loss.passes > 1:
-        return _finite(name, loss, record.steps if watcher.closed else int(loss.last[-1]) + 1)
+        return _finite(name, loss, record.steps if known.closed else int(loss.last[-1]) + 1)
     first, uniform = float(loss.mean[0]), math.log(classes)
     at = f"{loss.first[0]:,}" if loss.first[0] == loss.last[0] else f"{loss.first[0]:,} to {loss.last[0]:,}"
     facts = {"value": first, "uniform": uniform, "last": int(loss.last[0])}
@@ -126,66 +118,66 @@ def _finite(name: str, loss: ScalarRecord, steps: int) -> Rung:
     return Rung(name, "passed", f"{said}; in {missed:,} of {steps:,} steps none was seen", facts={"missed": missed, "steps": steps})
 
 
-def _called(record: WatchRecord, watcher: Watcher) -> Rung:
+def _called(record: WatchRecord, known: Known) -> Rung:
     name = "every module is called"
     if not record.samples:
         return Rung(name, "not seen", "no step was measured yet")
-    silent = [one for one in watcher.cast.members.values() if one.taken and not one.called and one.category != "container"]
-    silent = [member for member in silent if not _hidden(member.path, watcher) and not isinstance(member.module(), _CONTAINERS)]
+    silent = [one for one in known.cast.members.values() if one.taken and not one.called and one.category != "container"]
+    silent = [member for member in silent if not _hidden(member.path, known) and not isinstance(member.module(), _CONTAINERS)]
     weighty = [
         member.path
         for member in silent
-        if any(_expected(weight, watcher) for weight in watcher.cast.weights if weight.owner() is member.module())
+        if any(_expected(weight, known) for weight in known.cast.weights if weight.owner() is member.module())
     ]
-    called = sum(1 for member in watcher.cast.members.values() if member.called and member.taken)
-    if not called and watcher.cast.opaque:
+    called = sum(1 for member in known.cast.members.values() if member.called and member.taken)
+    if not called and known.cast.opaque:
         return Rung(name, "not seen", "compiled or scripted: its modules cannot be seen")
-    if not called and not watcher.evaluated:
+    if not called and not known.evaluated:
         return Rung(name, "not seen", "no call of the model itself was seen")
     if weighty and record.samples >= SAMPLES:
         return Rung(name, "careful", f"{_names(weighty)} never called", "", weighty[0])
     if silent:
-        return Rung(name, "passed", f"but {_kinds(silent, watcher)}")
+        return Rung(name, "passed", f"but {_kinds(silent, known)}")
     return Rung(name, "passed", f"{called:,} of {called:,}")
 
 
-def _kinds(silent: list[Member], watcher: Watcher) -> str:
+def _kinds(silent: list[Member], known: Known) -> str:
     """Modules that were not called, by what that means for their parameters: a gradient tells that they were used by another way."""
     kinds: dict[str, list[str]] = {", without parameters": [], ", whose parameters are used without a call": [], " not called": []}
     bare, used, other = kinds.values()
     for member in silent:
         held = (stores.contents(module).get("_parameters") or {}).values() if (module := member.module()) is not None else ()
-        weights = [watcher.cast.weight(tensor) for tensor in held if isinstance(tensor, Tensor)]
+        weights = [known.cast.weight(tensor) for tensor in held if isinstance(tensor, Tensor)]
         (bare if not weights else used if any(weight is not None and weight.felt for weight in weights) else other).append(member.path)
     return "; ".join(_names(paths) + kind for kind, paths in kinds.items() if paths)
 
 
-def _expected(weight: Weight, watcher: Watcher) -> bool:
+def _expected(weight: Weight, known: Known) -> bool:
     """Whether a parameter is to be trained, and nobody has used it: not by its own module's call, nor as attention uses its last layer."""
-    return not weight.felt and weight.owned and weight.path not in watcher.alarms.elsewhere and weight.trainable
+    return not weight.felt and weight.owned and weight.path not in known.elsewhere and weight.trainable
 
 
-def _hidden(path: str, watcher: Watcher) -> bool:
-    return any(path == above or path.startswith(f"{above}.") or not above for above in watcher.cast.opaque)
+def _hidden(path: str, known: Known) -> bool:
+    return any(path == above or path.startswith(f"{above}.") or not above for above in known.cast.opaque)
 
 
-def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
+def _graded(record: WatchRecord, known: Known) -> Rung:
     name = "every trained parameter gets a gradient"
-    trained = [weight for weight in watcher.cast.weights if weight.trainable]
-    if not trained and watcher.cast.left[1]:
+    trained = [weight for weight in known.cast.weights if weight.trainable]
+    if not trained and known.cast.left[1]:
         return Rung(name, "not seen", "no parameter that only= takes requires a gradient")
     if not trained:
         return Rung(name, "broken", "no parameter requires a gradient", "model.requires_grad_(True)")
     felt = [weight for weight in trained if weight.felt]
     if not felt and _came_back(record):
         return Rung(name, "not seen", "gradients come back to the modules, and none is left on a parameter when the step is made")
-    if not felt and _feeds_others(watcher):
+    if not felt and _feeds_others(known):
         return Rung(name, "not seen", "gradients go to parameters that are not this model's: functional_call may run it with others")
     if not felt:
         state = "broken" if record.samples > 1 else "not seen"
         return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
     enough = record.samples >= SAMPLES
-    lost = [weight.path for weight in trained if not weight.felt and weight.owned and weight.path not in watcher.alarms.elsewhere]
+    lost = [weight.path for weight in trained if not weight.felt and weight.owned and weight.path not in known.elsewhere]
     if lost and enough:
         fix = f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason"
         return Rung(name, "broken", f"{_names(lost)} got none in any step that was looked at", fix, lost[0])
@@ -196,19 +188,19 @@ def _graded(record: WatchRecord, watcher: Watcher) -> Rung:
         text = f"{of} of {wording.joined(weight.path for weight in flat)} {'is' if len(flat) == 1 else 'are'} zero in all of "
         text += format.plural(min(weight.felt for weight in flat), "look")
         return Rung(name, "broken" if _is_matrix(first) else "careful", text, "", first.path, {"kind": "zero gradient"})
-    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained, felt, watcher)}")
+    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained, felt, known)}")
 
 
-def _feeds_others(watcher: Watcher) -> bool:
+def _feeds_others(known: Known) -> bool:
     """Whether what the optimizers hold got gradients, and is not the model's."""
-    held = (tensor for optimizer in watcher.steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
-    return any(tensor.grad is not None for tensor in held if not watcher.cast.knows(tensor))
+    held = (tensor for optimizer in known.steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
+    return any(tensor.grad is not None for tensor in held if not known.cast.knows(tensor))
 
 
-def _besides(trained: list[Weight], felt: list[Weight], watcher: Watcher) -> str:
+def _besides(trained: list[Weight], felt: list[Weight], known: Known) -> str:
     """What of the others is to be said."""
-    aside = [weight.path for weight in trained if not weight.felt and not weight.owned and weight.path not in watcher.alarms.elsewhere]
-    moved = [weight.path for weight in trained if not weight.felt and weight.path in watcher.alarms.elsewhere]
+    aside = [weight.path for weight in trained if not weight.felt and not weight.owned and weight.path not in known.elsewhere]
+    moved = [weight.path for weight in trained if not weight.felt and weight.path in known.elsewhere]
     said = f"; {_names(aside)}: in no optimizer either" if aside else ""
     return f"{said}; {_names(moved)} moved without one that was seen" if moved else said
 
@@ -230,17 +222,17 @@ def _is_matrix(weight: Weight) -> bool:
     return tensor is not None and tensor.dim() > 1
 
 
-def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
+def _owned(record: WatchRecord, known: Known) -> Rung:
     name = "the optimizer owns it"
     if not record.optimizer:
         return Rung(name, "not seen", "no optimizer made a step")
-    trained = [weight for weight in watcher.cast.weights if weight.trainable]
-    lost = [weight.path for weight in trained if not weight.owned and weight.path not in watcher.alarms.elsewhere]
+    trained = [weight for weight in known.cast.weights if weight.trainable]
+    lost = [weight.path for weight in trained if not weight.owned and weight.path not in known.elsewhere]
     held = [weight for weight in trained if weight.owned]
-    if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and _feeds_others(watcher):
+    if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and _feeds_others(known):
         text = f"{record.optimizer} holds other parameters than the model's, and those get the gradients: functional_call may use them"
         return Rung(name, "not seen", text)
-    if trained and len(lost) == len(trained) and not watcher.cast.left[1]:
+    if trained and len(lost) == len(trained) and not known.cast.left[1]:
         fix = f"{record.optimizer}(model.parameters()){_WHEN * any(weight.swap is not None for weight in trained)}"
         return Rung(name, "broken", f"{record.optimizer} holds none of the model's parameters", fix, lost[0])
     felt = [weight.path for weight in trained if weight.felt and weight.path in set(lost)]
@@ -248,12 +240,12 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
         return Rung(name, "not seen", f"{_names(felt)} not in {record.optimizer}: too early to tell whether something else moves them")
     if felt:
         return Rung(name, "broken", f"{_names(felt)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", felt[0])
-    hidden = watcher.hideouts.findings()
+    hidden = known.unregistered()
     if hidden:
         more = f"; and {format.plural(len(hidden) - 1, 'place')} more" if len(hidden) > 1 else ""
         one = hidden[0]
         return Rung(name, "broken", f"{one.subject} {one.what}{more}", one.fix.replace("\n", "; "), one.path)
-    late = _late_without(watcher)
+    late = _late_without(known)
     if late:
         text = f"{wording.joined(late)} came into the model during the watch, and {record.optimizer} does not hold {_them(late)}"
         return Rung(name, "broken", text, f"{record.optimizer}(model.parameters()), after the change", late[0])
@@ -262,45 +254,44 @@ def _owned(record: WatchRecord, watcher: Watcher) -> Rung:
     return Rung(name, "passed", f"{text}; {others:,} are moved by something else" if others else text)
 
 
-def _late_without(watcher: Watcher) -> list[str]:
+def _late_without(known: Known) -> list[str]:
     """Of the parameters that came into the model during the watch, those that no optimizer holds, and that have a gradient.
 
     It may be gone again: then one that stands where another had a gradient will have had one. A running mean of the weights has none.
     """
-    model = watcher.model if watcher.closed else None
-    late = {} if model is None else watcher.cast.late_weights(model)
-    felt = {weight.path for weight in watcher.cast.weights if weight.felt}
-    return [path for path, one in late.items() if (one.grad is not None or path in felt) and not watcher.steps.is_held(one)]
+    late = {} if known.model is None else known.cast.late_weights(known.model)
+    felt = {weight.path for weight in known.cast.weights if weight.felt}
+    return [path for path, one in late.items() if (one.grad is not None or path in felt) and not known.steps.is_held(one)]
 
 
 def _them(names: list[str]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def _moves(record: WatchRecord, watcher: Watcher) -> Rung:
+def _moves(record: WatchRecord, known: Known) -> Rung:
     name = "it moves"
-    owned = [weight for weight in watcher.cast.weights if weight.trainable and weight.owned and weight.felt and weight.met]
-    if not owned or not watcher.stepped:
-        return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else NO_GRADIENT)
-    rate = watcher.steps.learning_rate()
-    still = [weight for weight in owned if _is_still(weight, watcher) and (weight.dtype not in HALF or not rate)]
+    owned = [weight for weight in known.cast.weights if weight.trainable and weight.owned and weight.felt and weight.met]
+    if not owned or not known.stepped:
+        return Rung(name, "not seen", "no step of the optimizer was measured" if not known.stepped else NO_GRADIENT)
+    rate = known.steps.learning_rate()
+    still = [weight for weight in owned if _is_still(weight, known) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
         names = wording.joined(weight.path for weight in still)
         return Rung(name, "not seen", f"{names} did not move yet, after {format.plural(record.samples, 'look')}")
     if still:
-        return _stands(name, still, owned, rate, watcher)
-    moved = sum(1 for weight in owned if weight.moved or weight.path in watcher.alarms.elsewhere)
+        return _stands(name, still, owned, rate, known)
+    moved = sum(1 for weight in owned if weight.moved or weight.path in known.elsewhere)
     aside = len(owned) - moved
     rest = f"; {aside:,} {'has' if aside == 1 else 'have'} no gradient that could move {'it' if aside == 1 else 'them'}" if aside else ""
     return Rung(name, "passed", f"{moved:,} of {len(owned):,}{rest}")
 
 
-def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | None, watcher: Watcher) -> Rung:
+def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | None, known: Known) -> Rung:
     """Parameters with a gradient that never move, and what can help: nothing is said to, where the gradient is next to nothing."""
     text = f"{wording.joined(weight.path for weight in still)} did not move in any step that was looked at"
-    sizes = {id(weight): size_of(watcher, weight) for weight in owned}
+    sizes = {id(weight): size_of(known.cast, weight) for weight in owned}
     most, mine = max(sizes.values()), max(sizes[id(weight)] for weight in still)
-    if watcher.steps.rates([weight.tensor() for weight in still]) == {0.0}:
+    if known.steps.rates([weight.tensor() for weight in still]) == {0.0}:
         whose = "" if rate == 0 else " of its group" if len(still) == 1 else " of their group"
         return Rung(name, "broken", f"{text}: the learning rate{whose} is 0", "a learning rate above 0", still[0].path)
     text += f": the norm of {'its gradient' if len(still) == 1 else 'their gradients'} is {format.rough(mine)} at most"
@@ -308,21 +299,21 @@ def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | N
     return Rung(name, "broken", text, fix, still[0].path)
 
 
-def _is_still(weight: Weight, watcher: Watcher) -> bool:
+def _is_still(weight: Weight, known: Known) -> bool:
     """Whether none of its numbers that has a gradient has ever moved; of a large embedding no such number may have been compared."""
-    known = not weight.moved and weight.stuck is not None and weight.path not in watcher.alarms.elsewhere
-    return known and cancelled(watcher, weight) is None
+    stays = not weight.moved and weight.stuck is not None and weight.path not in known.elsewhere
+    return stays and cancelled(known.cast, weight) is None
 
 
-def _enough(record: WatchRecord, watcher: Watcher) -> Rung:
+def _enough(record: WatchRecord, known: Known) -> Rung:
     name = "by enough for its dtype"
-    known = [weight for weight in watcher.cast.weights if weight.stuck is not None and cancelled(watcher, weight) is None]
-    if not known:
-        return Rung(name, "not seen", "no step of the optimizer was measured" if not watcher.stepped else NO_GRADIENT)
+    measured = [weight for weight in known.cast.weights if weight.stuck is not None and cancelled(known.cast, weight) is None]
+    if not measured:
+        return Rung(name, "not seen", "no step of the optimizer was measured" if not known.stepped else NO_GRADIENT)
     alert = _alert(record, "rounding")
     if alert is not None:
         return Rung(name, "broken", alert.text, alert.fix, alert.path)
-    worst = max(known, key=lambda weight: weight.stuck or 0.0)
+    worst = max(measured, key=lambda weight: weight.stuck or 0.0)
     share = worst.stuck or 0.0
     stays = f"at most {format.share(share)} of the elements with a gradient stay ({worst.path})"
     return Rung(name, "passed", stays if share > 0.01 else "all that have a gradient do")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from modlab.running import clock
 from modlab.running.guarded import tried
-from modlab.watching.schedule import FAR
-
-if TYPE_CHECKING:
-    from modlab.watching.watcher import Watcher
+from modlab.watching.schedule import FAR, Schedule
+from modlab.watching.steps import Steps
 
 EARLY = 20
 """Steps after which there is something to say, in any case."""
@@ -27,42 +24,44 @@ class ViewSnapshots:
     """Tells who shows a watch that there is something new.
 
     Args:
-        watcher: the watch.
+        steps: the steps so far.
+        schedule: of the watch, with what is left for the page.
+        say: tells the user that the view was lost.
 
     Attributes:
         publish: is told; None if nobody looks.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def __init__(self, steps: Steps, schedule: Schedule, say: Callable[[str], None]) -> None:
+        self._steps, self._schedule, self._say = steps, schedule, say
         self.publish: Callable[[], None] | None = None
         self._shown = 0.0
         self._lost, self._took = False, 0.0
 
     def next_step(self) -> int:
         """The step at which the next one is due."""
-        step, pace = self._watcher.step, self._watcher.schedule.pace
+        step, pace = self._steps.made, self._schedule.pace
         if self.publish is None or not pace:
             return FAR * FAR
         return EARLY if step < EARLY else step + max(1, int(OFTEN / pace))
 
     def show(self, now: float) -> None:
         """Have one made, if it is time and the budget has room."""
-        watcher = self._watcher
-        if self.publish is None or (now - self._shown < OFTEN and watcher.step != EARLY):
+        schedule = self._schedule
+        if self.publish is None or (now - self._shown < OFTEN and self._steps.made != EARLY):
             return
-        if not watcher.schedule.shows(now, now - self._shown) or now - self._shown < DEAR * self._took:
+        if not schedule.shows(now, now - self._shown) or now - self._shown < DEAR * self._took:
             return
         self._shown = now
         self.tell(self.publish)
         self._took = clock.now() - now
-        if watcher.schedule.began:
-            watcher.schedule.page.spend(clock.now() - now)
+        if schedule.began:
+            schedule.page.spend(clock.now() - now)
 
     def tell(self, who: Callable[[], None] | None) -> None:
         """Call what shows things; if that fails, nobody is told any more, and the training goes on."""
         trouble = "" if who is None else tried(who)
         if trouble:  # a comm may be closed, a queue full
             if not self._lost:
-                self._watcher.say(f"the live view was lost at step {self._watcher.step:,}: {trouble}")
+                self._say(f"the live view was lost at step {self._steps.made:,}: {trouble}")
             self.publish, self._lost = None, True

@@ -27,6 +27,7 @@ from modlab.watching.alerts import Alerts
 from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
 from modlab.watching.cast import Cast
 from modlab.watching.controls import Controls
+from modlab.watching.findings import Known
 from modlab.watching.history import History
 from modlab.watching.last_step import LastPass
 from modlab.watching.light_samples import LightSamples
@@ -35,18 +36,17 @@ from modlab.watching.module_hooks import ModuleHooks
 from modlab.watching.nan_guard import EACH, NaNGuard
 from modlab.watching.neurons import Neurons
 from modlab.watching.no_autograd import quietly
-from modlab.watching.sample import Sample
+from modlab.watching.sample import Sample, Shared
 from modlab.watching.scalars import PLANES, Scalars
 from modlab.watching.schedule import DENSE, FIRST, Budget, Schedule
 from modlab.watching.selection import Selection
+from modlab.watching.step_hooks import StepHooks
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
 from modlab.watching.unregistered import UnregisteredWeights
+from modlab.watching.updates import MovedElsewhere
 from modlab.watching.verdict import climb
 from modlab.watching.view_snapshots import ViewSnapshots
-
-ALL_UNITS = 16_384
-"""Units that are counted one by one, in all modules together."""
 
 ENOUGH = 2_000
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
@@ -96,26 +96,40 @@ class Watcher:
         self, model: Module, optimizers: list[Any], budget: float, on_nan: str = "report", shadows: bool = False, only: Iterable[str] = ()
     ) -> None:
         self._model = ref(model)
-        self.root_id = id(model)
-        self.roots = {self.root_id}  # and what a compiler made of it
+        self.roots = {id(model)}  # and what a compiler made of it
         self._wrappers: list[Any] = []
         self.held: Module | None = None  # the model, where nobody else holds it
         self.title = own_class(type(model)).__name__
         self.cast = Cast(model, Selection(only))
         self.units: dict[str, Units] = {}
         self.neurons = Neurons()
-        self.tray = ScratchBuffer()
+        self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.scalars = Scalars(self.say)
         self.controls = Controls()
-        self.alarms = Alerts(self)
         self.schedule = Schedule(budget)
-        self.steps = Steps(self, optimizers)
-        self.losses = Losses(self)
-        self.glances = LightSamples(self)
-        self.hideouts = UnregisteredWeights(self)
-        self.pictures = ViewSnapshots(self)
+        self.steps = Steps(self.cast, optimizers)
+        self.elsewhere = MovedElsewhere(self.cast, self.steps)
+        self.alerts = Alerts(self.cast, self.steps, self.elsewhere, self.units)
+        self.losses = Losses(self, self.cast, self.steps, self.schedule)
         self.modules = ModuleHooks(self._enter, self._leave, steady=bool(self.cast.opaque))
-        self.guard = NaNGuard(self, model, on_nan)
+        self.light = LightSamples(self, self.modules, self.steps)
+        self.unregistered = UnregisteredWeights()
+        self.snapshots = ViewSnapshots(self.steps, self.schedule, self.say)
+        self.guard = NaNGuard(self, model, on_nan, self.cast, self.steps, self.schedule, self.losses, self.alerts)
+        self.tap = self.guard.tap
+        self.step_hooks = StepHooks(self, self.cast, self.steps, self.losses, self.guard, self.controls)
+        self._shared = Shared(
+            self.cast,
+            self.roots,
+            self.modules,
+            self.steps,
+            self.units,
+            self.uncounted,
+            self.neurons,
+            ScratchBuffer(),
+            self.light,
+            self.elsewhere,
+        )
         self.shadows = shadows and bool(self.cast.opaque)
         self.lock = threading.RLock()
         self.ended: Callable[[], None] | None = None
@@ -125,7 +139,6 @@ class Watcher:
         self.samples = 0
         self.hidden = False  # whether steps were made that nobody told of, and none that somebody did
         self.evaluated = 0  # looks at steps for which the model was called in evaluation mode alone
-        self.uncounted: dict[str, str] = {}  # modules whose units are not counted, and why
         self.stepped = False  # whether a step of the optimizer was measured
         self.last_sample = -1
         self.sampled: list[int] = []
@@ -154,18 +167,18 @@ class Watcher:
             self._model = ref(model, self._gone)
         compile_warning.silence(self)  # whoever compiles is told that these hooks see the wrapper as well
         recursion_limit.make(self)
-        self.steps.open()
+        self.step_hooks.open()
         self.guard.open()
         self.modules.open()
         engine_calls.listen(self.losses)
-        self._sample = Sample(self)
+        self._sample = self._begin_sample()
         watchers.add(self)
 
     def forked(self) -> None:
         """This is a copy in another process: it takes its hooks off, and tells nobody; what it holds stays as it is."""
         self.lock, self._away = threading.RLock(), True
-        self.ended = self.pictures.publish = None
-        for part in (self.steps.hooks.close, self.modules.close, self.guard.tap.leave, self._stop_listening, self._give_back):
+        self.ended = self.snapshots.publish = None
+        for part in (self.step_hooks.close, self.modules.close, self.tap.leave, self._stop_listening, self._give_back):
             tried(part)
         self._end_all()
 
@@ -189,13 +202,12 @@ class Watcher:
         surely(
             self,
             self._stop_listening,
-            self.steps.close,
+            self.step_hooks.close,
             self._drop_sample,
-            self.glances.end,
+            self.light.end,
             self.guard.close,
-            self.steps.hooks.close,
             self.modules.close,
-            self.guard.tap.close,
+            self.tap.close,
             self._give_back,
             self._end_all,
         )
@@ -203,7 +215,7 @@ class Watcher:
             trouble = tried(self._look_last)
             if trouble:  # a device that is gone
                 self.say(f"the last look at the weights failed: {trouble}")
-        self.pictures.tell(self.ended)
+        self.snapshots.tell(self.ended)
         self.held = None
 
     def _end_all(self) -> None:
@@ -229,12 +241,12 @@ class Watcher:
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
         quietly(self.losses.finish)
-        self.hidden = self.steps.are_hidden()
+        self.hidden = self.step_hooks.are_hidden()
         quietly(self._settle, wait=True)
         if self.step and self.last_sample < self.step - 1:
             quietly(self._read_weights, self.step - 1)
-        self.alarms.units(max(self.step - 1, 0))
-        quietly(self.alarms.weights_at_the_end)
+        self.alerts.units(max(self.step - 1, 0))
+        quietly(self.alerts.weights_at_the_end, self.last_sample, self.guard.passed)
 
     @guarded
     def _gone(self, _: Any) -> None:
@@ -312,6 +324,11 @@ class Watcher:
         return self._sample is not None
 
     @property
+    def stands_by(self) -> bool:
+        """Whether the gradients of this step are looked at."""
+        return self.guard.standing
+
+    @property
     def is_home(self) -> bool:
         """Whether this is the process in which the watch began, and not a fork of it."""
         return not self._away
@@ -362,23 +379,23 @@ class Watcher:
         if self._sample is not None:
             self._sample.thrown = True
 
-    def passes_kept(self) -> list[LastPass]:
-        """The training passes of this step."""
-        return self.guard.tap.passes
+    def pass_begins(self) -> None:
+        """A training pass of the root begins."""
+        self.step_hooks.pass_begins()
 
     @guarded
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if self._sample is not None:
             self._sample.enter(module, args)
-        elif self.glances.on:
-            self.glances.enter(module, args)
+        elif self.light.on:
+            self.light.enter(module, args)
 
     @guarded
     def _leave(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         if self._sample is not None:
             self._sample.leave(module, args, output)
-        elif self.glances.on:
-            self.glances.leave(module, output)
+        elif self.light.on:
+            self.light.leave(module, output)
 
     # ---- what happens in the steps that are looked at
 
@@ -399,15 +416,15 @@ class Watcher:
             self.losses.settle()
             self._spend(self.schedule.whole, sample.seconds + self._called() + clock.now() - start, sample, start)
             self._next_whole = self._after(self.schedule.whole)
-        elif self.glances.on:
-            self._end_glances()
-            called = self._called() * self.glances.steps(self.schedule.pace) / 2  # nearly always one of the pair is on
-            self._spend(self.schedule.light, self.glances.seconds + called + clock.now() - start)
+        elif self.light.on:
+            self._end_light_samples()
+            called = self._called() * self.light.steps(self.schedule.pace) / 2  # nearly always one of the pair is on
+            self._spend(self.schedule.light, self.light.seconds + called + clock.now() - start)
             self._next_light = self._after(self.schedule.light)
         else:
             self._settle()
         self.guard.rest()
-        self.pictures.show(clock.now())
+        self.snapshots.show(clock.now())
         self._look_later()
         self._rested = clock.now()
 
@@ -419,20 +436,31 @@ class Watcher:
         """Of a sample that an interrupt spoilt, nothing is kept."""
         try:
             if not sample.closing:
-                sample.close(stepped=stepped)
+                sample.close(stepped=stepped, again=self._hidden_pass())
+                self.evaluated += sample.in_evaluation
                 self._owed.append(sample)
         finally:
             sample.detach()
             self._sample = None
 
+    def _hidden_pass(self) -> tuple[Module, LastPass] | None:
+        """The model and its last pass, where a compiler hides what is inside, and that is to be seen."""
+        model, passes = self.model if self.shadows else None, self.tap.passes
+        return None if model is None or not passes else (model, passes[-1])
+
+    def _begin_sample(self) -> Sample:
+        """Look at the next step."""
+        return Sample(self, self._shared, self.samples, alone=self.last_sample < self.step - 1)
+
     def _settle(self, *, wait: bool = False) -> None:
         """Take in the samples that are there; those of the CPU are at once. With `wait`, all of them."""
         while self._owed and (wait or self._owed[0].ready()):
             sample = self._owed.pop(0)
-            sample.finish()
+            with self.lock:
+                sample.finish()
             self._judge(sample)
-        if self.glances.back.waiting and (wait or self.glances.back.ready()):
-            self.glances.back.read()
+        if self.light.back.waiting and (wait or self.light.back.ready()):
+            self.light.back.read()
 
     def _spend(self, purse: Budget, seconds: float, sample: Sample | None = None, start: float = 0.0) -> None:
         """Pay for a look, and learn how long the steps before it took; the first samples are free, and show what the next ones cost."""
@@ -450,14 +478,14 @@ class Watcher:
         if self.samples >= DENSE or self._first > FIRST:
             schedule.counting = bool(self.units)
             schedule.share_out()
-            schedule.begin(self.step, now, whole=seconds, light=self.glances.steps(schedule.pace) * sample.counted)
+            schedule.begin(self.step, now, whole=seconds, light=self.light.steps(schedule.pace) * sample.counted)
 
     def _judge(self, sample: Sample) -> None:
         if not self.neurons.settled and sample.forwards:
             self.neurons.settle(self.cast)
         self.neurons.add(sample.step, sample.flows)
         self.stepped |= sample.stepped
-        self.alarms.look(sample)
+        self.alerts.look(sample)
 
     def _count_sample(self, step: int) -> None:
         self.samples += 1
@@ -472,14 +500,14 @@ class Watcher:
         step, steps = self.step, self.steps
         if step >= self._next_whole:
             self.guard.on()
-            self._sample = Sample(self)
+            self._sample = self._begin_sample()
             steps.wake = step + 1
-        elif step >= self._next_light and self.schedule.began and self.glances.begin():
-            steps.wake = step + self.glances.steps(self.schedule.pace)
+        elif step >= self._next_light and self.schedule.began and self.light.begin():
+            steps.wake = step + self.light.steps(self.schedule.pace)
         else:
-            steps.wake = min(self._next_whole, max(self._next_light, step + 1), self.pictures.next_step())
-        if self._owed or self.glances.back.waiting:
-            steps.wake = step + 1 if not self.glances.on else steps.wake
+            steps.wake = min(self._next_whole, max(self._next_light, step + 1), self.snapshots.next_step())
+        if self._owed or self.light.back.waiting:
+            steps.wake = step + 1 if not self.light.on else steps.wake
 
     def _after(self, purse: Budget) -> int:
         """The step at which a purse has room again."""
@@ -488,9 +516,9 @@ class Watcher:
             return self.step
         return self.step + schedule.wait(purse, clock.now())
 
-    def _end_glances(self) -> None:
-        self.glances.end()
-        self.alarms.counts(self.step - 1)
+    def _end_light_samples(self) -> None:
+        self.light.end()
+        self.alerts.counts(self.step - 1)
         counted = min((units.seen for units in [*self.units.values()]), default=0)
         if self.schedule.counting and counted >= ENOUGH:
             self.schedule.counting = False
@@ -504,7 +532,7 @@ class Watcher:
             if not alone:
                 self.controls.resume()
                 self.say("the loop was not paused: the other ranks would wait for this one")
-            self.pictures.tell(self.pictures.publish)
+            self.snapshots.tell(self.snapshots.publish)
         self.controls.wait()
         self.schedule.pause(clock.now() - start)
         if self.controls.stop:
@@ -518,10 +546,6 @@ class Watcher:
             self.schedule.share_out(clock.now())
 
     # ---- what there is
-
-    def has_room(self, count: int) -> bool:
-        """Whether so many more units can be counted one by one."""
-        return sum(units.count for units in [*self.units.values()]) + count <= ALL_UNITS
 
     def classes(self) -> int:
         """Among how many classes the loss, a cross-entropy, chooses; 0 if it is none, or that cannot be seen."""
@@ -597,14 +621,31 @@ class Watcher:
                 units,
                 self.neurons.record(),
                 curves,
-                tuple(self.alarms.alerts),
+                tuple(self.alerts.alerts),
                 remarks=self._remarks(),
                 error=self.error,
                 modules=self.cast.modules,
                 paused=self.controls.paused and not self.closed,
                 ranks=self.cast.ranks,
             )
-        return climb(record, self)
+        return climb(record, self._known())
+
+    def _known(self) -> Known:
+        """What a verdict rests on beside the record."""
+        model, steps = self.model, self.steps
+        return Known(
+            self.cast,
+            steps,
+            self.elsewhere.paths,
+            self.units,
+            self.uncounted,
+            self.classes(),
+            self.evaluated,
+            self.stepped,
+            model if self.closed else None,
+            self.closed,
+            lambda: self.unregistered.findings(model, steps.optimizers),
+        )
 
 
 def _in_a_child() -> None:

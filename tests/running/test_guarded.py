@@ -27,7 +27,7 @@ from modlab.inspection import callables
 from modlab.running import guarded
 from modlab.tracing import gradients, hook_calls, module_calls, operations
 from modlab.tracing import optimizer_steps as traced_steps
-from modlab.watching import last_step, light_samples, losses, nan_guard, sample, steps, watcher
+from modlab.watching import last_step, light_samples, losses, nan_guard, sample, step_hooks, watcher
 
 HERE = os.path.dirname(modlab.__file__)
 AT_WORK = tuple(os.path.join(HERE, name.rpartition(".")[2], "") for name in callables.AT_WORK)
@@ -90,7 +90,7 @@ def _guarded(*given: Any) -> list[tuple[type, str]]:
     return [(cls, name) for cls in classes for name, one in vars(cls).items() if hasattr(one, guarded.OURS)]
 
 
-WATCH = _guarded(light_samples, nan_guard, losses, last_step, sample, steps, watcher)
+WATCH = _guarded(light_samples, nan_guard, losses, last_step, sample, step_hooks, watcher)
 TRACE = _guarded(gradients, hook_calls, module_calls, operations, traced_steps)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import modlab
 from modlab.results.watch import Watch
-from modlab.watching import alerts, batched_statistics, finiteness, losses, readback, scalars, units, updates
+from modlab.watching import batched_statistics, finiteness, losses, readback, sample, scalars, units, updates
 from modlab.watching.readback import Copy, ReadBack
 from modlab.watching.segments import columns_here, columns_of, columns_there
 
@@ -46,7 +46,7 @@ class Far:
         self.waits: list[str] = []
         self.events: list[Late] = []
         self._inside = 0
-        for room in (readback, batched_statistics.readback, losses, scalars, updates, alerts, finiteness):
+        for room in (readback, batched_statistics.readback, losses, scalars, updates, sample, finiteness):
             patch.setattr(room, "is_far", lambda tensor: not self._inside and not tensor.is_meta, raising=False)
         patch.setattr(units.Units, "glance", lambda self, activation, step, back: self.see(activation, step, back))
         patch.setattr(readback, "sent", self.sent)

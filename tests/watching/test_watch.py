@@ -713,7 +713,7 @@ def test_a_view_that_is_lost_does_not_disturb(swallowed: Any) -> None:
         raise OSError("comm closed")
 
     assert w._watcher is not None
-    w._watcher.pictures.publish = gone
+    w._watcher.snapshots.publish = gone
     for _ in range(5):
         model(torch.randn(8, 4)).mean().backward()
         optimizer.step()

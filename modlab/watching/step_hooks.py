@@ -1,0 +1,201 @@
+"""Where a step of a training ends, and who is told of it.
+
+A step ends when the optimizer has made it. Where none tells of itself (a scaler skipped it, it is compiled, the weights are changed by
+hand) it ends when the next pass of the model begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from modlab.compat import graph_task
+from modlab.running.guarded import Look, apart, guarded
+from modlab.statistics.memory import local
+from modlab.watching.cast import Cast
+from modlab.watching.controls import Controls
+from modlab.watching.last_step import captured
+from modlab.watching.losses import Losses
+from modlab.watching.nan_guard import NaNGuard
+from modlab.watching.no_autograd import quietly
+from modlab.watching.optimizer_hooks import OptimizerHooks
+from modlab.watching.steps import Steps
+
+UNTOLD = 5
+"""Changes of the weights in a row of which an optimizer does not tell, that has told of a step before: from then on they are steps."""
+
+
+class Watch(Look, Protocol):
+    """What is told of the steps that are looked at."""
+
+    closed: bool
+
+    @property
+    def attends(self) -> bool:
+        """Whether anything is to be done before the optimizer's step."""
+
+    def step_begins(self, closure: bool, *, scaled: bool) -> None:
+        """The optimizer is about to make its step."""
+
+    def inner_step_begins(self) -> None:
+        """Another optimizer is about to make a step inside of that one's."""
+
+    def other_step_begins(self, optimizer: Any) -> None:
+        """An optimizer is about to make a step that is not counted."""
+
+    def other_step_ended(self, optimizer: Any) -> None:
+        """It has made it."""
+
+    def step_ended(self, *, stepped: bool) -> None:
+        """The optimizer has made a step in which the watch wanted to be woken, or skipped it."""
+
+    def step_over(self) -> None:
+        """A step has ended that no optimizer told of."""
+
+
+class StepHooks:
+    """Counts the steps, and wakes the watch in those that are looked at.
+
+    Args:
+        watch: that is told of them.
+        cast: the parameters, whose changes tell of steps that nobody tells of.
+        steps: which they count.
+        losses: judged before and after each step.
+        guard: that stands by in some.
+        controls: what the page asks for between two steps.
+    """
+
+    def __init__(self, watch: Watch, cast: Cast, steps: Steps, losses: Losses, guard: NaNGuard, controls: Controls) -> None:
+        self.ends = self._watch = watch
+        self._cast, self._steps, self._losses, self._guard, self._controls = cast, steps, losses, guard, controls
+        self._hooks = OptimizerHooks(self._begins, self._ended)
+        self._versions: tuple[int, ...] = ()
+        self._begun: tuple[int, ...] = ()
+        self._patience, self._untold = 2, 0  # so often may the weights be changed, and were, since an optimizer told of a step
+        self._told = True  # whether the optimizer told of a step since the last pass
+
+    def open(self) -> None:
+        """Begin to count."""
+        self._begun = self._weight_versions()
+        self._hooks.open()
+        self._steps.open()
+
+    def close(self) -> None:
+        """Stop; may be called again, where the first time was interrupted."""
+        self._hooks.close()
+
+    # ---- told by an optimizer
+
+    @guarded  # a replay runs the model as it is
+    def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The weights are still good."""
+        watch, steps = self._watch, self._steps
+        steps.enters(optimizer)
+        if self._losses.awaiting and graph_task() == -1:
+            self._losses.judged_with(optimizer)
+        if not watch.attends or captured():
+            return
+        if not steps.are_of(optimizer):
+            if steps.under_way:
+                watch.inner_step_begins()
+            elif steps.joins(optimizer):
+                watch.other_step_begins(optimizer)
+            return
+        steps.begins(optimizer)
+        watch.step_begins(_has_closure(optimizer, args, kwargs), scaled=_verdict(optimizer) is not None)
+
+    @apart
+    def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        steps, guard, losses = self._steps, self._guard, self._losses
+        if losses.awaiting and graph_task() == -1:
+            losses.judged_with(optimizer)
+        inner = steps.leaves(optimizer)
+        if inner or not steps.are_of(optimizer):
+            steps.others += 1
+            if not inner and steps.holds(optimizer):
+                steps.made_beside(optimizer)
+                self._tells()
+            if not steps.under_way:
+                if losses.due():
+                    losses.step_ended(optimizer)
+                self._watch.other_step_ended(optimizer)
+            return
+        if losses.due():
+            losses.step_ended(optimizer)
+        steps.ended()
+        self._tells()
+        wonders = not guard.standing and guard.wonders(steps.made - 1)
+        if steps.made >= steps.wake or self._controls.attention:
+            if not captured():
+                verdict = _verdict(optimizer)
+                skipped = verdict is not None and quietly(bool, verdict)
+                steps.skipped += skipped
+                self._watch.step_ended(stepped=not skipped)
+        elif guard.standing:
+            guard.rest()
+        if wonders and not captured() and _verdict(optimizer) is None:
+            guard.glance()
+
+    def _tells(self) -> None:
+        """A step was told of."""
+        self._told, self._patience, self._untold = True, UNTOLD, 0
+        if self._guard.hidden:
+            self._guard.seen()
+
+    # ---- told by nobody
+
+    def pass_begins(self) -> None:
+        """A training pass of the root begins. If the step before was never made by an optimizer, it ends here."""
+        steps = self._steps
+        steps.passes += 1
+        if self._watch.closed or steps.under_way or captured():
+            return
+        kept = self._guard.tap.passes
+        versions = self._weight_versions()
+        ended = bool(kept) and kept[-1].backwards and self._is_over(versions)
+        if ended:
+            steps.skipped += bool(steps.optimizer_name) and versions == self._versions
+            steps.made += self._untold or 1
+            self._untold, self._patience = 0, 1
+            self._watch.step_over()
+        self._versions, self._told = versions, False
+
+    def _is_over(self, versions: tuple[int, ...]) -> bool:
+        """Whether a backward pass ended a step: nobody makes steps that we see, they are compiled, or a scaler skipped this one."""
+        known = bool(self._steps.optimizer_name)
+        if (versions != self._versions or (not known and self._grads_gone())) and not self._told:
+            self._untold += 1  # or the weights are moved for a while, as SAM moves them, or others take their place
+            over = self._untold >= self._patience
+            if over and known:
+                self._guard.unseen()
+            return over
+        return known and self._guard.spoilt and self._grads_gone()
+
+    def are_hidden(self) -> bool:
+        """Whether the weights were changed, and no step was seen: a compiled function may make them whole."""
+        return not self._steps.made and self._weight_versions() != self._begun
+
+    def _weight_versions(self) -> tuple[int, ...]:
+        """How often some weights have been changed in place."""
+        some = (weight.tensor() for weight in self._cast.weights[:4])
+        return tuple(-1 if one is None or one.is_inference() else one._version for one in some)
+
+    def _grads_gone(self) -> bool:
+        """Whether what the last backward pass brought was thrown away: a step is over, though no optimizer made one."""
+        for weight in self._cast.weights:
+            tensor = weight.tensor()
+            if tensor is not None and tensor.requires_grad and tensor.grad is not None:
+                return not bool(quietly(local(tensor.grad).any))
+        return True
+
+
+def _has_closure(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a step computes its gradients itself; torch hands the optimizer on as the first of its arguments."""
+    return any(callable(given) and given is not optimizer for given in (*args, kwargs.get("closure")))
+
+
+def _verdict(optimizer: Any) -> Tensor | None:
+    """What a scaler found in the gradients of an optimizer that skips a step by itself, as fused ones do; None if there is no such."""
+    found = vars(optimizer).get("found_inf")
+    return found if isinstance(found, Tensor) else None
