@@ -250,6 +250,7 @@ class Alert:
         last: the step at which it was last seen to hold.
         over: it held once and does so no longer.
         careful: it is not as bad as its kind usually is: a few of many units are dead.
+        where: the place at which a NaN was born: "forward", "backward", "the loss", "the batch" or "the weights"; "" if that is not known.
         trace: of the step in which a NaN was born, run again.
     """
 
@@ -266,6 +267,7 @@ class Alert:
     trace: Any = None
     units: tuple[int, ...] = ()
     careful: bool = False
+    where: str = ""
 
     def __repr__(self) -> str:
         unit = "" if self.unit is None else f" unit {self.unit}"

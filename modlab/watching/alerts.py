@@ -179,6 +179,7 @@ class Alerts:
                 over=False,
                 trace=known.trace or alert.trace,
                 units=alert.units,
+                where=alert.where,
             )
 
     def _over(self, key: Key) -> None:

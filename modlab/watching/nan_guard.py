@@ -233,15 +233,16 @@ class NaNGuard:
     def _report(self, finding: NonFinite) -> None:
         model, step = self._model(), self._steps.made
         at, kind, path, text, fix, trace = finding.step, finding.kind, finding.path, "", "", None
+        where = ""
         if model is not None and finding.step == step:
             self.tap.hold()
             birth = birthplace(model, self.tap)
-            text, fix, trace = str(birth), birth.fix, birth.trace
-            if birth.where:
+            text, fix, trace, where = str(birth), birth.fix, birth.trace, birth.where
+            if where:
                 kind, path = birth.kind or kind, birth.path
-            if self.passed is not None and birth.where in ("the batch", "the weights"):
+            if self.passed is not None and where in ("the batch", "the weights"):
                 at, text, fix = self.passed.step, f"{text}; {self.passed.words}", fix or HOLD
         else:
             text = f"the gradient {f'of {path}' if path else 'of the outputs'} was not finite at step {finding.step:,}, which was read late"
             fix = HOLD
-        self._alerts.raise_(Alert(kind, path, at, text.rstrip("."), fix, steps=1, trace=trace))
+        self._alerts.raise_(Alert(kind, path, at, text.rstrip("."), fix, steps=1, trace=trace, where=where))

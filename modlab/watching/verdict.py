@@ -74,7 +74,7 @@ def climb(record: WatchRecord, known: Known) -> WatchRecord:
 def _data(record: WatchRecord, known: Known) -> Rung:
     name = "data arrives"
     bad = _alert(record, "nan", "inf")
-    if bad is not None and bad.text.startswith("the batch"):
+    if bad is not None and bad.where == "the batch":
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
     if known.evaluated and known.steps.passes:
         looks = format.plural(record.samples, "look")
