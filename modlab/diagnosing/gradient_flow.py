@@ -87,7 +87,7 @@ def _of_gradients(
         groups = cover(lacking, trained, "parameter")
         parts.append(f"{_names(groups)} {_get(groups)} no gradient")
         told = _told(lacking, why)
-        reasons += [f"{text}." for _, text in told] or ["What it gives does not reach the loss."]
+        reasons += [f"{reason.path}: {reason.text}." for reason in told] or ["What it gives does not reach the loss."]
         advice = _advices(told) if told else _TRACE.format(path=lacking[0].path)
     if bad:
         groups = cover(bad, trained, "parameter")
@@ -145,22 +145,22 @@ def _advice(kind: str) -> str:
     return _ADVICE.get(kind, "")
 
 
-def _advices(told: list[tuple[str, str]]) -> str:
+def _advices(told: list[Reason]) -> str:
     """What to do in each case; with names, where there are several."""
     if len(told) == 1:
-        return _advice(told[0][0])
-    return " ".join(f"{text.partition(':')[0]}: {_advice(kind)}" for kind, text in told if _advice(kind))
+        return _advice(told[0].kind)
+    return " ".join(f"{reason.path}: {_advice(reason.kind)}" for reason in told if _advice(reason.kind))
 
 
 def _kind(why: dict[str, Reason], held: Held) -> str:
     return why[held.path].kind if held.path in why else ""
 
 
-def _told(lacking: Sequence[Held], why: dict[str, Reason]) -> list[tuple[str, str]]:
-    """Kinds of reasons, each with the words of its first parameter."""
-    told: dict[str, str] = {}
+def _told(lacking: Sequence[Held], why: dict[str, Reason]) -> list[Reason]:
+    """The first reason of each kind."""
+    told: dict[str, Reason] = {}
     for held in lacking:
         reason = why.get(held.path)
         if reason is not None and reason.kind not in ("gradient", "zero"):
-            told.setdefault(reason.kind, f"{held.path}: {reason.text.removesuffix(' in this thread')}")
-    return [*told.items()][:TOLD]
+            told.setdefault(reason.kind, reason)
+    return [*told.values()][:TOLD]

@@ -20,7 +20,6 @@ from modlab.statistics.memory import copied, is_gone
 ATTENTION = "scaled_dot_product_attention"
 
 DIFFER = "two passes in eval mode differ"
-"""How it begins where nothing can be compared with a pass."""
 
 
 def repeat(bench: Bench) -> ExperimentRecord:
@@ -93,7 +92,7 @@ def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: tuple[tupl
     found = next((draw for draw in draws if draw.is_dropout), draws[0] if draws else None)
     what = f"{DIFFER}: random numbers are drawn"
     if found is None:
-        return record("repeat", "failed", what, "By what is not seen.", numbers=numbers)
+        return record("repeat", "failed", what, "By what is not seen.", numbers=numbers, cause="random numbers")
     site = None if found.module is None else bench.subject.by_module.get(id(found.module))
     if site is None and found.module is not None:
         kind = type(found.module).__name__
@@ -103,6 +102,7 @@ def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: tuple[tupl
             f"{what} by a {kind} that is not registered",
             "eval() reaches registered modules alone: this one stays in training mode.",
             numbers=numbers,
+            cause="random numbers",
             advice=f"Register the {kind}: as an attribute, or in an nn.ModuleList in place of a list.",
         )
     place = "the model" if site is None else _place(site)
@@ -116,6 +116,7 @@ def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: tuple[tupl
             "eval() sets a flag, and a hook has to ask for it.",
             site=site,
             numbers=numbers,
+            cause="random numbers",
             advice="A hook gets the module: module.training says which mode it is in.",
         )
     how = f"with {'F.' if found.is_dropout else ''}{found.function}" if found.function else f"from {found.source}"
@@ -130,7 +131,7 @@ def _by_chance(bench: Bench, draws: list[random_draws.Draw], numbers: tuple[tupl
         fix = f"F.{ATTENTION}(q, k, v, dropout_p=p if self.training else 0.0)"
     meant = "" if reason else "eval() sets a flag, and what samples has to ask for it. Meant, if the model samples."
     outcome: Outcome = "unclear" if meant else "failed"
-    return record("repeat", outcome, f"{what} in {place}, {how}{more}", reason or meant, fix, site, numbers=numbers)
+    return record("repeat", outcome, f"{what} in {place}, {how}{more}", reason or meant, fix, site, numbers=numbers, cause="random numbers")
 
 
 def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
@@ -143,6 +144,7 @@ def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, flo
             f"{DIFFER}: the first one changes something that the second one uses",
             "It lies in no buffer and no plain attribute of a module.",
             numbers=numbers,
+            cause="state",
         )
     names = [f"{site.path}.{change.name}" if site.path else change.name for site, change in paths]
     site, change = paths[0]
@@ -159,6 +161,7 @@ def _by_state(bench: Bench, changes: list[Change], numbers: tuple[tuple[str, flo
         path=names[0],
         places=tuple(names) if more else (),
         numbers=numbers,
+        cause="state",
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.explaining import suspects
+from modlab.explaining import suspects, written
 from modlab.explaining.frames import Frame
 from modlab.inspection import stores
 from modlab.inspection.definitions import place_of
@@ -168,7 +168,7 @@ def _told(code: _Code, node: ast.expr, at: ast.stmt, trained: list[str]) -> Deta
     if not by and any(isinstance(inner, ast.Compare) for inner in ast.walk(node)):
         by = "a comparison"
     called = [name for name in trained if stores.is_module(code.frame.names.get(name))]
-    line = ast.unparse(at) if isinstance(at, (ast.Assign, ast.Expr)) else code.frame.text
+    line = ast.unparse(at) if isinstance(at, (ast.Assign, ast.Expr)) else code.frame.source
     return Detachment(place_of(code.frame.code.co_filename, code.first + at.lineno - 1), line, by, called[0] if called and not by else "")
 
 
@@ -177,8 +177,8 @@ def _unrecorded(code: _Code, statement: ast.AST) -> str:
     while above is not None:
         if isinstance(above, ast.With):
             for item in above.items:
-                text = ast.unparse(item.context_expr)
-                if "no_grad" in text or "inference_mode" in text:
-                    return text.partition("(")[0]
+                mode = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+                if isinstance(mode, (ast.Name, ast.Attribute)) and written.name_of(mode) in ("no_grad", "inference_mode"):
+                    return ast.unparse(mode)
         above = code.around.get(above)
     return ""

@@ -129,7 +129,7 @@ def _scene_told(found: workers.Told, read: list[frames.Frame]) -> Failure:
 
 def _is_raised(read: list[frames.Frame]) -> bool:
     """Whether an error was raised by a user's ``raise``, for the one that was being handled; else that one is done with."""
-    return bool(read) and read[-1].is_users and read[-1].text.startswith("raise")
+    return bool(read) and read[-1].is_users and read[-1].source.startswith("raise")
 
 
 def _recognised(scene: Failure) -> tuple[str, Cause] | None:
@@ -137,7 +137,7 @@ def _recognised(scene: Failure) -> tuple[str, Cause] | None:
         return None
     hook = hook_errors.running(scene)
     if hook is not None:
-        scene.hook = f"the {hook[0]} {hook[1]} on {hook[3]}"
+        scene.hook = f"the {_named(hook)}"
     for family in RULES:
         if not isinstance(scene.error, family.raised):
             continue
@@ -149,7 +149,7 @@ def _recognised(scene: Failure) -> tuple[str, Cause] | None:
         except Exception:  # noqa: BLE001 - a family that stumbles over odd objects has nothing to say
             continue
         if verdict is not None:
-            return family.name, verdict if hook is None else _of_hook(verdict, scene.hook, hook[2])
+            return family.name, verdict if hook is None else _of_hook(verdict, _named(hook), hook.where)
     return None
 
 
@@ -158,10 +158,12 @@ def _of_hook(verdict: Cause, hook: str, where: str) -> Cause:
     words = verdict.said + verdict.more
     if where in words or any(name == "hook" for name, _ in verdict.facts):
         return verdict
-    told = f"It stands at {where}." if hook in words else f"It happened in {hook}, at {where}."
-    return verdict._replace(
-        more=f"{verdict.more} {told}".strip(), facts=(*verdict.facts, ("hook", f"{hook.removeprefix('the ')}, {where}"))
-    )
+    told = f"It stands at {where}." if f"the {hook}" in words else f"It happened in the {hook}, at {where}."
+    return verdict._replace(more=f"{verdict.more} {told}".strip(), facts=(*verdict.facts, ("hook", f"{hook}, {where}")))
+
+
+def _named(hook: hook_errors.RunningHook) -> str:
+    return f"{hook.kind} {hook.function} on {hook.owner}"
 
 
 @cache
@@ -205,9 +207,9 @@ def _place(scene: Failure) -> tuple[str, str]:
         return scene.place
     told = scene.told.own if scene.told is not None else None
     if told is not None:
-        return told.where, told.text
+        return told.where, told.source
     frame = scene.own or next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
-    return (frame.where, frame.text) if frame is not None else ("", "")
+    return (frame.where, frame.source) if frame is not None else ("", "")
 
 
 def _applicable(fixes: tuple[Fix, ...], scene: Failure) -> Iterator[Fix]:
@@ -251,9 +253,9 @@ def _unseen(scene: Failure) -> Iterator[str]:
         yield f"It happened in {scene.told.place}: its values are not here. With num_workers=0 they are."
         own = next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
         if own is not None and scene.told.own is not None:
-            yield f"What it was to give is asked for at {own.where}: {own.text}"
-    elif scene.own is not scene.user and scene.user is not None and scene.user.text:
-        yield f"It was raised in what that line calls, at {scene.user.where}: {scene.user.text}"
+            yield f"What it was to give is asked for at {own.where}: {own.source}"
+    elif scene.own is not scene.user and scene.user is not None and scene.user.source:
+        yield f"It was raised in what that line calls, at {scene.user.where}: {scene.user.source}"
     if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
         yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
 
@@ -328,7 +330,7 @@ def _step(call: ModuleFrame, depth: int, said: str, failed: bool) -> Step:
         said=said,
         note="; ".join(note for note in notes if note),
         where=frame.where if frame is not None and frame.is_users else "",
-        line=frame.text if frame is not None and frame.is_users else "",
+        line=frame.source if frame is not None and frame.is_users else "",
     )
 
 

@@ -222,11 +222,11 @@ def own_words(error: BaseException, message: str) -> str:
     """The first paragraph of a message in one line, as far as whole sentences of it fit; of a KeyError its key."""
     if isinstance(error, KeyError) and len(error.args) == 1 and type(error.args[0]) in (str, int):
         return f"the key {error.args[0]!r}."
-    text = " ".join(message.strip().split("\n\n")[0].split())
-    if len(text) > _SAID:
-        end = max(text.rfind(". ", 0, _SAID), text.rfind("! ", 0, _SAID))
-        text = text[: end + 1] if end > _SAID // 4 else f"{text[: text.rfind(' ', 0, _SAID)]} …"
-    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
+    message = " ".join(message.strip().split("\n\n")[0].split())
+    if len(message) > _SAID:
+        end = max(message.rfind(". ", 0, _SAID), message.rfind("! ", 0, _SAID))
+        message = message[: end + 1] if end > _SAID // 4 else f"{message[: message.rfind(' ', 0, _SAID)]} …"
+    return message if not message or message.endswith((".", "!", "?", "…")) else f"{message}."
 
 
 def shape_of(tensor: Any) -> tuple[int, ...] | None:

@@ -114,7 +114,7 @@ class Frame:
         return f"line {self.line} of what torch.fx generated" if file.startswith(_GENERATED) else place(file, self.line)
 
     @property
-    def text(self) -> str:
+    def source(self) -> str:
         """The line that ran, if its source is there."""
         return linecache.getline(self.code.co_filename, self.line).strip()
 

@@ -143,7 +143,7 @@ def given_by(frame: Frame, name: str) -> Module | None:
 
 def _is_elsewhere(frame: Frame, name: str) -> bool:
     """Whether the line that failed is none that writes a name anew, which had not happened yet."""
-    return re.search(rf"(?:^|;)\s*{re.escape(name)}\s*=(?!=)", frame.text) is None
+    return re.search(rf"(?:^|;)\s*{re.escape(name)}\s*=(?!=)", frame.source) is None
 
 
 def returns_nothing(cls: type) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from modlab.explaining import frames
 
 _CAUGHT = re.compile(r"Caught (?P<name>\w+) in (?P<place>DataLoader worker process (?P<number>\d+)|pin memory thread[^.\n]*)\.\nOriginal ")
-_FRAME = re.compile(r'  File "(?P<file>[^\n]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n(?P<text>(?:    [^\n]*\n)*)')
+_FRAME = re.compile(r'  File "(?P<file>[^\n]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n(?P<source>(?:    [^\n]*\n)*)')
 _HEAD = "Traceback (most recent call last):\n"
 _NEXT = re.compile(
     r"\n(?:During handling of the above exception, another exception occurred"
@@ -26,7 +26,7 @@ class ToldFrame(NamedTuple):
     file: str
     line: int
     function: str
-    text: str
+    source: str
 
     @property
     def where(self) -> str:
@@ -73,8 +73,8 @@ def told(error: BaseException, message: str) -> Told | None:
     start = later[-1].end() if later else len(_HEAD) if rest.startswith(_HEAD) else 0
     found = []
     while (level := _FRAME.match(rest, start)) is not None:
-        text = level["text"].split("\n")[0].strip()
-        found.append(ToldFrame(level["file"], int(level["line"]), level["function"], text))
+        source = level["source"].split("\n")[0].strip()
+        found.append(ToldFrame(level["file"], int(level["line"]), level["function"], source))
         start = level.end()
     named, _, words = rest[start:].partition(": ")
     if "\n" in named.strip() or not named.strip():  # nothing behind the name, or no name

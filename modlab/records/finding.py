@@ -126,6 +126,7 @@ class ExperimentRecord:
         advice: what to do, in words, where no line of code says it.
         places: all the dotted names that it is about, if there are several.
         numbers: names and values of what was measured; the last digits may differ from machine to machine.
+        cause: of "repeat", what makes two passes differ: "random numbers" or "state"; nothing where it is neither, or not known.
     """
 
     path: str
@@ -139,6 +140,7 @@ class ExperimentRecord:
     places: tuple[str, ...] = ()
     numbers: tuple[tuple[str, float], ...] = ()
     advice: str = ""
+    cause: str = ""
 
     def __repr__(self) -> str:
         return format.printable(f"<{self.path or '(root)'}: {self.kind} {self.outcome}>")

@@ -84,7 +84,7 @@ def making(scene: Failure) -> Making | None:
 def _making_told(told: Told) -> Making | None:
     """The same of another process, of which the lines of default_collate are known, and no sample."""
     behind = told.frames[told.frames.index(told.own) + 1 :] if told.own is not None else told.frames
-    lines = [frame.text for frame in behind if _is_collate(frame.file)]
+    lines = [frame.source for frame in behind if _is_collate(frame.file)]
     return Making(None, "", any(line.startswith(_INTO_PARTS) for line in lines)) if lines else None
 
 

@@ -12,7 +12,7 @@ from modlab.explaining.failure import Cause, Failure, Rule, own_words
 from modlab.records.explanation import Fix
 
 _USERS = re.compile(r'from user code:\s*\n((?:[ \t]*File "[^\n]+\n(?:[ \t]+(?!File ")[^\n]*\n?)*)+)')
-_LEVEL = re.compile(r'File "(?P<file>[^\n"]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n\s*(?P<text>[^\n]*)')
+_LEVEL = re.compile(r'File "(?P<file>[^\n"]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n\s*(?P<source>[^\n]*)')
 _NEAR = 0.6
 
 
@@ -20,7 +20,7 @@ class CodePlace(NamedTuple):
     """A line that torch.compile was looking at, as its message tells."""
 
     where: str
-    text: str
+    source: str
 
 
 def place(message: str) -> CodePlace | None:
@@ -31,14 +31,14 @@ def place(message: str) -> CodePlace | None:
     if not levels:
         return None
     last = (own or levels)[-1]
-    return CodePlace(frames.place(last["file"], int(last["line"])), last["text"].strip())
+    return CodePlace(frames.place(last["file"], int(last["line"])), last["source"].strip())
 
 
 def _looked_at(scene: Failure, said: str, more: str, stop: str, facts: tuple[tuple[str, str], ...], fixes: tuple[Fix, ...]) -> Cause:
     """A verdict on a line that torch.compile was looking at, which stands in the message alone."""
     at = place(scene.message)
     if at is not None:
-        scene.place = at.where, at.text
+        scene.place = at.where, at.source
     return Cause(said, more, stop, facts, fixes, ("torch.compile was looking at the code: the modules inside were not called yet.",))
 
 

@@ -52,7 +52,7 @@ def _too_early(scene: Failure, does: str, lack: str) -> Cause | None:
             f"{name}'s super().__init__() is that of {other.__name__}, which does not call nn.Module's.",
             f"{name} has {other.__name__} before nn.Module among its bases." if among else f"{name} derives from {other.__name__}.",
             "",
-            (("line", frame.text),),
+            (("line", frame.source),),
             (Fix(f"Let {other.__name__} pass it on:", _begun_by_super(other)),),
         )
     if found:
@@ -67,7 +67,7 @@ def _too_early(scene: Failure, does: str, lack: str) -> Cause | None:
         f"{said}.",
         f"{'Without it' if 'never' in said else 'Until then'} {lack}.",
         "",
-        (("line", frame.text),),
+        (("line", frame.source),),
         (fix,),
     )
 

@@ -18,19 +18,19 @@ def _pattern(scene: Failure, match: re.Match[str]) -> Cause | None:
     lines = [line.strip() for line in scene.message.strip().splitlines()]
     pattern = re.search(r'pattern "([^"]*)"', scene.message)
     shape = re.search(r"Input tensor shape: (?:torch\.Size\()?[\[(]([\d, ]*)[\])]", scene.message)
-    said = lines[-1] if lines else ""
-    if pattern is None or not said:
+    message = lines[-1] if lines else ""
+    if pattern is None or not message:
         return None
     sizes = tuple_of(shape[1]) if shape is not None else ()
     name = _called(scene)
     given = f" for {sizes}" if shape is not None else ""
     facts = (("pattern", pattern[1]), *((("input", str(sizes)),) if shape is not None else ()))
     return Cause(
-        f"{name}{given}: {said if said.endswith('.') else said + '.'}",
+        f"{name}{given}: {message if message.endswith('.') else message + '.'}",
         f'The pattern is "{pattern[1]}"{scene.within}.',
         "",
         facts,
-        tuple(_fixes(scene, said, pattern[1], sizes)),
+        tuple(_fixes(scene, message, pattern[1], sizes)),
     )
 
 
@@ -43,21 +43,21 @@ def _called(scene: Failure) -> str:
     return name if name in _FUNCTIONS else "einops"
 
 
-def _fixes(scene: Failure, said: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
+def _fixes(scene: Failure, message: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
     frame = scene.own
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.name_of(call.func) not in _FUNCTIONS:
         call = None
-    divided = re.search(r"can't divide axis of length (\d+) in chunks of (\d+)", said)
+    divided = re.search(r"can't divide axis of length (\d+) in chunks of (\d+)", message)
     if divided is not None:
         return _dividing(scene, call, int(divided[1]), int(divided[2]))
-    unknown = re.search(r"(?:Could not infer sizes for|Specify sizes for new axes in repeat:?) \{(.*)\}", said)
+    unknown = re.search(r"(?:Could not infer sizes for|Specify sizes for new axes in repeat:?) \{(.*)\}", message)
     if unknown is not None:
         names = sorted(re.findall(r"'(\w+)'", unknown[1]))
-        axes = [axis for axis in names if "repeat" in said] or names[:-1]  # of two that are one size together, one is enough
+        axes = [axis for axis in names if "repeat" in message] or names[:-1]  # of two that are one size together, one is enough
         are = "is" if len(axes) == 1 else "are"
         return [Fix(f"Say how large {' and '.join(axes)} {are}, behind the pattern: {', '.join(f'{axis}=…' for axis in axes)}")]
-    unused = re.search(r"Axis (\w+) is not used in transform", said)
+    unused = re.search(r"Axis (\w+) is not used in transform", message)
     if unused is not None and call is not None and frame is not None:
         return [
             Fix(
@@ -65,7 +65,7 @@ def _fixes(scene: Failure, said: str, pattern: str, sizes: tuple[int, ...]) -> l
                 source_code.rewritten(frame, call, written.with_word(call, unused[1], None)),
             )
         ]
-    dims = re.search(r"expected (\d+) dims\. Received (\d+)-dim", said)
+    dims = re.search(r"expected (\d+) dims\. Received (\d+)-dim", message)
     if dims is not None and int(dims[1]) == int(dims[2]) + 1 and call is not None and frame is not None and call.args:
         more = ast.parse(f"({ast.unparse(call.args[0])}).unsqueeze(0)", mode="eval").body
         return [
@@ -75,8 +75,8 @@ def _fixes(scene: Failure, said: str, pattern: str, sizes: tuple[int, ...]) -> l
             )
         ]
     left = pattern.partition("->")[0]
-    if dims is None and "Identifiers" not in said and "identifiers" not in said:
-        return []  # its own sentence says it
+    if dims is None and "Identifiers" not in message and "identifiers" not in message:
+        return []  # its own line says it
     return [Fix(f"The left side ({left.strip()}) names each of the {len(sizes)} axes that the input has, the right side where they go.")]
 
 

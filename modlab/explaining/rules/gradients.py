@@ -231,12 +231,12 @@ def _no_graph(scene: Failure, _: re.Match[str]) -> Cause:
         why = "A gradient has a graph of its own only with create_graph=True."
         fixes.append(Fix("To differentiate a gradient once more:", "torch.autograd.grad(y, x, create_graph=True)"))
     elif cut is not None and not cut.model:
-        why = f"The graph ends at {cut.where}: {format.cut(cut.line, 120)}"
+        why = f"The graph ends at {cut.where}: {format.cut(cut.line, 120)}."
         what = cut.by or "no_grad, detach, item, numpy, argmax, a comparison"
         fixes.append(Fix(f"Leave out what cuts it off there ({what}), or do that after backward."))
         lines = []
     elif cut is not None:
-        why = f"The graph ends inside of what {cut.where} calls: {format.cut(cut.line, 120)}"
+        why = f"The graph ends inside of what {cut.where} calls: {format.cut(cut.line, 120)}."
         fixes.append(Fix("Leave out what cuts it off (no_grad, detach, item, numpy, argmax), or do that after backward."))
     elif models:
         why = "Nothing that it was computed from requires a gradient, or it was computed under no_grad."
@@ -250,7 +250,7 @@ def _no_graph(scene: Failure, _: re.Match[str]) -> Cause:
         facts.append((f"{models[0][0]}: parameters with gradient", str(trainable)))
     return Cause(
         f"{name} has no graph: there is nothing to go back through.",
-        why if why.endswith(".") else f"{why}.",
+        why,
         "",
         (*facts, *_suspects(lines)),
         tuple(fixes),
@@ -451,7 +451,7 @@ def _backward_hook_view(scene: Failure, match: re.Match[str]) -> Cause:
     fixes = []
     if own and scene.failing is not None:
         fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{scene.failing.type}(inplace=False)"))
-    anew = _out_of_place(scene.user.text) if scene.user is not None and not own else ""
+    anew = _out_of_place(scene.user.source) if scene.user is not None and not own else ""
     if anew:
         fixes.append(Fix("Make a new tensor there:", anew))
     fixes.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.nn import Module
@@ -107,8 +107,24 @@ def place(scene: Failure, module: Module) -> str:
     return type(module).__name__
 
 
-def running(scene: Failure) -> tuple[str, str, str, str] | None:
-    """The hook of a user's in whose own code the error arose: its kind, its function, where it stands, and the module that it is on."""
+class RunningHook(NamedTuple):
+    """A hook of a user's.
+
+    Attributes:
+        kind: "forward hook".
+        function: its name.
+        where: file and line.
+        owner: how the module is called that it is on.
+    """
+
+    kind: str
+    function: str
+    where: str
+    owner: str
+
+
+def running(scene: Failure) -> RunningHook | None:
+    """The hook of a user's in whose own code the error arose."""
     found = _caller(scene)
     own_code = _code_of(scene, *found) if found is not None else None
     if found is None or own_code is None or not own_code.is_users:  # torch's machinery works by hooks, too
@@ -117,7 +133,7 @@ def running(scene: Failure) -> tuple[str, str, str, str] | None:
     if any(one.is_torch and one.owner is not None for one in scene.frames[place_of_it + 1 :]):
         return None  # it called a module, and that failed
     _, kind, hook, module = found
-    return (kind, *named(hook), place(scene, module))
+    return RunningHook(kind, *named(hook), place(scene, module))
 
 
 def _code_of(scene: Failure, frame: Frame, kind: str, hook: Any, module: Module) -> Frame | None:

@@ -82,8 +82,8 @@ def _no_gradient(scene: Failure, match: re.Match[str]) -> Cause | None:
         "zero_grad sets gradients to None, too." if match[1] != "zero_" else "",
         "no gradient",
         (("attribute", match[1]),),
-        (Fix("Ask before:", f"if {name}.grad is not None: {scene.user.text}"),)
-        if scene.user is not None and scene.user.text.startswith(f"{name}.grad.")
+        (Fix("Ask before:", f"if {name}.grad is not None: {scene.user.source}"),)
+        if scene.user is not None and scene.user.source.startswith(f"{name}.grad.")
         else (Fix("Call backward on the loss first."),),
     )
 

@@ -83,10 +83,10 @@ def _layer(scene: Failure, factors: list[Operand], given: int, expected: int, le
     )
 
 
-def _of_itself(scene: Failure, text: str) -> str:
-    """An operand without the word for the module itself."""
+def _of_itself(scene: Failure, source: str) -> str:
+    """An operand as it is written, without the word for the module itself."""
     frame = scene.failing.code_frame if scene.failing is not None else None
-    return text.removeprefix(f"{frame.code.co_varnames[0]}.") if frame is not None and frame.code.co_argcount else text
+    return source.removeprefix(f"{frame.code.co_varnames[0]}.") if frame is not None and frame.code.co_argcount else source
 
 
 def _inner_first(weight: _Shape, expected: int) -> _Shape:
@@ -175,7 +175,7 @@ def _is_parameter(scene: Failure) -> bool:
     if call is None or caller is None or not isinstance(call.func, ast.Name) or caller.function != "<lambda>":
         return False
     name = call.func.id
-    kept = re.search(rf"lambda\b[^:]*\b{name}\s*=", caller.text) is not None  # a default: it is a name from around
+    kept = re.search(rf"lambda\b[^:]*\b{name}\s*=", caller.source) is not None  # a default: it is a name from around
     return name in caller.code.co_varnames[: caller.code.co_argcount] and not kept
 
 

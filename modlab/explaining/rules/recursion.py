@@ -38,7 +38,7 @@ def _again(scene: Failure) -> Cause | None:
     end = Fix("Leave that call out, or return before it under a condition that comes true.")
     return Cause(
         f"{names[0]} calls {'itself' if len(names) < 2 else names[1] + ', and so on to itself,'} until Python's stack is full.",
-        f"The call stands in `{last.text}`, {last.where}." if last.text else f"The call stands at {last.where}.",
+        f"The call stands in `{last.source}`, {last.where}." if last.source else f"The call stands at {last.where}.",
         "calls itself",
         (("one round", " → ".join(names[:_NAMES])),) if len(names) > 1 else (),
         (Fix("Ask the class above for what is not there:", f"super().__getattr__({last.code.co_varnames[1]})") if getting else end,),

@@ -15,9 +15,8 @@ from modlab.records.explanation import Fix
 
 
 def _not_a_module(scene: Failure, match: re.Match[str]) -> Cause:
-    what = match[1]
     given = scene.local("module")
-    short = what.rpartition(".")[2]
+    short = match[1].rpartition(".")[2]
     holder = scene.failing.type if scene.failing is not None else "A module"
     if type(given) is type or issubclass(type(given), type):
         said, fix = f"the class {short} itself", Fix("Make one:", f"nn.{short}()" if hasattr(nn, short) else f"{short}()")

@@ -91,11 +91,11 @@ def _assignment(frame: Frame) -> ast.Assign | None:
     """The assignment among what stands in the line that failed."""
     segment = frame.segment()
     try:
-        found = [one for one in ast.parse(frame.text).body if isinstance(one, ast.Assign)]
+        found = [one for one in ast.parse(frame.source).body if isinstance(one, ast.Assign)]
     except (SyntaxError, ValueError):
         return None
     fitting = [one for one in found if segment and segment.strip("()[] ") in ast.unparse(one.targets[0])] or found
-    fitting = fitting if len(fitting) == 1 else [one for one in found if segment == frame.text]
+    fitting = fitting if len(fitting) == 1 else [one for one in found if segment == frame.source]
     return fitting[0] if len(fitting) == 1 else None
 
 

@@ -62,17 +62,17 @@ def _head(path: str) -> bytes | None:
 
 def _content(head: bytes, path: str) -> _Content | None:
     look = (Fix(_AGAIN, f"print(open({path}, 'rb').read(80))"),)
-    text = head.lstrip().lower()
+    markup = head.lstrip().lower()
     if not head:
         return _Content("is empty", (Fix("Save it, or get it, once more: what was written last was nothing."),))
     if head.startswith(b"version https://git-lfs"):
         return _Content("is a pointer of Git LFS, and the weights are not here yet", (Fix("Get what it points at:", "!git lfs pull"),))
-    if text.startswith((b"<!doctype html", b"<html")):
+    if markup.startswith((b"<!doctype html", b"<html")):
         return _Content(
             "is a web page (HTML)",
             (Fix("The address leads to a page, an error or a login, and not to the file: take the link of the download itself."), *look),
         )
-    if text.startswith(b"<?xml"):
+    if markup.startswith(b"<?xml"):
         return _Content("is XML, as servers write it in place of a file that they do not give", look)
     if head[8:10] == b'{"' and 0 < int.from_bytes(head[:8], "little") < 1 << 40:
         return _Content("is of the kind safetensors", (Fix("", f"import safetensors.torch\nsafetensors.torch.load_file({path})"),))
