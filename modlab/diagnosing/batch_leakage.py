@@ -267,7 +267,7 @@ def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
     return [answer.detach().to(torch.float64) for answer in _answers(output, dim, samples)]
 
 
-# ---- as a check with a verdict
+# ---- as a check with an outcome
 
 
 def leak(bench: Bench) -> ExperimentRecord:

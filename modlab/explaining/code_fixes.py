@@ -169,14 +169,14 @@ def parameters_of(function: Any) -> list[str]:
     return [p.name for p in given if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
-def target(scene: Failure, path: str, made: str = "") -> tuple[str, str]:
+def target(failure: Failure, path: str, made: str = "") -> tuple[str, str]:
     """Where a module is assigned: in the class of its owner ("Net", "self.l1"), or from outside ("", "net[1]")."""
-    if scene.root is None:
+    if failure.root is None:
         return "", ""
     if not path:
-        return "", name_of_root(scene)
+        return "", name_of_root(failure)
     parts = path.split(".")
-    owners: list[Module] = [scene.root.module]  # of each part
+    owners: list[Module] = [failure.root.module]  # of each part
     for part in parts[:-1]:
         owner = calls.at(owners[-1], part)
         if owner is None:
@@ -190,9 +190,9 @@ def target(scene: Failure, path: str, made: str = "") -> tuple[str, str]:
         if place == end - 1 and (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner))):
             break
         own_class = not (parts[place].isdigit() or is_torchs(owner) or is_installed(type(owner)))
-        if own_class and (not made or _fits_all(scene, owner, ".".join(parts[place:]), made)):
+        if own_class and (not made or _fits_all(failure, owner, ".".join(parts[place:]), made)):
             return type(owner).__name__, f"{self_name(type(owner))}{_written(owner, parts[place:])}"
-    return "", f"{name_of_root(scene)}{_written(scene.root.module, parts)}"
+    return "", f"{name_of_root(failure)}{_written(failure.root.module, parts)}"
 
 
 def _written(owner: Module | None, parts: list[str]) -> str:
@@ -212,31 +212,31 @@ def self_name(cls: type) -> str:
     return code.co_varnames[0] if code is not None and code.co_argcount else "self"
 
 
-def name_of_root(scene: Failure) -> str:
+def name_of_root(failure: Failure) -> str:
     """What the user calls the model: ``net`` in ``net(x)``."""
-    call = scene.call_expression()
+    call = failure.call_expression()
     written = call.func if call is not None else None
-    if isinstance(written, ast.Attribute) and scene.root is not None and scene.root.args is None:
+    if isinstance(written, ast.Attribute) and failure.root is not None and failure.root.args is None:
         written = written.value  # a method of the model
     if written is not None and _is_plain(written):
         return ast.unparse(written)
-    root = scene.root.module if scene.root is not None else None
-    return scene.name_of(root) or "model"
+    root = failure.root.module if failure.root is not None else None
+    return failure.name_of(root) or "model"
 
 
-def made_in_call(scene: Failure) -> str:
+def made_in_call(failure: Failure) -> str:
     """How the outermost module was made, where that stands in its call: ``Net(3)`` of ``Net(3)(x)``."""
-    call = scene.call_expression()
-    made = call.func if call is not None and scene.root is not None and scene.root.args is not None else None
+    call = failure.call_expression()
+    made = call.func if call is not None and failure.root is not None and failure.root.args is not None else None
     return ast.unparse(made) if isinstance(made, (ast.Call, ast.Subscript)) else ""
 
 
-def renewed(scene: Failure, call: ModuleFrame, made: str) -> tuple[str, str]:
+def renewed(failure: Failure, call: ModuleFrame, made: str) -> tuple[str, str]:
     """The same for the module of a call, also where that hangs in a plain list."""
     if call.path is not None or not call.place.endswith("]"):
-        return assignment(scene, call.path or "", made) if call.path is not None else ("", "")
-    above = scene.calls[scene.calls.index(call) - 1]
-    held = shared_modules.of(scene, call.place, call.module)
+        return assignment(failure, call.path or "", made) if call.path is not None else ("", "")
+    above = failure.calls[failure.calls.index(call) - 1]
+    held = shared_modules.of(failure, call.place, call.module)
     if not made or held.tensors or held.around:
         return above.type, ""
     return above.type, f"{self_name(type(above.module))}.{call.place.rpartition('.')[2]} = {made}"
@@ -247,11 +247,11 @@ def _is_plain(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_plain(node.value))
 
 
-def _fits_all(scene: Failure, owner: Module, path: str, made: str) -> bool:
+def _fits_all(failure: Failure, owner: Module, path: str, made: str) -> bool:
     """Whether a line in a class's constructor suits all its objects in the model: they have the same there, or what is made."""
     module, cls = calls.at(owner, path), type(owner)
     fitting = [] if module is None else [_sizes(module)]
-    for other in [one for one in shared_modules.modules(scene) if type(one) is cls and one is not owner]:
+    for other in [one for one in shared_modules.modules(failure) if type(one) is cls and one is not owner]:
         twin = calls.at(other, path)
         if twin is None or type(twin) is not type(module):
             return False
@@ -268,40 +268,40 @@ def _sizes(module: Module) -> list[tuple[int, ...]]:
     return [shape_of(tensor) or () for _, tensor in stores.named_tensors(module)]
 
 
-def assignment(scene: Failure, path: str, made: str) -> tuple[str, str]:
+def assignment(failure: Failure, path: str, made: str) -> tuple[str, str]:
     """The class in whose constructor a line stands (or nothing), and the line that assigns a new module.
 
     No line where that would be undone (its weight is tied to another one's), or would change other places than this one.
     """
-    held = bool(made and path) and _is_held(scene, path)
-    owner, name = target(scene, path, made)
+    held = bool(made and path) and _is_held(failure, path)
+    owner, name = target(failure, path, made)
     if held:
         return owner, ""
     return (owner, f"{name} = {made}") if name and made else (owner, "")
 
 
-def _is_held(scene: Failure, path: str) -> bool:
-    call = scene.failing
+def _is_held(failure: Failure, path: str) -> bool:
+    call = failure.failing
     if call is not None and call.path == path and len(call.places) > 1:
         return True  # nobody knows which of its places
-    module = calls.at(scene.root.module, path) if scene.root is not None else None
-    known = shared_modules.of(scene, path, module) if module is not None else shared_modules.SharedModules()
+    module = calls.at(failure.root.module, path) if failure.root is not None else None
+    known = shared_modules.of(failure, path, module) if module is not None else shared_modules.SharedModules()
     if known.tensors or known.around:
         return True
     if known.places and call is not None and call.path == path:  # a new layer here: what comes behind must not be the old one
-        above = scene.calls[scene.calls.index(call) - 1]
+        above = failure.calls[failure.calls.index(call) - 1]
         ran = {calls.join(above.place, one.name) for one in above.read.ran if not one.perhaps} if above.read is not None else set()
         return not set(known.places) <= ran
     return False
 
 
-def written_call(scene: Failure, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None, named: bool = False) -> str:
+def written_call(failure: Failure, *, shape: tuple[int, ...] | None = None, more: dict[str, str] | None = None, named: bool = False) -> str:
     """The call of the outermost module as it is written, with a first argument of another shape, or with further arguments.
 
     `named`: these are given by their names.
     Nothing where the call is not known.
     """
-    call = scene.call_expression()
+    call = failure.call_expression()
     if call is None:
         return ""
     arguments = [ast.unparse(argument) for argument in call.args]

@@ -101,18 +101,18 @@ def _carry(source: ForwardSource, ran: Ran | None, taken: int, given: int) -> No
         shapes[taken] = shape_inference.back(ran.module, last)
 
 
-def readings(scene: Failure) -> Iterator[ForwardSource]:
+def readings(failure: Failure) -> Iterator[ForwardSource]:
     """The codes on the way, the outermost first; that of the innermost module too, where its own code stopped."""
     pairs: list[tuple[ModuleFrame, ModuleFrame | None]] = [
-        (above, inner) for above, inner in pairwise(scene.calls) if above.module is not inner.module
+        (above, inner) for above, inner in pairwise(failure.calls) if above.module is not inner.module
     ]
-    if scene.failing is not None and frame_of(scene.failing) is not None:
-        pairs.append((scene.failing, None))
+    if failure.failing is not None and frame_of(failure.failing) is not None:
+        pairs.append((failure.failing, None))
     for above, inner in pairs:
         if not code_fixes.is_torchs(above.module) or type(above.module) is nn.Sequential:
             yield read(above, inner)
 
 
-def hidden(scene: Failure) -> bool:
+def hidden(failure: Failure) -> bool:
     """Whether something ran on the way that is not shown, or whose result is not known."""
-    return any(not source.certain or any(source.shapes[one.given] is None for one in source.ran) for source in readings(scene))
+    return any(not source.certain or any(source.shapes[one.given] is None for one in source.ran) for source in readings(failure))

@@ -44,7 +44,7 @@ _MESSAGE = 4_000
 def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     """Why an exception was raised, and the outermost module of its traceback.
 
-    An error that no family knows has an empty `family`, and what the traceback shows. Never raises.
+    An error that no rule knows has an empty `family`, and what the traceback shows. Never raises.
     """
     try:
         with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
@@ -57,34 +57,34 @@ def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
 def _explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     first: Failure | None = None
     known: list[tuple[str, BaseException, Failure, str, Cause]] = []
-    for relation, member, scene in _chain(error):
-        first = first or scene
-        found = _recognised(scene)
+    for relation, member, failure in _chain(error):
+        first = first or failure
+        found = _recognised(failure)
         if found is not None:
-            known.append((relation, member, scene, *found))
-        if found is not None and scene.calls:
+            known.append((relation, member, failure, *found))
+        if found is not None and failure.calls:
             break
     assert first is not None
     if known:  # the same again with the modules on the way says more: somebody raised it anew with its words
-        relation, member, scene, family, verdict = known[-1] if known[-1][3] == known[0][3] else known[0]
+        relation, member, failure, family, cause = known[-1] if known[-1][3] == known[0][3] else known[0]
         remark = f"The error explained is {relation} the {type(error).__name__} that was raised." if relation else ""
-        return _record(member, scene, family, verdict, remark), _root(scene)
+        return _record(member, failure, family, cause, remark), _root(failure)
     return _record(error, first, UNKNOWN, _not_known(error, first), ""), _root(first)
 
 
-def _root(scene: Failure) -> Module | None:
-    return scene.root.module if scene.root is not None else None
+def _root(failure: Failure) -> Module | None:
+    return failure.root.module if failure.root is not None else None
 
 
 def _unknown(name: str, words: str) -> tuple[str, str]:
-    """What is said of an error that no family knows: its own words, and nothing that would be a guess."""
+    """What is said of an error that no rule knows: its own words, and nothing that would be a guess."""
     return f"modlab does not know this {name}.", f"It says: {words}" if words else "What the traceback shows of the model is below."
 
 
-def _not_known(error: BaseException, scene: Failure) -> Cause:
-    if scene.told is None:
-        return Cause(*_unknown(type(error).__name__, scene.words))
-    return Cause(*_unknown(scene.told.name, scene.words))
+def _not_known(error: BaseException, failure: Failure) -> Cause:
+    if failure.told is None:
+        return Cause(*_unknown(type(error).__name__, failure.words))
+    return Cause(*_unknown(failure.told.name, failure.words))
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Failure]]:
@@ -100,7 +100,7 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Failure]]
             continue
         seen.add(id(member))
         read = frames.read(member, within)
-        yield relation, member, _scene(member, read)
+        yield relation, member, _failure(member, read)
         if isinstance(member, BaseExceptionGroup):
             todo += [("one of those in", inner, read) for inner in member.exceptions]
         if member.__cause__ is not None:
@@ -109,22 +109,22 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException, Failure]]
             todo.append(("what came before", member.__context__, read))
 
 
-def _scene(error: BaseException, read: list[frames.Frame]) -> Failure:
+def _failure(error: BaseException, read: list[frames.Frame]) -> Failure:
     message = message_of(error)
     found = workers.told(error, message)
     if found is not None:
-        return _scene_told(found, read)
-    scene = Failure(error, read)
+        return _told_failure(found, read)
+    failure = Failure(error, read)
     with suppress(Exception):  # objects that are not what they seem
-        positions.settle(scene)
-    return scene
+        positions.settle(failure)
+    return failure
 
 
-def _scene_told(found: workers.Told, read: list[frames.Frame]) -> Failure:
+def _told_failure(found: workers.Told, read: list[frames.Frame]) -> Failure:
     """An error of another process: its own class and words, and no frame, since none of those here is where it happened."""
-    scene = Failure(found.error, [])
-    scene.told, scene.message, scene.here = found, found.message, read
-    return scene
+    failure = Failure(found.error, [])
+    failure.told, failure.message, failure.here = found, found.message, read
+    return failure
 
 
 def _is_raised(read: list[frames.Frame]) -> bool:
@@ -132,34 +132,34 @@ def _is_raised(read: list[frames.Frame]) -> bool:
     return bool(read) and read[-1].is_users and read[-1].source.startswith("raise")
 
 
-def _recognised(scene: Failure) -> tuple[str, Cause] | None:
-    if issubclass(type(scene.error), ModlabError):
+def _recognised(failure: Failure) -> tuple[str, Cause] | None:
+    if issubclass(type(failure.error), ModlabError):
         return None
-    hook = hook_errors.running(scene)
+    hook = hook_errors.running(failure)
     if hook is not None:
-        scene.hook = f"the {_named(hook)}"
-    for family in RULES:
-        if not isinstance(scene.error, family.raised):
+        failure.hook = f"the {_named(hook)}"
+    for rule in RULES:
+        if not isinstance(failure.error, rule.raised):
             continue
-        match = _compiled(family.pattern).search(scene.brief) if _literal(family.pattern) in scene.brief else None
+        match = _compiled(rule.pattern).search(failure.brief) if _literal(rule.pattern) in failure.brief else None
         if match is None:
             continue
         try:
-            verdict = family.explain(scene, match)
-        except Exception:  # noqa: BLE001 - a family that stumbles over odd objects has nothing to say
+            cause = rule.explain(failure, match)
+        except Exception:  # noqa: BLE001 - a rule that stumbles over odd objects has nothing to say
             continue
-        if verdict is not None:
-            return family.name, verdict if hook is None else _of_hook(verdict, _named(hook), hook.where)
+        if cause is not None:
+            return rule.name, cause if hook is None else _of_hook(cause, _named(hook), hook.where)
     return None
 
 
-def _of_hook(verdict: Cause, hook: str, where: str) -> Cause:
+def _of_hook(cause: Cause, hook: str, where: str) -> Cause:
     """The same, where it is the code of a hook that failed: named with file and line."""
-    words = verdict.said + verdict.more
-    if where in words or any(name == "hook" for name, _ in verdict.facts):
-        return verdict
+    words = cause.said + cause.more
+    if where in words or any(name == "hook" for name, _ in cause.facts):
+        return cause
     told = f"It stands at {where}." if f"the {hook}" in words else f"It happened in the {hook}, at {where}."
-    return verdict._replace(more=f"{verdict.more} {told}".strip(), facts=(*verdict.facts, ("hook", f"{hook}, {where}")))
+    return cause._replace(more=f"{cause.more} {told}".strip(), facts=(*cause.facts, ("hook", f"{hook}, {where}")))
 
 
 def _named(hook: hook_errors.RunningHook) -> str:
@@ -180,42 +180,42 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
 
 
-def _record(error: BaseException, scene: Failure, family: str, verdict: Cause, remark: str) -> ExplanationRecord:
-    user = scene.own
-    outside = user is not None and (scene.failing is None or user not in scene.failing.frames)
-    where, line = _place(scene)
+def _record(error: BaseException, failure: Failure, family: str, cause: Cause, remark: str) -> ExplanationRecord:
+    user = failure.own
+    outside = user is not None and (failure.failing is None or user not in failure.failing.frames)
+    where, line = _place(failure)
     return ExplanationRecord(
         error=type(error).__name__,
         message=format.cut(message_of(error), _MESSAGE),
         family=family,
-        sentence=(_begun(verdict.said), _begun(verdict.more)),
-        steps=tuple(_steps(scene, verdict.stop)),
-        facts=tuple((name, value) for name, value in verdict.facts if value not in ("", "()") and (value != "None" or name == "given")),
-        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in _applicable(verdict.fixes, scene)),
+        sentence=(cause.said, cause.more),
+        steps=tuple(_steps(failure, cause.stop)),
+        facts=tuple((name, value) for name, value in cause.facts if value not in ("", "()") and (value != "None" or name == "given")),
+        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in _applicable(cause.fixes, failure)),
         remarks=tuple(
-            part for part in (*verdict.remarks, *shared_modules.told(scene), *_unseen(scene), *_traced(scene, family), remark) if part
+            part for part in (*cause.remarks, *shared_modules.told(failure), *_unseen(failure), *_traced(failure, family), remark) if part
         ),
         where=where,
         line=line,
-        locals=_locals(user, None) if user is not None and (outside or scene.failing is None) else (),
+        locals=_locals(user, None) if user is not None and (outside or failure.failing is None) else (),
     )
 
 
-def _place(scene: Failure) -> tuple[str, str]:
+def _place(failure: Failure) -> tuple[str, str]:
     """File and line of the user's own code, and that line: where it happened, also in another process."""
-    if scene.place is not None:
-        return scene.place
-    told = scene.told.own if scene.told is not None else None
+    if failure.place is not None:
+        return failure.place
+    told = failure.told.own if failure.told is not None else None
     if told is not None:
         return told.where, told.source
-    frame = scene.own or next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
+    frame = failure.own or next((one for one in reversed(failure.here) if one.is_users and not one.is_installed), None)
     return (frame.where, frame.source) if frame is not None else ("", "")
 
 
-def _applicable(fixes: tuple[Fix, ...], scene: Failure) -> Iterator[Fix]:
+def _applicable(fixes: tuple[Fix, ...], failure: Failure) -> Iterator[Fix]:
     """The fixes; where the line that failed is a library's, without code of names that the user's own line does not know."""
-    own = scene.own
-    inside = own is not None and own is not scene.user
+    own = failure.own
+    inside = own is not None and own is not failure.user
     for fix in fixes:
         if not inside or own is None or not fix.code or _is_at_home(fix.code, own):
             yield fix
@@ -245,18 +245,18 @@ def _is_at_home(code: str, frame: frames.Frame) -> bool:
     return True
 
 
-def _unseen(scene: Failure) -> Iterator[str]:
+def _unseen(failure: Failure) -> Iterator[str]:
     """What the traceback cannot show, and why."""
-    if "TorchScript" in scene.message:
+    if "TorchScript" in failure.message:
         yield "The code inside is scripted: its modules have no frames. The message of torch shows its lines."
-    if scene.told is not None:
-        yield f"It happened in {scene.told.place}: its values are not here. With num_workers=0 they are."
-        own = next((one for one in reversed(scene.here) if one.is_users and not one.is_installed), None)
-        if own is not None and scene.told.own is not None:
+    if failure.told is not None:
+        yield f"It happened in {failure.told.place}: its values are not here. With num_workers=0 they are."
+        own = next((one for one in reversed(failure.here) if one.is_users and not one.is_installed), None)
+        if own is not None and failure.told.own is not None:
             yield f"What it was to give is asked for at {own.where}: {own.source}"
-    elif scene.own is not scene.user and scene.user is not None and scene.user.source:
-        yield f"It was raised in what that line calls, at {scene.user.where}: {scene.user.source}"
-    if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in scene.frames):
+    elif failure.own is not failure.user and failure.user is not None and failure.user.source:
+        yield f"It was raised in what that line calls, at {failure.user.where}: {failure.user.source}"
+    if any("_dynamo" in frame.code.co_filename and "convert_frame" in frame.code.co_filename for frame in failure.frames):
         yield "torch.compile was looking at the code: the modules inside were not called yet. Without it the error shows where it is."
 
 
@@ -265,15 +265,15 @@ _OF_VALUES = frozenset(
 )  # where what came before is what counts
 
 
-def _traced(scene: Failure, family: str) -> Iterator[str]:
+def _traced(failure: Failure, family: str) -> Iterator[str]:
     """How to see what ran before, where the traceback does not show all of it."""
-    root = scene.root
-    if family not in _OF_VALUES or root is None or root.args is None or not (len(scene.calls) > LEVELS or earlier.hidden(scene)):
+    root = failure.root
+    if family not in _OF_VALUES or root is None or root.args is None or not (len(failure.calls) > LEVELS or earlier.hidden(failure)):
         return
-    if any(frame.function == "__call__" and frame.is_ours for frame in scene.frames):
+    if any(frame.function == "__call__" and frame.is_ours for frame in failure.frames):
         return  # it stands in the trace itself
-    name, call = code_fixes.name_of_root(scene), code_fixes.written_call(scene)
-    named, made = call.startswith(f"{name}(") or bool(scene.name_of(root.module)), code_fixes.made_in_call(scene)
+    name, call = code_fixes.name_of_root(failure), code_fixes.written_call(failure)
+    named, made = call.startswith(f"{name}(") or bool(failure.name_of(root.module)), code_fixes.made_in_call(failure)
     if made and not named:
         call = f"{name}{call.removeprefix(made)}"
     elif not call.startswith(f"{name}("):
@@ -283,19 +283,11 @@ def _traced(scene: Failure, family: str) -> Iterator[str]:
     yield f"A traceback does not show all that ran before. {see}: with modlab.trace({name}) as t: {call}"
 
 
-_WORDS = ("the ", "a view ", "input ", "rows ")
-
-
-def _begun(text: str) -> str:
-    """With a capital letter, unless it begins with a name."""
-    return text[0].upper() + text[1:] if text.startswith(_WORDS) else text
-
-
 # ---- the way there -----------------------------------------------------------------------------------------------------------
 
 
-def _steps(scene: Failure, stop: str) -> Iterator[Step]:
-    found = scene.calls
+def _steps(failure: Failure, stop: str) -> Iterator[Step]:
+    found = failure.calls
     left = len(found) - OUTER - INNER if len(found) > LEVELS else 0
     listed = found if not left else found[:OUTER] + found[-INNER:]
     for depth, call in enumerate(listed):

@@ -1,4 +1,4 @@
-"""What a traceback shows, gathered for the families of errors that look at it. It lives as long as one explanation is made."""
+"""What a traceback shows, gathered for the rules that look at it. It lives as long as one explanation is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEAD, _TAIL = 3_000, 1_000  # of which patterns are looked for in these
 
 
 class Cause(NamedTuple):
-    """What a family has to say.
+    """What a rule has to say.
 
     Attributes:
         said: the first half of the sentence: what did not fit, and where.
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
         name: one word.
         raised: classes of the exception.
         pattern: what the message holds.
-        explain: gets the scene and the match; None means: it is something else after all.
+        explain: gets the failure and the match; None means: it is something else after all.
     """
 
     name: str

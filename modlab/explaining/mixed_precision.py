@@ -17,24 +17,24 @@ from modlab.inspection.distributed_units import mixed_precision
 from modlab.records.explanation import Fix
 
 
-def fix(scene: Failure, given: str, own: str) -> Fix | None:
+def fix(failure: Failure, given: str, own: str) -> Fix | None:
     """What mends it where a policy made the weights, or what they are given; None where none did."""
-    inside = next((call for call in reversed(scene.calls) if mixed_precision(call.module) is not None), None)
+    inside = next((call for call in reversed(failure.calls) if mixed_precision(call.module) is not None), None)
     if inside is None or (policy := mixed_precision(inside.module)).param_dtype != _dtype(own):
-        return _of_giver(scene, given, own)
+        return _of_giver(failure, given, own)
     if not policy.cast_forward_inputs and _took(inside, given):
         said = f"Let {inside.label} cast what it gets, by the mp_policy of its fully_shard:"
         return Fix(said, _written(policy, cast_forward_inputs=True))
     return Fix(
-        f"Or let {scene.subject} cast what it gets: make it a unit of its own, by fully_shard with the same mp_policy, before the whole."
+        f"Or let {failure.subject} cast what it gets: make it a unit of its own, by fully_shard with the same mp_policy, before the whole."
     )
 
 
-def _of_giver(scene: Failure, given: str, own: str) -> Fix | None:
-    found = [(name, policy) for name, policy in _givers(scene) if (policy.output_dtype or policy.param_dtype) == _dtype(given)]
-    if not found or _took(scene.calls[0], given):
+def _of_giver(failure: Failure, given: str, own: str) -> Fix | None:
+    found = [(name, policy) for name, policy in _givers(failure) if (policy.output_dtype or policy.param_dtype) == _dtype(given)]
+    if not found or _took(failure.calls[0], given):
         return None
-    who = found[0][0] if len(found) == 1 else f"the unit before {scene.subject}"
+    who = found[0][0] if len(found) == 1 else f"the unit before {failure.subject}"
     return Fix(f"Let {who} give {own}, by the mp_policy of its fully_shard:", _written(found[0][1], output_dtype=_dtype(own)))
 
 
@@ -42,12 +42,12 @@ def _took(call: ModuleFrame, dtype: str) -> bool:
     return any(thing.dtype == _dtype(dtype) for thing in (*(call.args or ()), *call.kwargs.values()) if issubclass(type(thing), Tensor))
 
 
-def _givers(scene: Failure) -> Iterator[tuple[str, Any]]:
+def _givers(failure: Failure) -> Iterator[tuple[str, Any]]:
     """The units that may have run before: paths and policies."""
-    on_the_way = {id(call.module) for call in scene.calls}
-    for path, module in suspects.walk(scene.root.module) if scene.root is not None else ():
+    on_the_way = {id(call.module) for call in failure.calls}
+    for path, module in suspects.walk(failure.root.module) if failure.root is not None else ():
         if id(module) not in on_the_way and (policy := mixed_precision(module)) is not None:
-            name = scene.calls[0].shown(path)
+            name = failure.calls[0].shown(path)
             yield f"{name} ({own_class(type(module)).__name__})" if name.isdigit() else name, policy
 
 

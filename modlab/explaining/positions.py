@@ -13,12 +13,12 @@ from modlab.explaining.failure import Failure, shape_of
 from modlab.inspection import stores
 
 
-def settle(scene: Failure) -> None:
+def settle(failure: Failure) -> None:
     """Of a module that a Sequential has in several places, find that which failed, as far as shapes prove it."""
-    for above, call in pairwise(scene.calls):
+    for above, call in pairwise(failure.calls):
         if len(call.places) > 1 and type(above.module) is nn.Sequential:
             _settle(above, call)
-            calls.renamed(scene.calls, call)
+            calls.renamed(failure.calls, call)
 
 
 def _settle(above: ModuleFrame, call: ModuleFrame) -> None:

@@ -22,9 +22,9 @@ _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot")
 _LONG = 60  # characters of an expression that serves as a name
 
 
-def _sources(scene: Failure) -> Iterator[ForwardSource]:
+def _sources(failure: Failure) -> Iterator[ForwardSource]:
     """The forwards on the way, the innermost first; without that of the innermost call, unless its own code stopped there."""
-    for inner, above in pairwise(reversed(scene.calls)):
+    for inner, above in pairwise(reversed(failure.calls)):
         if above.module is not inner.module:
             yield read(above, inner)
 
@@ -50,17 +50,17 @@ def _argument(source: ForwardSource, inner: ModuleFrame, name: str) -> int | Non
     return source.taken.get(names.index(name)) if name in names else None
 
 
-def origin(scene: Failure) -> tuple[str, Module] | str | None:
+def origin(failure: Failure) -> tuple[str, Module] | str | None:
     """Where the first input of the innermost module provably comes from, its width unchanged, and used by nothing else.
 
     Returns:
         The path of a layer, and the layer; or the name of the argument that the model was called with; or None.
     """
-    if scene.failing is None or not scene.failing.args or hooked(scene.failing.module):
+    if failure.failing is None or not failure.failing.args or hooked(failure.failing.module):
         return None
     value: int | None = None
     name = ""
-    for source in _sources(scene):
+    for source in _sources(failure):
         if source.inner is None or source.within or (value is None and not name and 0 not in source.taken):
             return None
         start = source.taken[0] if not name else _argument(source, source.inner, name)
@@ -68,24 +68,24 @@ def origin(scene: Failure) -> tuple[str, Module] | str | None:
         if value is None:
             return None
         if value not in source.inputs:
-            return _layer(scene, source, value)
+            return _layer(failure, source, value)
         name = source.inputs[value]
-    if scene.root is scene.failing:
-        return "input" if _is_data(scene) else None
+    if failure.root is failure.failing:
+        return "input" if _is_data(failure) else None
     return name or None
 
 
-def _is_data(scene: Failure) -> bool:
+def _is_data(failure: Failure) -> bool:
     """Whether what the outermost module was called with is nothing that was computed just before."""
-    call = scene.call_expression()
-    given = scene.root.args[0] if scene.root is not None and scene.root.args else None
+    call = failure.call_expression()
+    given = failure.root.args[0] if failure.root is not None and failure.root.args else None
     first = call.args[0] if call is not None and call.args else None
     if given is None or not issubclass(type(given), Tensor) or given.grad_fn is not None:
         return False
     return not isinstance(first, ast.Call) or code_fixes.makes(first)
 
 
-def _layer(scene: Failure, source: ForwardSource, value: int) -> tuple[str, Module] | None:
+def _layer(failure: Failure, source: ForwardSource, value: int) -> tuple[str, Module] | None:
     """The layer that gave a value, if it is one of two sizes, and ran once."""
     made = [ran for ran in source.ran if ran.given == value]
     if len(made) != 1 or made[0].module is None or hooked(made[0].module):
@@ -96,21 +96,21 @@ def _layer(scene: Failure, source: ForwardSource, value: int) -> tuple[str, Modu
     if type(module) is not nn.Linear and (code_fixes.is_torchs(module) or not is_linear(module)):
         return None
     path = calls.join(source.call.place, made[0].name)
-    known = shared_modules.of(scene, path, module)
+    known = shared_modules.of(failure, path, module)
     if sum(ran.module is module for ran in source.ran) > 1 or known.tensors or known.places or known.around:
         return None
     return path, module
 
 
-def ran_before(scene: Failure) -> str:
+def ran_before(failure: Failure) -> str:
     """That the innermost module ran, or may have run, in the same forward before, with another input; nothing where it did not."""
-    called = [call.module for call in scene.calls if call.args is not None]
-    if scene.failing is None:
+    called = [call.module for call in failure.calls if call.args is not None]
+    if failure.failing is None:
         return ""
     if len({id(module) for module in called}) < len(called):
-        return f"{scene.subject} runs in a module that calls itself: one size must fit all calls."
-    for inner, above in pairwise(reversed(scene.calls)):
-        if above.module is inner.module or (type(above.module) is nn.Sequential and inner is not scene.failing):
+        return f"{failure.subject} runs in a module that calls itself: one size must fit all calls."
+    for inner, above in pairwise(reversed(failure.calls)):
+        if above.module is inner.module or (type(above.module) is nn.Sequential and inner is not failure.failing):
             continue  # it runs each of its places once; what ran before the innermost one is asked for by others, too
         source = read(above, inner)
         name = inner.place.rpartition(".")[2]
@@ -121,33 +121,33 @@ def ran_before(scene: Failure) -> str:
         if source.again:
             return f"{inner.label} is called in each round of a loop: one size must fit them all."
         if source.helped:
-            return f"{scene.subject} may have run before in the same forward: one size must fit all its calls."
+            return f"{failure.subject} may have run before in the same forward: one size must fit all its calls."
     return ""
 
 
-def made_anew(scene: Failure, made: str) -> tuple[str, str]:
+def made_anew(failure: Failure, made: str) -> tuple[str, str]:
     """The class in whose constructor a line stands, and the line that makes the innermost module anew; none if it runs more than once."""
-    call = scene.failing
-    if call is None or not made or ran_before(scene):
+    call = failure.failing
+    if call is None or not made or ran_before(failure):
         return "", ""
-    return code_fixes.renewed(scene, call, made)
+    return code_fixes.renewed(failure, call, made)
 
 
-def giver(scene: Failure, changed: bool = False) -> tuple[str, Module] | None:
+def giver(failure: Failure, changed: bool = False) -> tuple[str, Module] | None:
     """The module that gave what the innermost one got first, as it is (or the first argument of a function of its own code).
 
     With `changed`, what a method of a tensor in its own code was called on.
     """
-    found = _given(scene, changed)
+    found = _given(failure, changed)
     return None if found is None or found[1].module is None else (calls.join(found[0].call.place, found[1].name), found[1].module)
 
 
-def _given(scene: Failure, changed: bool = False) -> tuple[ForwardSource, Ran] | None:
-    failing, name = scene.failing, ""
+def _given(failure: Failure, changed: bool = False) -> tuple[ForwardSource, Ran] | None:
+    failing, name = failure.failing, ""
     if failing is None:
         return None
     own_code = frame_of(failing) is not None and type(failing.module) is not nn.Sequential
-    for source in chain([read(failing, None)] if own_code else [], _sources(scene)):
+    for source in chain([read(failing, None)] if own_code else [], _sources(failure)):
         first, other = (-1, 0) if changed else (0, -1)
         value = source.taken.get(first, source.taken.get(other))
         if name:
@@ -161,21 +161,21 @@ def _given(scene: Failure, changed: bool = False) -> tuple[ForwardSource, Ran] |
     return None
 
 
-def changed(scene: Failure, change: str) -> str:
+def changed(failure: Failure, change: str) -> str:
     """The line that changes what the innermost module is given, where it is called: ``x = x.flatten(1)`` or ``self.fc(h(x).flatten(1))``.
 
     Args:
-        scene: with the innermost call.
+        failure: with the innermost call.
         change: the expression, with ``{}`` for what is given now.
     """
-    place = len(scene.calls) - 1
-    while place > 0 and _is_first(scene.calls[place - 1], scene.calls[place]):
+    place = len(failure.calls) - 1
+    while place > 0 and _is_first(failure.calls[place - 1], failure.calls[place]):
         place -= 1
-    above = scene.calls[place - 1] if place > 0 else None
-    frame = read(above, scene.calls[place]).frame if above is not None else None
+    above = failure.calls[place - 1] if place > 0 else None
+    frame = read(above, failure.calls[place]).frame if above is not None else None
     call = frame.expression() if frame is not None else None
     if above is None:
-        call = scene.call_expression()
+        call = failure.call_expression()
     elif code_fixes.is_installed(type(above.module)):  # a library's code, which nobody edits
         return ""
     if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
@@ -190,12 +190,12 @@ def _is_first(above: ModuleFrame, inner: ModuleFrame) -> bool:
     return above.args[0] is inner.given[0]
 
 
-def elsewhere(scene: Failure, change: str) -> str:
+def elsewhere(failure: Failure, change: str) -> str:
     """The same; where it is not known, with the name ``x``. Nothing in a Sequential, which has no line for it."""
-    line = changed(scene, change)
-    above, root, failing = scene.calls[-2].module if len(scene.calls) > 1 else None, scene.root, scene.failing
+    line = changed(failure, change)
+    above, root, failing = failure.calls[-2].module if len(failure.calls) > 1 else None, failure.root, failure.failing
     if not line and root is not None and failing is not None and root.args and failing.given and root.args[0] is failing.given[0]:
-        line = outermost(scene, change)
+        line = outermost(failure, change)
     return line or ("" if type(above) is nn.Sequential else f"x = {change.format('x')}")
 
 
@@ -210,17 +210,17 @@ def _written(call: ast.Call, change: str) -> str:
     return f"{ast.unparse(call.func)}({', '.join([change.format(text), *rest])})"
 
 
-def outermost(scene: Failure, change: str) -> str:
+def outermost(failure: Failure, change: str) -> str:
     """The same for what the model is given, where that is called."""
-    call = scene.call_expression()
+    call = failure.call_expression()
     if call is None or not call.args or isinstance(call.args[0], ast.Starred):
         return ""
     return _written(call, change)
 
 
-def sides(scene: Failure) -> list[tuple[str, tuple[int, ...] | None]]:
+def sides(failure: Failure) -> list[tuple[str, tuple[int, ...] | None]]:
     """Both sides of the product of the user's that failed, as they are written, with the shapes that are known or follow."""
-    expression = scene.user.expression() if scene.user is not None else None
+    expression = failure.user.expression() if failure.user is not None else None
     expression = expression.value if isinstance(expression, ast.Return) else expression
     nodes: list[ast.expr] = []
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.MatMult):
@@ -231,10 +231,10 @@ def sides(scene: Failure) -> list[tuple[str, tuple[int, ...] | None]]:
     texts = [ast.unparse(node) for node in nodes]
     if len(texts) != 2 or any(len(text) > _LONG or isinstance(node, ast.Starred) for text, node in zip(texts, nodes, strict=True)):
         return []
-    known = {operand.text: shape_of(operand.thing) for operand in scene.tensors}
+    known = {operand.text: shape_of(operand.thing) for operand in failure.tensors}
     shapes = [known.get(text) for text in texts]
-    failing = scene.failing
-    if None in shapes and failing is not None and (source := read(failing, None)).frame is scene.user:
+    failing = failure.failing
+    if None in shapes and failing is not None and (source := read(failing, None)).frame is failure.user:
         places = (-1, 0) if -1 in source.taken else (0, 1)
         found = [source.shapes[source.taken[place]] if place in source.taken and not source.within else None for place in places]
         shapes = [shape or other for shape, other in zip(shapes, found, strict=True)]
@@ -249,9 +249,9 @@ def gives(module: Module) -> int | None:
     return None if weight is None else weight[1] if code_fixes.width(module) == weight[0] else weight[0]
 
 
-def taken_apart(scene: Failure) -> str:
+def taken_apart(failure: Failure) -> str:
     """The line that takes the first part of what the giver gave, where it was assigned or where it was used."""
-    found = _given(scene)
+    found = _given(failure)
     if found is None or found[0].scope is None or found[0].frame is None:
         return ""
     ran, scope, frame = found[1], found[0].scope, found[0].frame
@@ -269,9 +269,9 @@ def taken_apart(scene: Failure) -> str:
     return ""
 
 
-def flattens(scene: Failure) -> bool:
+def flattens(failure: Failure) -> bool:
     """Whether the input of the innermost module was flattened just before, as far as the code shows it."""
-    source = next(_sources(scene), None)
+    source = next(_sources(failure), None)
     if source is None or 0 not in source.taken:
         return False
     value = source.taken[0]

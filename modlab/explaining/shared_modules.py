@@ -30,22 +30,22 @@ class SharedModules(NamedTuple):
 _Found = tuple[str, Any, Module]  # the name, what has it, and the module that holds it so
 
 
-def of(scene: Failure, path: str, module: Module) -> SharedModules:
+def of(failure: Failure, path: str, module: Module) -> SharedModules:
     """The other places of a module and of its parameters, and whether one above it has several."""
-    known = scene.ties.get(id(module))
+    known = failure.ties.get(id(module))
     if known is None:
-        known = scene.ties[id(module)] = _looked(scene, module)
+        known = failure.ties[id(module)] = _looked(failure, module)
     others = tuple(place for place in known.places if place != path)
     return known._replace(places=others if len(known.places) > 1 else ())
 
 
-def _looked(scene: Failure, module: Module) -> SharedModules:
-    root = scene.root.module if scene.root is not None else module
-    named = {id(model): name for name, model in reversed(scene.models)}
-    roots = list({id(model): model for model in (root, *(model for _, model in scene.models[:_MODELS]))}.values())
-    above = {id(call.module) for call in scene.calls[1:] if call.module is not module}
+def _looked(failure: Failure, module: Module) -> SharedModules:
+    root = failure.root.module if failure.root is not None else module
+    named = {id(model): name for name, model in reversed(failure.models)}
+    roots = list({id(model): model for model in (root, *(model for _, model in failure.models[:_MODELS]))}.values())
+    above = {id(call.module) for call in failure.calls[1:] if call.module is not module}
     own = {id(tensor): name for name, tensor in stores.named_tensors(module)}
-    if _is_alone(scene, roots, {id(module)} | above, own):
+    if _is_alone(failure, roots, {id(module)} | above, own):
         return SharedModules()
     found = _found(roots, {id(module)} | above, own)
     held = [thing for _, thing, _ in found if stores.is_module(thing) and thing is not module]
@@ -57,18 +57,18 @@ def _looked(scene: Failure, module: Module) -> SharedModules:
     )
 
 
-def modules(scene: Failure) -> list[Module]:
+def modules(failure: Failure) -> list[Module]:
     """All modules of the models there."""
-    if not scene.inside and scene.root is not None:
-        scene.inside = list(stores.modules(scene.root.module))
-    return scene.inside
+    if not failure.inside and failure.root is not None:
+        failure.inside = list(stores.modules(failure.root.module))
+    return failure.inside
 
 
-def _is_alone(scene: Failure, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
+def _is_alone(failure: Failure, roots: list[Module], modules: set[int], tensors: dict[int, str]) -> bool:
     """Whether each of these is held once: asked of every model, so that it is one quick walk without names, for all that ask."""
-    if scene.held is None:
-        scene.held = _held(scene, roots)
-    found, owned = scene.held
+    if failure.held is None:
+        failure.held = _held(failure, roots)
+    found, owned = failure.held
     if not found:  # too many
         return False
     places = [one for one in found if one in modules]
@@ -76,7 +76,7 @@ def _is_alone(scene: Failure, roots: list[Module], modules: set[int], tensors: d
     return len(places) == len(set(places)) and len(names) == len(set(names))
 
 
-def _held(scene: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
+def _held(failure: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
     """Each place of a module in the models there, and each of a parameter; none where there are too many."""
     contents, inside, owned, known, places = stores.contents, list[Module](), list[Any](), set[int](), list[int]()
     for root in roots:
@@ -95,7 +95,7 @@ def _held(scene: Failure, roots: list[Module]) -> tuple[list[int], list[int]]:
         known.update(found)
         places += found[1:]
         inside += line
-    scene.inside = inside
+    failure.inside = inside
     return places, [*map(id, owned)]
 
 
@@ -133,17 +133,17 @@ def _named(roots: list[Module], known: dict[int, str], found: _Found) -> str:
     return name
 
 
-def told(scene: Failure) -> tuple[str, ...]:
+def told(failure: Failure) -> tuple[str, ...]:
     """What is to be known of the module that failed, where it has several places or its weight has."""
-    call = scene.failing
-    if call is None or (id(call.module) not in scene.ties and len(call.places) < 2):
+    call = failure.failing
+    if call is None or (id(call.module) not in failure.ties and len(call.places) < 2):
         return ()
     if len(call.places) > 1:
         around = call.place.rpartition(".")[0]
         return (
             f"{_and(tuple(calls.join(around, name) for name in call.places))} are one module: which of these calls failed cannot be seen.",
         )
-    known = of(scene, call.path or "", call.module)
+    known = of(failure, call.path or "", call.module)
     words = []
     if known.places:
         words.append(f"{_and((call.place, *known.places))} are one module, with one weight. A new layer in one place leaves the other.")

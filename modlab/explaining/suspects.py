@@ -45,13 +45,13 @@ def _of_code(code: object, pattern: re.Pattern[str], until: int | None = None) -
             yield place_of(name, number), line
 
 
-def lines(scene: Failure, pattern: re.Pattern[str]) -> list[Suspect]:
+def lines(failure: Failure, pattern: re.Pattern[str]) -> list[Suspect]:
     """The lines that match, in the functions of the traceback up to where they stopped, and in the forwards of the models there."""
     found: dict[Suspect, None] = {}
-    for frame in scene.frames:
+    for frame in failure.frames:
         if frame.is_users:
             found.update(dict.fromkeys(_of_code(frame.code, pattern, frame.line)))
-    for _, model in scene.models[:4]:
+    for _, model in failure.models[:4]:
         for cls in _classes(model):
             forward = next((vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)), None)
             if inspect.isfunction(forward):
@@ -156,11 +156,11 @@ def returns_nothing(cls: type) -> bool:
     )
 
 
-def in_place_modules(scene: Failure) -> list[Suspect]:
+def in_place_modules(failure: Failure) -> list[Suspect]:
     """The modules of the models there that change their input in place."""
     found = [
         (join(name, path), type(module).__name__)
-        for name, model in scene.models[:4]
+        for name, model in failure.models[:4]
         for path, module in walk(model)
         if stores.contents(module).get("inplace") is True
     ]

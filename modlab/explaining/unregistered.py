@@ -30,22 +30,22 @@ class UnregisteredPart(NamedTuple):
         return Fix(f"{said}{where}:", self.ghost.fix) if self.ghost.fix else Fix(f"{said}{where}: {self.ghost.advice}.")
 
 
-def of_module(scene: Failure) -> UnregisteredPart | None:
+def of_module(failure: Failure) -> UnregisteredPart | None:
     """Where the innermost module hangs, or one that it is in."""
-    for above, inner in pairwise(scene.calls):
+    for above, inner in pairwise(failure.calls):
         if inner.path is None and inner.module is not above.module:
-            return _holding(scene, above.module, above.place, inner.module)
+            return _holding(failure, above.module, above.place, inner.module)
     return None
 
 
-def of_tensor(scene: Failure, tensor: Any) -> UnregisteredPart | None:
+def of_tensor(failure: Failure, tensor: Any) -> UnregisteredPart | None:
     """Where a tensor hangs on the innermost module."""
-    call = scene.failing
-    return None if call is None else _holding(scene, call.module, call.place, tensor)
+    call = failure.failing
+    return None if call is None else _holding(failure, call.module, call.place, tensor)
 
 
-def _holding(scene: Failure, holder: Any, place: str, thing: Any) -> UnregisteredPart | None:
-    root = scene.root
+def _holding(failure: Failure, holder: Any, place: str, thing: Any) -> UnregisteredPart | None:
+    root = failure.root
     if root is None or code_fixes.is_torchs(holder):
         return None
     name = next(

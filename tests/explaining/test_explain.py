@@ -1,4 +1,4 @@
-"""Errors explained after the fact: each family from real code, in words that say what, where and what to do."""
+"""Errors explained after the fact: each rule from real code, in words that say what, where and what to do."""
 
 import contextlib
 import copy
@@ -110,7 +110,7 @@ def test_the_oracle_of_the_ribbon_is_a_trace():
             assert (step.inputs[0].shape, step.outputs[0].shape) == seen[step.path]
 
 
-# ---- every family, from real code --------------------------------------------------------------------------------------------
+# ---- every rule, from real code --------------------------------------------------------------------------------------------
 
 R = torch.randn
 
@@ -531,7 +531,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_family(name):
+def test_a_rule(name):
     cause, family, words = CASES[name]
     result = explained(cause)
     assert result.family == family
@@ -1527,7 +1527,7 @@ def test_hostile_names():
 
 
 def test_a_family_that_fails_says_nothing(monkeypatch):
-    def fails(scene, match):
+    def fails(failure, match):
         raise RuntimeError("ours")
 
     broken = rules.Rule("broken", (RuntimeError,), "mat1", fails)

@@ -654,6 +654,6 @@ def test_a_pattern_is_passed_over_only_if_it_cannot_match():
             cause()
         except BaseException as error:  # noqa: BLE001
             message = str(error)
-            for family in explain.RULES:
-                if explain._compiled(family.pattern).search(message):
-                    assert explain._literal(family.pattern) in message
+            for rule in explain.RULES:
+                if explain._compiled(rule.pattern).search(message):
+                    assert explain._literal(rule.pattern) in message

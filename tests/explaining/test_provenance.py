@@ -843,9 +843,9 @@ def test_the_flow_is_that_of_the_data():
     try:
         program.run()
     except RuntimeError as error:
-        scene = Failure(error, frames.read(error))
-        path, module = provenance.origin(scene)
-        assert path == "l0" and module is scene.root.module.l0
+        failure = Failure(error, frames.read(error))
+        path, module = provenance.origin(failure)
+        assert path == "l0" and module is failure.root.module.l0
 
 
 # ---- IPython -------------------------------------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ _LOOK = Fix(
 )
 
 
-def _block(scene: Failure) -> str:
+def _block(failure: Failure) -> str:
     """What was run again: the path of a module, or the name of a function; nothing where that is not seen."""
     frame: Any = next(
         (
             one.names[name]
-            for one in reversed(scene.frames)
+            for one in reversed(failure.frames)
             for name in ("self", "frame")
             if type(one.names.get(name)).__name__ == "_CheckpointFrame"
         ),
@@ -40,7 +40,7 @@ def _block(scene: Failure) -> str:
     function = getattr(function, "func", function)  # of a partial
     module = function if stores.is_module(function) else getattr(function, "__self__", None)
     if module is not None and stores.is_module(module):
-        for name, model in scene.models:
+        for name, model in failure.models:
             path = next((path for path, one in suspects.walk(model) if one is module), None)
             if path is not None:
                 return f"{join(name, path)} ({type(module).__name__})"
@@ -48,13 +48,13 @@ def _block(scene: Failure) -> str:
     return str(getattr(function, "__qualname__", "")).rpartition(".")[2].strip("<>")
 
 
-def _said(scene: Failure) -> str:
-    block = _block(scene)
+def _said(failure: Failure) -> str:
+    block = _block(failure)
     return f"{block}, which checkpoint ran again in backward," if block else "What checkpoint ran again in backward"
 
 
-def _fixes(scene: Failure) -> tuple[Fix, ...]:
-    frame = scene.own
+def _fixes(failure: Failure) -> tuple[Fix, ...]:
+    frame = failure.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
     plain = _plain(found[-1]) if len(found) == 1 else ""
     return (_LOOK, Fix("Until then without checkpoint, which costs memory alone:", plain)) if plain else (_LOOK,)
@@ -69,16 +69,16 @@ def _plain(found: written.Written) -> str:
     return found.rewritten(ast.Call(call.args[0], call.args[1:], [word for word in call.keywords if word.arg not in own]))
 
 
-def _metadata(scene: Failure, match: re.Match[str]) -> Cause:
+def _metadata(failure: Failure, match: re.Match[str]) -> Cause:
     then, now = _told(match[2]), _told(match[3])
-    count = len(re.findall(r"tensor at position \d+:", scene.message))
+    count = len(re.findall(r"tensor at position \d+:", failure.message))
     more = f" (and {count - 1} more)" if count > 1 else ""
     return Cause(
-        f"{_said(scene)} did not give the same: tensor {match[1]} of those saved was {then}, and is {now} now{more}.",
+        f"{_said(failure)} did not give the same: tensor {match[1]} of those saved was {then}, and is {now} now{more}.",
         _WHY,
         "recomputed otherwise",
         (("forward", then), ("backward", now)),
-        _fixes(scene),
+        _fixes(failure),
     )
 
 
@@ -90,25 +90,25 @@ def _told(metadata: str) -> str:
     return " ".join(filter(None, words)) + (f" on {device[1]}" if device is not None else "")
 
 
-def _number(scene: Failure, match: re.Match[str]) -> Cause:
+def _number(failure: Failure, match: re.Match[str]) -> Cause:
     then, now = match[1], match[2]
     return Cause(
-        f"{_said(scene)} did not do the same: it saved {then} tensors in the forward pass, and {now} when it ran again.",
+        f"{_said(failure)} did not do the same: it saved {then} tensors in the forward pass, and {now} when it ran again.",
         _WHY,
         f"{then} ≠ {now} tensors",
         (("forward", then), ("backward", now)),
-        _fixes(scene),
+        _fixes(failure),
     )
 
 
-def _more(scene: Failure, _: re.Match[str]) -> Cause:
+def _more(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
-        f"{_said(scene)} did not do the same: it saved more tensors than in the forward pass.", _WHY, "more tensors", (), _fixes(scene)
+        f"{_said(failure)} did not do the same: it saved more tensors than in the forward pass.", _WHY, "more tensors", (), _fixes(failure)
     )
 
 
-def _reentrant(scene: Failure, _: re.Match[str]) -> Cause:
-    frame = scene.own
+def _reentrant(failure: Failure, _: re.Match[str]) -> Cause:
+    frame = failure.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
     code = found[-1].rewritten(written.with_word(found[-1].call, "use_reentrant", ast.Constant(False))) if found else ""
     return Cause(
@@ -120,8 +120,8 @@ def _reentrant(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _arguments(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame = scene.own
+def _arguments(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame = failure.own
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.name_of(call.func) != "checkpoint":
         return None
@@ -135,9 +135,9 @@ def _arguments(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _no_graph(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _no_graph(failure: Failure, _: re.Match[str]) -> Cause | None:
     """With use_reentrant=True the graph goes on only if an input requires a gradient."""
-    frame = scene.own
+    frame = failure.own
     found = written.calls(frame, "checkpoint") if frame is not None else []
     reentrant = [
         one

@@ -27,18 +27,18 @@ from modlab.running import values
 _FORWARD = r"(\w+)\.forward\(\)"
 
 
-def _is_forward(scene: Failure, name: str) -> bool:
+def _is_forward(failure: Failure, name: str) -> bool:
     """Whether a TypeError is about the innermost module's own ``forward``: none of its code ran yet."""
-    call = scene.failing
-    if call is None or call.args is None or scene.inner is None or not scene.inner.is_torch:
+    call = failure.failing
+    if call is None or call.args is None or failure.inner is None or not failure.inner.is_torch:
         return False
     return any(base.__name__ == name for base in type(call.module).__mro__) and call.code_frame is None
 
 
-def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not _is_forward(scene, match[1]):
+def _missing(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not _is_forward(failure, match[1]):
         return None
-    call = scene.failing
+    call = failure.failing
     assert call is not None and call.args is not None
     names = re.findall(r"'(\w+)'", match[3])
     taken = [name for name in values.argument_names(type(call.module)) if not name.startswith("*")]
@@ -47,26 +47,26 @@ def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
     taken += [name for name in names if name not in taken]
     given = [*taken[: len(call.args)], *call.kwargs]
     choices = {name: _choices(call.module, name) for name in names}
-    here = {name: _named(scene, call, name) for name in names}
+    here = {name: _named(failure, call, name) for name in names}
     first_known = tuple(_first(choices[name]) or here[name] or name for name in names)
     more = [f"{name} chooses from {owner}: {_or(keys)}" for name, (owner, keys) in choices.items() if keys]
     width, shape = _misfit(call)
-    if width is not None and shape is not None and scene.calls[0] is call:
+    if width is not None and shape is not None and failure.calls[0] is call:
         child, number = width
         more.append(f"{given[0]} has {counted(shape[-1], 'number')}, and {child} takes {number}")
         wanted: tuple[int, ...] | None = (*shape[:-1], number)
     else:
         wanted = None
     more_given = dict(zip(names, first_known, strict=True))
-    written = code_fixes.written_call(scene, shape=wanted, more=more_given, named=named) if scene.calls[0] is call else ""
-    expression = _expression(scene, call)
+    written = code_fixes.written_call(failure, shape=wanted, more=more_given, named=named) if failure.calls[0] is call else ""
+    expression = _expression(failure, call)
     if not written and expression is not None:
         arguments = [ast.unparse(node) for node in (*expression.args, *expression.keywords)]
         added = [f"{name}={value}" if named or expression.keywords else value for name, value in more_given.items()]
         written = f"{ast.unparse(expression.func)}({', '.join([*arguments, *added])})"
-    if not written and not _in_sequential(scene, call):
+    if not written and not _in_sequential(failure, call):
         added = [f"{name}={value}" if named or call.kwargs else value for name, value in more_given.items()]
-        written = f"{_self_name(scene, call)}({', '.join([*taken[: len(call.args)], *(f'{k}={k}' for k in call.kwargs), *added])})"
+        written = f"{_self_name(failure, call)}({', '.join([*taken[: len(call.args)], *(f'{k}={k}' for k in call.kwargs), *added])})"
     if expression is not None and isinstance(expression.func, ast.Call):  # made in the same line: the fix calls it by a name
         made = ast.unparse(expression.func)
         written = f"model = {made}\nmodel{written.removeprefix(made)}"
@@ -74,7 +74,7 @@ def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
     yours = [name for name in names if not _first(choices[name]) and not here[name]]
     stands = f"; {_and(yours)} {'stands' if len(yours) == 1 else 'stand'} for your own" if yours else ""
     return Cause(
-        f"{scene.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; "
+        f"{failure.subject}'s forward takes {_and([name for name in taken if name in {*needed, *names, *given}])}; "
         f"{_and(names)} {'is' if len(names) == 1 else 'are'} missing.",
         f"It was given {said}{' alone' if len(given) == 1 else ''}" + (f"; {'; '.join(more)}." if more else "."),
         f"{_and(names)} missing",
@@ -93,24 +93,24 @@ def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
 _OWN_FORWARD = Fix("A Sequential passes one value from layer to layer. Several need a forward of your own:", "def forward(self, x, y): ...")
 
 
-def _in_sequential(scene: Failure, call: ModuleFrame) -> bool:
+def _in_sequential(failure: Failure, call: ModuleFrame) -> bool:
     """Whether it is a Sequential that makes the call: no line of the user's does."""
-    place = scene.calls.index(call)
-    return place > 0 and type(scene.calls[place - 1].module) is nn.Sequential
+    place = failure.calls.index(call)
+    return place > 0 and type(failure.calls[place - 1].module) is nn.Sequential
 
 
-def _expression(scene: Failure, call: ModuleFrame) -> ast.Call | None:
+def _expression(failure: Failure, call: ModuleFrame) -> ast.Call | None:
     """How a module was called, as it is written, by the user or in the forward of the one above it."""
-    if scene.calls[0] is call:
-        return scene.call_expression()
-    frame = scene.calls[scene.calls.index(call) - 1].code_frame
+    if failure.calls[0] is call:
+        return failure.call_expression()
+    frame = failure.calls[failure.calls.index(call) - 1].code_frame
     found = frame.expression() if frame is not None and frame.is_users else None
     return found if isinstance(found, ast.Call) else None
 
 
-def _named(scene: Failure, call: ModuleFrame, wanted: str) -> str:
+def _named(failure: Failure, call: ModuleFrame, wanted: str) -> str:
     """The local name of a tensor, where the module was called, that is that of an argument, or nearly so ("target", "targets")."""
-    frame = scene.caller if scene.calls[0] is call else scene.calls[scene.calls.index(call) - 1].code_frame
+    frame = failure.caller if failure.calls[0] is call else failure.calls[failure.calls.index(call) - 1].code_frame
     if frame is None or not frame.is_users:
         return ""
     given = {id(thing) for thing in (*(call.args or ()), *call.kwargs.values())}
@@ -121,10 +121,10 @@ def _named(scene: Failure, call: ModuleFrame, wanted: str) -> str:
     return alike[0] if len(alike) == 1 else ""
 
 
-def _self_name(scene: Failure, call: ModuleFrame) -> str:
-    if scene.calls[0] is call:
-        return code_fixes.name_of_root(scene)
-    above = scene.calls[scene.calls.index(call) - 1].module
+def _self_name(failure: Failure, call: ModuleFrame) -> str:
+    if failure.calls[0] is call:
+        return code_fixes.name_of_root(failure)
+    above = failure.calls[failure.calls.index(call) - 1].module
     return f"{code_fixes.self_name(type(above))}.{call.place.rpartition('.')[2]}"
 
 
@@ -168,26 +168,26 @@ def _misfit(call: ModuleFrame) -> tuple[tuple[str, int] | None, tuple[int, ...] 
     return (calls.path_to(call.module, child) or type(child).__name__, number), shape
 
 
-def _too_many(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not _is_forward(scene, match[1]):
+def _too_many(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not _is_forward(failure, match[1]):
         return None
-    call = scene.failing
+    call = failure.failing
     assert call is not None and call.args is not None
     taken, given = [name for name in values.argument_names(type(call.module)) if not name.startswith("*")], len(call.args)
     if call.given is not None and len(call.given) != given:
         changed = hook_errors.of_kind(call.module, "_forward_pre_hooks")
         if changed:
-            return hook_errors.changed_arguments(scene, changed, len(call.given), given, taken)
+            return hook_errors.changed_arguments(failure, changed, len(call.given), given, taken)
     code = getattr(getattr(type(call.module), "forward", None), "__code__", None)
     if code is not None and _forgets_self(code, call.module, given):
-        return _without_self(scene, call, [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]])
+        return _without_self(failure, call, [*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]])
     named = [*code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]] if code is not None else []
     placed = [*code.co_varnames[1 : code.co_argcount]] if code is not None else taken
     if named:
-        return _by_name_alone(scene, call, placed, named)
+        return _by_name_alone(failure, call, placed, named)
     sequential = type(call.module) is nn.Sequential
     return Cause(
-        f"{scene.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), and was given {given}.",
+        f"{failure.subject}'s forward takes {format.plural(len(taken), 'argument')} ({', '.join(taken)}), and was given {given}.",
         "A Sequential passes one value from layer to layer." if sequential else "",
         f"{format.plural(given, 'argument')}, takes {len(taken)}",
         (("given", ", ".join(described(v) for v in call.args)), ("expected", ", ".join(taken))),
@@ -241,10 +241,10 @@ def _placed_first(module: Module) -> str:
     return f"def forward({ast.unparse(taken)}): ..."
 
 
-def _without_self(scene: Failure, call: ModuleFrame, names: list[str]) -> Cause:
+def _without_self(failure: Failure, call: ModuleFrame, names: list[str]) -> Cause:
     first = f"its first argument, {names[0]}, is the module itself" if names else "it takes nothing, not even the module itself"
     return Cause(
-        f"{scene.subject}'s forward has no self: {first}.",
+        f"{failure.subject}'s forward has no self: {first}.",
         "Python puts the module before what a call is given.",
         "no self",
         (("given", ", ".join(described(v) for v in call.args or ())), ("expected", ", ".join(names))),
@@ -252,17 +252,17 @@ def _without_self(scene: Failure, call: ModuleFrame, names: list[str]) -> Cause:
     )
 
 
-def _by_name_alone(scene: Failure, call: ModuleFrame, placed: list[str], named: list[str]) -> Cause:
+def _by_name_alone(failure: Failure, call: ModuleFrame, placed: list[str], named: list[str]) -> Cause:
     """Arguments behind a star in the signature were given by their places."""
     given = len(call.args or ())
     over = given - len(placed)
     needed = [name for name in _needed_by_name(call.module) if name not in call.kwargs]
     free = [name for name in named if name not in call.kwargs]
     meant = needed if len(needed) == over else free if len(free) == over else []
-    expression = _expression(scene, call)
+    expression = _expression(failure, call)
     whole = expression is not None and len(expression.args) == given and not any(isinstance(a, ast.Starred) for a in expression.args)
     fix = Fix(f"Give {_and(named)} by {'its name' if len(named) == 1 else 'their names'}.")
-    if _in_sequential(scene, call):
+    if _in_sequential(failure, call):
         fix = Fix("A Sequential passes its value by place: let forward take it so, before the star:", _placed_first(call.module))
     elif expression is not None and meant and whole:
         arguments = [*map(ast.unparse, expression.args[: len(placed)])]
@@ -271,7 +271,7 @@ def _by_name_alone(scene: Failure, call: ModuleFrame, placed: list[str], named: 
     by_place = f"{_and(placed)} by place, " if placed else ""
     number = format.plural(given, "argument")
     return Cause(
-        f"{scene.subject}'s forward takes {by_place}{_and(named)} by name alone, and was given {number} by place.",
+        f"{failure.subject}'s forward takes {by_place}{_and(named)} by name alone, and was given {number} by place.",
         f"In its signature {_and(named)} {'stands' if len(named) == 1 else 'stand'} behind a star.",
         f"{given} by place, takes {len(placed)}",
         (
@@ -283,21 +283,21 @@ def _by_name_alone(scene: Failure, call: ModuleFrame, placed: list[str], named: 
     )
 
 
-def _unexpected(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not _is_forward(scene, match[1]):
+def _unexpected(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not _is_forward(failure, match[1]):
         return None
-    call, name = scene.failing, match[2]
+    call, name = failure.failing, match[2]
     assert call is not None
     taken = [one.lstrip("*") for one in values.argument_names(type(call.module))]
     close = nearest(name, taken, 1)
-    expression = _expression(scene, call)
+    expression = _expression(failure, call)
     if expression is not None and close and any(k.arg == name for k in expression.keywords):
         named = [f"{close[0] if k.arg == name else k.arg}={ast.unparse(k.value)}" if k.arg else ast.unparse(k) for k in expression.keywords]
         written = f"{ast.unparse(expression.func)}({', '.join([*map(ast.unparse, expression.args), *named])})"
     else:
         written = ""
     return Cause(
-        f"{scene.subject}'s forward has no argument {name!r}.",
+        f"{failure.subject}'s forward has no argument {name!r}.",
         f"It takes {', '.join(taken) or 'none'}." + (f" Nearest: {close[0]!r}." if close else ""),
         f"no argument {name!r}",
         (("given", ", ".join(["…"] * bool(call.args) + [f"{k}=" for k in call.kwargs])), ("expected", ", ".join(taken))),
@@ -305,12 +305,12 @@ def _unexpected(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _twice(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not _is_forward(scene, match[1]):
+def _twice(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not _is_forward(failure, match[1]):
         return None
-    taken = values.argument_names(type(scene.failing.module)) if scene.failing is not None else ()
+    taken = values.argument_names(type(failure.failing.module)) if failure.failing is not None else ()
     return Cause(
-        f"{scene.subject}'s forward got {match[2]!r} twice: by its place and by its name.",
+        f"{failure.subject}'s forward got {match[2]!r} twice: by its place and by its name.",
         f"It takes {', '.join(taken)}.",
         f"{match[2]} twice",
         (("expected", ", ".join(taken)),),
@@ -318,28 +318,28 @@ def _twice(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _key(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _key(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A key that a ModuleDict does not have."""
-    call = scene.failing
-    if call is None or scene.inner is None or scene.inner.function != "__getitem__" or not issubclass(type(call.module), nn.ModuleDict):
+    call = failure.failing
+    if call is None or failure.inner is None or failure.inner.function != "__getitem__" or not issubclass(type(call.module), nn.ModuleDict):
         return None
     keys = [name for name, _ in stores.named_children(call.module)]
-    close = nearest(scene.message, keys, 1)
+    close = nearest(failure.message, keys, 1)
     return Cause(
-        f"{scene.subject} has no {scene.message!r}.",
+        f"{failure.subject} has no {failure.message!r}.",
         f"It has {', '.join(map(repr, keys[:8])) or 'nothing'}.",
-        f"no {scene.message!r}",
-        (("given", repr(scene.message)), ("expected", ", ".join(map(repr, keys[:16])))),
-        (_other_key(scene, (close or keys)[0], bool(close)),) if keys else (),
+        f"no {failure.message!r}",
+        (("given", repr(failure.message)), ("expected", ", ".join(map(repr, keys[:16])))),
+        (_other_key(failure, (close or keys)[0], bool(close)),) if keys else (),
     )
 
 
-def _other_key(scene: Failure, key: str, near: bool) -> Fix:
+def _other_key(failure: Failure, key: str, near: bool) -> Fix:
     """What was meant; as code where the key is written out in the call of the model."""
-    call = copy.deepcopy(scene.call_expression())
+    call = copy.deepcopy(failure.call_expression())
     said = f"{'Nearest' if near else 'One that it has'}: {key!r}"
     written = (
-        [node for node in ast.walk(call) if isinstance(node, ast.Constant) and node.value == scene.message] if call is not None else []
+        [node for node in ast.walk(call) if isinstance(node, ast.Constant) and node.value == failure.message] if call is not None else []
     )
     if call is None or len(written) != 1:
         return Fix(f"{said}.")
@@ -350,21 +350,21 @@ def _other_key(scene: Failure, key: str, near: bool) -> Fix:
 _GIVES = {"LSTM": "(output, (h, c))", "GRU": "(output, h)", "RNN": "(output, h)", "MultiheadAttention": "(output, weights)"}
 
 
-def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A function of torch got something that is no tensor."""
     function, argument, kind = match[1], match[2], match[3].rpartition(".")[2]
-    call = scene.failing
-    if scene.inner is None or not (call is not None or scene.inner.is_torch or scene.user is not None):
+    call = failure.failing
+    if failure.inner is None or not (call is not None or failure.inner.is_torch or failure.user is not None):
         return None
-    verdict = hook_errors.raised_in(scene)
-    if verdict is not None:
-        return verdict
-    nothing = _of_none(scene, match) if kind == "NoneType" else None
+    cause = hook_errors.raised_in(failure)
+    if cause is not None:
+        return cause
+    nothing = _of_none(failure, match) if kind == "NoneType" else None
     if nothing is not None:
         return nothing
-    before = provenance.giver(scene)
-    subject = scene.subject or function
-    changed = hook_errors.replaced(scene)
+    before = provenance.giver(failure)
+    subject = failure.subject or function
+    changed = hook_errors.replaced(failure)
     if changed is not None and call is not None and call.args and type(call.args[0]).__name__ == kind:
         name, where, on = changed
         return Cause(
@@ -375,7 +375,7 @@ def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
             (Fix("A forward pre-hook returns None, or the new input (a tuple for several):", "return (x,)"),),
         )
     thing = call.args[0] if call is not None and call.args and type(call.args[0]).__name__ == kind else None
-    more, fixes = "", _mended(scene, kind, argument, thing)
+    more, fixes = "", _mended(failure, kind, argument, thing)
     remarks: tuple[str, ...] = ()
     if before is not None:
         place, module = before
@@ -387,14 +387,14 @@ def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
             remarks = (f"What a forward hook returns takes the place of {place}'s output.",)
         elif type(module).__name__ in _GIVES:
             more = f"{place} ({type(module).__name__}) gives {_GIVES[type(module).__name__]}."
-            fixes = [Fix("Take the first of them:", provenance.taken_apart(scene))]
-            if type(scene.calls[-2].module if len(scene.calls) > 1 else None) is nn.Sequential:
+            fixes = [Fix("Take the first of them:", provenance.taken_apart(failure))]
+            if type(failure.calls[-2].module if len(failure.calls) > 1 else None) is nn.Sequential:
                 fixes = [Fix("A Sequential cannot take the first of them; a forward of your own can.")]
         elif kind == "NoneType" and suspects.returns_nothing(type(module)):
             more = f"{place} ({type(module).__name__}) gave it: its forward has no return."
             fixes = [Fix(f"At the end of {type(module).__name__}'s forward:", "return x")]
-    if not more and call is not None and scene.calls[0] is not call:
-        hooked = hook_errors.anywhere(scene, "_forward_hooks")
+    if not more and call is not None and failure.calls[0] is not call:
+        hooked = hook_errors.anywhere(failure, "_forward_hooks")
         if hooked:
             more = f"The forward hook {hooked[0][1]} on {hooked[0][0]} ({hooked[0][2]}) may have returned it."
     return Cause(
@@ -407,20 +407,20 @@ def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _combination(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _combination(failure: Failure, match: re.Match[str]) -> Cause | None:
     """Functions that list all their forms say in another way that the first argument is no tensor."""
-    call, kind = scene.failing, match[2]
+    call, kind = failure.failing, match[2]
     if call is None or not code_fixes.is_torchs(call.module) or not call.args or type(call.args[0]).__name__ != kind.rpartition(".")[2]:
         return None
     if issubclass(type(call.args[0]), Tensor):
         return None
     again = re.match(r"(\w+) (\w+) ([\w.]+)", f"{match[1]} input {kind}")
-    return _no_tensor(scene, again) if again is not None else None
+    return _no_tensor(failure, again) if again is not None else None
 
 
-def _of_none(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _of_none(failure: Failure, match: re.Match[str]) -> Cause | None:
     """Something is None because it was assigned from a call of a module whose ``forward`` gives nothing."""
-    user = scene.user
+    user = failure.user
     expression = user.expression() if user is not None else None
     if user is None or expression is None:
         return None
@@ -445,11 +445,11 @@ def _said(kind: str, *, bare: bool = False) -> str:
     return name if bare or name == "None" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _mended(scene: Failure, kind: str, argument: str, thing: Any) -> list[Fix]:
+def _mended(failure: Failure, kind: str, argument: str, thing: Any) -> list[Fix]:
     """What makes a tensor of a thing of this kind; of one that is at hand, what it holds decides."""
-    root = scene.root
+    root = failure.root
     whole = root is not None and root.args and root.args[0] is thing and thing is not None
-    written = _first_written(scene) if whole else "x"
+    written = _first_written(failure) if whole else "x"
     if stores.is_module(thing):
         made = f"nn.{kind}" if hasattr(nn, kind) else kind
         return [Fix(f"A module stands where what it computes belongs; {made}(x) makes one, {made}()(x) calls it:", f"x = {made}()(x)")]
@@ -462,27 +462,27 @@ def _mended(scene: Failure, kind: str, argument: str, thing: Any) -> list[Fix]:
         return [Fix(f"Take the part that is meant, of {', '.join(map(repr, list(thing)[:6]))}:", f"{written} = {written}[{key!r}]")]
     if type(thing) in (list, tuple) and thing and all(issubclass(type(part), Tensor) for part in thing):
         shapes = {shape_of(part) for part in thing}
-        fixes = [Fix("If it is a batch of a DataLoader, take it apart first:", f"x, y = {written}\n{code_fixes.name_of_root(scene)}(x)")]
+        fixes = [Fix("If it is a batch of a DataLoader, take it apart first:", f"x, y = {written}\n{code_fixes.name_of_root(failure)}(x)")]
         if not whole or len(thing) != 2:
             fixes = [Fix("Take the part that is meant:", f"{written} = {written}[0]")]
         return [*fixes, Fix("Or make one tensor of all:", f"{written} = torch.stack({written})")] if len(shapes) == 1 else fixes
-    if thing is None and kind == "NoneType" and _is_written(scene):
+    if thing is None and kind == "NoneType" and _is_written(failure):
         return [Fix(f"None is written in the call: put the {argument} there.")]
-    held = scene.local(argument) if thing is None else thing
+    held = failure.local(argument) if thing is None else thing
     if type(held) is list and any(type(part) is str for part in held):
         return [Fix("Its members are texts, which no tensor holds: give a number for each.")]
-    return [_by_kind(kind, argument, scene if thing is not None else None)]
+    return [_by_kind(kind, argument, failure if thing is not None else None)]
 
 
-def _is_written(scene: Failure) -> bool:
+def _is_written(failure: Failure) -> bool:
     """Whether None stands in the call itself."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     values_of = [*call.args, *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
     return any(isinstance(node, ast.Constant) and node.value is None for node in values_of)
 
 
-def _first_written(scene: Failure) -> str:
-    call = scene.call_expression()
+def _first_written(failure: Failure) -> str:
+    call = failure.call_expression()
     first = call.args[0] if call is not None and call.args else None
     return first.id if isinstance(first, ast.Name) else "x"
 
@@ -496,19 +496,19 @@ _CHANGES = {
 }
 
 
-def _by_kind(kind: str, argument: str, scene: Failure | None = None) -> Fix:
+def _by_kind(kind: str, argument: str, failure: Failure | None = None) -> Fix:
     if kind == "NoneType":
         return Fix("Something returned nothing: look for a forward, a hook or a function without return.")
     if kind not in _CHANGES:
         return Fix(f"Look at what comes as {argument}, and where it is made.")
     prose, change = _CHANGES[kind]
-    return Fix(prose, (provenance.changed(scene, change) if scene is not None else "") or f"x = {change.format('x')}")
+    return Fix(prose, (provenance.changed(failure, change) if failure is not None else "") or f"x = {change.format('x')}")
 
 
-def _list_member(scene: Failure, match: re.Match[str]) -> Cause:
+def _list_member(failure: Failure, match: re.Match[str]) -> Cause:
     kind = match[2].rpartition(".")[2]
     return Cause(
-        f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{scene.within}.",
+        f"cat or stack got {_said(kind)} among its tensors: number {match[1]}{failure.within}.",
         "",
         f"{_said(kind, bare=True)} ≠ Tensor",
         (("given", _said(kind, bare=True)), ("expected", "Tensor")),
@@ -516,9 +516,9 @@ def _list_member(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _container(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _container(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A module without a forward was called."""
-    call = scene.failing
+    call = failure.failing
     if call is None:
         return None
     name = call.type
@@ -528,7 +528,9 @@ def _container(scene: Failure, match: re.Match[str]) -> Cause | None:
     facts = (("class", name), ("children", format.plural(len(held), "module")))
     if issubclass(type(call.module), (nn.ModuleList, nn.ModuleDict)):
         return Cause(
-            f"{scene.subject if scene.failing.path else f'A {name}'} holds modules, and runs none." if scene.failing is not None else "",
+            f"{failure.subject if failure.failing.path else f'A {name}'} holds modules, and runs none."
+            if failure.failing is not None
+            else "",
             f"{name} has no forward.",
             "no forward",
             facts,
@@ -551,7 +553,7 @@ def _container(scene: Failure, match: re.Match[str]) -> Cause | None:
         more = "It is defined inside of __init__, where it is a name of that function alone."
         fix = Fix("Move it to the left, so that it stands beside __init__:", "def forward(self, x):\n    return ...")
     return Cause(
-        f"{scene.subject} has no forward: {'it' if scene.subject == name else name} does not say what it computes.",
+        f"{failure.subject} has no forward: {'it' if failure.subject == name else name} does not say what it computes.",
         more,
         "no forward",
         facts,

@@ -16,20 +16,20 @@ from modlab.records.explanation import Fix
 _PADDING = "(batch, length of the source): True where there is padding"
 
 
-def _mask(scene: Failure, match: re.Match[str]) -> Cause:
+def _mask(failure: Failure, match: re.Match[str]) -> Cause:
     given, expected = tuple_of(match[2]), tuple_of(match[3])
     square = len(given) == len(expected) == 2 and given[0] == given[1] and expected[0] == expected[1]
     fixes = [Fix("A mask that fits and hides nothing:", f"torch.zeros({', '.join(map(str, expected))}, dtype=torch.bool)")]
     if square:
         fixes.insert(0, Fix("If it hides what comes later:", f"nn.Transformer.generate_square_subsequent_mask({expected[0]})"))
-    if len(given) == 2 and given == _of_padding(scene):
+    if len(given) == 2 and given == _of_padding(failure):
         fixes.insert(0, Fix("If it says which tokens are padding, it is another argument: key_padding_mask."))
     if len(given) == 3 == len(expected) and given[1:] == expected[1:] and expected[0] % given[0] == 0:
         code = f"attn_mask = attn_mask.repeat_interleave({expected[0] // given[0]}, 0)"
         fixes.insert(0, Fix(f"Each of the {given[0]} samples needs its mask once for each head:", code))
     layout = "(length of the target, length of the source)" if len(expected) == 2 else "(batch × heads, target, source)"
     return Cause(
-        f"{scene.subject or 'attention'} got an attn_mask of {given} and needs {expected}.",
+        f"{failure.subject or 'attention'} got an attn_mask of {given} and needs {expected}.",
         f"It is {layout}.",
         f"mask {shown(given)} ≠ {shown(expected)}",
         (("attn_mask", str(given)), ("expected", str(expected))),
@@ -37,27 +37,27 @@ def _mask(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _of_padding(scene: Failure) -> tuple[int, int] | None:
+def _of_padding(failure: Failure) -> tuple[int, int] | None:
     """The shape that a mask of padding has: the batch, and the length of the source."""
-    call = scene.failing
+    call = failure.failing
     shape = shape_of(call.args[1] if call.args and len(call.args) > 1 else call.kwargs.get("key")) if call is not None else None
     if call is None or shape is None or len(shape) != 3:
         return None
     return shape[:2] if stores.contents(call.module).get("batch_first") is True else (shape[1], shape[0])
 
 
-def _padding(scene: Failure, match: re.Match[str]) -> Cause:
+def _padding(failure: Failure, match: re.Match[str]) -> Cause:
     place, expected, given = (int(match[i]) for i in (1, 2, 3))
-    shape = shape_of(_local(scene, "key_padding_mask")) or ()
+    shape = shape_of(_local(failure, "key_padding_mask")) or ()
     fixes = []
-    read = _of_padding(scene)
-    if read is not None and shape == read[::-1] and stores.contents(scene.module).get("batch_first") is not True:  # type: ignore[arg-type]
+    read = _of_padding(failure)
+    if read is not None and shape == read[::-1] and stores.contents(failure.module).get("batch_first") is not True:  # type: ignore[arg-type]
         said = "The tokens are read as (length, batch, numbers). If their batch comes first, make the layers so:"
-        fixes.append(Fix(said, f"nn.{_outer(scene)}(..., batch_first=True)"))
+        fixes.append(Fix(said, f"nn.{_outer(failure)}(..., batch_first=True)"))
     elif len(shape) == 2 and shape[1 - place] == expected:
-        fixes.append(Fix("The batch comes first in it, whatever batch_first says:", _turned(scene, shape)))
+        fixes.append(Fix("The batch comes first in it, whatever batch_first says:", _turned(failure, shape)))
     return Cause(
-        f"{scene.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
+        f"{failure.subject or 'attention'} got a key_padding_mask with {given} in dimension {place}, and needs {expected}.",
         f"{f'It is {shape}; it' if shape else 'It'} should be {_PADDING}.",
         f"mask: {given} ≠ {expected}",
         (("key_padding_mask", str(shape)), (f"expected in dimension {place}", str(expected))),
@@ -65,9 +65,9 @@ def _padding(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _turned(scene: Failure, shape: tuple[int, ...]) -> str:
+def _turned(failure: Failure, shape: tuple[int, ...]) -> str:
     """The line that turns the mask, by the name that the user has for it where the model is called."""
-    call, caller = scene.call_expression(), scene.caller
+    call, caller = failure.call_expression(), failure.caller
     nodes = [*call.args[1:], *(word.value for word in call.keywords)] if call is not None else []
     found = {
         node.id for node in nodes if isinstance(node, ast.Name) and caller is not None and shape_of(operands.follow(node, caller)) == shape
@@ -76,18 +76,18 @@ def _turned(scene: Failure, shape: tuple[int, ...]) -> str:
     return f"{name} = {name}.T"
 
 
-def _outer(scene: Failure) -> str:
+def _outer(failure: Failure) -> str:
     """The layer that has the option: the attention, or the block of torch's around it."""
-    above = scene.calls[-2].type if len(scene.calls) > 1 else ""
+    above = failure.calls[-2].type if len(failure.calls) > 1 else ""
     return above if above in ("TransformerEncoderLayer", "TransformerDecoderLayer") else "MultiheadAttention"
 
 
-def _causal(scene: Failure, _: re.Match[str]) -> Cause | None:
-    length = _of_padding(scene)
-    if length is None or scene.failing is None:
+def _causal(failure: Failure, _: re.Match[str]) -> Cause | None:
+    length = _of_padding(failure)
+    if length is None or failure.failing is None:
         return None
     return Cause(
-        f"{scene.subject} got is_causal=True and no attn_mask.",
+        f"{failure.subject} got is_causal=True and no attn_mask.",
         "is_causal says of what kind the mask is, and makes none.",
         "no attn_mask",
         (),
@@ -95,17 +95,17 @@ def _causal(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _local(scene: Failure, name: str) -> Any:
-    found = scene.local(name)
+def _local(failure: Failure, name: str) -> Any:
+    found = failure.local(name)
     return found if issubclass(type(found), Tensor) else None
 
 
-def _kind(scene: Failure, match: re.Match[str]) -> Cause:
+def _kind(failure: Failure, match: re.Match[str]) -> Cause:
     name = match[1]
-    mask = _local(scene, name)
+    mask = _local(failure, name)
     kind = str(mask.dtype).removeprefix("torch.") if mask is not None else "whole numbers"
     return Cause(
-        f"{scene.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
+        f"{failure.subject or 'attention'} got a {name} of {kind}, and takes bool or floating-point ones.",
         "In a bool mask True hides a place; a floating-point one is added to the scores.",
         f"{name}: {kind}",
         ((name, kind),),
@@ -116,12 +116,12 @@ def _kind(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _batches(scene: Failure, _: re.Match[str]) -> Cause | None:
-    source, target = shape_of(_local(scene, "src")), shape_of(_local(scene, "tgt"))
+def _batches(failure: Failure, _: re.Match[str]) -> Cause | None:
+    source, target = shape_of(_local(failure, "src")), shape_of(_local(failure, "tgt"))
     if source is None or target is None:
         return None
     return Cause(
-        f"{scene.subject} got a source of {source} and a target of {target}: their batches differ.",
+        f"{failure.subject} got a source of {source} and a target of {target}: their batches differ.",
         "Without batch_first=True the batch is dimension 1.",
         "batches differ",
         (("src", str(source)), ("tgt", str(target))),
@@ -129,24 +129,24 @@ def _batches(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _width(scene: Failure, _: re.Match[str]) -> Cause | None:
-    width = getattr(scene.module, "d_model", None)
-    pairs = [(name, shape) for name in ("src", "tgt") if (shape := shape_of(_local(scene, name)))]
+def _width(failure: Failure, _: re.Match[str]) -> Cause | None:
+    width = getattr(failure.module, "d_model", None)
+    pairs = [(name, shape) for name in ("src", "tgt") if (shape := shape_of(_local(failure, name)))]
     odd = [(name, shape) for name, shape in pairs if shape[-1] != width]
     if type(width) is not int or not odd:
         return None
     return Cause(
-        f"{scene.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.",
+        f"{failure.subject} is {width} wide (d_model), and {odd[0][0]} has {odd[0][1][-1]} numbers a token.",
         f"{odd[0][0]} is {odd[0][1]}.",
         f"{odd[0][1][-1]} ≠ d_model {width}",
-        tuple((name, described(_local(scene, name))) for name, _ in pairs),
+        tuple((name, described(_local(failure, name))) for name, _ in pairs),
         (Fix("Make it that wide, by an embedding or a projection before it:", f"nn.Linear({odd[0][1][-1]}, {width})"),),
     )
 
 
-def _batch_of_each(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _batch_of_each(failure: Failure, _: re.Match[str]) -> Cause | None:
     """Query, key and value of a MultiheadAttention of different batches: torch fails in the middle, over a view of its own."""
-    call = scene.failing
+    call = failure.failing
     if call is None or call.type != "MultiheadAttention" or call.args is None:
         return None
     given = dict(zip(("query", "key", "value"), call.args, strict=False)) | dict(call.kwargs)
@@ -158,7 +158,7 @@ def _batch_of_each(scene: Failure, _: re.Match[str]) -> Cause | None:
         return None
     layout = "(batch, length, numbers)" if first else "(length, batch, numbers), as it was made without batch_first=True"
     return Cause(
-        f"{scene.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.",
+        f"{failure.subject} got a query with a batch of {batches['query']} and a {odd} with one of {batches[odd]}.",
         f"It reads {layout}.",
         f"batch {batches['query']} ≠ {batches[odd]}",
         tuple((name, str(shape)) for name, shape in shapes.items()),

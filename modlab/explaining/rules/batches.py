@@ -63,16 +63,16 @@ class Making(NamedTuple):
         return f"sample {number}{self.part}" if self.part or not self.nested else f"a part of sample {number}"
 
 
-def making(scene: Failure) -> Making | None:
+def making(failure: Failure) -> Making | None:
     """The batch that torch's default_collate was making when an error was raised; None if it was not."""
-    if scene.told is not None:
-        return _making_told(scene.told)
-    named = next((frame for frame in scene.frames if frame.function == "torch_default_data_collator"), None)
+    if failure.told is not None:
+        return _making_told(failure.told)
+    named = next((frame for frame in failure.frames if frame.function == "torch_default_data_collator"), None)
     if named is not None and type(named.names.get("features")) is list and type(named.names.get("k")) is str:  # of transformers
         features, key = named.names["features"], named.names["k"]
         return Making(features, f"[{key!r}]", True, [one.get(key) for one in features if type(one) is dict], "Trainer(..., data_collator=")
-    found = [frame for frame in scene.frames if frame.is_torch and _is_collate(frame.code.co_filename)]
-    if not found or (scene.user is not None and scene.frames.index(scene.user) > scene.frames.index(found[-1])):
+    found = [frame for frame in failure.frames if frame.is_torch and _is_collate(frame.code.co_filename)]
+    if not found or (failure.user is not None and failure.frames.index(failure.user) > failure.frames.index(found[-1])):
         return None
     batches = [frame.names["batch"] for frame in found if type(frame.names.get("batch")) in (list, tuple)]
     if not batches:
@@ -117,9 +117,9 @@ def _same(one: Any, other: Any) -> bool:
 # ---- sizes -------------------------------------------------------------------------------------------------------------------
 
 
-def unequal(scene: Failure, first: tuple[int, ...], number: int, other: tuple[int, ...]) -> Cause | None:
+def unequal(failure: Failure, first: tuple[int, ...], number: int, other: tuple[int, ...]) -> Cause | None:
     """Samples of unequal size; None where no batch was being made."""
-    made = making(scene)
+    made = making(failure)
     if made is None:
         return None
     return Cause(
@@ -154,10 +154,10 @@ def _padded(made: Making, first: tuple[int, ...], other: tuple[int, ...]) -> tup
     return (Fix(_MENDED, f"DataLoader(..., collate_fn=lambda batch: {code})" if code else PAD),)
 
 
-def _no_room(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _no_room(failure: Failure, _: re.Match[str]) -> Cause | None:
     """A worker makes room for as many numbers as all samples have; where the first one is larger than the others, that is too little."""
-    made = making(scene)
-    if made is None or scene.told is None:
+    made = making(failure)
+    if made is None or failure.told is None:
         return None
     where = " in one of their parts" if made.nested else ""
     return Cause(
@@ -170,8 +170,8 @@ def _no_room(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _lists(scene: Failure, _: re.Match[str]) -> Cause | None:
-    made = making(scene)
+def _lists(failure: Failure, _: re.Match[str]) -> Cause | None:
+    made = making(failure)
     if made is None:
         return None
     told, sizes = "its samples hold lists of unequal length.", list[int]()
@@ -192,7 +192,7 @@ def _lists(scene: Failure, _: re.Match[str]) -> Cause | None:
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
 
 
-def _not_collated(scene: Failure, match: re.Match[str]) -> Cause:
+def _not_collated(failure: Failure, match: re.Match[str]) -> Cause:
     kind = match[1].rpartition(".")[2]
     what = "None" if kind == "NoneType" else f"an {kind}" if kind[0] in "aeiouAEIOU" else f"a {kind}"
     return Cause(
@@ -204,9 +204,9 @@ def _not_collated(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _no_sample(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _no_sample(failure: Failure, _: re.Match[str]) -> Cause | None:
     """The first sample is a tensor, and another one is None."""
-    made = making(scene)
+    made = making(failure)
     if made is None:
         return None
     numbers = [i for i, one in enumerate(made.values or ()) if one is None]
@@ -223,10 +223,10 @@ def _no_sample(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _no_key(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _no_key(failure: Failure, _: re.Match[str]) -> Cause | None:
     """Dicts of one batch with other keys than the first."""
-    made = making(scene)
-    args = (scene.told.error if scene.told is not None else scene.error).args
+    made = making(failure)
+    args = (failure.told.error if failure.told is not None else failure.error).args
     key = args[0] if args and type(args[0]) in (str, int) else None
     if made is None or key is None:
         return None
@@ -241,8 +241,8 @@ def _no_key(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _needs_gradient(scene: Failure, _: re.Match[str]) -> Cause | None:
-    if making(scene) is None:
+def _needs_gradient(failure: Failure, _: re.Match[str]) -> Cause | None:
+    if making(failure) is None:
         return None
     return Cause(
         "The DataLoader cannot make a batch in a worker: a tensor of a sample requires a gradient.",
@@ -253,16 +253,16 @@ def _needs_gradient(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _other(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _other(failure: Failure, _: re.Match[str]) -> Cause | None:
     """Whatever else fails while a batch is made."""
-    made = making(scene)
-    if made is None or not scene.words:
+    made = making(failure)
+    if made is None or not failure.words:
         return None
     kinds = sorted({type(one).__name__ for one in made.values}) if made.values else []
     mixed = f" Its samples are of different kinds here: {', '.join(kinds)}." if len(kinds) > 1 else ""
     return Cause(
         "The DataLoader cannot make a batch: default_collate could not join its samples.",
-        f"It says: {scene.words}{mixed}",
+        f"It says: {failure.words}{mixed}",
         "",
         (),
         (_AS_THEY_ARE,),
@@ -272,8 +272,8 @@ def _other(scene: Failure, _: re.Match[str]) -> Cause | None:
 _S = r"\[([\d, ]*)\]"
 
 
-def _stack(scene: Failure, match: re.Match[str]) -> Cause | None:
-    return unequal(scene, tuple_of(match[1]), int(match[3]), tuple_of(match[2]))
+def _stack(failure: Failure, match: re.Match[str]) -> Cause | None:
+    return unequal(failure, tuple_of(match[1]), int(match[3]), tuple_of(match[2]))
 
 
 _R, _T = (RuntimeError,), (TypeError,)

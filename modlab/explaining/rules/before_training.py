@@ -11,9 +11,9 @@ from modlab.records.explanation import Fix
 _UNBOUND = re.compile(r"\bsuper\(\s*(\w+)\s*\)\s*\.\s*__init__\(([^()]*)\)")
 
 
-def _unbound(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _unbound(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``super(Net).__init__()``, without self, is the constructor of the super object itself."""
-    for frame in reversed(scene.frames):
+    for frame in reversed(failure.frames):
         if frame.function != "__init__" or not frame.is_users:
             continue
         for number, line in frame.lines():
@@ -29,9 +29,9 @@ def _unbound(scene: Failure, _: re.Match[str]) -> Cause | None:
     return None
 
 
-def _listed(scene: Failure) -> Cause | None:
+def _listed(failure: Failure) -> Cause | None:
     """``Adam([net.parameters()])``."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None
     if not isinstance(call, ast.Call) or not isinstance(given, (ast.List, ast.Tuple)) or not given.elts:
         return None
@@ -45,12 +45,12 @@ def _listed(scene: Failure) -> Cause | None:
     return Cause(f"The optimizer takes parameters, and got {said}.", "", "", (), (Fix("Pass the parameters themselves:", code),))
 
 
-def _names(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _names(failure: Failure, match: re.Match[str]) -> Cause | None:
     if match[1] == "Module":
-        return _listed(scene)
+        return _listed(failure)
     if match[1] != "str":
         return None
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None
     source = next(filter(None, map(_tells_names, ast.walk(given))), None) if given is not None else None
     fixes: tuple[Fix, ...] = (Fix("Pass the parameters themselves:", "model.parameters()"),)

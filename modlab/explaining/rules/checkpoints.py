@@ -38,20 +38,20 @@ def _keys(text: str, label: str) -> list[str]:
     return re.findall(r'"([^"]*)"', found[1]) if found else []
 
 
-def _state_dict(scene: Failure, match: re.Match[str]) -> Cause:
-    missing, unexpected = _keys(scene.message, "Missing"), _keys(scene.message, "Unexpected")
+def _state_dict(failure: Failure, match: re.Match[str]) -> Cause:
+    missing, unexpected = _keys(failure.message, "Missing"), _keys(failure.message, "Unexpected")
     sizes = re.findall(
         r"size mismatch for ([^:]+): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, the shape in current model "
         r"is torch\.Size\(\[([\d, ]*)\]\)",
-        scene.message,
+        failure.message,
     )
-    odd = re.findall(r'While copying the parameter named "([^"]+)", (.*?)(?:\n|$)', scene.message)
+    odd = re.findall(r'While copying the parameter named "([^"]+)", (.*?)(?:\n|$)', failure.message)
     model = match[1]
-    given = scene.local("state_dict")
-    loading = _loading(scene)
+    given = failure.local("state_dict")
+    loading = _loading(failure)
     what = loading.what
     if sizes and not missing and not unexpected:
-        return _sizes(scene, loading, model, sizes)
+        return _sizes(failure, loading, model, sizes)
     if odd and not missing and not unexpected and not sizes:
         if all("mixed torch.Tensor and DTensor" in why for _, why in odd):
             return _spread(loading, [name for name, _ in odd])
@@ -75,7 +75,7 @@ def _state_dict(scene: Failure, match: re.Match[str]) -> Cause:
     prefix = _prefix(missing, unexpected)
     if prefix is not None and not sizes:
         wrapper = _WRAPPERS.get(prefix[1], "a class around the model")
-        if prefix[0] == "model" and not _wraps(scene.module, prefix[1]):
+        if prefix[0] == "model" and not _wraps(failure.module, prefix[1]):
             wrapper = "a class around the model"
         more = f"in the {what if prefix[0] == 'file' else 'model'}: {wrapper} put it there"
         return Cause(
@@ -97,7 +97,7 @@ def _state_dict(scene: Failure, match: re.Match[str]) -> Cause:
             tuple(fact for fact in facts if fact[1]),
             (loading.fix("", f"{loading.state}[{nested!r}]"),),
         )
-    path = parametrizations.part(scene.module, given) if scene.module is not None and unexpected else ""
+    path = parametrizations.part(failure.module, given) if failure.module is not None and unexpected else ""
     if path:
         place = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
         return Cause(
@@ -107,7 +107,7 @@ def _state_dict(scene: Failure, match: re.Match[str]) -> Cause:
             tuple(fact for fact in facts if fact[1]),
             (Fix("Load it into that part:", f"{loading.made}{loading.model}{place}.load_state_dict({loading.state})"),),
         )
-    return _names(scene, loading, model, missing, unexpected, sizes, facts)
+    return _names(failure, loading, model, missing, unexpected, sizes, facts)
 
 
 def _changed(loading: _Loading, model: str, changed: tuple[str, list[str], tuple[str, ...], str], facts: list[tuple[str, str]]) -> Cause:
@@ -178,8 +178,8 @@ class _Loading(NamedTuple):
         return Fix(prose, f"{self.made}{before}{self.model}.load_state_dict({given})")
 
 
-def _loading(scene: Failure) -> _Loading:
-    frame, model = scene.user, code_fixes.name_of_root(scene)
+def _loading(failure: Failure) -> _Loading:
+    frame, model = failure.user, code_fixes.name_of_root(failure)
     call = frame.expression() if frame is not None else None
     if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
         return _Loading(model, "state", "", "state_dict")
@@ -211,9 +211,9 @@ def _wraps(module: Any, prefix: str) -> bool:
     return type(module).__name__ in known.get(prefix, ())
 
 
-def _renamed(scene: Failure, missing: list[str], unexpected: list[str]) -> list[tuple[str, str]]:
+def _renamed(failure: Failure, missing: list[str], unexpected: list[str]) -> list[tuple[str, str]]:
     """The model's names with the nearest of the file's that has the same shape, if that gives each one another."""
-    given, module = scene.local("state_dict"), scene.module
+    given, module = failure.local("state_dict"), failure.module
     if not missing or len(missing) > LISTED or len(unexpected) < len(missing) or module is None or not issubclass(type(given), dict):
         return []
     own = {join(path, key): shape_of(tensor) for path, inner in suspects.walk(module) for key, tensor in stores.named_tensors(inner)}
@@ -232,9 +232,9 @@ def _counter(key: str) -> str:
     return key.removesuffix("running_mean") + _COUNTER
 
 
-def _loadable(scene: Failure, missing: list[str], sizes: list[Any]) -> tuple[int, int]:
+def _loadable(failure: Failure, missing: list[str], sizes: list[Any]) -> tuple[int, int]:
     """How many of the model's tensors have a name and a shape that fit, and how many there are; 0 and 0 where that is not known."""
-    given, module = scene.local("state_dict"), scene.module
+    given, module = failure.local("state_dict"), failure.module
     if module is None or not issubclass(type(given), dict):
         return 0, 0
     own = {join(path, key) for path, inner in suspects.walk(module) for key, _ in stores.named_tensors(inner)}
@@ -244,9 +244,15 @@ def _loadable(scene: Failure, missing: list[str], sizes: list[Any]) -> tuple[int
 
 
 def _names(
-    scene: Failure, loading: _Loading, model: str, missing: list[str], unexpected: list[str], sizes: list[Any], facts: list[tuple[str, str]]
+    failure: Failure,
+    loading: _Loading,
+    model: str,
+    missing: list[str],
+    unexpected: list[str],
+    sizes: list[Any],
+    facts: list[tuple[str, str]],
 ) -> Cause:
-    what, pairs = loading.what, _renamed(scene, missing, unexpected)
+    what, pairs = loading.what, _renamed(failure, missing, unexpected)
     words = []
     if missing:
         words.append(
@@ -267,7 +273,7 @@ def _names(
         renamed = ", ".join(f"{old!r}: {new!r}" for new, old in pairs)
         chosen = f"{{names.get(k, k): v for k, v in {loading.state}.items()}}"
         fixes.append(loading.fix("If they are the same under other names:", chosen, f"names = {{{renamed}}}\n"))
-    fits, all_ = _loadable(scene, missing, sizes)
+    fits, all_ = _loadable(failure, missing, sizes)
     more = "With strict=True, the default, every name must fit."
     if fits * _LITTLE < all_:
         more = f"{'None' if not fits else f'Only {fits:,}'} of the model's {all_:,} tensors would be loaded with strict=False."
@@ -278,7 +284,7 @@ def _names(
         loose = f"{loading.made}print({loading.model}.load_state_dict({loading.state}, strict=False))"
         fixes.append(Fix(f"To load what fits{f' ({fits:,} of {all_:,} tensors)' if all_ else ''}, and to be told what did not:", loose))
     else:
-        fixes.append(_fitting(scene, loading, "To load what fits in name and shape, and to be told what did not:"))
+        fixes.append(_fitting(failure, loading, "To load what fits in name and shape, and to be told what did not:"))
     return Cause(
         f"{model} and the {what} differ: {' and '.join(words)}.",
         more,
@@ -297,9 +303,9 @@ def _part(missing: list[str], unexpected: list[str]) -> str:
     return ""
 
 
-def _fitting(scene: Failure, loading: _Loading, prose: str) -> Fix:
+def _fitting(failure: Failure, loading: _Loading, prose: str) -> Fix:
     """The fix that leaves out what has another shape."""
-    given = scene.local("state_dict")
+    given = failure.local("state_dict")
     tensors = all(issubclass(type(one), Tensor) for one in dict.values(given)) if issubclass(type(given), dict) else False
     own = f"own = {loading.model}.state_dict()\nfitting = "
     fits = "v.shape == own[k].shape" if tensors else "getattr(v, 'shape', 0) == getattr(own[k], 'shape', 0)"  # extra states are anything
@@ -307,7 +313,7 @@ def _fitting(scene: Failure, loading: _Loading, prose: str) -> Fix:
     return Fix(prose, f"{loading.made}{own}{chosen}print({loading.model}.load_state_dict(fitting, strict=False))")
 
 
-def _sizes(scene: Failure, loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Cause:
+def _sizes(failure: Failure, loading: _Loading, model: str, sizes: list[tuple[str, str, str]]) -> Cause:
     key, old, new = sizes[0]
     before, after = tuple_of(old), tuple_of(new)
     more = f", and {len(sizes) - 1:,} more {'differs' if len(sizes) == 2 else 'differ'}" if len(sizes) > 1 else ""
@@ -316,7 +322,7 @@ def _sizes(scene: Failure, loading: _Loading, model: str, sizes: list[tuple[str,
         "The names fit, the sizes do not; strict=False does not forgive that.",
         f"{shown(before)} ≠ {shown(after)}",
         tuple((k, f"{loading.what} ({o}), model ({n})") for k, o, n in sizes[:LISTED]),
-        (_fitting(scene, loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
+        (_fitting(failure, loading, "Build the model with the sizes that it was saved with; else leave those tensors out:"),),
     )
 
 
@@ -351,10 +357,10 @@ def _some(keys: Iterable[str]) -> str:
     return ", ".join(listed[:4]) + (f", … ({len(listed):,})" if len(listed) > 4 else "")
 
 
-def _not_a_dict(scene: Failure, match: re.Match[str]) -> Cause:
+def _not_a_dict(failure: Failure, match: re.Match[str]) -> Cause:
     kind = match[1].rpartition(".")[2]
-    given = scene.local("state_dict")
-    name, call = code_fixes.name_of_root(scene), scene.call_expression()
+    given = failure.local("state_dict")
+    name, call = code_fixes.name_of_root(failure), failure.call_expression()
     other = ast.unparse(call.args[0]) if call is not None and call.args and isinstance(call.args[0], (ast.Name, ast.Attribute)) else "other"
     fix = (
         Fix("Its weights are its state_dict:", f"{name}.load_state_dict({other}.state_dict())")
@@ -366,15 +372,15 @@ def _not_a_dict(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _refused(scene: Failure, match: re.Match[str]) -> Cause:
-    kind = re.search(r"Unsupported (?:global|class|operand)[^:\n]*:? ?(?:GLOBAL )?([\w.]+)", scene.message)
-    allowed = re.search(r"GLOBAL ([\w.<>]+) was not an allowed global", scene.message)
+def _refused(failure: Failure, match: re.Match[str]) -> Cause:
+    kind = re.search(r"Unsupported (?:global|class|operand)[^:\n]*:? ?(?:GLOBAL )?([\w.]+)", failure.message)
+    allowed = re.search(r"GLOBAL ([\w.<>]+) was not an allowed global", failure.message)
     what = allowed or kind
     if allowed is None and (kind is None or kind[1].isdigit() or not kind[1]):
-        return weight_files.of_no_checkpoint(scene)
+        return weight_files.of_no_checkpoint(failure)
     cls = what[1] if what else "a class"
     short = cls.rpartition(".")[2]
-    path = weight_files.written(weight_files.path_of(scene))
+    path = weight_files.written(weight_files.path_of(failure))
     own = cls.startswith("__main__.") or not cls.startswith(("torch.", "numpy.", "collections.", "builtins."))
     fixes = [
         Fix(
@@ -410,7 +416,7 @@ def _refused(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _no_folder(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_folder(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"The folder {match[1].rpartition('/')[2]!r} does not exist, and torch.save makes none.",
         "",
@@ -420,7 +426,7 @@ def _no_folder(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _groups(scene: Failure, match: re.Match[str]) -> Cause:
+def _groups(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         "The optimizer's state is of other parameters: its groups differ from those of this optimizer.",
         "Number and order of the parameters must be what they were.",

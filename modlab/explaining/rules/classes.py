@@ -39,9 +39,9 @@ def _made_first(frame: Frame | None, call: ast.Call, maker: str) -> str:
     return line if line != ast.unparse(made) else ""
 
 
-def _made_of_tensors(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _made_of_tensors(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``Net(x)``: the constructor got what the model was to be called with."""
-    found = _constructed(scene)
+    found = _constructed(failure)
     if found is None:
         return None
     frame, words = found
@@ -49,7 +49,7 @@ def _made_of_tensors(scene: Failure, _: re.Match[str]) -> Cause | None:
     if made is None:
         return None
     cls, call = made
-    if re.search(r"Boolean|missing", scene.brief) and not cls.__module__.startswith("torch.nn."):
+    if re.search(r"Boolean|missing", failure.brief) and not cls.__module__.startswith("torch.nn."):
         return None  # a class of the user's may well take tensors
     written, name = ast.unparse(call.func), cls.__name__
     given = ", ".join(map(ast.unparse, call.args))
@@ -63,15 +63,15 @@ def _made_of_tensors(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _constructed(scene: Failure) -> tuple[Frame, str] | None:
+def _constructed(failure: Failure) -> tuple[Frame, str] | None:
     """The code that gave tensors to a constructor of modules, the outermost one; and what became of them."""
-    for caller, frame in pairwise(scene.frames):
+    for caller, frame in pairwise(failure.frames):
         if frame.function == "__init__" and frame.owner is not None and caller.is_users:
             names = frame.code.co_varnames[1 : frame.code.co_argcount]
             tensor = next((name for name in names if _is_plain(frame.names.get(name))), None)
             if tensor is not None:
                 return caller, f"a tensor became its {tensor}"
-    inner = scene.inner
+    inner = failure.inner
     call = inner.expression() if inner is not None and inner.is_users else None
     if (
         inner is None
@@ -97,9 +97,9 @@ def _is_made(node: ast.expr) -> bool:
     )
 
 
-def _of_class(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _of_class(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``Net.forward(x)`` and ``Net.parameters()``: a method of the class, called without a model."""
-    frame = scene.inner
+    frame = failure.inner
     found = _class(frame) if frame is not None and frame.is_users else None
     if found is None or not isinstance(found[1].func, ast.Attribute) or found[1].func.attr != match[1]:
         return None

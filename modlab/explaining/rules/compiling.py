@@ -34,50 +34,50 @@ def place(message: str) -> CodePlace | None:
     return CodePlace(frames.place(last["file"], int(last["line"])), last["source"].strip())
 
 
-def _looked_at(scene: Failure, said: str, more: str, stop: str, facts: tuple[tuple[str, str], ...], fixes: tuple[Fix, ...]) -> Cause:
-    """A verdict on a line that torch.compile was looking at, which stands in the message alone."""
-    at = place(scene.message)
+def _looked_at(failure: Failure, said: str, more: str, stop: str, facts: tuple[tuple[str, str], ...], fixes: tuple[Fix, ...]) -> Cause:
+    """The cause at a line that torch.compile was looking at, which stands in the message alone."""
+    at = place(failure.message)
     if at is not None:
-        scene.place = at.where, at.source
+        failure.place = at.where, at.source
     return Cause(said, more, stop, facts, fixes, ("torch.compile was looking at the code: the modules inside were not called yet.",))
 
 
-def _unsupported(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _unsupported(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A graph break where none may be: ``fullgraph=True``, or strict export."""
     kind = match["kind"].strip()
     if "recompile limit" in kind:
-        return _too_often(scene, match)
+        return _too_often(failure, match)
     explained = " ".join(match["explained"].split())
-    explained = own_words(scene.error, explained.partition(" Hint:")[0].partition(" Developer debug context")[0])
-    hints = [" ".join(one.split()) for one in re.findall(r"\n  Hint: (.*?)(?=\n  Hint:|\n\n|\Z)", scene.message, re.DOTALL)]
+    explained = own_words(failure.error, explained.partition(" Hint:")[0].partition(" Developer debug context")[0])
+    hints = [" ".join(one.split()) for one in re.findall(r"\n  Hint: (.*?)(?=\n  Hint:|\n\n|\Z)", failure.message, re.DOTALL)]
     hints = [hint for hint in hints if not re.search(r"report an issue|file an issue|PyTorch developer|fundamental|pybind", hint)]
-    fixes = [*_taken_out(kind, scene), *(Fix(hint if hint.endswith(".") else f"{hint}.") for hint in hints[:1])]
-    code = _whole_graph(scene)
-    if code or _is_whole(scene):
+    fixes = [*_taken_out(kind, failure), *(Fix(hint if hint.endswith(".") else f"{hint}.") for hint in hints[:1])]
+    code = _whole_graph(failure)
+    if code or _is_whole(failure):
         fixes.append(
             Fix(
                 "Without fullgraph=True the graph is broken there, and the rest is compiled:", code or "torch.compile(..., fullgraph=False)"
             )
         )
     return _looked_at(
-        scene, f"torch.compile cannot take this into one graph: {kind[0].lower()}{kind[1:]}.", explained, "graph break", (), tuple(fixes)
+        failure, f"torch.compile cannot take this into one graph: {kind[0].lower()}{kind[1:]}.", explained, "graph break", (), tuple(fixes)
     )
 
 
-def _taken_out(kind: str, scene: Failure) -> list[Fix]:
-    at = place(scene.message)
+def _taken_out(kind: str, failure: Failure) -> list[Fix]:
+    at = place(failure.message)
     if kind == "Data-dependent branching" and at is not None:
         return [Fix("Where both ways give tensors of one shape, compute both and choose: torch.where(condition, one, other).")]
     return []
 
 
-def _is_whole(scene: Failure) -> bool:
-    return not any("_export" in frame.code.co_filename for frame in scene.frames)
+def _is_whole(failure: Failure) -> bool:
+    return not any("_export" in frame.code.co_filename for frame in failure.frames)
 
 
-def _whole_graph(scene: Failure) -> str:
+def _whole_graph(failure: Failure) -> str:
     """The user's call of torch.compile without fullgraph=True, where it stands above the line that failed."""
-    frame = scene.own
+    frame = failure.own
     found = [one for one in written.calls(frame, "compile") if written.word(one.call, "fullgraph") is not None] if frame is not None else []
     if len(found) != 1:
         return ""
@@ -88,21 +88,21 @@ def _whole_graph(scene: Failure) -> str:
     return one.rewritten(new)
 
 
-def _backend_failed(scene: Failure, match: re.Match[str]) -> Cause:
+def _backend_failed(failure: Failure, match: re.Match[str]) -> Cause:
     words = " ".join(match[2].split("\n\n")[0].split())
     return Cause(
         f"The backend {match[1]!r} of torch.compile failed: {words}",
         "The model itself was not run.",
         "",
         (("backend", match[1]),),
-        (Fix("To see whether the model is at fault, leave the backend out:", _with_backend(scene, "eager")),),
+        (Fix("To see whether the model is at fault, leave the backend out:", _with_backend(failure, "eager")),),
     )
 
 
-def _with_backend(scene: Failure, name: str) -> str:
-    frame = scene.own
+def _with_backend(failure: Failure, name: str) -> str:
+    frame = failure.own
     frame = frame if frame is not None and written.calls(frame, "compile") else None
-    outer = [one for one in scene.frames if one.is_users and not one.is_installed]
+    outer = [one for one in failure.frames if one.is_users and not one.is_installed]
     frame = frame or next((one for one in reversed(outer) if written.calls(one, "compile")), None)
     found = written.calls(frame, "compile") if frame is not None else []
     if len(found) != 1:
@@ -113,17 +113,17 @@ def _with_backend(scene: Failure, name: str) -> str:
     return found[0].rewritten(new)
 
 
-def _no_compiler(scene: Failure, _: re.Match[str]) -> Cause:
+def _no_compiler(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
         "torch.compile found no C++ compiler, which its backend 'inductor' needs on the CPU.",
         "It writes code, and has it compiled.",
         "",
         (("backend", "inductor"),),
-        (Fix("Install one (g++ or clang), or take a backend that needs none:", _with_backend(scene, "aot_eager")),),
+        (Fix("Install one (g++ or clang), or take a backend that needs none:", _with_backend(failure, "aot_eager")),),
     )
 
 
-def _no_backend(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_backend(failure: Failure, match: re.Match[str]) -> Cause:
     known = ("inductor", "eager", "aot_eager", "cudagraphs", "openxla", "tvm", "onnxrt")
     ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
     return Cause(
@@ -131,14 +131,14 @@ def _no_backend(scene: Failure, match: re.Match[str]) -> Cause:
         "torch._dynamo.list_backends() lists those that there are.",
         "",
         (("backend", repr(match[1])),),
-        (Fix(f"If {near!r} was meant:", _with_backend(scene, near)),) if ratio >= _NEAR else (),
+        (Fix(f"If {near!r} was meant:", _with_backend(failure, near)),) if ratio >= _NEAR else (),
     )
 
 
-def _no_mode(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_mode(failure: Failure, match: re.Match[str]) -> Cause:
     known = [one.strip() for one in match[2].split(",")]
     ratio, near = max((SequenceMatcher(None, match[1], one).ratio(), one) for one in known)
-    frame = scene.own
+    frame = failure.own
     found = written.calls(frame, "compile") if frame is not None else []
     code = found[-1].rewritten(written.with_word(found[-1].call, "mode", ast.Constant(near))) if found else ""
     return Cause(
@@ -150,21 +150,21 @@ def _no_mode(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _too_often(scene: Failure, _: re.Match[str]) -> Cause:
-    chained = scene.error.__cause__ or scene.error.__context__
-    reason = re.search(r"last reason: (?:\d+/\d+: )?([^\n]+)", f"{scene.message}\n{chained or ''}")
+def _too_often(failure: Failure, _: re.Match[str]) -> Cause:
+    chained = failure.error.__cause__ or failure.error.__context__
+    reason = re.search(r"last reason: (?:\d+/\d+: )?([^\n]+)", f"{failure.message}\n{chained or ''}")
     told = f"The last reason: {reason[1].strip()}." if reason is not None else ""
     return Cause(
         "torch.compile compiled the same code again and again, until its limit (recompile_limit).",
         told or "Each time something that it had taken for constant was another one: a shape, a number, a flag.",
         "",
         (),
-        (Fix("If shapes differ, let it write code for all of them:", _dynamic(scene)),),
+        (Fix("If shapes differ, let it write code for all of them:", _dynamic(failure)),),
     )
 
 
-def _dynamic(scene: Failure) -> str:
-    frame = scene.own
+def _dynamic(failure: Failure) -> str:
+    frame = failure.own
     found = written.calls(frame, "compile") if frame is not None else []
     if len(found) != 1:
         return "torch.compile(..., dynamic=True)"
@@ -174,12 +174,12 @@ def _dynamic(scene: Failure) -> str:
     return found[0].rewritten(new)
 
 
-def _fake(scene: Failure, match: re.Match[str]) -> Cause:
+def _fake(failure: Failure, match: re.Match[str]) -> Cause:
     """An operation that failed while shapes were computed: a mistake of the model's, that it makes without torch.compile, too."""
     words = match["words"].strip().strip("'\"")
     return _looked_at(
-        scene,
-        f"An operation failed while torch.compile computed its shape: {own_words(scene.error, words)}",
+        failure,
+        f"An operation failed while torch.compile computed its shape: {own_words(failure.error, words)}",
         "No module was run yet: it has shapes alone.",
         "",
         (),
@@ -187,14 +187,14 @@ def _fake(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _other(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _other(failure: Failure, _: re.Match[str]) -> Cause | None:
     """Whatever else torch.compile says of a line of the user's."""
-    if place(scene.message) is None or not any(base.__name__ == "TorchDynamoException" for base in type(scene.error).__mro__):
+    if place(failure.message) is None or not any(base.__name__ == "TorchDynamoException" for base in type(failure.error).__mro__):
         return None
     return _looked_at(
-        scene,
+        failure,
         "torch.compile cannot follow this line.",
-        f"It says: {scene.words}",
+        f"It says: {failure.words}",
         "",
         (),
         (Fix("To leave the function out of what is compiled, put @torch.compiler.disable above it."),),

@@ -20,21 +20,21 @@ from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _constructor(scene: Failure, module: Module) -> Frame | None:
-    return next((f for f in reversed(scene.frames) if f.function == "__init__" and f.is_users and f.owner is module), None)
+def _constructor(failure: Failure, module: Module) -> Frame | None:
+    return next((f for f in reversed(failure.frames) if f.function == "__init__" and f.is_users and f.owner is module), None)
 
 
-def _before_super(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _before_super(failure: Failure, match: re.Match[str]) -> Cause | None:
     what = {"parameters": "a parameter", "buffer": "a buffer", "module": "a module"}.get(match[1], "a module")
-    return _too_early(scene, f"assigns {what}", f"there is no store to register {what} in")
+    return _too_early(failure, f"assigns {what}", f"there is no store to register {what} in")
 
 
-def _too_early(scene: Failure, does: str, lack: str) -> Cause | None:
+def _too_early(failure: Failure, does: str, lack: str) -> Cause | None:
     """What to say where a constructor was running, and nn.Module's had not run."""
-    module = scene.module
+    module = failure.module
     if module is None or stores.initialized(module):
         return None
-    frame = _constructor(scene, module)
+    frame = _constructor(failure, module)
     if frame is None:
         return None
     owner = next((cls for cls in type(module).__mro__ if getattr(vars(cls).get("__init__"), "__code__", None) is frame.code), type(module))
@@ -133,12 +133,12 @@ def _between(cls: type, owner: type) -> type | None:
     return later[0] if later and later[0] not in (Module, object) else None
 
 
-def _no_store(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_store(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A private store is missing: the module was used although its constructor never ran the base class's."""
-    module = scene.module
+    module = failure.module
     if module is None or stores.initialized(module):
         return None
-    early = _too_early(scene, f"needs {match[2]}", f"it has no {match[2]}, nor any other store")
+    early = _too_early(failure, f"needs {match[2]}", f"it has no {match[2]}, nor any other store")
     if early is not None:
         return early
     name = type(module).__name__
@@ -162,22 +162,22 @@ _OF_TENSORS = {
 _ALIKE, _VERY = 0.5, 0.75  # from here on a name of the module's own is proposed, and one that every module has
 
 
-def _with_attribute(scene: Failure, wanted: str, meant: str) -> str:
+def _with_attribute(failure: Failure, wanted: str, meant: str) -> str:
     """The expression that asked for a name, with another one; nothing where it is not known."""
-    expression = scene.user.expression() if scene.user is not None else None
+    expression = failure.user.expression() if failure.user is not None else None
     node = expression.func if isinstance(expression, ast.Call) else expression
     if not isinstance(node, ast.Attribute) or node.attr != wanted:
         return ""
     return f"{ast.unparse(node.value)}.{meant}"
 
 
-def _no_attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
-    module = scene.module
-    if module is None or scene.inner is None or scene.inner.function != "__getattr__" or type(module).__name__ != match[1]:
+def _no_attribute(failure: Failure, match: re.Match[str]) -> Cause | None:
+    module = failure.module
+    if module is None or failure.inner is None or failure.inner.function != "__getattr__" or type(module).__name__ != match[1]:
         return None
     wanted = match[2]
     if wanted in stores.STANDARD and not stores.initialized(module):
-        return _no_store(scene, match)
+        return _no_store(failure, match)
     cls, held = type(module), stores.contents(module)
     if any(wanted in vars(base) for base in cls.__mro__):
         return Cause(
@@ -220,8 +220,8 @@ def _no_attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
     elif not close and hasattr(Tensor, wanted) and cls.__module__.startswith("torch.nn.modules."):
         fixes.append(Fix("Tensors have that, and this is a module: call it, and take what it gives."))
     elif close:
-        fixes.append(Fix(f"Nearest: {close[0]}.", _with_attribute(scene, wanted, close[0])))
-    subject = scene.subject or cls.__name__
+        fixes.append(Fix(f"Nearest: {close[0]}.", _with_attribute(failure, wanted, close[0])))
+    subject = failure.subject or cls.__name__
     listed = ", ".join(own[:8]) or "no module, parameter or buffer"
     return Cause(
         f"{subject} has no {wanted!r}" + (f" ({cls.__name__})." if subject != cls.__name__ and "(" not in subject else "."),
@@ -232,11 +232,11 @@ def _no_attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _base_arguments(scene: Failure, match: re.Match[str]) -> Cause | None:
-    inner = scene.inner
+def _base_arguments(failure: Failure, match: re.Match[str]) -> Cause | None:
+    inner = failure.inner
     if inner is None or inner.function != "__init__" or not inner.is_torch or not inner.code.co_filename.endswith("module.py"):
         return None
-    name = scene.failing.type if scene.failing is not None else "The class"
+    name = failure.failing.type if failure.failing is not None else "The class"
     return Cause(
         f"{name} passes arguments on to nn.Module, which takes none.",
         "super().__init__() is called without them.",
@@ -246,8 +246,8 @@ def _base_arguments(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _skip_init(scene: Failure, _: re.Match[str]) -> Cause:
-    cls = scene.local("module_cls")
+def _skip_init(failure: Failure, _: re.Match[str]) -> Cause:
+    cls = failure.local("module_cls")
     name = cls.__name__ if isinstance(cls, type) else "The module"
     return Cause(
         f"{name}'s constructor has no device argument, which skip_init needs.",

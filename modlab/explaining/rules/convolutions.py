@@ -15,10 +15,10 @@ from modlab.records.explanation import Fix
 _LAYOUTS = {1: "(batch, channels, length)", 2: "(batch, channels, height, width)", 3: "(batch, channels, depth, height, width)"}
 
 
-def _channels(scene: Failure, match: re.Match[str]) -> Cause:
+def _channels(failure: Failure, match: re.Match[str]) -> Cause:
     weight, taken, expected, given = tuple_of(match[1]), tuple_of(match[2]), int(match[3]), int(match[4])
-    subject = scene.subject or "the convolution"
-    seen = next(iter(scene.taken), taken)  # torch puts a 1 in front of what it takes for unbatched
+    subject = failure.subject or "The convolution"
+    seen = next(iter(failure.taken), taken)  # torch puts a 1 in front of what it takes for unbatched
     unbatched = len(seen) == len(taken) - 1
     fixes: list[Fix] = []
     remarks: tuple[str, ...] = ()
@@ -28,45 +28,45 @@ def _channels(scene: Failure, match: re.Match[str]) -> Cause:
         fixes.append(
             Fix(
                 f"If the channels stand last: PyTorch wants them before {_SPACE.get(len(order), 'the others')}:",
-                provenance.elsewhere(scene, "{}.permute" + f"{order}"),
+                provenance.elsewhere(failure, "{}.permute" + f"{order}"),
             )
         )
     elif unbatched and expected == 1:
-        fixes.append(Fix("If the first size is the batch, put the channel behind it:", provenance.elsewhere(scene, "{}.unsqueeze(1)")))
+        fixes.append(Fix("If the first size is the batch, put the channel behind it:", provenance.elsewhere(failure, "{}.unsqueeze(1)")))
     elif unbatched and len(seen) > 1 and seen[1] == expected:
-        kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", scene.failing.type) if scene.failing is not None else ""
+        kind = re.sub(r"(\d)d", lambda m: f"{int(m[1]) - 1}d", failure.failing.type) if failure.failing is not None else ""
         fixes.append(
             Fix(
                 f"If the first size is the batch, one dimension is missing behind the channels{_flatter(kind)}:",
-                provenance.elsewhere(scene, "{}.unsqueeze(2)"),
+                provenance.elsewhere(failure, "{}.unsqueeze(2)"),
             )
         )
     elif given == 1 and expected == 3:
         fixes.append(Fix("A grey image can stand for its three channels:", f"x = x.expand(-1, {expected}, -1, -1)"))
     if unbatched:
         remarks = (f"With {len(seen)} dimensions the input counts as one without a batch: its first size, {given}, is taken for channels.",)
-    module = scene.module
+    module = failure.module
     grouped = module is None or stores.contents(module).get("groups") != 1
     if (
-        scene.failing is not None
-        and scene.failing.path is not None
+        failure.failing is not None
+        and failure.failing.path is not None
         and not grouped
         and not (fixes and (_certain(seen, expected) or (unbatched and expected == 1)))
     ):
-        owner, line = provenance.made_anew(scene, code_fixes.constructor(scene.failing.module, expected, given))
-        if provenance.ran_before(scene):
-            fixes.append(Fix(provenance.ran_before(scene)))
+        owner, line = provenance.made_anew(failure, code_fixes.constructor(failure.failing.module, expected, given))
+        if provenance.ran_before(failure):
+            fixes.append(Fix(provenance.ran_before(failure)))
         elif line:
             end = f", in {owner}" if owner else ""
             fixes.append(
                 Fix(
-                    f"{'Or let' if fixes else 'Let'} {scene.failing.label} take {counted(given, 'channel')}{end}:",
+                    f"{'Or let' if fixes else 'Let'} {failure.failing.label} take {counted(given, 'channel')}{end}:",
                     line,
                 )
             )
     return Cause(
         f"{subject} got {counted(given, 'channel')} and has weights for {expected}.",
-        f"{scene.stopped}input {seen}, weight {weight}.",
+        f"{failure.stopped}input {seen}, weight {weight}.",
         f"channels {given} ≠ {expected}",
         (("input", str(seen)), ("weight", str(weight)), ("channels given", str(given)), ("channels expected", str(expected))),
         tuple(fixes),
@@ -87,24 +87,24 @@ def _flatter(kind: str) -> str:
     return f" (or the layer is to be a {kind})" if hasattr(nn, kind) else ""
 
 
-def _dimensions(scene: Failure, match: re.Match[str]) -> Cause:
+def _dimensions(failure: Failure, match: re.Match[str]) -> Cause:
     plain, batched, function, taken = int(match[1]), int(match[2]), match[3], tuple_of(match[4])
     layout = _LAYOUTS.get(plain - 1, "")
     fixes = []
-    channels = stores.contents(scene.module).get("in_channels") if scene.module is not None else None
+    channels = stores.contents(failure.module).get("in_channels") if failure.module is not None else None
     channels = channels or None  # a lazy layer has 0 until it is called
     if taken and taken[-1] == channels and channels != 1 and len(taken) <= 2 and plain > 2:
         more = ", ".join(["None"] * (plain - 1))
         fixes.append(
             Fix(
                 f"{channels} channels of one number each: put {_SPACE.get(batched, 'the others')} of 1 behind:",
-                provenance.elsewhere(scene, "{}[..., " + f"{more}]"),
+                provenance.elsewhere(failure, "{}[..., " + f"{more}]"),
             )
         )
     elif len(taken) == plain - 1 and channels not in (None, 1):
         fixes.append(Fix(f"It needs all of {layout}, here with {channels} channels."))
     elif len(taken) == plain - 1:
-        fixes.append(Fix("One sample without channel and batch: put both in front:", provenance.elsewhere(scene, "{}[None, None]")))
+        fixes.append(Fix("One sample without channel and batch: put both in front:", provenance.elsewhere(failure, "{}[None, None]")))
     elif len(taken) > batched:
         fixes.append(
             Fix(
@@ -115,8 +115,8 @@ def _dimensions(scene: Failure, match: re.Match[str]) -> Cause:
     elif len(taken) < plain - 1:
         fixes.append(Fix(f"It needs all of {layout}; a flat input is folded back by view:", "x = x.view(batch, channels, height, width)"))
     return Cause(
-        f"{scene.subject or function} got {format.plural(len(taken), 'dimension')} and needs {batched}: {layout}.",
-        f"{scene.stopped}input {taken}; the batch alone may be left out.",
+        f"{failure.subject or function} got {format.plural(len(taken), 'dimension')} and needs {batched}: {layout}.",
+        f"{failure.stopped}input {taken}; the batch alone may be left out.",
         f"{format.plural(len(taken), 'dimension')} ≠ {batched}",
         (("input", str(taken)), ("expected", f"{batched} dimensions, or {plain} without the batch")),
         tuple(fixes),
@@ -127,11 +127,11 @@ def _wider(function: str, more: int) -> str:
     return re.sub(r"(\d)d", lambda m: f"{int(m[1]) + more}d", function)
 
 
-def _kernel(scene: Failure, match: re.Match[str]) -> Cause:
+def _kernel(failure: Failure, match: re.Match[str]) -> Cause:
     size, kernel = tuple_of(match[1]), tuple_of(match[2])
     return Cause(
-        f"{scene.subject or 'the convolution'} slides a kernel of {shown(kernel)} over {shown(size)}: nothing is left.",
-        f"{scene.stopped}input {next(iter(scene.taken), size)}, padding counted.",
+        f"{failure.subject or 'The convolution'} slides a kernel of {shown(kernel)} over {shown(size)}: nothing is left.",
+        f"{failure.stopped}input {next(iter(failure.taken), size)}, padding counted.",
         f"kernel {shown(kernel)} > {shown(size)}",
         (("input with padding", shown(size)), ("kernel", shown(kernel))),
         (
@@ -141,14 +141,14 @@ def _kernel(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _too_small(scene: Failure, match: re.Match[str]) -> Cause:
+def _too_small(failure: Failure, match: re.Match[str]) -> Cause:
     size, left = tuple_of(match[1]), tuple_of(match[2])
-    held = stores.contents(scene.module).get("kernel_size") if scene.module is not None else None
+    held = stores.contents(failure.module).get("kernel_size") if failure.module is not None else None
     kernel = held if type(held) is tuple else (held,) * (len(size) - 1) if type(held) is int else ()
     window = f" with windows of {shown(kernel)}" if kernel else ""
     return Cause(
-        f"{scene.subject or 'the pooling'} got {shown(size[1:])}{window}: nothing is left.",
-        f"{scene.stopped}its output would be {shown(left)}.",
+        f"{failure.subject or 'The pooling'} got {shown(size[1:])}{window}: nothing is left.",
+        f"{failure.stopped}its output would be {shown(left)}.",
         f"{shown(size[1:])} → {shown(left[1:])}",
         (("input, without the batch", shown(size)), ("output", shown(left))),
         (
@@ -160,31 +160,31 @@ def _too_small(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _pool_dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not scene.taken:
+def _pool_dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not failure.taken:
         return None
-    taken = scene.taken[0]
+    taken = failure.taken[0]
     if 0 in taken:
-        return Cause(f"{scene.subject} got an empty input.", f"{scene.stopped}input {taken}.", "no elements", (("input", str(taken)),))
+        return Cause(f"{failure.subject} got an empty input.", f"{failure.stopped}input {taken}.", "no elements", (("input", str(taken)),))
     return Cause(
-        f"{scene.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
-        f"{scene.stopped}input {taken}; the batch alone may be left out.",
+        f"{failure.subject} got {format.plural(len(taken), 'dimension')} and needs {match[2]}: (batch, channels, …).",
+        f"{failure.stopped}input {taken}; the batch alone may be left out.",
         format.plural(len(taken), "dimension"),
         (("input", str(taken)), ("expected", f"{match[1]} or {match[2]} dimensions")),
         (
             Fix(
                 "Put what is missing in front:",
-                provenance.elsewhere(scene, "{}[None, None]" if len(taken) == int(match[1]) - 1 else "{}[None]"),
+                provenance.elsewhere(failure, "{}[None, None]" if len(taken) == int(match[1]) - 1 else "{}[None]"),
             ),
         ),
     )
 
 
-def _padding(scene: Failure, match: re.Match[str]) -> Cause:
+def _padding(failure: Failure, match: re.Match[str]) -> Cause:
     padding, taken = tuple_of(match[1]), tuple_of(match[3])
     return Cause(
-        f"{scene.subject or 'the padding'} pads {max(padding)} on each side and got only {taken[int(match[2])]}.",
-        f"{scene.stopped}input {taken}: what is reflected must be inside.",
+        f"{failure.subject or 'The padding'} pads {max(padding)} on each side and got only {taken[int(match[2])]}.",
+        f"{failure.stopped}input {taken}: what is reflected must be inside.",
         f"padding {max(padding)} ≥ {taken[int(match[2])]}",
         (("padding", str(padding)), ("input", str(taken))),
         (Fix("Pad less, or with zeros:", f"nn.ZeroPad2d({max(padding)})"),),

@@ -13,9 +13,9 @@ from modlab.inspection.definitions import place_of
 from modlab.records.explanation import Fix
 
 
-def _where(scene: Failure, name: str) -> str:
+def _where(failure: Failure, name: str) -> str:
     """Where the backward of a class stands, if the user's code has that class."""
-    for frame in reversed([frame for frame in scene.frames if frame.is_users]):
+    for frame in reversed([frame for frame in failure.frames if frame.is_users]):
         cls = frame.names.get(name, frame.globals.get(name))
         code = getattr(vars(cls).get("backward"), "__code__", None) if isinstance(cls, type) and issubclass(cls, Function) else None
         code = code or getattr(getattr(cls, "backward", None), "__code__", None)
@@ -24,30 +24,30 @@ def _where(scene: Failure, name: str) -> str:
     return ""
 
 
-def _number(scene: Failure, match: re.Match[str]) -> Cause:
+def _number(failure: Failure, match: re.Match[str]) -> Cause:
     expected, got = int(match[2]), int(match[3])
     return Cause(
         f"{match[1]}.backward returned {counted(got, 'gradient')}, and forward takes {counted(expected, 'argument')}.",
-        _where(scene, match[1]),
+        _where(failure, match[1]),
         f"{got} ≠ {expected} gradients",
         (("expected", str(expected)), ("given", str(got))),
         (Fix("Return one for each argument of forward, in their order; None for what needs none (numbers, flags)."),),
     )
 
 
-def _shape(scene: Failure, match: re.Match[str]) -> Cause:
+def _shape(failure: Failure, match: re.Match[str]) -> Cause:
     given, wanted, place = tuple_of(match[3]), tuple_of(match[4]), int(match[2])
     return Cause(
         f"{match[1]}.backward returned a gradient of {given} for argument {place} of forward, which is {wanted}.",
-        _where(scene, match[1]),
+        _where(failure, match[1]),
         f"{given} ≠ {wanted}",
         (("given", str(given)), ("expected", str(wanted))),
         (Fix("A gradient has the shape of what it is the gradient of: what forward summed, backward spreads again."),),
     )
 
 
-def _old(scene: Failure, _: re.Match[str]) -> Cause:
-    user = scene.user
+def _old(failure: Failure, _: re.Match[str]) -> Cause:
+    user = failure.user
     call = user.expression() if user is not None else None
     code = ""
     if user is not None and isinstance(call, ast.Call):

@@ -19,14 +19,16 @@ from modlab.records.explanation import Fix
 _LOOKED = 2_000  # modules of which the tensors' devices are asked
 
 
-def _mixed(scene: Failure, match: re.Match[str]) -> Cause:
+def _mixed(failure: Failure, match: re.Match[str]) -> Cause:
     first, second = match[1], match[2]
-    given, own = _held(scene)
+    given, own = _held(failure)
     if "meta" in (first, second):
-        return _meta(scene, given, own)
-    model = code_fixes.name_of_root(scene)
-    stray = _stray(scene)
-    facts: tuple[tuple[str, str], ...] = ((f"{scene.subject}: input", given), (f"{scene.subject}: weights", own)) if given and own else ()
+        return _meta(failure, given, own)
+    model = code_fixes.name_of_root(failure)
+    stray = _stray(failure)
+    facts: tuple[tuple[str, str], ...] = (
+        ((f"{failure.subject}: input", given), (f"{failure.subject}: weights", own)) if given and own else ()
+    )
     fixes: list[Fix] = []
     if stray:
         fixes.append(
@@ -36,25 +38,25 @@ def _mixed(scene: Failure, match: re.Match[str]) -> Cause:
             )
         )
     if given and own and given != own:
-        said = f"{scene.subject} got its input on {given} and has its weights on {own}."
+        said = f"{failure.subject} got its input on {given} and has its weights on {own}."
         fixes += [
             Fix("Send the input where the model is:", f"x = x.to({own!r})"),
             Fix("Or the model, once, before the loop:", f"{model}.to({given!r})"),
         ]
     else:
-        said = f"Tensors on {first} and {second} meet{scene.within}."
-        facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
+        said = f"Tensors on {first} and {second} meet{failure.within}."
+        facts = tuple((o.text, _device(o.thing)) for o in failure.tensors[:4])
         fixes.append(Fix("A tensor made inside forward belongs on its neighbour's device:", "torch.zeros(..., device=x.device)"))
-    return Cause(said, scene.stopped + "all that a computation uses must be on one device.", f"{first} ≠ {second}", facts, tuple(fixes))
+    return Cause(said, failure.stopped + "all that a computation uses must be on one device.", f"{first} ≠ {second}", facts, tuple(fixes))
 
 
 def _device(tensor: Tensor) -> str:
     return str(tensor.device)
 
 
-def _held(scene: Failure) -> tuple[str, str]:
+def _held(failure: Failure) -> tuple[str, str]:
     """The device of the innermost module's input, and that of its own tensors."""
-    call = scene.failing
+    call = failure.failing
     if call is None:
         return "", ""
     given = [_device(a) for a in (*(call.args or ()), *call.kwargs.values()) if issubclass(type(a), Tensor)]
@@ -62,10 +64,10 @@ def _held(scene: Failure) -> tuple[str, str]:
     return next(iter(given), ""), next(iter(own), "")
 
 
-def _stray(scene: Failure) -> str:
+def _stray(failure: Failure) -> str:
     """A plain tensor attribute of the innermost module, on another device than its registered tensors."""
-    call = scene.failing
-    own = _held(scene)[1]
+    call = failure.failing
+    own = _held(failure)[1]
     if call is None:
         return ""
     for name, value in stores.contents(call.module).items():
@@ -74,12 +76,12 @@ def _stray(scene: Failure) -> str:
     return ""
 
 
-def _meta(scene: Failure, given: str, own: str) -> Cause:
-    model = code_fixes.name_of_root(scene)
+def _meta(failure: Failure, given: str, own: str) -> Cause:
+    model = code_fixes.name_of_root(failure)
     if own == "meta" and given != "meta":
         return Cause(
-            f"{scene.subject} is on the meta device: its weights have shapes and no numbers.",
-            f"{scene.stopped}the input is on {given or 'cpu'}.",
+            f"{failure.subject} is on the meta device: its weights have shapes and no numbers.",
+            f"{failure.stopped}the input is on {given or 'cpu'}.",
             "weights on meta",
             (("input", given), ("weights", own)),
             (
@@ -90,19 +92,19 @@ def _meta(scene: Failure, given: str, own: str) -> Cause:
                 Fix("Or fill them as they are read:", f"{model}.load_state_dict(torch.load('weights.pt'), assign=True)"),
             ),
         )
-    hidden = unregistered.of_module(scene) if given == "meta" else None
+    hidden = unregistered.of_module(failure) if given == "meta" else None
     if hidden is not None:
         return Cause(
-            f"{scene.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
-            f"{scene.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
+            f"{failure.subject} got a tensor on the meta device, and has its weights on {own or 'cpu'}.",
+            f"{failure.stopped}PyTorch does not see {hidden.named}: a move of the model passes it by.",
             "input on meta",
             (("input", given), ("weights", own or "cpu")),
             (hidden.fix("Register it, before the model is moved"),),
         )
     if given == "meta":
         return Cause(
-            f"{scene.subject} got a tensor on the meta device, which has a shape and no numbers.",
-            f"{scene.stopped}its weights are on {own or 'cpu'}.",
+            f"{failure.subject} got a tensor on the meta device, which has a shape and no numbers.",
+            f"{failure.stopped}its weights are on {own or 'cpu'}.",
             "input on meta",
             (("input", given), ("weights", own or "cpu")),
             (
@@ -110,35 +112,35 @@ def _meta(scene: Failure, given: str, own: str) -> Cause:
                 Fix("For numbers, make the input on a real device:", "torch.randn(..., device='cpu')"),
             ),
         )
-    facts = tuple((o.text, _device(o.thing)) for o in scene.tensors[:4])
+    facts = tuple((o.text, _device(o.thing)) for o in failure.tensors[:4])
     return Cause(
-        f"A tensor on the meta device meets one that has numbers{scene.within}.", "Meta tensors have shapes alone.", "meta ≠ cpu", facts
+        f"A tensor on the meta device meets one that has numbers{failure.within}.", "Meta tensors have shapes alone.", "meta ≠ cpu", facts
     )
 
 
-def _no_data(scene: Failure, match: re.Match[str]) -> Cause:
-    if scene.module is not None and any(frame.function in ("to", "_apply", "cuda", "cpu") for frame in scene.frames):
-        model = code_fixes.name_of_root(scene).removesuffix(".to")
-        place = scene.failing.place if scene.failing is not None and _has_numbers(scene) else ""
+def _no_data(failure: Failure, match: re.Match[str]) -> Cause:
+    if failure.module is not None and any(frame.function in ("to", "_apply", "cuda", "cpu") for frame in failure.frames):
+        model = code_fixes.name_of_root(failure).removesuffix(".to")
+        place = failure.failing.place if failure.failing is not None and _has_numbers(failure) else ""
         part = f".get_submodule({place!r})" if place else ""
         rest = "" if not part else " alone: the rest of the model has its numbers"
         return Cause(
-            f"{scene.subject} is on the meta device: there are no numbers to move.",
+            f"{failure.subject} is on the meta device: there are no numbers to move.",
             "Its weights have shapes and dtypes alone.",
             "no data",
             (("weights", "meta"),),
             (
                 Fix(
                     f"Give them memory{rest} (the values are then arbitrary), and load or initialise them:",
-                    f"{model}{part}.to_empty(device={_wanted(scene)!r})",
+                    f"{model}{part}.to_empty(device={_wanted(failure)!r})",
                 ),
             ),
         )
-    name = next((o.text for o in scene.tensors if _device(o.thing) == "meta"), "The tensor")
+    name = next((o.text for o in failure.tensors if _device(o.thing) == "meta"), "The tensor")
     return Cause(
-        f"{name} is on the meta device: it has no number to read{scene.within}.",
+        f"{name} is on the meta device: it has no number to read{failure.within}.",
         "skip_init and torch.device('meta') run constructors so: what reads a value there fails."
-        if scene.module is not None
+        if failure.module is not None
         else "It has a shape and a dtype alone.",
         "no number",
         ((name, "meta"),),
@@ -146,26 +148,26 @@ def _no_data(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _wanted(scene: Failure) -> str:
+def _wanted(failure: Failure) -> str:
     """Where the model was to be moved."""
-    to = next((frame.names.get("device") for frame in scene.frames if frame.is_torch and frame.function == "to"), None)
+    to = next((frame.names.get("device") for frame in failure.frames if frame.is_torch and frame.function == "to"), None)
     if type(to) is torch.device:
         return str(to)
-    return "cuda" if any(frame.is_torch and frame.function == "cuda" for frame in scene.frames) else "cpu"
+    return "cuda" if any(frame.is_torch and frame.function == "cuda" for frame in failure.frames) else "cpu"
 
 
-def _has_numbers(scene: Failure) -> bool:
+def _has_numbers(failure: Failure) -> bool:
     """Whether other parts of the model are on a real device: to_empty() would take their values."""
-    root = scene.root.module if scene.root is not None else None
+    root = failure.root.module if failure.root is not None else None
     return root is not None and any(
         not tensor.is_meta for _, module in suspects.walk(root, _LOOKED) for _, tensor in stores.named_tensors(module)
     )
 
 
-def _lazy(scene: Failure, match: re.Match[str]) -> Cause:
-    names = [f"{name}.{inner}" for name, model in scene.models for inner in _lazy_in(model)]
+def _lazy(failure: Failure, match: re.Match[str]) -> Cause:
+    names = [f"{name}.{inner}" for name, model in failure.models for inner in _lazy_in(model)]
     subject = names[0] if names else "A parameter"
-    model = scene.models[0][0] if scene.models else "model"
+    model = failure.models[0][0] if failure.models else "model"
     return Cause(
         f"{subject} is lazy: it has no shape before the first forward pass.",
         f"{len(names)} parameters are." if len(names) > 1 else "",
@@ -186,7 +188,7 @@ def _lazy_in(model: Module) -> list[str]:
     return found
 
 
-def _no_cuda(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_cuda(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         "This PyTorch is built without CUDA: there is no GPU for it here.",
         "",
@@ -196,7 +198,7 @@ def _no_cuda(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _no_driver(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_driver(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         "PyTorch finds no NVIDIA driver, or no GPU.",
         "",
@@ -206,7 +208,7 @@ def _no_driver(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _saved_elsewhere(scene: Failure, match: re.Match[str]) -> Cause:
+def _saved_elsewhere(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         "The file holds tensors of a GPU, and there is none here.",
         "",
@@ -216,9 +218,9 @@ def _saved_elsewhere(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _assertion(scene: Failure, match: re.Match[str]) -> Cause:
+def _assertion(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"A check on the GPU failed{scene.within}: nearly always an index or a class number out of range.",
+        f"A check on the GPU failed{failure.within}: nearly always an index or a class number out of range.",
         "The GPU reports late, so the line in the traceback may be a later one; and the process can use it no more.",
         "a check on the GPU failed",
         (),
@@ -229,16 +231,16 @@ def _assertion(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _to_numpy(scene: Failure, match: re.Match[str]) -> Cause:
+def _to_numpy(failure: Failure, match: re.Match[str]) -> Cause:
     device = match[1]
-    name = scene.tensors[0].text if scene.tensors else "The tensor"
+    name = failure.tensors[0].text if failure.tensors else "The tensor"
     fix = (
-        Fix("", f"{name if scene.tensors else 'x'}.detach().cpu().numpy()")
+        Fix("", f"{name if failure.tensors else 'x'}.detach().cpu().numpy()")
         if device != "meta"
         else Fix("Make it on a real device:", "torch.zeros(..., device='cpu')")
     )
     return Cause(
-        f"{name} is on {device.partition(':')[0]}, and NumPy can read the CPU's memory alone{scene.within}.",
+        f"{name} is on {device.partition(':')[0]}, and NumPy can read the CPU's memory alone{failure.within}.",
         "",
         f"on {device}",
         ((name, device),),
@@ -246,15 +248,15 @@ def _to_numpy(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _types(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _types(failure: Failure, match: re.Match[str]) -> Cause | None:
     """Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor)."""
     sides = ["cuda" if "cuda" in word.lower() else "cpu" for word in match.groups()]
     if sides[0] == sides[1]:
         return None
-    model = code_fixes.name_of_root(scene)
+    model = code_fixes.name_of_root(failure)
     return Cause(
-        f"{scene.subject or 'The layer'} got its input on {sides[0]} and has its weights on {sides[1]}.",
-        scene.stopped + "they must be on one device.",
+        f"{failure.subject or 'The layer'} got its input on {sides[0]} and has its weights on {sides[1]}.",
+        failure.stopped + "they must be on one device.",
         f"{sides[0]} ≠ {sides[1]}",
         (("input", sides[0]), ("weights", sides[1])),
         (
@@ -268,15 +270,15 @@ _GPUS = ("gpu", "nvidia", "amd", "rocm")
 _COMMON = ("cpu", "cuda", "mps", "meta")
 
 
-def _no_such(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_such(failure: Failure, match: re.Match[str]) -> Cause:
     """``.to('gpu')``: a kind of device that PyTorch does not have."""
     word = match[1]
     kind = word.lower()
     fix = Fix("Take one of them.")
     if kind in _GPUS:
-        fix = _with_device(scene, word, "'cuda' if torch.cuda.is_available() else 'cpu'", "A GPU of NVIDIA or AMD is 'cuda'")
+        fix = _with_device(failure, word, "'cuda' if torch.cuda.is_available() else 'cpu'", "A GPU of NVIDIA or AMD is 'cuda'")
     elif close := get_close_matches(kind, _COMMON, 1, 0.75):
-        fix = _with_device(scene, word, repr(close[0]), f"If {close[0]!r} was meant")
+        fix = _with_device(failure, word, repr(close[0]), f"If {close[0]!r} was meant")
     return Cause(
         f"PyTorch has no device called {word!r}.",
         "The common ones are 'cpu', 'cuda' and 'mps'.",
@@ -286,7 +288,7 @@ def _no_such(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _no_place(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_place(failure: Failure, match: re.Match[str]) -> Cause:
     """``'cuda:x'``: what stands behind the colon is no number."""
     word = match[1]
     first = f"{word.partition(':')[0]}:0"
@@ -295,17 +297,17 @@ def _no_place(scene: Failure, match: re.Match[str]) -> Cause:
         "The first one has number 0.",
         f"no device {word!r}",
         (("given", repr(word)),),
-        (_with_device(scene, word, repr(first), "The first one"),),
+        (_with_device(failure, word, repr(first), "The first one"),),
     )
 
 
-def _with_device(scene: Failure, word: str, new: str, said: str) -> Fix:
+def _with_device(failure: Failure, word: str, new: str, said: str) -> Fix:
     """The statement with another device in it, where the word is written there, once; else the device alone."""
-    statement = source_code.statement_of(scene.user) if scene.user is not None else None
+    statement = source_code.statement_of(failure.user) if failure.user is not None else None
     places = [node for node in ast.walk(statement) if isinstance(node, ast.Constant) and node.value == word] if statement else []
-    if scene.user is None or len(places) != 1:
+    if failure.user is None or len(places) != 1:
         return Fix(f"{said}:", f"device = {new}")
-    return Fix(f"{said}:", source_code.rewritten(scene.user, places[0], ast.parse(new, mode="eval").body))
+    return Fix(f"{said}:", source_code.rewritten(failure.user, places[0], ast.parse(new, mode="eval").body))
 
 
 _R = (RuntimeError,)

@@ -17,14 +17,14 @@ _LISTED = 6
 _ALONE = 'torch.distributed.init_process_group("gloo", init_method="file:///tmp/meeting", rank=0, world_size=1)'
 
 
-def _unused(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _unused(failure: Failure, _: re.Match[str]) -> Cause | None:
     """DistributedDataParallel waits in backward for the gradient of every parameter; those of some never came."""
-    call = scene.failing
+    call = failure.failing
     inner = stores.contents(call.module).get("_modules", {}).get("module") if call is not None else None
     if not isinstance(inner, Module):
         return None
     trained = [name for name, parameter in inner.named_parameters() if parameter.requires_grad]
-    numbers = re.search(r"did not receive grad for rank (\d+): ([\d ]+)", scene.message)
+    numbers = re.search(r"did not receive grad for rank (\d+): ([\d ]+)", failure.message)
     names = [trained[i] for i in map(int, numbers[2].split()) if i < len(trained)] if numbers is not None else []
     shown = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
     got = f"{shown} got no gradient" if names else "some parameters got no gradient"
@@ -34,16 +34,16 @@ def _unused(scene: Failure, _: re.Match[str]) -> Cause | None:
         "no gradient",
         (("no gradient", shown),),
         (
-            Fix("If that is meant, let it look which are used in each step:", _wrapped_with(scene, "find_unused_parameters")),
+            Fix("If that is meant, let it look which are used in each step:", _wrapped_with(failure, "find_unused_parameters")),
             Fix("Else use them, or freeze those that are not trained: requires_grad_(False), before it is wrapped."),
         ),
     )
 
 
-def _twice(scene: Failure, _: re.Match[str]) -> Cause:
+def _twice(failure: Failure, _: re.Match[str]) -> Cause:
     """A gradient was ready twice in one backward, as where a block is run again by a checkpoint of the old way."""
-    number = re.search(r"Parameter at index (\d+)", scene.message)
-    model: Any = next((model for _, model in scene.models if type(model).__name__ == "DistributedDataParallel"), None)
+    number = re.search(r"Parameter at index (\d+)", failure.message)
+    model: Any = next((model for _, model in failure.models if type(model).__name__ == "DistributedDataParallel"), None)
     trained = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad] if model is not None else []
     name = trained[int(number[1])] if number is not None and int(number[1]) < len(trained) else "a parameter"
     return Cause(
@@ -53,22 +53,22 @@ def _twice(scene: Failure, _: re.Match[str]) -> Cause:
         (("ready twice", name),),
         (
             Fix("With use_reentrant=False, checkpoint does not do that."),
-            Fix("If each step uses the same parameters, the same number of times:", _wrapped_with(scene, "static_graph")),
+            Fix("If each step uses the same parameters, the same number of times:", _wrapped_with(failure, "static_graph")),
         ),
     )
 
 
-def _wrapped_with(scene: Failure, option: str) -> str:
+def _wrapped_with(failure: Failure, option: str) -> str:
     """The line that wraps the model, with one more option."""
-    frame = scene.own
+    frame = failure.own
     found = written.calls(frame, "DistributedDataParallel", "DDP") if frame is not None else []
     if len(found) != 1:
         return f"DistributedDataParallel(..., {option}=True)"
     return found[0].rewritten(written.with_word(found[0].call, option, ast.Constant(True)))
 
 
-def _nothing_to_train(scene: Failure, _: re.Match[str]) -> Cause:
-    frame = scene.own
+def _nothing_to_train(failure: Failure, _: re.Match[str]) -> Cause:
+    frame = failure.own
     call = written.expression(frame)
     plain = call.args[0] if isinstance(call, ast.Call) and call.args else None
     code = source_code.rewritten(frame, call, plain) if frame is not None and call is not None and plain is not None else ""
@@ -81,7 +81,7 @@ def _nothing_to_train(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _no_group(scene: Failure, _: re.Match[str]) -> Cause:
+def _no_group(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
         "There is no process group yet: torch.distributed.init_process_group was not called in this process.",
         "",
@@ -94,7 +94,7 @@ def _no_group(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _no_environment(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_environment(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"init_process_group looks for its rank and its partners in the environment, and {match[1]} is not set.",
         "torchrun sets them; python alone does not.",
@@ -104,8 +104,8 @@ def _no_environment(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _no_backend(scene: Failure, match: re.Match[str]) -> Cause:
-    frame = scene.own
+def _no_backend(failure: Failure, match: re.Match[str]) -> Cause:
+    frame = failure.own
     call = written.expression(frame)
     nodes = ast.walk(call) if call is not None else ()
     named = next((node for node in nodes if isinstance(node, ast.Constant) and node.value == match[1].lower()), None)
@@ -119,12 +119,12 @@ def _no_backend(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _mixed(scene: Failure, match: re.Match[str]) -> Cause:
-    frame = scene.user
+def _mixed(failure: Failure, match: re.Match[str]) -> Cause:
+    frame = failure.user
     names = [one.text for one in (operands.of_frame(frame) if frame is not None else []) if type(one.thing).__name__ == "DTensor"]
     told = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} spread over processes" if names else "one tensor is spread"
     return Cause(
-        f"{match[1]} got a plain tensor beside a DTensor: {told}, the other is not{scene.within}.",
+        f"{match[1]} got a plain tensor beside a DTensor: {told}, the other is not{failure.within}.",
         "An operation takes either plain tensors or DTensors.",
         "mixed",
         (("DTensor", ", ".join(names)),),

@@ -10,13 +10,13 @@ from modlab.explaining.failure import Cause, Failure, Rule, counted
 from modlab.records.explanation import Fix
 
 
-def _groups(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _groups(failure: Failure, match: re.Match[str]) -> Cause | None:
     names = ("in_channels", "out_channels", "groups")
-    sizes = [scene.local(name) for name in names]
+    sizes = [failure.local(name) for name in names]
     if not all(type(size) is int and size > 0 for size in sizes):
         return None
     taken, given, groups = sizes
-    kind = scene.failing.type if scene.failing is not None else "a convolution"
+    kind = failure.failing.type if failure.failing is not None else "a convolution"
     wrong = taken if match[1] == "in" else given
     fitting = max(n for n in range(1, groups + 1) if taken % n == 0 == given % n)
     return Cause(
@@ -24,15 +24,15 @@ def _groups(scene: Failure, match: re.Match[str]) -> Cause | None:
         "Each group has its part of both the channels that come in and those that go out.",
         f"{wrong} / {groups}",
         tuple((name, str(size)) for name, size in zip(names, sizes, strict=True)),
-        (Fix("A number of groups that divides both:", _made(scene, fitting) or f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),)
+        (Fix("A number of groups that divides both:", _made(failure, fitting) or f"nn.{kind}({taken}, {given}, ..., groups={fitting})"),)
         if kind[:1] == "C"
         else (),
     )
 
 
-def _made(scene: Failure, groups: int) -> str:
+def _made(failure: Failure, groups: int) -> str:
     """The call with another number of groups, as it is written; nothing where that does not stand in it."""
-    user = scene.user
+    user = failure.user
     call = user.expression() if user is not None else None
     words = call.keywords if isinstance(call, ast.Call) else []
     if user is None or not isinstance(call, ast.Call) or not any(word.arg == "groups" for word in words):
@@ -41,12 +41,12 @@ def _made(scene: Failure, groups: int) -> str:
     return source_code.rewritten(user, call, ast.Call(call.func, call.args, words))
 
 
-def _shuffle(scene: Failure, match: re.Match[str]) -> Cause:
+def _shuffle(failure: Failure, match: re.Match[str]) -> Cause:
     channels, places = int(match[1]), int(match[2])
     factor = round(places**0.5)
     return Cause(
-        f"{scene.subject or 'pixel_shuffle'} makes {places} places of {places} channels; {channels} cannot be shared so.",
-        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
+        f"{failure.subject or 'pixel_shuffle'} makes {places} places of {places} channels; {channels} cannot be shared so.",
+        f"{failure.stopped}input {failure.taken[0]}." if failure.taken else "",
         f"{channels} / {places}",
         (("channels", str(channels)), ("upscale_factor", str(factor))),
         (
@@ -58,13 +58,13 @@ def _shuffle(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _unshuffle(scene: Failure, match: re.Match[str]) -> Cause:
+def _unshuffle(failure: Failure, match: re.Match[str]) -> Cause:
     what, size, factor = match[1], int(match[2]), int(match[3])
     missing = -size % factor
     pad = (0, 0, 0, missing) if what == "height" else (0, missing)
     return Cause(
-        f"{scene.subject or 'pixel_unshuffle'} got a {what} of {size}, which {factor} does not divide.",
-        f"{scene.stopped}input {scene.taken[0]}." if scene.taken else "",
+        f"{failure.subject or 'pixel_unshuffle'} got a {what} of {size}, which {factor} does not divide.",
+        f"{failure.stopped}input {failure.taken[0]}." if failure.taken else "",
         f"{size} / {factor}",
         ((what, str(size)), ("downscale_factor", str(factor))),
         (Fix("Cut it, or pad it:", f"x = F.pad(x, {pad})"),),

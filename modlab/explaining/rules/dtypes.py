@@ -47,31 +47,31 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _held(scene: Failure) -> tuple[str, str]:
+def _held(failure: Failure) -> tuple[str, str]:
     """The dtype that the innermost module was given, and that of its own weights."""
-    if scene.module is None:
+    if failure.module is None:
         return "", ""
-    call = scene.failing
+    call = failure.failing
     assert call is not None
     given = [_dtype(a) for a in (*(call.args or ()), *call.kwargs.values()) if issubclass(type(a), Tensor)]
-    own = [_dtype(t) for _, t in stores.named_tensors(scene.module) if t.is_floating_point() or t.is_complex()]
+    own = [_dtype(t) for _, t in stores.named_tensors(failure.module) if t.is_floating_point() or t.is_complex()]
     return next(iter(given), ""), next(iter(own), "")
 
 
-def _mixed(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _mixed(failure: Failure, match: re.Match[str]) -> Cause | None:
     first, second = (named(word) for word in match.groups()) if match.lastindex == 2 else ("", "")
-    given, own = _held(scene)
+    given, own = _held(failure)
     if own and given and given != own:
-        return _layer(scene, given, own)
+        return _layer(failure, given, own)
     if not first:
         return None
-    names = [f"{operand.text} is {_dtype(operand.thing)}" for operand in scene.tensors[:2]]
-    odd = next((o for o in scene.tensors if _dtype(o.thing) != "float32"), None)
-    for operand in scene.tensors:
-        found = unregistered.of_tensor(scene, operand.thing)
-        if found is not None and _is_all(scene, first if _dtype(operand.thing) == second else second):
+    names = [f"{operand.text} is {_dtype(operand.thing)}" for operand in failure.tensors[:2]]
+    odd = next((o for o in failure.tensors if _dtype(o.thing) != "float32"), None)
+    for operand in failure.tensors:
+        found = unregistered.of_tensor(failure, operand.thing)
+        if found is not None and _is_all(failure, first if _dtype(operand.thing) == second else second):
             return Cause(
-                f"{first} and {second} meet{scene.within}.",
+                f"{first} and {second} meet{failure.within}.",
                 f"{operand.text} is no buffer: a change of the model's dtype passed it by.",
                 f"{first} ≠ {second}",
                 ((operand.text, _dtype(operand.thing)),),
@@ -79,48 +79,48 @@ def _mixed(scene: Failure, match: re.Match[str]) -> Cause | None:
             )
     fix = f"{odd.text}.float()" if odd is not None else f"x{_METHODS.get(second, '.float()')}"
     return Cause(
-        f"{first} and {second} meet{scene.within}.",
+        f"{first} and {second} meet{failure.within}.",
         f"{', '.join(names)}." if names else "One dtype is needed.",
         f"{first} ≠ {second}",
-        tuple((o.text, _dtype(o.thing)) for o in scene.tensors[:4]),
+        tuple((o.text, _dtype(o.thing)) for o in failure.tensors[:4]),
         (Fix("Bring both to one dtype:", fix),),
     )
 
 
-def _is_all(scene: Failure, dtype: str) -> bool:
+def _is_all(failure: Failure, dtype: str) -> bool:
     """Whether all registered floating-point tensors of the outermost module have a dtype, and there are some: it was made so as a whole."""
-    return _of_model(scene) == {dtype}
+    return _of_model(failure) == {dtype}
 
 
-def _of_model(scene: Failure) -> set[str]:
-    root = scene.root
+def _of_model(failure: Failure) -> set[str]:
+    root = failure.root
     held = [tensor for _, module in suspects.walk(root.module) for _, tensor in stores.named_tensors(module)] if root is not None else []
     return {_dtype(tensor) for tensor in held if tensor.is_floating_point() or tensor.is_complex()}
 
 
-def _layer(scene: Failure, given: str, own: str) -> Cause:
+def _layer(failure: Failure, given: str, own: str) -> Cause:
     """A module whose input is of another dtype than its weights."""
-    model = code_fixes.name_of_root(scene)
-    root = scene.root
+    model = code_fixes.name_of_root(failure)
+    root = failure.root
     outer = root is not None and any(_dtype(a) == given for a in root.args or () if issubclass(type(a), Tensor))
     change = "{}" + _METHODS.get(own, f".to(torch.{own})")
-    alone = not outer or root is scene.failing or _of_model(scene) <= {own}  # else the layers before need what came in
-    line = provenance.outermost(scene, change) if outer else provenance.changed(scene, change)
+    alone = not outer or root is failure.failing or _of_model(failure) <= {own}  # else the layers before need what came in
+    line = provenance.outermost(failure, change) if outer else provenance.changed(failure, change)
     fixes = [Fix(f"Bring the input to the weights' dtype{':' if line else f', {own}.'}", line)] if alone else []
     if given.startswith("complex") and not own.startswith("complex"):
-        return _complex(scene, given, own, model)
-    hidden = unregistered.of_module(scene)
-    if hidden is not None and _is_all(scene, given):
+        return _complex(failure, given, own, model)
+    hidden = unregistered.of_module(failure)
+    if hidden is not None and _is_all(failure, given):
         return Cause(
-            f"{scene.subject} got {given} and has {own} weights.",
-            f"{scene.stopped}the model is {given}, but for {hidden.named}, which PyTorch does not see: no change of dtype reaches it.",
+            f"{failure.subject} got {given} and has {own} weights.",
+            f"{failure.stopped}the model is {given}, but for {hidden.named}, which PyTorch does not see: no change of dtype reaches it.",
             f"{given} ≠ {own}",
             (("input", given), ("weights", own)),
             (hidden.fix("Register it, before the model is changed"),),
         )
     if hidden is not None and given.startswith(("float", "bfloat")):
         fixes.append(hidden.fix(f"Or the model to the input's, which reaches {hidden.named} only once that is registered"))
-    elif unit := mixed_precision.fix(scene, given, own):
+    elif unit := mixed_precision.fix(failure, given, own):
         fixes.insert(0 if unit.code else len(fixes), unit)
     elif given.startswith(("float", "bfloat")) and own != given:
         fixes.append(
@@ -130,7 +130,7 @@ def _layer(scene: Failure, given: str, own: str) -> Cause:
             )
         )
     if {given, own} & {"float16", "bfloat16"}:
-        call = code_fixes.written_call(scene)
+        call = code_fixes.written_call(failure)
         kind = next((a.device.type for a in (root.args if root is not None else None) or () if issubclass(type(a), Tensor)), "")
         written = (
             f"with torch.autocast({kind!r}):\n    y = {call}" if call and kind else "with torch.autocast(x.device.type):\n    y = model(x)"
@@ -138,8 +138,8 @@ def _layer(scene: Failure, given: str, own: str) -> Cause:
         fixes.append(Fix("Or let autocast choose:", written))
     remarks = ("NumPy's numbers are float64 unless told otherwise; torch's are float32.",) if given == "float64" else ()
     return Cause(
-        f"{scene.subject} got {given} and has {own} weights.",
-        f"{scene.stopped}{_origin(scene, given)}",
+        f"{failure.subject} got {given} and has {own} weights.",
+        f"{failure.stopped}{_origin(failure, given)}",
         f"{given} ≠ {own}",
         (("input", given), ("weights", own)),
         tuple(fixes),
@@ -147,11 +147,11 @@ def _layer(scene: Failure, given: str, own: str) -> Cause:
     )
 
 
-def _complex(scene: Failure, given: str, own: str, model: str) -> Cause:
+def _complex(failure: Failure, given: str, own: str, model: str) -> Cause:
     """Complex numbers for real weights: to make them real would drop a part of them."""
     return Cause(
-        f"{scene.subject} got {given} and has {own} weights.",
-        f"{scene.stopped}{_origin(scene, given)}",
+        f"{failure.subject} got {given} and has {own} weights.",
+        f"{failure.stopped}{_origin(failure, given)}",
         f"{given} ≠ {own}",
         (("input", given), ("weights", own)),
         (
@@ -161,47 +161,47 @@ def _complex(scene: Failure, given: str, own: str, model: str) -> Cause:
     )
 
 
-def _origin(scene: Failure, given: str) -> str:
+def _origin(failure: Failure, given: str) -> str:
     """Where on the way the dtype came in."""
-    for call in scene.calls:
+    for call in failure.calls:
         taken = [_dtype(a) for a in call.args or () if issubclass(type(a), Tensor)]
         if taken and taken[0] == given:
-            where = "what the model was called with is" if call is scene.calls[0] else f"what {call.place} was called with is"
+            where = "what the model was called with is" if call is failure.calls[0] else f"what {call.place} was called with is"
             return f"{where} {given} already."
     return "it became so on the way."
 
 
-def _first_argument(scene: Failure) -> str:
-    call = scene.call_expression()
+def _first_argument(failure: Failure) -> str:
+    call = failure.call_expression()
     first = call.args[0] if call is not None and call.args else None
     return ast.unparse(first) if isinstance(first, (ast.Name, ast.Attribute)) else "x"
 
 
-def _no_kernel(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_kernel(failure: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
-    name = next((o.text for o in _of_user(scene) if _dtype(o.thing) == dtype), "")
+    name = next((o.text for o in _of_user(failure) if _dtype(o.thing) == dtype), "")
     what = re.sub(r"_(?:cpu|cuda|kernel|impl|lastdim|forward|out|frame)\w*", "", match[1])
     said = "In float32:" if dtype.startswith("float") else "Floating-point numbers first:"
     return Cause(
-        f"{what} does not exist for {dtype}{scene.within}.",
+        f"{what} does not exist for {dtype}{failure.within}.",
         "",
         f"no {what} for {dtype}",
         ((name, dtype),) if name else (),
-        (Fix(said, _all_float(scene) or f"{name or 'x'}.float()"),),
+        (Fix(said, _all_float(failure) or f"{name or 'x'}.float()"),),
     )
 
 
-def _of_user(scene: Failure) -> list[operands.Operand]:
+def _of_user(failure: Failure) -> list[operands.Operand]:
     """The tensors in the user's own expression: names inside of torch's code are nobody's."""
-    return operands.tensors(operands.of_frame(scene.user)) if scene.user is not None else []
+    return operands.tensors(operands.of_frame(failure.user)) if failure.user is not None else []
 
 
-def _all_float(scene: Failure) -> str:
+def _all_float(failure: Failure) -> str:
     """The call of the user's function of torch, with all its tensors made floating-point ones."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) not in ("F", "torch"):
         return ""
-    known = {operand.text for operand in _of_user(scene)}
+    known = {operand.text for operand in _of_user(failure)}
     made = [
         text if text not in known and not isinstance(node, ast.Call) else f"{text}.float()"
         for node in call.args
@@ -210,11 +210,11 @@ def _all_float(scene: Failure) -> str:
     return f"{ast.unparse(call.func)}({', '.join([*made, *map(ast.unparse, call.keywords)])})"
 
 
-def _mean(scene: Failure, match: re.Match[str]) -> Cause:
+def _mean(failure: Failure, match: re.Match[str]) -> Cause:
     dtype = named(match[2])
-    name = scene.tensors[0].text if scene.tensors else "x"
+    name = failure.tensors[0].text if failure.tensors else "x"
     return Cause(
-        f"{match[1]} of {dtype} would be no whole number{scene.within}.",
+        f"{match[1]} of {dtype} would be no whole number{failure.within}.",
         "It needs floating-point numbers.",
         f"{match[1]} of {dtype}",
         ((name, dtype),),
@@ -222,12 +222,12 @@ def _mean(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _gradients(scene: Failure, _: re.Match[str]) -> Cause:
+def _gradients(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
         "Only floating-point and complex tensors can require gradients.",
         "This one holds whole numbers or truth values.",
         "",
-        tuple((o.text, _dtype(o.thing)) for o in scene.tensors[:2]),
+        tuple((o.text, _dtype(o.thing)) for o in failure.tensors[:2]),
         (
             Fix("Make it of floating-point numbers:", "nn.Parameter(torch.ones(3))  # not dtype=torch.long"),
             Fix("What is not trained belongs in a buffer:", 'self.register_buffer("ids", ids)'),
@@ -235,11 +235,11 @@ def _gradients(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _cast(scene: Failure, match: re.Match[str]) -> Cause:
+def _cast(failure: Failure, match: re.Match[str]) -> Cause:
     result, kept = named(match[1]), named(match[2])
-    name = scene.tensors[0].text if scene.tensors else "x"
+    name = failure.tensors[0].text if failure.tensors else "x"
     return Cause(
-        f"{name} is {kept} and cannot hold a result of {result}{scene.within}.",
+        f"{name} is {kept} and cannot hold a result of {result}{failure.within}.",
         "A change in place keeps the dtype.",
         f"{result} into {kept}",
         ((name, kept), ("result", result)),
@@ -247,10 +247,10 @@ def _cast(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _put(scene: Failure, match: re.Match[str]) -> Cause:
+def _put(failure: Failure, match: re.Match[str]) -> Cause:
     kept, given = named(match[1]), named(match[2])
     return Cause(
-        f"Values of {given} are written into a tensor of {kept}{scene.within}.",
+        f"Values of {given} are written into a tensor of {kept}{failure.within}.",
         "",
         f"{given} into {kept}",
         (("given", given), ("into", kept)),
@@ -258,21 +258,21 @@ def _put(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _to(scene: Failure, match: re.Match[str]) -> Cause:
+def _to(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"A module cannot become {named(match[1])}: weights must be floating-point or complex.",
         "",
         "",
         (("asked", named(match[1])),),
         (
-            Fix("To half the memory:", f"{code_fixes.name_of_root(scene)}.to(torch.bfloat16)"),
+            Fix("To half the memory:", f"{code_fixes.name_of_root(failure)}.to(torch.bfloat16)"),
             Fix("Whole-number weights are quantization, which torchao does."),
         ),
     )
 
 
-def _recurrent(scene: Failure, match: re.Match[str]) -> Cause:
-    return _layer(scene, named(match[1]), named(match[2]))
+def _recurrent(failure: Failure, match: re.Match[str]) -> Cause:
+    return _layer(failure, named(match[1]), named(match[2]))
 
 
 _R = (RuntimeError,)

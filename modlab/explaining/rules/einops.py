@@ -14,43 +14,43 @@ from modlab.records.explanation import Fix
 _FUNCTIONS = ("rearrange", "reduce", "repeat", "einsum", "parse_shape", "pack", "unpack")
 
 
-def _pattern(scene: Failure, match: re.Match[str]) -> Cause | None:
-    lines = [line.strip() for line in scene.message.strip().splitlines()]
-    pattern = re.search(r'pattern "([^"]*)"', scene.message)
-    shape = re.search(r"Input tensor shape: (?:torch\.Size\()?[\[(]([\d, ]*)[\])]", scene.message)
+def _pattern(failure: Failure, match: re.Match[str]) -> Cause | None:
+    lines = [line.strip() for line in failure.message.strip().splitlines()]
+    pattern = re.search(r'pattern "([^"]*)"', failure.message)
+    shape = re.search(r"Input tensor shape: (?:torch\.Size\()?[\[(]([\d, ]*)[\])]", failure.message)
     message = lines[-1] if lines else ""
     if pattern is None or not message:
         return None
     sizes = tuple_of(shape[1]) if shape is not None else ()
-    name = _called(scene)
+    name = _called(failure)
     given = f" for {sizes}" if shape is not None else ""
     facts = (("pattern", pattern[1]), *((("input", str(sizes)),) if shape is not None else ()))
     return Cause(
         f"{name}{given}: {message if message.endswith('.') else message + '.'}",
-        f'The pattern is "{pattern[1]}"{scene.within}.',
+        f'The pattern is "{pattern[1]}"{failure.within}.',
         "",
         facts,
-        tuple(_fixes(scene, message, pattern[1], sizes)),
+        tuple(_fixes(failure, message, pattern[1], sizes)),
     )
 
 
-def _called(scene: Failure) -> str:
-    call = written.expression(scene.own)
+def _called(failure: Failure) -> str:
+    call = written.expression(failure.own)
     name = written.name_of(call.func) if isinstance(call, ast.Call) else ""
-    layer = scene.failing
+    layer = failure.failing
     if layer is not None and layer.type in ("Rearrange", "Reduce", "EinMix"):
         return layer.label
     return name if name in _FUNCTIONS else "einops"
 
 
-def _fixes(scene: Failure, message: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
-    frame = scene.own
+def _fixes(failure: Failure, message: str, pattern: str, sizes: tuple[int, ...]) -> list[Fix]:
+    frame = failure.own
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.name_of(call.func) not in _FUNCTIONS:
         call = None
     divided = re.search(r"can't divide axis of length (\d+) in chunks of (\d+)", message)
     if divided is not None:
-        return _dividing(scene, call, int(divided[1]), int(divided[2]))
+        return _dividing(failure, call, int(divided[1]), int(divided[2]))
     unknown = re.search(r"(?:Could not infer sizes for|Specify sizes for new axes in repeat:?) \{(.*)\}", message)
     if unknown is not None:
         names = sorted(re.findall(r"'(\w+)'", unknown[1]))
@@ -80,27 +80,29 @@ def _fixes(scene: Failure, message: str, pattern: str, sizes: tuple[int, ...]) -
     return [Fix(f"The left side ({left.strip()}) names each of the {len(sizes)} axes that the input has, the right side where they go.")]
 
 
-def _dividing(scene: Failure, call: ast.Call | None, size: int, chunk: int) -> list[Fix]:
+def _dividing(failure: Failure, call: ast.Call | None, size: int, chunk: int) -> list[Fix]:
     low, high = size // chunk * chunk, -(-size // chunk) * chunk
     other = Fix(f"Or a size that {chunk} divides: {f'{low} or ' if low else ''}{high}.")
     word = (
-        next((one for one in call.keywords if one.arg and scene.own is not None and operands.follow(one.value, scene.own) == chunk), None)
+        next(
+            (one for one in call.keywords if one.arg and failure.own is not None and operands.follow(one.value, failure.own) == chunk), None
+        )
         if call is not None
         else None
     )
     code = ""
-    if call is not None and word is not None and word.arg and scene.own is not None:
+    if call is not None and word is not None and word.arg and failure.own is not None:
         changed = copy.copy(call)
         for one in call.keywords:  # of a picture both sides have the same patches
-            if one.arg and operands.follow(one.value, scene.own) == chunk:
+            if one.arg and operands.follow(one.value, failure.own) == chunk:
                 changed = written.with_word(changed, one.arg, ast.Constant(fitting(size, chunk)))
-        code = source_code.rewritten(scene.own, call, changed)
+        code = source_code.rewritten(failure.own, call, changed)
     return [Fix(f"{chunk} does not divide {size}; a number that does:", code), other]
 
 
-def _arrow(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _arrow(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``rearrange(x, "b c")``: a pattern without an arrow ends in an assignment of einops'."""
-    inner = scene.inner
+    inner = failure.inner
     pattern = inner.names.get("pattern") if inner is not None else None
     if inner is None or not inner.code.co_filename.replace("\\", "/").endswith("einops/einops.py") or type(pattern) is not str:
         return None
@@ -108,7 +110,7 @@ def _arrow(scene: Failure, _: re.Match[str]) -> Cause | None:
     if arrows == 1:
         return None
     return Cause(
-        f"The pattern {pattern!r} of {_called(scene)} has {arrows or 'no'} arrow{'s' if arrows > 1 else ''}.",
+        f"The pattern {pattern!r} of {_called(failure)} has {arrows or 'no'} arrow{'s' if arrows > 1 else ''}.",
         "Left of it stand the axes that the input has, right of it those of the result.",
         "",
         (("pattern", pattern),),
@@ -116,19 +118,19 @@ def _arrow(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _layer(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _layer(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``Rearrange`` of another number of axes: its table of patterns has no entry for it."""
-    call, inner = scene.failing, scene.inner
+    call, inner = failure.failing, failure.inner
     if call is None or inner is None or "/einops/" not in inner.code.co_filename.replace("\\", "/"):
         return None
     pattern = vars(call.module).get("pattern")
-    shape = scene.taken[0] if scene.taken else None
-    if type(pattern) is not str or shape is None or scene.error.args != (len(shape),):
+    shape = failure.taken[0] if failure.taken else None
+    if type(pattern) is not str or shape is None or failure.error.args != (len(shape),):
         return None
     left = re.sub(r"\([^)]*\)", "x", pattern.partition("->")[0]).split()
     return Cause(
         f"{call.label} got {len(shape)} dimensions, and its pattern names {len(left)}.",
-        f'{scene.stopped}input {shape}, "{pattern}".',
+        f'{failure.stopped}input {shape}, "{pattern}".',
         f"{len(shape)} ≠ {len(left)} axes",
         (("pattern", pattern), ("input", str(shape))),
         (Fix(f"The left side names each axis of what comes in, {len(shape)} of them."),),

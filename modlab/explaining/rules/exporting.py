@@ -10,13 +10,13 @@ from modlab.explaining.failure import Cause, Failure, Rule, own_words, shape_of
 from modlab.records.explanation import Fix
 
 
-def _violated(scene: Failure, match: re.Match[str]) -> Cause:
+def _violated(failure: Failure, match: re.Match[str]) -> Cause:
     """What was said of a dimension is not so: torch lists why, and often what to write instead."""
-    reasons = [" ".join(one.split()) for one in re.findall(r"\n  - (.+?)(?=\n  - |\nSuggested fixes|\n\n|\Z)", scene.message, re.DOTALL)]
+    reasons = [" ".join(one.split()) for one in re.findall(r"\n  - (.+?)(?=\n  - |\nSuggested fixes|\n\n|\Z)", failure.message, re.DOTALL)]
     names = match[1]
-    suggested = re.search(r"Suggested fixes:\n((?:[ \t]+[^\n]+\n?)+)", scene.message)
-    fixes = _suggested(scene, suggested[1].strip().splitlines()) if suggested is not None else []
-    constant = re.search(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)", scene.message)
+    suggested = re.search(r"Suggested fixes:\n((?:[ \t]+[^\n]+\n?)+)", failure.message)
+    fixes = _suggested(failure, suggested[1].strip().splitlines()) if suggested is not None else []
+    constant = re.search(r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\d+)\)", failure.message)
     if constant is not None:
         said = f"{constant[1]} is said to vary, and the model works with {constant[2]} alone there."
         more = (
@@ -24,41 +24,41 @@ def _violated(scene: Failure, match: re.Match[str]) -> Cause:
             if constant[2] == "1"
             else ("A layer's width, or a comparison in the code, holds it there.")
         )
-        fixes = [*_larger(scene, constant[2]), *_fixed(scene, constant[1])]
+        fixes = [*_larger(failure, constant[2]), *_fixed(failure, constant[1])]
     else:
         said = f"dynamic_shapes says of {names} what the model does not bear out."
-        more = f"torch: {own_words(scene.error, reasons[0])}" if reasons else ""
+        more = f"torch: {own_words(failure.error, reasons[0])}" if reasons else ""
     return Cause(said, more, "", (("dimensions", names),), tuple(fixes))
 
 
-def _suggested(scene: Failure, lines: list[str]) -> list[Fix]:
+def _suggested(failure: Failure, lines: list[str]) -> list[Fix]:
     """What torch suggests, as lines that replace the user's."""
-    made = written.calls(scene.own, "Dim") if scene.own is not None else []
+    made = written.calls(failure.own, "Dim") if failure.own is not None else []
     dim = ast.unparse(made[0].call.func) if made else "torch.export.Dim"
     found = [re.sub(r", max=(?:int_)?oo\b", "", re.sub(r"\bDim\(", f"{dim}(", line.strip())) for line in lines]
     return [Fix("torch suggests:", "\n".join(found))] if found else []
 
 
-def _fixed(scene: Failure, name: str) -> list[Fix]:
+def _fixed(failure: Failure, name: str) -> list[Fix]:
     """The call without that dimension; with what torch finds out by itself."""
-    frame = scene.own
+    frame = failure.own
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or written.word(call, "dynamic_shapes") is None:
         return [Fix("Leave it out of dynamic_shapes.")]
     return [Fix("Or leave it fixed:", source_code.rewritten(frame, call, written.with_word(call, "dynamic_shapes", None)))]
 
 
-def _larger(scene: Failure, size: str) -> list[Fix]:
+def _larger(failure: Failure, size: str) -> list[Fix]:
     return [Fix("Export with an example of 2 or more in that dimension: torch takes 0 and 1 for constants.")] if size == "1" else []
 
 
-def _data_dependent(scene: Failure, match: re.Match[str]) -> Cause:
+def _data_dependent(failure: Failure, match: re.Match[str]) -> Cause:
     """``if x.sum() > 0`` and the like: what happens then depends on values, which nobody knows when a model is exported."""
     condition = match[1].split(" (unhinted")[0]
-    at = re.search(r"Caused by: (?P<text>.*?)\s*(?:# |\()(?P<where>[^\s():]+\.py:\d+)", scene.message)
-    if scene.own is None and at is not None:
-        scene.place = at["where"], at["text"]
-    who = "torch.export" if any("export" in frame.code.co_filename for frame in scene.frames) else "torch.compile"
+    at = re.search(r"Caused by: (?P<text>.*?)\s*(?:# |\()(?P<where>[^\s():]+\.py:\d+)", failure.message)
+    if failure.own is None and at is not None:
+        failure.place = at["where"], at["text"]
+    who = "torch.export" if any("export" in frame.code.co_filename for frame in failure.frames) else "torch.compile"
     held = f" ({condition}, where u0, u1 … are such values)" if re.search(r"\bu\d", condition) else ""
     return Cause(
         f"{who} cannot take a way that depends on the values of a tensor{held}.",
@@ -72,11 +72,11 @@ def _data_dependent(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _structure(scene: Failure, _: re.Match[str]) -> Cause | None:
-    if type(scene.error).__name__ != "UserError":
+def _structure(failure: Failure, _: re.Match[str]) -> Cause | None:
+    if type(failure.error).__name__ != "UserError":
         return None
-    words = own_words(scene.error, scene.message.replace("`", "").partition("\nFor more")[0])
-    names = re.search(r"must be the arg names (\[.*?\]) of `inputs`, but here they are (\[.*?\])", scene.message)
+    words = own_words(failure.error, failure.message.replace("`", "").partition("\nFor more")[0])
+    names = re.search(r"must be the arg names (\[.*?\]) of `inputs`, but here they are (\[.*?\])", failure.message)
     if names is None:
         return Cause(
             "dynamic_shapes does not have the form of the example inputs.",
@@ -91,12 +91,12 @@ def _structure(scene: Failure, _: re.Match[str]) -> Cause | None:
         "",
         "",
         (("given", ", ".join(given)), ("expected", ", ".join(wanted))),
-        (Fix("The names of forward's arguments:", _renamed(scene, given, wanted)),),
+        (Fix("The names of forward's arguments:", _renamed(failure, given, wanted)),),
     )
 
 
-def _renamed(scene: Failure, given: list[str], wanted: list[str]) -> str:
-    frame = scene.own
+def _renamed(failure: Failure, given: list[str], wanted: list[str]) -> str:
+    frame = failure.own
     call = written.expression(frame)
     shapes = written.word(call, "dynamic_shapes") if isinstance(call, ast.Call) else None
     if frame is None or not isinstance(call, ast.Call) or not isinstance(shapes, ast.Dict) or len(given) != len(wanted):
@@ -107,8 +107,8 @@ def _renamed(scene: Failure, given: list[str], wanted: list[str]) -> str:
     return source_code.rewritten(frame, call, written.with_word(call, "dynamic_shapes", ast.Dict(keys, shapes.values)))
 
 
-def _no_tuple(scene: Failure, _: re.Match[str]) -> Cause:
-    frame = scene.own
+def _no_tuple(failure: Failure, _: re.Match[str]) -> Cause:
+    frame = failure.own
     call = written.expression(frame)
     code = ""
     if frame is not None and isinstance(call, ast.Call) and len(call.args) > 1:
@@ -123,11 +123,11 @@ def _no_tuple(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _guard(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _guard(failure: Failure, match: re.Match[str]) -> Cause | None:
     """An exported model was called with other sizes than those that it was exported for."""
     name, place, sign, size = match[1], match[2], match[3], match[4]
     wanted = {"==": size, "<=": f"at most {size}", ">=": f"at least {size}", "<": f"fewer than {size}", ">": f"more than {size}"}[sign]
-    root = scene.root
+    root = failure.root
     given = next(
         (
             shape
@@ -155,8 +155,8 @@ def _holds(value: int, sign: str, size: int) -> bool:
     return {"==": value == size, "<=": value <= size, ">=": value >= size, "<": value < size, ">": value > size}[sign]
 
 
-def _called(scene: Failure, _: re.Match[str]) -> Cause:
-    frame = scene.own
+def _called(failure: Failure, _: re.Match[str]) -> Cause:
+    frame = failure.own
     call = written.expression(frame)
     code = ""
     if frame is not None and isinstance(call, ast.Call):
@@ -165,8 +165,8 @@ def _called(scene: Failure, _: re.Match[str]) -> Cause:
     return Cause("An ExportedProgram is no function: its module() is the model.", "", "", (), (Fix("", code or "exported.module()(x)"),))
 
 
-def _modes(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not any(type(call.module).__name__ == "GraphModule" for call in scene.calls):
+def _modes(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not any(type(call.module).__name__ == "GraphModule" for call in failure.calls):
         return None
     return Cause(
         f"An exported model has no {match[1]}(): the mode that it was exported in is fixed.",
@@ -177,7 +177,7 @@ def _modes(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _kind(scene: Failure, match: re.Match[str]) -> Cause:
+def _kind(failure: Failure, match: re.Match[str]) -> Cause:
     name = match[1].rpartition(".")[2]
     return Cause(
         f"torch.export takes tensors, numbers and texts, in tuples, lists and dicts; it got a {name}.",
@@ -191,7 +191,7 @@ def _kind(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _no_module(scene: Failure, match: re.Match[str]) -> Cause:
+def _no_module(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"torch.export.export takes an nn.Module, and got a {match[1]}.",
         "",

@@ -22,25 +22,25 @@ from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _loss(scene: Failure) -> tuple[str, Any]:
-    """What ``backward`` was called on: its name, and itself."""
-    called = (frame.names.get("self") for frame in scene.frames if frame.function == "backward")
+def _loss(failure: Failure) -> tuple[str, Any]:
+    """What ``backward`` was called on: its name, if it has one, and itself."""
+    called = (frame.names.get("self") for frame in failure.frames if frame.function == "backward")
     tensor = next((thing for thing in called if issubclass(type(thing), Tensor)), None)  # a trainer's own backward comes before it
     if tensor is None:
-        tensor = scene.local("tensors")
+        tensor = failure.local("tensors")
         tensor = tensor[0] if type(tensor) is tuple and tensor else tensor
-    user = scene.user
+    user = failure.user
     names = list(user.names.items()) if user is not None else []
-    return next((name for name, thing in names if thing is tensor), "the loss"), tensor
+    return next((name for name, thing in names if thing is tensor), ""), tensor
 
 
 def _suspects(found: list[suspects.Suspect]) -> tuple[tuple[str, str], ...]:
     return tuple((place, line[:120]) for place, line in found)
 
 
-def _in_place(scene: Failure, match: re.Match[str]) -> Cause:
+def _in_place(failure: Failure, match: re.Match[str]) -> Cause:
     shape, function, version, expected = tuple_of(match[2]), match[3] or "", int(match[4]), int(match[5])
-    owners = _changed_parameters(scene, shape, version) if function in _LIKE_PARAMETERS else []
+    owners = _changed_parameters(failure, shape, version) if function in _LIKE_PARAMETERS else []
     if owners:
         owner = owners[0] if len(owners) == 1 else f"A parameter of shape {shape} ({', '.join(owners[:3])}{', …' if owners[3:] else ''})"
         return Cause(
@@ -50,7 +50,7 @@ def _in_place(scene: Failure, match: re.Match[str]) -> Cause:
             (
                 *((name, str(shape)) for name in owners[:4]),
                 ("changes since it was used", str(version - expected)),
-                *_suspects(suspects.lines(scene, suspects.IN_PLACE)),
+                *_suspects(suspects.lines(failure, suspects.IN_PLACE)),
             ),
             (
                 Fix(
@@ -59,8 +59,8 @@ def _in_place(scene: Failure, match: re.Match[str]) -> Cause:
                 ),
             ),
         )
-    modules = suspects.in_place_modules(scene)
-    lines = suspects.lines(scene, suspects.IN_PLACE)
+    modules = suspects.in_place_modules(failure)
+    lines = suspects.lines(failure, suspects.IN_PLACE)
     what = f"The output of {_plain(function)}" if function else f"A {match[1].lower()} tensor"
     fixes = []
     if lines:
@@ -112,10 +112,10 @@ def _out_of_place(line: str) -> str:
     return f"{method[1]} = {method[1]}.{method[2]}({method[3]})" if method else ""
 
 
-def _changed_parameters(scene: Failure, shape: tuple[int, ...], version: int) -> list[str]:
+def _changed_parameters(failure: Failure, shape: tuple[int, ...], version: int) -> list[str]:
     """The parameters of this shape that have been changed this often."""
     found: dict[int, str] = {}
-    for name, model in scene.models[:4]:
+    for name, model in failure.models[:4]:
         for path, module in suspects.walk(model):
             for own, tensor in stores.named_tensors(module):
                 with without_torch_function():
@@ -125,16 +125,16 @@ def _changed_parameters(scene: Failure, shape: tuple[int, ...], version: int) ->
                         and not tensor.is_inference()
                         and tensor._version == version
                     ):
-                        known = join(path, own) if len(scene.models) == 1 else join(name, join(path, own))
+                        known = join(path, own) if len(failure.models) == 1 else join(name, join(path, own))
                         found.setdefault(id(tensor), known)
     return list(found.values())
 
 
-def _twice(scene: Failure, _: re.Match[str]) -> Cause:
-    name, _loss_tensor = _loss(scene)
+def _twice(failure: Failure, _: re.Match[str]) -> Cause:
+    name, _loss_tensor = _loss(failure)
     buffers = [
         f"{owner}.{path + '.' if path else ''}{own}"
-        for owner, model in scene.models[:4]
+        for owner, model in failure.models[:4]
         for path, module in suspects.walk(model)
         for own, tensor in stores.named_tensors(module)
         if tensor.grad_fn is not None
@@ -147,9 +147,9 @@ def _twice(scene: Failure, _: re.Match[str]) -> Cause:
             tuple((buffer, "has a grad_fn") for buffer in buffers[:4]),
             (Fix("Cut it off where it is updated:", f"self.{buffers[0].rpartition('.')[2]} = (...).detach()"),),
         )
-    carried = _carried(scene)
+    carried = _carried(failure)
     again = Fix("Compute the loss again before each backward, inside the loop:", "loss = criterion(model(x), y)\nloss.backward()")
-    first, second = _losses(scene, name)
+    first, second = _losses(failure, name)
     both = (
         Fix("For two losses on one graph, go back once from their sum:", f"({first} + {second}).backward()"),
         Fix("Or keep the graph the first time:", f"{first}.backward(retain_graph=True)"),
@@ -166,11 +166,11 @@ def _twice(scene: Failure, _: re.Match[str]) -> Cause:
         cut = f"{key}.detach()" if issubclass(type(thing), Tensor) else f"tuple(one.detach() for one in {key})"
         fixes = [Fix(f"{key} is handed on from round to round, with its graph: cut it off after each.", f"{key} = {cut}")]
     else:
-        cut = next(iter(_kept(scene)), "state")
+        cut = next(iter(_kept(failure)), "state")
         keep = Fix("What is kept for the next step (a hidden state, a running sum) must be cut off:", f"{cut} = {cut}.detach()")
-        fixes = [*both, again, *([keep] if cut != "state" else [])] if _backwards(scene) > 1 else [again, keep, *both]
+        fixes = [*both, again, *([keep] if cut != "state" else [])] if _backwards(failure) > 1 else [again, keep, *both]
     return Cause(
-        f"backward ran a second time through the same graph, from {name}: the first time freed it.",
+        f"backward ran a second time through the same graph, from {name or 'the loss'}: the first time freed it.",
         "Each forward pass makes a graph for one backward.",
         "",
         tuple((key, "handed on from round to round") for key in carried),
@@ -178,11 +178,11 @@ def _twice(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _carried(scene: Failure) -> dict[str, Any]:
+def _carried(failure: Failure) -> dict[str, Any]:
     """What the user's loop hands on from round to round, if it holds a graph."""
-    if scene.user is None:
+    if failure.user is None:
         return {}
-    named = {name: scene.user.names.get(name) for name in suspects.carried(scene.user)}
+    named = {name: failure.user.names.get(name) for name in suspects.carried(failure.user)}
     return {
         name: thing
         for name, thing in named.items()
@@ -190,44 +190,44 @@ def _carried(scene: Failure) -> dict[str, Any]:
     }
 
 
-def _kept(scene: Failure) -> list[str]:
+def _kept(failure: Failure) -> list[str]:
     """The plain attributes of models that hold a graph from the last call."""
     return [
         f"{join(name, path)}.{key}"
-        for name, model in scene.models[:4]
+        for name, model in failure.models[:4]
         for path, module in suspects.walk(model)
         for key, value in stores.contents(module).items()
         if key not in stores.STANDARD and issubclass(type(value), Tensor) and value.grad_fn is not None
     ]
 
 
-def _backwards(scene: Failure) -> int:
+def _backwards(failure: Failure) -> int:
     """How often the user's code says ``backward``, up to the line that failed."""
-    user = scene.user
+    user = failure.user
     return 0 if user is None else sum(line.count(".backward(") for number, line in user.lines() if number <= user.line)
 
 
-def _losses(scene: Failure, name: str) -> tuple[str, str]:
+def _losses(failure: Failure, name: str) -> tuple[str, str]:
     """From what backward ran before in the same function, and from what it failed; two words where that is not so plain."""
-    user = scene.user
+    user = failure.user
     text = "".join(line for number, line in user.lines() if number < user.line) if user is not None else ""
     found = [one for one in dict.fromkeys(re.findall(r"\b(\w+)\.backward\(", text)) if one != name]
     return (found[0], name) if len(found) == 1 and name.isidentifier() else ("loss1", "loss2")
 
 
-def _no_graph(scene: Failure, _: re.Match[str]) -> Cause:
-    name, loss = _loss(scene)
-    models = scene.models[:4]
+def _no_graph(failure: Failure, _: re.Match[str]) -> Cause:
+    name, loss = _loss(failure)
+    models = failure.models[:4]
     tensors = [tensor for _, model in models for _, module in suspects.walk(model) for _, tensor in stores.named_tensors(module)]
     trainable = sum(tensor.requires_grad for tensor in tensors)
-    lines = [] if models and tensors and not trainable else suspects.lines(scene, suspects.DETACHED)
-    cut = detached.of(scene.user)
-    facts = [(name, f"{described(loss)}, requires no grad")]
+    lines = [] if models and tensors and not trainable else suspects.lines(failure, suspects.DETACHED)
+    cut = detached.of(failure.user)
+    facts = [(name or "the loss", f"{described(loss)}, requires no grad")]
     fixes: list[Fix] = []
     if models and tensors and not trainable:
         why = f"All parameters of {models[0][0]} are frozen."
         fixes.append(Fix("Let them be trained:", f"{models[0][0]}.requires_grad_(True)"))
-    elif _of_gradient(scene):
+    elif _of_gradient(failure):
         why = "A gradient has a graph of its own only with create_graph=True."
         fixes.append(Fix("To differentiate a gradient once more:", "torch.autograd.grad(y, x, create_graph=True)"))
     elif cut is not None and not cut.model:
@@ -249,7 +249,7 @@ def _no_graph(scene: Failure, _: re.Match[str]) -> Cause:
     if models:
         facts.append((f"{models[0][0]}: parameters with gradient", str(trainable)))
     return Cause(
-        f"{name} has no graph: there is nothing to go back through.",
+        f"{name or 'The loss'} has no graph: there is nothing to go back through.",
         why,
         "",
         (*facts, *_suspects(lines)),
@@ -257,21 +257,21 @@ def _no_graph(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _of_gradient(scene: Failure) -> bool:
+def _of_gradient(failure: Failure) -> bool:
     """Whether the user's code asks for gradients as tensors, without a graph of their own."""
-    text = "".join(line for _, line in scene.user.lines()) if scene.user is not None else ""
+    text = "".join(line for _, line in failure.user.lines()) if failure.user is not None else ""
     return bool(re.search(r"\bgrad\.grad\(|autograd\.grad\(", text)) and "create_graph" not in text
 
 
-def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _number(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``backward`` on what ``item`` or NumPy has made a plain number of."""
-    user = scene.user
-    expression = user.expression() if user is not None and scene.inner is user else None
+    user = failure.user
+    expression = user.expression() if user is not None and failure.inner is user else None
     if not isinstance(expression, (ast.Attribute, ast.Call)):
         return None
     owner = expression if isinstance(expression, ast.Attribute) else expression.func
     name = ast.unparse(owner.value) if isinstance(owner, ast.Attribute) else "loss"
-    lines = suspects.lines(scene, suspects.DETACHED)
+    lines = suspects.lines(failure, suspects.DETACHED)
     fix = Fix("Go back from the tensor, and take its number afterwards:", "loss.backward()\nhistory.append(loss.item())")
     return Cause(
         f"{name} is a plain {match[1].rpartition('.')[2]}, and has no graph to go back through.",
@@ -282,9 +282,9 @@ def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _flag(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _flag(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``h.requires_grad = False`` on what was computed."""
-    user = scene.user
+    user = failure.user
     node = source_code.statement_of(user) if user is not None else None
     target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     call = node.value if isinstance(node, ast.Expr) else None
@@ -295,7 +295,7 @@ def _flag(scene: Failure, _: re.Match[str]) -> Cause | None:
         return None
     name = ast.unparse(owner)
     return Cause(
-        f"{name} is computed from what is trained, so its requires_grad cannot be set{scene.within}.",
+        f"{name} is computed from what is trained, so its requires_grad cannot be set{failure.within}.",
         "Only a tensor made by hand, such as a parameter, has it as a choice.",
         "",
         (),
@@ -303,17 +303,25 @@ def _flag(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _not_scalar(scene: Failure, _: re.Match[str]) -> Cause:
-    name, loss = _loss(scene)
+def _not_scalar(failure: Failure, _: re.Match[str]) -> Cause:
+    name, loss = _loss(failure)
     shape = shape_of(loss) or ()
-    call = scene.user.expression() if scene.user is not None else None
-    told = f"backward starts from one number, and {name} has {format.plural(_count(shape), 'number')}.", f"Its shape is {shape}."
+    call = failure.user.expression() if failure.user is not None else None
+    told = (
+        f"backward starts from one number, and {name or 'the loss'} has {format.plural(_count(shape), 'number')}.",
+        f"Its shape is {shape}.",
+    )
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not call.args):
-        return Cause(*told, "", ((name, str(shape)),), (Fix("Make one number of them where the loss is computed, such as loss.mean()."),))
+        return Cause(
+            *told,
+            "",
+            ((name or "the loss", str(shape)),),
+            (Fix("Make one number of them where the loss is computed, such as loss.mean()."),),
+        )
     return Cause(
         *told,
         "",
-        ((name, str(shape)),),
+        ((name or "the loss", str(shape)),),
         (
             Fix("Make one number of them:", f"{name}.mean().backward()" if name.isidentifier() else "loss.mean().backward()"),
             Fix(
@@ -330,7 +338,7 @@ def _count(shape: tuple[int, ...]) -> int:
     return number
 
 
-def _grad_shape(scene: Failure, match: re.Match[str]) -> Cause:
+def _grad_shape(failure: Failure, match: re.Match[str]) -> Cause:
     given, expected = tuple_of(match[1]), tuple_of(match[2])
     return Cause(
         f"backward got weights of shape {given} for an output of {expected}.",
@@ -341,15 +349,15 @@ def _grad_shape(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _unused(scene: Failure, match: re.Match[str]) -> Cause:
+def _unused(failure: Failure, match: re.Match[str]) -> Cause:
     number = int(match[1])
-    inputs = scene.local("inputs")
-    user = scene.user
+    inputs = failure.local("inputs")
+    user = failure.user
     inputs = (inputs,) if issubclass(type(inputs), Tensor) else inputs
     wanted = inputs[number] if type(inputs) in (list, tuple) and number < len(inputs) else None
     name = next(
         (n for n, thing in (list(user.names.items()) if user else ()) if thing is wanted and wanted is not None),
-        next((f"{n}.{path}" if path else n for n, path in _paths(scene, wanted)), f"number {number} of the inputs, counted from 0,"),
+        next((f"{n}.{path}" if path else n for n, path in _paths(failure, wanted)), f"number {number} of the inputs, counted from 0,"),
     )
     call = user.expression() if user is not None else None
     line = "torch.autograd.grad(outputs, inputs, allow_unused=True)"
@@ -364,29 +372,29 @@ def _unused(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _paths(scene: Failure, wanted: Any) -> Iterator[tuple[str, str]]:
+def _paths(failure: Failure, wanted: Any) -> Iterator[tuple[str, str]]:
     """The names of a parameter in the models at hand."""
-    for name, model in scene.models[:4] if wanted is not None else ():
+    for name, model in failure.models[:4] if wanted is not None else ():
         for path, module in suspects.walk(model):
             for own, tensor in stores.named_tensors(module):
                 if tensor is wanted:
                     yield name, join(path, own)
 
 
-def _leaf(scene: Failure, match: re.Match[str]) -> Cause:
-    operand = next((o for o in scene.tensors if o.thing.requires_grad), scene.tensors[0] if scene.tensors else None)
+def _leaf(failure: Failure, match: re.Match[str]) -> Cause:
+    operand = next((o for o in failure.tensors if o.thing.requires_grad), failure.tensors[0] if failure.tensors else None)
     name = operand.text if operand is not None else "A parameter"
-    statement = source_code.statement_of(scene.user) if scene.user is not None else None
+    statement = source_code.statement_of(failure.user) if failure.user is not None else None
     line = ast.unparse(statement) if isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) else ""
     fixes = [Fix("To set or initialise it, outside of the graph:", "with torch.no_grad():\n    " + line if line else "")]
     fixes += [Fix("To compute with it, make a new tensor:", made) for made in [_anew(statement)] if made]
     fixes += [Fix("nn.init's functions do the first themselves:", made) for made in [_initialised(statement)] if made]
-    of = f"a view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
+    of = f"A view of {name[0].lower() + name[1:] if operand is None else name}" if match[1] else name
     return Cause(
-        f"{of} is trained, and is changed in place where gradients are recorded{scene.within}.",
+        f"{of} is trained, and is changed in place where gradients are recorded{failure.within}.",
         "The gradient of what it was would be lost.",
         "in place on what is trained",
-        tuple((o.text, described(o.thing)) for o in scene.tensors[:2]),
+        tuple((o.text, described(o.thing)) for o in failure.tensors[:2]),
         tuple(fixes),
     )
 
@@ -415,29 +423,29 @@ def _initialised(statement: ast.stmt | None) -> str:
     return f"nn.init.{_INITIALISERS[call.func.attr]}({', '.join(map(ast.unparse, arguments))})" if not call.keywords else ""
 
 
-def _numpy(scene: Failure, match: re.Match[str]) -> Cause:
-    call = scene.user.expression() if scene.user is not None else None
+def _numpy(failure: Failure, match: re.Match[str]) -> Cause:
+    call = failure.user.expression() if failure.user is not None else None
     receiver = (
         call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
     )
-    name = scene.tensors[0].text if scene.tensors else "The tensor"
-    code = ast.unparse(receiver) if receiver is not None else name if scene.tensors else "x"
+    name = failure.tensors[0].text if failure.tensors else "The tensor"
+    code = ast.unparse(receiver) if receiver is not None else name if failure.tensors else "x"
     return Cause(
-        f"{name} is part of a graph, which NumPy cannot follow{scene.within}.",
+        f"{name} is part of a graph, which NumPy cannot follow{failure.within}.",
         "Its gradient would end there unnoticed.",
         "requires grad",
-        ((name, f"{described(scene.tensors[0].thing)}, requires grad"),) if scene.tensors else (),
+        ((name, f"{described(failure.tensors[0].thing)}, requires grad"),) if failure.tensors else (),
         (Fix("Say that it ends here:", f"{code}.detach().cpu().numpy()"), Fix("Or compute under torch.no_grad() what needs no graph.")),
     )
 
 
-def _backward_hook_view(scene: Failure, match: re.Match[str]) -> Cause:
+def _backward_hook_view(failure: Failure, match: re.Match[str]) -> Cause:
     """A full backward hook makes what goes into its module, and comes out, views; one of them is changed in place."""
-    subject = scene.subject
-    own = scene.module is not None and stores.contents(scene.module).get("inplace") is True
-    where = f"{subject} changes its input in place" if own else f"A tensor is changed in place{scene.within}"
-    itself = own and scene.module is not None and _has_backward_hook(scene.module)
-    found = None if itself or scene.hook else _hooked_giver(scene)
+    subject = failure.subject
+    own = failure.module is not None and stores.contents(failure.module).get("inplace") is True
+    where = f"{subject} changes its input in place" if own else f"A tensor is changed in place{failure.within}"
+    itself = own and failure.module is not None and _has_backward_hook(failure.module)
+    found = None if itself or failure.hook else _hooked_giver(failure)
     facts: tuple[tuple[str, str], ...] = ()
     if itself:
         said, facts = f"{where}, and its own full backward hook has made that a view.", ((f"{subject}", "full backward hook"),)
@@ -449,9 +457,9 @@ def _backward_hook_view(scene: Failure, match: re.Match[str]) -> Cause:
     else:
         said = f"{where}, and a full backward hook has made that a view."
     fixes = []
-    if own and scene.failing is not None:
-        fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{scene.failing.type}(inplace=False)"))
-    anew = _out_of_place(scene.user.source) if scene.user is not None and not own else ""
+    if own and failure.failing is not None:
+        fixes.append(Fix(f"Let {subject} make a new tensor:", f"nn.{failure.failing.type}(inplace=False)"))
+    anew = _out_of_place(failure.user.source) if failure.user is not None and not own else ""
     if anew:
         fixes.append(Fix("Make a new tensor there:", anew))
     fixes.append(
@@ -474,14 +482,14 @@ def _has_backward_hook(module: Module) -> bool:
     return bool(held.get("_backward_pre_hooks") or (held.get("_backward_hooks") and held.get("_is_full_backward_hook") is True))
 
 
-def _hooked_giver(scene: Failure) -> tuple[str, str] | None:
+def _hooked_giver(failure: Failure) -> tuple[str, str] | None:
     """The place and the class of the module with a full backward hook that gave what is changed, where the code shows it."""
-    frame = scene.user
-    if scene.calls:
-        given = provenance.giver(scene, changed=True)
+    frame = failure.user
+    if failure.calls:
+        given = provenance.giver(failure, changed=True)
     else:
         module = suspects.given_by(frame, _changed(frame)) if frame is not None else None
-        given = None if module is None else (hook_errors.place(scene, module), module)
+        given = None if module is None else (hook_errors.place(failure, module), module)
     if given is None or not _has_backward_hook(given[1]):
         return None
     place, cls = given[0], type(given[1]).__name__
@@ -498,10 +506,10 @@ def _changed(frame: Frame) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _inference(scene: Failure, _: re.Match[str]) -> Cause:
-    name = next((o.text for o in scene.tensors if o.thing.is_inference()), "A tensor")
+def _inference(failure: Failure, _: re.Match[str]) -> Cause:
+    name = next((o.text for o in failure.tensors if o.thing.is_inference()), "A tensor")
     return Cause(
-        f"{name} was made in inference mode and has no version to go back to{scene.within}.",
+        f"{name} was made in inference mode and has no version to go back to{failure.within}.",
         "Such tensors can take no part in training, and are not changed outside.",
         "made in inference mode",
         ((name, "inference tensor"),) if name != "A tensor" else (),
@@ -512,11 +520,11 @@ def _inference(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _deepcopy(scene: Failure, _: re.Match[str]) -> Cause:
+def _deepcopy(failure: Failure, _: re.Match[str]) -> Cause:
     """Which tensor could not be copied is known: the innermost frame is its own ``__deepcopy__``."""
-    tensor: Any = scene.inner.names.get("self") if scene.inner is not None and scene.inner.function == "__deepcopy__" else None
+    tensor: Any = failure.inner.names.get("self") if failure.inner is not None and failure.inner.function == "__deepcopy__" else None
     known = issubclass(type(tensor), Tensor)
-    name, kind, key = _carrier(scene, tensor) if known else ("", "", "")
+    name, kind, key = _carrier(failure, tensor) if known else ("", "", "")
     node = tensor.grad_fn if known else None
     said = type(node).__name__ if node is not None else "a grad_fn"
     what = f"{kind} {name}".strip() or "A tensor"
@@ -536,14 +544,14 @@ def _deepcopy(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _carrier(scene: Failure, tensor: Tensor) -> tuple[str, str, str]:
+def _carrier(failure: Failure, tensor: Tensor) -> tuple[str, str, str]:
     """What the tensor is called in the model that is copied, what it is there, and the attribute; or its own name; or nothing."""
-    copied: list[Any] = [frame.names.get("x") for frame in scene.frames if frame.code is getattr(copy.deepcopy, "__code__", None)]
+    copied: list[Any] = [frame.names.get("x") for frame in failure.frames if frame.code is getattr(copy.deepcopy, "__code__", None)]
     if copied and copied[0] is tensor:
-        own = scene.user.names if scene.user is not None else {}
+        own = failure.user.names if failure.user is not None else {}
         return next((name for name, thing in list(own.items()) if thing is tensor), ""), "", ""
     for root in (thing for thing in copied if stores.is_module(thing)):
-        called = scene.name_of(root) or type(root).__name__
+        called = failure.name_of(root) or type(root).__name__
         for path, module in suspects.walk(root):
             held = stores.contents(module)
             place = f"{called}.{path + '.' if path else ''}"

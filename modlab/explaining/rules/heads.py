@@ -23,11 +23,11 @@ def fitting(width: int, heads: int) -> int:
     return max((n for n in range(1, heads + 1) if width % n == 0), default=1)
 
 
-def _verdict(scene: Failure, width: int, heads: int, code: str, names: tuple[str, str] = ("width", "heads"), prose: str = "") -> Cause:
+def _verdict(failure: Failure, width: int, heads: int, code: str, names: tuple[str, str] = ("width", "heads"), prose: str = "") -> Cause:
     low, high = width // heads * heads, -(-width // heads) * heads
     near = f"{low} or {high}" if low else f"{high}"
     return Cause(
-        f"{width} numbers cannot be shared evenly among {heads} heads{scene.within if scene.calls else ''}.",
+        f"{width} numbers cannot be shared evenly among {heads} heads{failure.within if failure.calls else ''}.",
         f"{names[0]} must be a multiple of {names[1]}.",
         f"{width} / {heads}",
         ((names[0], str(width)), (names[1], str(heads))),
@@ -38,18 +38,18 @@ def _verdict(scene: Failure, width: int, heads: int, code: str, names: tuple[str
 # ---- constructors --------------------------------------------------------------------------------------------------------------
 
 
-def _of_torch(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _of_torch(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``nn.MultiheadAttention``, and the blocks that make one."""
-    width, heads = scene.local("embed_dim"), scene.local("num_heads")
+    width, heads = failure.local("embed_dim"), failure.local("num_heads")
     if type(width) is not int or type(heads) is not int or heads < 1 or width % heads == 0:
         return None
     number = fitting(width, heads)
     names = ("embed_dim", "num_heads")
-    code, owner = _remade(scene, heads, number), scene.own
+    code, owner = _remade(failure, heads, number), failure.own
     made = _made(owner) if owner is not None else None
     if made is not None and "d_model" in made[1]:
         names = ("d_model", "nhead")
-    return _verdict(scene, width, heads, code or f"nn.MultiheadAttention({width}, {number})", names)
+    return _verdict(failure, width, heads, code or f"nn.MultiheadAttention({width}, {number})", names)
 
 
 def _made(frame: Frame) -> tuple[ast.Call, list[str]] | None:
@@ -64,9 +64,9 @@ def _made(frame: Frame) -> tuple[ast.Call, list[str]] | None:
         return None
 
 
-def _remade(scene: Failure, heads: int, number: int) -> str:
+def _remade(failure: Failure, heads: int, number: int) -> str:
     """The line of the user's that made it, with another number of heads; nothing where that does not stand in it."""
-    frame = scene.own
+    frame = failure.own
     found = _made(frame) if frame is not None else None
     if frame is None or found is None:
         return ""
@@ -94,22 +94,24 @@ def _given(frame: Frame, call: ast.Call, names: list[str], name: str) -> Any:
 # ---- configurations --------------------------------------------------------------------------------------------------------------
 
 
-def _of_configuration(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _of_configuration(failure: Failure, _: re.Match[str]) -> Cause | None:
     """A model of transformers, or of a library that checks as it does: the numbers stand in the message, or in the configuration."""
-    pair = _pair(scene)
+    pair = _pair(failure)
     if pair is None:
         return None
     width, heads, name, config = pair
     prose, code = "", ""
-    if scene.own is not None:
-        prose, code = _reconfigured(scene.own, config, name, heads, fitting(width, heads))
-    return _verdict(scene, width, heads, code, ("width", name or "num_attention_heads"), prose)
+    if failure.own is not None:
+        prose, code = _reconfigured(failure.own, config, name, heads, fitting(width, heads))
+    return _verdict(failure, width, heads, code, ("width", name or "num_attention_heads"), prose)
 
 
-def _pair(scene: Failure) -> tuple[int, int, str, Any] | None:
+def _pair(failure: Failure) -> tuple[int, int, str, Any] | None:
     """Width, number of heads, the name of that, and the configuration that holds it."""
-    configs = [thing for frame in reversed(scene.frames) for key in ("config", "self") if _is_configuration(thing := frame.names.get(key))]
-    numbers = [int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.]\d)", scene.words)]
+    configs = [
+        thing for frame in reversed(failure.frames) for key in ("config", "self") if _is_configuration(thing := frame.names.get(key))
+    ]
+    numbers = [int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.]\d)", failure.words)]
     for width, heads in ((a, b) for a in numbers for b in numbers if a > b > 0 and a % b):
         for config in configs:
             name = next((one for one, value in vars(config).items() if type(value) is int and value == heads and _HEADS.match(one)), "")
@@ -145,18 +147,18 @@ def _reconfigured(frame: Frame, config: Any, name: str, heads: int, number: int)
     return ("A number of heads that divides it, before the model is made:", f"{own}.{name} = {number}") if own and name else ("", "")
 
 
-def _groups(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _groups(failure: Failure, _: re.Match[str]) -> Cause | None:
     """Grouped attention: queries of several heads share the keys of one, so their numbers must divide."""
-    call = scene.failing
+    call = failure.failing
     config = stores.contents(call.module).get("config") if call is not None else None
     held = vars(config) if _is_configuration(config) else {}
     heads, shared = held.get("num_attention_heads"), held.get("num_key_value_heads")
     if call is None or type(heads) is not int or type(shared) is not int or shared < 1 or heads % shared == 0:
         return None
     number = fitting(heads, shared)
-    own = written.named(scene.own, config) if scene.own is not None else ""
+    own = written.named(failure.own, config) if failure.own is not None else ""
     return Cause(
-        f"{heads} heads cannot share {shared} heads of keys and values evenly{scene.within}.",
+        f"{heads} heads cannot share {shared} heads of keys and values evenly{failure.within}.",
         "num_attention_heads must be a multiple of num_key_value_heads.",
         f"{heads} / {shared}",
         (("num_attention_heads", str(heads)), ("num_key_value_heads", str(shared))),
@@ -167,10 +169,10 @@ def _groups(scene: Failure, _: re.Match[str]) -> Cause | None:
 # ---- views of one's own ----------------------------------------------------------------------------------------------------------
 
 
-def _of_view(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _of_view(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``q.view(b, n, heads, width // heads)``, whose last two sizes are fewer numbers than there were."""
     sizes, total = [int(one) for one in match[1].split(",")], int(match[2])
-    frame = scene.user
+    frame = failure.user
     call = written.expression(frame)
     if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(sizes) < 3:
         return None
@@ -185,30 +187,30 @@ def _of_view(scene: Failure, match: re.Match[str]) -> Cause | None:
             continue
         width = total // rest
         if width % heads and other in (-1, width // heads):
-            return _verdict(scene, width, heads, _remade_owner(frame, node, heads, fitting(width, heads)))
+            return _verdict(failure, width, heads, _remade_owner(frame, node, heads, fitting(width, heads)))
     return None
 
 
-def _of_unflatten(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _of_unflatten(failure: Failure, match: re.Match[str]) -> Cause | None:
     sizes, width = [int(one) for one in match[1].split(",")], int(match[2])
     heads = sizes[0]
     if len(sizes) != 2 or heads < 2 or width % heads == 0 or sizes[1] not in (-1, width // heads):
         return None
     return Cause(
-        f"{width} numbers cannot be shared evenly among {heads}{scene.within}.",
+        f"{width} numbers cannot be shared evenly among {heads}{failure.within}.",
         f"unflatten makes {heads} parts of them.",
         f"{width} / {heads}",
         (("size", str(width)), ("wanted", str(tuple(sizes)))),
-        (Fix("A number of parts that divides it:", _unflattened(scene, heads, fitting(width, heads))),),
+        (Fix("A number of parts that divides it:", _unflattened(failure, heads, fitting(width, heads))),),
     )
 
 
-def _unflattened(scene: Failure, heads: int, number: int) -> str:
-    call = written.expression(scene.user)
+def _unflattened(failure: Failure, heads: int, number: int) -> str:
+    call = written.expression(failure.user)
     found = [node for node in ast.walk(call) if isinstance(node, ast.Constant) and node.value == heads] if call is not None else []
-    if scene.user is None or not isinstance(call, ast.Call) or len(found) != 1:
+    if failure.user is None or not isinstance(call, ast.Call) or len(found) != 1:
         return ""
-    return source_code.rewritten(scene.user, call, copy.deepcopy(call, {id(found[0]): ast.Constant(number)}))
+    return source_code.rewritten(failure.user, call, copy.deepcopy(call, {id(found[0]): ast.Constant(number)}))
 
 
 def _is_heads(node: ast.expr) -> bool:

@@ -49,15 +49,15 @@ def of_kind(module: Module, store: str) -> list[Named]:
     return [named(hook) for hook in held.values() if not describe(callables.given(hook)[0]).machinery]
 
 
-def anywhere(scene: Failure, store: str) -> list[tuple[str, str, str]]:
+def anywhere(failure: Failure, store: str) -> list[tuple[str, str, str]]:
     """Path, function and place of the user's hooks of one kind in the models of the traceback."""
-    roots = [(calls_root.type, calls_root.module) for calls_root in scene.calls[:1]] or scene.models[:4]
+    roots = [(calls_root.type, calls_root.module) for calls_root in failure.calls[:1]] or failure.models[:4]
     return [(path or name, *hook) for name, root in roots for path, module in suspects.walk(root) for hook in of_kind(module, store)][:4]
 
 
-def _caller(scene: Failure) -> tuple[Frame, str, Any, Module] | None:
+def _caller(failure: Failure) -> tuple[Frame, str, Any, Module] | None:
     """The frame of torch's that called the last hook, the kind of hook, the hook, and its module."""
-    for frame in reversed(scene.frames):
+    for frame in reversed(failure.frames):
         if not frame.is_torch:
             continue
         file = frame.code.co_filename
@@ -95,12 +95,12 @@ def _backward_caller(frame: Frame) -> tuple[Frame, str, Any, Module] | None:
     return frame, _KINDS["_backward_pre_hooks"], pre, module
 
 
-def place(scene: Failure, module: Module) -> str:
+def place(failure: Failure, module: Module) -> str:
     """How a sentence calls a hook's module: its path, where a model is in sight."""
-    for call in reversed(scene.calls):
+    for call in reversed(failure.calls):
         if call.module is module:
             return call.place or call.type
-    for _, root in scene.models[:4]:
+    for _, root in failure.models[:4]:
         path = calls.path_to(root, module)
         if path is not None:
             return path or type(module).__name__
@@ -123,42 +123,42 @@ class RunningHook(NamedTuple):
     owner: str
 
 
-def running(scene: Failure) -> RunningHook | None:
+def running(failure: Failure) -> RunningHook | None:
     """The hook of a user's in whose own code the error arose."""
-    found = _caller(scene)
-    own_code = _code_of(scene, *found) if found is not None else None
+    found = _caller(failure)
+    own_code = _code_of(failure, *found) if found is not None else None
     if found is None or own_code is None or not own_code.is_users:  # torch's machinery works by hooks, too
         return None
-    place_of_it = next(i for i, one in enumerate(scene.frames) if one is own_code)
-    if any(one.is_torch and one.owner is not None for one in scene.frames[place_of_it + 1 :]):
+    place_of_it = next(i for i, one in enumerate(failure.frames) if one is own_code)
+    if any(one.is_torch and one.owner is not None for one in failure.frames[place_of_it + 1 :]):
         return None  # it called a module, and that failed
     _, kind, hook, module = found
-    return RunningHook(kind, *named(hook), place(scene, module))
+    return RunningHook(kind, *named(hook), place(failure, module))
 
 
-def _code_of(scene: Failure, frame: Frame, kind: str, hook: Any, module: Module) -> Frame | None:
+def _code_of(failure: Failure, frame: Frame, kind: str, hook: Any, module: Module) -> Frame | None:
     """The frame of a hook's own code, if the error came out of it and of no module that it called."""
-    position = next(i for i, one in enumerate(scene.frames) if one is frame)
+    position = next(i for i, one in enumerate(failure.frames) if one is frame)
     function = callables.anchor(callables.given(hook)[0])
-    later = [one for one in scene.frames[position + 1 :] if one.is_users or one.is_torch]  # a trace stands between
+    later = [one for one in failure.frames[position + 1 :] if one.is_users or one.is_torch]  # a trace stands between
     if function is None or not later or later[0].code is not function.__code__:
         return None
     return later[0]
 
 
-def raised_in(scene: Failure) -> Cause | None:
+def raised_in(failure: Failure) -> Cause | None:
     """What to say if the error came out of a hook's own code."""
-    found = _caller(scene)
-    own_code = _code_of(scene, *found) if found is not None else None
+    found = _caller(failure)
+    own_code = _code_of(failure, *found) if found is not None else None
     if found is None or own_code is None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
-    on = place(scene, module)
+    on = place(failure, module)
     missing = "backward" in kind and any(
         argument is None for value in own_code.names.values() if type(value) is tuple for argument in value
     )
-    error = f"{type(scene.error).__name__}: {format.cut(scene.message.splitlines()[0] if scene.message else '', 120)}"
+    error = f"{type(failure.error).__name__}: {format.cut(failure.message.splitlines()[0] if failure.message else '', 120)}"
     if missing:
         return Cause(
             f"The {kind} {name} on {on} got None for a gradient, and used it as a tensor.",
@@ -168,7 +168,7 @@ def raised_in(scene: Failure) -> Cause | None:
             (Fix("Leave None as it is:", "return tuple(None if g is None else ... for g in grad_inputs)"),),
         )
     return Cause(
-        f"The {kind} {name} on {on} raised the {type(scene.error).__name__}: {format.cut(scene.message, 200).rstrip('.')}.",
+        f"The {kind} {name} on {on} raised the {type(failure.error).__name__}: {format.cut(failure.message, 200).rstrip('.')}.",
         f"It stands at {where}.",
         f"{kind} {name} raised",
         (("hook", f"{name}, {where}"), ("raised", error)),
@@ -176,15 +176,15 @@ def raised_in(scene: Failure) -> Cause | None:
     )
 
 
-def _raised(scene: Failure, _: re.Match[str]) -> Cause | None:
-    return raised_in(scene)
+def _raised(failure: Failure, _: re.Match[str]) -> Cause | None:
+    return raised_in(failure)
 
 
-def changed_arguments(scene: Failure, hooks: list[Named], before: int, after: int, taken: list[str]) -> Cause:
+def changed_arguments(failure: Failure, hooks: list[Named], before: int, after: int, taken: list[str]) -> Cause:
     """A forward pre-hook made several arguments of one."""
     name, where = hooks[-1]
     return Cause(
-        f"The forward pre-hook {name} on {scene.subject} made {after} arguments of {before}.",
+        f"The forward pre-hook {name} on {failure.subject} made {after} arguments of {before}.",
         f"It stands at {where}; forward takes {', '.join(taken)}.",
         f"{after} arguments from pre-hook {name}",
         (("hook", f"{name}, {where}"), ("arguments before", str(before)), ("arguments after", str(after))),
@@ -192,14 +192,14 @@ def changed_arguments(scene: Failure, hooks: list[Named], before: int, after: in
     )
 
 
-def _with_kwargs(scene: Failure, match: re.Match[str]) -> Cause | None:
-    found = _caller(scene)
+def _with_kwargs(failure: Failure, match: re.Match[str]) -> Cause | None:
+    found = _caller(failure)
     if found is None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
     return Cause(
-        f"The {kind} {name} on {place(scene, module)} returned {format.cut(match[1], 60)}, and should return None or (args, kwargs).",
+        f"The {kind} {name} on {place(failure, module)} returned {format.cut(match[1], 60)}, and should return None or (args, kwargs).",
         f"It stands at {where}, and was registered with_kwargs=True.",
         f"{kind} {name} returned {format.cut(match[1], 40)}",
         (("hook", f"{name}, {where}"), ("returned", format.cut(match[1], 200))),
@@ -207,15 +207,15 @@ def _with_kwargs(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _wrong_number(scene: Failure, match: re.Match[str]) -> Cause | None:
-    found = _caller(scene)
+def _wrong_number(failure: Failure, match: re.Match[str]) -> Cause | None:
+    found = _caller(failure)
     if found is None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
     given, expected = match[1], match[2]
     return Cause(
-        f"The {kind} {name} on {place(scene, module)} returned {format.plural(int(given), 'gradient')} for {expected}.",
+        f"The {kind} {name} on {place(failure, module)} returned {format.plural(int(given), 'gradient')} for {expected}.",
         f"It stands at {where}.",
         f"{given} ≠ {expected} gradients",
         (("hook", f"{name}, {where}"), ("returned", given), ("expected", expected)),
@@ -223,18 +223,18 @@ def _wrong_number(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _no_length(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_length(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``len`` of what a backward hook returned failed."""
-    inner = scene.inner
+    inner = failure.inner
     if inner is None or inner.function != "hook" or not inner.is_torch:
         return None
-    found = _caller(scene)
+    found = _caller(failure)
     if found is None:
         return None
     _, kind, hook, module = found
     name, where = named(hook)
     return Cause(
-        f"The {kind} {name} on {place(scene, module)} returned a bare {match[1]}, and should return a tuple of gradients.",
+        f"The {kind} {name} on {place(failure, module)} returned a bare {match[1]}, and should return a tuple of gradients.",
         f"It stands at {where}.",
         f"{kind} {name} returned {match[1]}",
         (("hook", f"{name}, {where}"), ("returned", match[1]), ("expected", "None, or a tuple")),
@@ -242,10 +242,10 @@ def _no_length(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _signature(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _signature(failure: Failure, match: re.Match[str]) -> Cause | None:
     """The call of a hook failed: it takes another number of arguments."""
-    found = _caller(scene)
-    if found is None or not _is_called(scene, found[0]):
+    found = _caller(failure)
+    if found is None or not _is_called(failure, found[0]):
         return None
     _, kind, hook, module = found
     name, where = named(hook)
@@ -258,10 +258,10 @@ def _signature(scene: Failure, match: re.Match[str]) -> Cause | None:
         "full backward pre-hook": "(module, grad_outputs)",
     }.get(kind, "what this kind gets")
     return Cause(
-        f"The {kind} {name} on {place(scene, module)} is called with {wanted}, and takes something else.",
+        f"The {kind} {name} on {place(failure, module)} is called with {wanted}, and takes something else.",
         f"It stands at {where}.",
         f"{kind} {name} cannot be called so",
-        (("hook", f"{name}, {where}"), ("called with", wanted), ("raised", format.cut(message_of(scene.error), 200))),
+        (("hook", f"{name}, {where}"), ("called with", wanted), ("raised", format.cut(message_of(failure.error), 200))),
         (
             Fix(
                 "",
@@ -272,18 +272,18 @@ def _signature(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _is_called(scene: Failure, caller: Frame) -> bool:
+def _is_called(failure: Failure, caller: Frame) -> bool:
     """Whether it was the call of the hook itself that failed: behind it stand frames of ours alone (a trace's)."""
-    position = next(i for i, one in enumerate(scene.frames) if one is caller)
-    return all(frame.is_ours for frame in scene.frames[position + 1 :])
+    position = next(i for i, one in enumerate(failure.frames) if one is caller)
+    return all(frame.is_ours for frame in failure.frames[position + 1 :])
 
 
-def replaced(scene: Failure) -> tuple[str, str, str] | None:
+def replaced(failure: Failure) -> tuple[str, str, str] | None:
     """The pre-hook that has changed what the innermost module is given: its function, where it stands, and the module that it is on.
 
     Only where there is no other: which of several it was cannot be seen afterwards.
     """
-    call = scene.failing
+    call = failure.failing
     if call is None or call.given is None or call.args is None:
         return None
     same = len(call.given) == len(call.args) and all(one is other for one, other in zip(call.given, call.args, strict=True))
@@ -291,16 +291,16 @@ def replaced(scene: Failure) -> tuple[str, str, str] | None:
     return None if same or len(hooks) != 1 else (*hooks[0], call.label)
 
 
-def _of_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _of_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A tensor's hook, or torch's own around a module's, gave a gradient that does not fit. Autograd calls these; no frame shows them."""
     wrong = match[1]
-    hooked = _tensor_hooks(scene)
+    hooked = _tensor_hooks(failure)
     size = "has changed the size" in match[0]
     if not size:  # no hook's name, but the class of what it gave: which of them it was is not said
-        return _some_hook(scene, wrong, hooked)
+        return _some_hook(failure, wrong, hooked)
     modules = [
         (path, type(module).__name__, *hook)
-        for _, root in scene.models[:4]
+        for _, root in failure.models[:4]
         for path, module in suspects.walk(root)
         for hook in of_kind(module, "_backward_hooks")
     ]
@@ -330,11 +330,11 @@ def _of_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _some_hook(scene: Failure, wrong: str, hooked: list[tuple[str, str, str]]) -> Cause:
+def _some_hook(failure: Failure, wrong: str, hooked: list[tuple[str, str, str]]) -> Cause:
     """Autograd called a hook that gave no gradient: it is named only where there is no other."""
     modules = [
         (path or type(module).__name__, *hook)
-        for _, root in scene.models[:4]
+        for _, root in failure.models[:4]
         for path, module in suspects.walk(root)
         for store in ("_backward_hooks", "_backward_pre_hooks")
         for hook in of_kind(module, store)
@@ -356,13 +356,13 @@ def _article(word: str) -> str:
     return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
 
 
-def _tensor_hooks(scene: Failure) -> list[tuple[str, str, str]]:
+def _tensor_hooks(failure: Failure) -> list[tuple[str, str, str]]:
     """The hooks on the tensors that the user's frames have names for, and on parameters: name of the tensor, function, place."""
-    user = scene.user
+    user = failure.user
     pairs: list[tuple[str, Any]] = [] if user is None else [(n, t) for n, t in list(user.names.items()) if issubclass(type(t), Tensor)]
     pairs += [
         (f"{path}.{own}" if path else own, t)
-        for _, root in scene.models[:4]
+        for _, root in failure.models[:4]
         for path, module in suspects.walk(root)
         for own, t in stores.named_tensors(module)
     ]
@@ -372,10 +372,10 @@ def _tensor_hooks(scene: Failure) -> list[tuple[str, str, str]]:
     return found
 
 
-def _both_kinds(scene: Failure, _: re.Match[str]) -> Cause:
-    old = of_kind(scene.module, "_backward_hooks") if scene.module is not None else []
+def _both_kinds(failure: Failure, _: re.Match[str]) -> Cause:
+    old = of_kind(failure.module, "_backward_hooks") if failure.module is not None else []
     return Cause(
-        f"{scene.subject} has a backward hook of the other kind already.",
+        f"{failure.subject} has a backward hook of the other kind already.",
         "A module takes full backward hooks or legacy ones, not both.",
         "",
         tuple(("there already", f"{name}, {where}") for name, where in old),

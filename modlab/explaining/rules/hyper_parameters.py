@@ -16,17 +16,17 @@ from modlab.records.explanation import Fix
 _NAMES = {"learning rate": "lr", "momentum value": "momentum", "weight_decay value": "weight_decay", "epsilon value": "eps"}
 
 
-def _making(scene: Failure, file: str) -> tuple[Frame, ast.Call] | None:
+def _making(failure: Failure, file: str) -> tuple[Frame, ast.Call] | None:
     """The user's call of a constructor in one of the files of torch.optim, in which it failed."""
-    inner, user = scene.inner, scene.user
+    inner, user = failure.inner, failure.user
     call = user.expression() if user is not None else None
     if inner is None or user is None or not inner.is_torch or not isinstance(call, ast.Call):
         return None
     return (user, call) if file in inner.code.co_filename.replace("\\", "/") and inner.function == "__init__" else None
 
 
-def _negative(scene: Failure, match: re.Match[str]) -> Cause | None:
-    found, name = _making(scene, "/optim/"), _NAMES[match[1]]
+def _negative(failure: Failure, match: re.Match[str]) -> Cause | None:
+    found, name = _making(failure, "/optim/"), _NAMES[match[1]]
     if found is None:
         return None
     frame, call = found
@@ -48,13 +48,13 @@ def _negative(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _no_optimizer(scene: Failure, match: re.Match[str]) -> Cause | None:
-    found = _making(scene, "/optim/lr_scheduler.py")
+def _no_optimizer(failure: Failure, match: re.Match[str]) -> Cause | None:
+    found = _making(failure, "/optim/lr_scheduler.py")
     if found is None:
         return None
     frame, call = found
     node = call.args[0] if call.args else next((word.value for word in call.keywords if word.arg == "optimizer"), None)
-    given = scene.local("optimizer")
+    given = failure.local("optimizer")
     if node is None or isinstance(node, ast.Starred) or type(given).__name__ != match[1]:
         return None
     name, what = ast.unparse(call.func), "a model" if stores.is_module(given) else f"a {match[1]}"

@@ -15,9 +15,9 @@ from modlab.records.explanation import Fix
 _WHOLE = (torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
-def _chosen(scene: Failure) -> tuple[Frame, ast.Subscript, list[ast.expr]] | None:
+def _chosen(failure: Failure) -> tuple[Frame, ast.Subscript, list[ast.expr]] | None:
     """The ``x[...]`` of the user's that failed, and what stands between the brackets."""
-    frame = scene.user
+    frame = failure.user
     node = frame.expression() if frame is not None else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1:  # x[i] = y
         node = node.targets[0]
@@ -26,9 +26,9 @@ def _chosen(scene: Failure) -> tuple[Frame, ast.Subscript, list[ast.expr]] | Non
     return frame, node, node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def _mask(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _mask(failure: Failure, match: re.Match[str]) -> Cause | None:
     mask, place, shape = tuple_of(match[1]), int(match[2]), tuple_of(match[3])
-    found = _chosen(scene)
+    found = _chosen(failure)
     name, text, fixes = "the tensor", "The mask", []
     if found is not None:
         frame, node, parts = found
@@ -42,7 +42,7 @@ def _mask(scene: Failure, match: re.Match[str]) -> Cause | None:
             made = ast.Subscript(node.value, ast.Tuple([*around, parts[0]], ast.Load()), ast.Load())
             fixes = [Fix(f"It fits dimension {fitting[0]}:", source_code.rewritten(frame, node, made))]
     return Cause(
-        f"{text} is a mask of {mask}, and {name} is {shape}{scene.within}.",
+        f"{text} is a mask of {mask}, and {name} is {shape}{failure.within}.",
         f"From dimension {place} on, the sizes must be equal.",
         f"mask {mask} ≠ {shape}",
         ((text, str(mask)), (name, str(shape))),
@@ -50,8 +50,8 @@ def _mask(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _kind(scene: Failure, _: re.Match[str]) -> Cause | None:
-    found = _chosen(scene)
+def _kind(failure: Failure, _: re.Match[str]) -> Cause | None:
+    found = _chosen(failure)
     if found is None:
         return None
     frame, node, parts = found
@@ -63,7 +63,7 @@ def _kind(scene: Failure, _: re.Match[str]) -> Cause | None:
     text, kind = ast.unparse(part), str(thing.dtype).removeprefix("torch.")
     made = ast.Call(ast.Attribute(part, "long", ast.Load()), [], [])
     return Cause(
-        f"{text} is {kind}, and chooses from {ast.unparse(node.value)}{scene.within}.",
+        f"{text} is {kind}, and chooses from {ast.unparse(node.value)}{failure.within}.",
         "Places are whole numbers, and masks are bool.",
         f"{kind} ≠ int64",
         ((text, kind),),
@@ -71,14 +71,14 @@ def _kind(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _many(scene: Failure, match: re.Match[str]) -> Cause:
-    found, count = _chosen(scene), counted(int(match[1]), "dimension")
+def _many(failure: Failure, match: re.Match[str]) -> Cause:
+    found, count = _chosen(failure), counted(int(match[1]), "dimension")
     if found is None:
-        return Cause(f"A tensor of {count} got more indices than that{scene.within}.", "", "too many indices")
+        return Cause(f"A tensor of {count} got more indices than that{failure.within}.", "", "too many indices")
     frame, node, parts = found
     name, shape = ast.unparse(node.value), shape_of(operands.follow(node.value, frame))
     return Cause(
-        f"{name} has {count}, and {ast.unparse(node)} asks for more{scene.within}.",
+        f"{name} has {count}, and {ast.unparse(node)} asks for more{failure.within}.",
         f"It is {shape}." if shape is not None else "",
         f"{len(parts)} indices for {count}",
         ((name, str(shape)),) if shape is not None else (),
@@ -86,9 +86,9 @@ def _many(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _best(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _best(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``x.topk(5)`` of three."""
-    user = scene.user
+    user = failure.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "topk":
         return None
@@ -103,7 +103,7 @@ def _best(scene: Failure, _: re.Match[str]) -> Cause | None:
     name = ast.unparse(nodes["input"])
     least = ast.parse(f"min({ast.unparse(nodes['k'])}, {name}.size({place}))", mode="eval").body
     return Cause(
-        f"topk asks for the {count} largest, and {name} has {shape[place]} in dimension {place}{scene.within}.",
+        f"topk asks for the {count} largest, and {name} has {shape[place]} in dimension {place}{failure.within}.",
         f"It is {shape}.",
         f"{count} of {shape[place]}",
         ((name, str(shape)),),

@@ -23,32 +23,32 @@ _NEAR = 0.6
 # ---- keys --------------------------------------------------------------------------------------------------------------------
 
 
-def _key(scene: Failure, _: re.Match[str]) -> Cause | None:
-    frame = scene.inner
+def _key(failure: Failure, _: re.Match[str]) -> Cause | None:
+    frame = failure.inner
     node = frame.expression() if frame is not None and frame.is_users else None
-    wanted = scene.error.args[0] if len(scene.error.args) == 1 else None
+    wanted = failure.error.args[0] if len(failure.error.args) == 1 else None
     if frame is None or not isinstance(node, ast.Subscript) or type(wanted) is not str:
         return None
     held = operands.follow(node.value, frame)
-    if not _is_batch(scene, held) or operands.follow(node.slice, frame) != wanted or wanted in held:
+    if not _is_batch(failure, held) or operands.follow(node.slice, frame) != wanted or wanted in held:
         return None
-    return _lacking(scene, frame, node, held, wanted, "a key")
+    return _lacking(failure, frame, node, held, wanted, "a key")
 
 
-def _attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame, wanted = scene.inner, match[1]
+def _attribute(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame, wanted = failure.inner, match[1]
     node = frame.expression() if frame is not None and frame.is_users else None
     node = node.func if isinstance(node, ast.Call) else node
     if frame is None or not isinstance(node, ast.Attribute) or node.attr != wanted:
         return None
     held = operands.follow(node.value, frame)
-    if not _is_batch(scene, held):
+    if not _is_batch(failure, held):
         return None
     if wanted not in held:
-        return _lacking(scene, frame, node, held, wanted, "an attribute")
+        return _lacking(failure, frame, node, held, wanted, "an attribute")
     name = ast.unparse(node.value)
     return Cause(
-        f"{name} is a dict, and {wanted!r} is a key of it{scene.within}.",
+        f"{name} is a dict, and {wanted!r} is a key of it{failure.within}.",
         "A dict gives its values by keys, and not as attributes.",
         f"{wanted!r} is a key",
         (("keys", _listed(held)),),
@@ -56,11 +56,11 @@ def _attribute(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _is_batch(scene: Failure, held: Any) -> bool:
+def _is_batch(failure: Failure, held: Any) -> bool:
     """Whether a dict has to do with a model: it holds tensors, or a module was running."""
     if type(held) is not dict or not held:
         return False
-    return scene.root is not None or any(issubclass(type(value), Tensor) for value in held.values())
+    return failure.root is not None or any(issubclass(type(value), Tensor) for value in held.values())
 
 
 def _listed(held: Mapping[Any, Any]) -> str:
@@ -71,7 +71,7 @@ def _subscript(node: ast.expr, key: str) -> ast.expr:
     return ast.Subscript(node, ast.Constant(key), ast.Load())
 
 
-def _lacking(scene: Failure, frame: Frame, node: ast.Subscript | ast.Attribute, held: dict[Any, Any], wanted: str, what: str) -> Cause:
+def _lacking(failure: Failure, frame: Frame, node: ast.Subscript | ast.Attribute, held: dict[Any, Any], wanted: str, what: str) -> Cause:
     name = ast.unparse(node.value)
     ratios = sorted(((SequenceMatcher(None, wanted, key).ratio(), key) for key in held if type(key) is str), reverse=True)
     near = ratios[0][1] if ratios and ratios[0][0] >= _NEAR and (len(ratios) < 2 or ratios[1][0] < ratios[0][0]) else ""
@@ -79,7 +79,7 @@ def _lacking(scene: Failure, frame: Frame, node: ast.Subscript | ast.Attribute, 
     if near:
         fix = Fix(f"If {near!r} was meant:", source_code.rewritten(frame, node, _subscript(node.value, near)))
     return Cause(
-        f"{name} has no {wanted!r}{scene.within}.",
+        f"{name} has no {wanted!r}{failure.within}.",
         f"It is a dict with {_listed(held)}.",
         f"no {wanted!r}",
         (("asked for", repr(wanted)), *((f"{name}[{key!r}]", described(value)) for key, value in list(held.items())[:_LISTED])),
@@ -87,9 +87,9 @@ def _lacking(scene: Failure, frame: Frame, node: ast.Subscript | ast.Attribute, 
     )
 
 
-def _by_place(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _by_place(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``batch['image']`` of a batch that is a list."""
-    frame = scene.inner
+    frame = failure.inner
     node = frame.expression() if frame is not None and frame.is_users else None
     if frame is None or not isinstance(node, ast.Subscript):
         return None
@@ -98,7 +98,7 @@ def _by_place(scene: Failure, match: re.Match[str]) -> Cause | None:
         return None
     name, kind = ast.unparse(node.value), type(held).__name__
     return Cause(
-        f"{name} is a {kind} of {len(held)}, and has no {key!r}{scene.within}.",
+        f"{name} is a {kind} of {len(held)}, and has no {key!r}{failure.within}.",
         "Its parts have places, and no names.",
         f"{kind}, no dict",
         tuple((f"{name}[{i}]", described(part)) for i, part in enumerate(held[:_LISTED])),
@@ -109,9 +109,9 @@ def _by_place(scene: Failure, match: re.Match[str]) -> Cause | None:
 # ---- one number, one truth ---------------------------------------------------------------------------------------------------
 
 
-def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame = scene.user
-    node = frame.expression() if frame is not None and frame is scene.inner else None
+def _number(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame = failure.user
+    node = frame.expression() if frame is not None and frame is failure.inner else None
     if frame is None or not isinstance(node, ast.Call):
         return None
     wrapped = ast.unparse(node.func)
@@ -137,7 +137,7 @@ def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
     reduced = source_code.rewritten(frame, node, ast.parse(change.format(f"{operand}.mean()"), mode="eval").body)
     numbers = "none" if count == 0 else counted(count, "number") if count is not None else "several numbers"
     return Cause(
-        f"{wrapped.rpartition('.')[2]} reads one number, and {name} has {numbers}{scene.within}.",
+        f"{wrapped.rpartition('.')[2]} reads one number, and {name} has {numbers}{failure.within}.",
         " ".join(filter(None, (words, more))),
         f"{numbers} ≠ 1",
         ((name, str(shape)),) if shape is not None else (),
@@ -145,9 +145,9 @@ def _number(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _truth(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame = scene.user
-    node = frame.expression() if frame is not None and frame is scene.inner else None
+def _truth(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame = failure.user
+    node = frame.expression() if frame is not None and frame is failure.inner else None
     if frame is None or not isinstance(node, ast.expr):
         return None
     test = _tested(frame, node)
@@ -157,7 +157,7 @@ def _truth(scene: Failure, match: re.Match[str]) -> Cause | None:
     whole = text if isinstance(test, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
     shapes = [(one.text, str(shape_of(one.thing))) for one in operands.tensors(operands.of_frame(frame))]
     return Cause(
-        f"{text} is a tensor of several truth values, and one is needed{scene.within}.",
+        f"{text} is a tensor of several truth values, and one is needed{failure.within}.",
         "Each number is compared for itself.",
         "several truth values",
         tuple(shapes[:4]),

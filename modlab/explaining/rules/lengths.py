@@ -12,16 +12,16 @@ from modlab.explaining.failure import Cause, Failure, Rule, counted, shape_of, s
 from modlab.records.explanation import Fix
 
 
-def _named(scene: Failure, local: str) -> str:
+def _named(failure: Failure, local: str) -> str:
     """What the user calls something that torch's own function has under a name."""
-    thing, user = scene.local(local), scene.user
+    thing, user = failure.local(local), failure.user
     found = [name for name, one in list(user.names.items()) if one is thing] if user is not None and thing is not None else []
     return found[0] if found else local
 
 
-def _places(scene: Failure, match: re.Match[str]) -> Cause:
+def _places(failure: Failure, match: re.Match[str]) -> Cause:
     given, target = tuple_of(match[1]), tuple_of(match[2])
-    names = _named(scene, "input"), _named(scene, "target")
+    names = _named(failure, "input"), _named(failure, "target")
     mode = {4: "bilinear", 3: "linear", 5: "trilinear"}.get(len(given), "nearest")
     return Cause(
         f"The scores are for {shown(given[2:])} places, and the target has {shown(target[1:])}.",
@@ -34,8 +34,8 @@ def _places(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _time(scene: Failure, match: re.Match[str]) -> Cause | None:
-    shape = shape_of(scene.local("log_probs"))
+def _time(failure: Failure, match: re.Match[str]) -> Cause | None:
+    shape = shape_of(failure.local("log_probs"))
     if shape is None or len(shape) < 2:
         return None
     most, got = int(match[1]), int(match[2])
@@ -44,29 +44,29 @@ def _time(scene: Failure, match: re.Match[str]) -> Cause | None:
         f"log_probs is {shape}, read as (time, batch, classes).",
         f"length {got} > {most}",
         (("log_probs", str(shape)),),
-        _turned(scene) if shape[1] >= got else (Fix("The lengths are those of log_probs, behind all strides and pools of the model."),),
+        _turned(failure) if shape[1] >= got else (Fix("The lengths are those of log_probs, behind all strides and pools of the model."),),
     )
 
 
-def _turned(scene: Failure) -> tuple[Fix, ...]:
-    name = _named(scene, "log_probs")
+def _turned(failure: Failure) -> tuple[Fix, ...]:
+    name = _named(failure, "log_probs")
     return (Fix("If the batch comes first in it, put time first:", f"{name} = {name}.transpose(0, 1)"),)
 
 
-def _targets(scene: Failure, match: re.Match[str]) -> Cause:
+def _targets(failure: Failure, match: re.Match[str]) -> Cause:
     wanted, got = int(match[1]), int(match[2])
     return Cause(
         f"target_lengths has {wanted}, and targets has {counted(got, 'column')}.",
-        f"targets is {shape_of(scene.local('targets'))}.",
+        f"targets is {shape_of(failure.local('targets'))}.",
         f"length {wanted} > {got}",
-        (("targets", str(shape_of(scene.local("targets")))),),
+        (("targets", str(shape_of(failure.local("targets")))),),
         (Fix("Each length is the number of labels of that sample, without padding."),),
     )
 
 
-def _batch(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _batch(failure: Failure, match: re.Match[str]) -> Cause | None:
     name = f"{match[1]}_lengths"
-    shape, lengths = shape_of(scene.local("log_probs")), _length(scene.local(name))
+    shape, lengths = shape_of(failure.local("log_probs")), _length(failure.local(name))
     if shape is None or len(shape) < 2 or lengths is None:
         return None
     return Cause(
@@ -74,7 +74,7 @@ def _batch(scene: Failure, match: re.Match[str]) -> Cause | None:
         f"log_probs is {shape}, read as (time, batch, classes).",
         f"{lengths} ≠ {shape[1]}",
         (("log_probs", str(shape)), (name, str(lengths))),
-        _turned(scene) if shape[0] == lengths else (Fix("It needs one for each sample."),),
+        _turned(failure) if shape[0] == lengths else (Fix("It needs one for each sample."),),
     )
 
 
@@ -83,9 +83,9 @@ def _length(thing: Any) -> int | None:
     return shape[0] if shape else len(thing) if type(thing) in (list, tuple) else None
 
 
-def _keys(scene: Failure, match: re.Match[str]) -> Cause | None:
-    call, which = scene.failing, match[1]
-    thing = scene.local(which)
+def _keys(failure: Failure, match: re.Match[str]) -> Cause | None:
+    call, which = failure.failing, match[1]
+    thing = failure.local(which)
     shape = shape_of(thing)
     weight = tuple_of(match[3])
     if call is None or shape is None or len(weight) != 2:
@@ -93,20 +93,20 @@ def _keys(scene: Failure, match: re.Match[str]) -> Cause | None:
     name = "kdim" if which == "key" else "vdim"
     made = code_fixes.constructor(call.module, weight[0], weight[0])
     made = re.sub(rf"{name}=\d+", f"{name}={shape[-1]}", made) if name in made else ""
-    owner, line = provenance.made_anew(scene, made)
+    owner, line = provenance.made_anew(failure, made)
     return Cause(
         f"{call.label} got {which}s of {counted(shape[-1], 'number')}, and was made for {weight[1]} ({name}={weight[1]}).",
-        f"{scene.stopped}{which} {shape}.",
+        f"{failure.stopped}{which} {shape}.",
         f"{shape[-1]} ≠ {name} {weight[1]}",
         ((which, str(shape)), (name, str(weight[1]))),
         (Fix(f"Let it take {shape[-1]}{f', in {owner}' if owner else ''}:", line),) if line else (),
     )
 
 
-def _unlike(scene: Failure, match: re.Match[str]) -> Cause:
+def _unlike(failure: Failure, match: re.Match[str]) -> Cause:
     key, value = tuple_of(match[1]), tuple_of(match[2])
     return Cause(
-        f"{scene.subject or 'attention'} got a key of {key} and a value of {value}: each key needs a value.",
+        f"{failure.subject or 'attention'} got a key of {key} and a value of {value}: each key needs a value.",
         "",
         f"{shown(key)} ≠ {shown(value)}",
         (("key", str(key)), ("value", str(value))),

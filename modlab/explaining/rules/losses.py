@@ -20,9 +20,9 @@ from modlab.statistics.memory import is_there, local
 READ = 4_000_000  # elements up to which a tensor is looked through for its ends
 
 
-def _pair(scene: Failure) -> tuple[Any, Any]:
+def _pair(failure: Failure) -> tuple[Any, Any]:
     """The input and the target of a loss, by the names that torch's own functions have for them."""
-    return scene.local("input"), scene.local("target")
+    return failure.local("input"), failure.local("target")
 
 
 def _ends(tensor: Any) -> tuple[float, float] | None:
@@ -41,18 +41,18 @@ def _ends(tensor: Any) -> tuple[float, float] | None:
         return None
 
 
-def _names(scene: Failure) -> tuple[str, str]:
+def _names(failure: Failure) -> tuple[str, str]:
     """What the user calls input and target."""
-    user = scene.user
+    user = failure.user
     found = {id(thing): name for name, thing in list(user.names.items())} if user is not None else {}
-    given, target = _pair(scene)
+    given, target = _pair(failure)
     return found.get(id(given), "input"), found.get(id(target), "target")
 
 
-def _written(scene: Failure) -> tuple[str, str, str, str]:
+def _written(failure: Failure) -> tuple[str, str, str, str]:
     """How the loss was called: the function, input and target as they are written, and what else it was given."""
-    call = scene.user.expression() if scene.user is not None else None
-    given, target = _names(scene)
+    call = failure.user.expression() if failure.user is not None else None
+    given, target = _names(failure)
     if not isinstance(call, ast.Call):
         return "loss", given, target, ""
     words = {k.arg: k.value for k in call.keywords if k.arg}
@@ -66,10 +66,10 @@ def _written(scene: Failure) -> tuple[str, str, str, str]:
     return ast.unparse(call.func), first, second, "".join(f", {text}" for text in more)
 
 
-def _changed(scene: Failure, place: int, change: str) -> str:
+def _changed(failure: Failure, place: int, change: str) -> str:
     """The line that changes the input (0) or the target (1): ``y = y.long()``, or the call with that, where it has no name."""
-    name, (function, *operands, more) = _names(scene)[place], _written(scene)
-    user = scene.user
+    name, (function, *operands, more) = _names(failure)[place], _written(failure)
+    user = failure.user
     if function == "loss" or (user is not None and name in user.names):
         return f"{name} = {change.format(name)}"
     operands[place] = change.format(operands[place])
@@ -84,10 +84,10 @@ def _operand(node: ast.expr) -> str:
     return text if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
-def _facts(scene: Failure) -> tuple[tuple[str, str], ...]:
-    given, target = _pair(scene)
+def _facts(failure: Failure) -> tuple[tuple[str, str], ...]:
+    given, target = _pair(failure)
     words = []
-    for name, tensor in zip(_names(scene), (given, target), strict=True):
+    for name, tensor in zip(_names(failure), (given, target), strict=True):
         if issubclass(type(tensor), Tensor):
             ends = _ends(tensor) if tensor is target and not tensor.is_floating_point() else None
             words.append((name, f"{shape_of(tensor)} {_dtype(tensor)}" + (f", {ends[0]:g} to {ends[1]:g}" if ends else "")))
@@ -98,12 +98,12 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _classes(scene: Failure, match: re.Match[str]) -> Cause:
+def _classes(failure: Failure, match: re.Match[str]) -> Cause:
     target = int(match[1])
-    given, targets = _pair(scene)
+    given, targets = _pair(failure)
     shape = shape_of(given)
     count = None if shape is None else shape[1] if len(shape) > 1 else shape[0] if shape else None
-    name = _names(scene)[1]
+    name = _names(failure)[1]
     ends = _ends(targets)
     fixes = []
     ignored = target < 0 or (target == 255 and ends is not None and ends[1] == 255 and count is not None and count < 255)
@@ -122,85 +122,85 @@ def _classes(scene: Failure, match: re.Match[str]) -> Cause:
         f"{'fewer classes' if count is None else counted(count, 'class', 'classes')}.",
         (f"Valid are 0 to {count - 1}." if count > 1 else "Only 0 is valid.") if count else "",
         f"class {target} of {count}",
-        _facts(scene),
+        _facts(failure),
         tuple(fixes),
     )
 
 
-def _batch(scene: Failure, match: re.Match[str]) -> Cause:
+def _batch(failure: Failure, match: re.Match[str]) -> Cause:
     given, target = int(match[1]), int(match[2])
-    shape = shape_of(_pair(scene)[0]) or ()
+    shape = shape_of(_pair(failure)[0]) or ()
     hints = [Fix("Both must come from the same batch: a view(-1, ...) before may have mixed the batch with other dimensions.")]
     return Cause(
         f"The loss got {given} predictions for {target} targets.",
-        f"input {shape}, target {shape_of(_pair(scene)[1])}.",
+        f"Input {shape}, target {shape_of(_pair(failure)[1])}.",
         f"{given} ≠ {target}",
-        _facts(scene),
+        _facts(failure),
         tuple(hints),
     )
 
 
-def _long(scene: Failure, match: re.Match[str]) -> Cause:
-    given, target = _pair(scene)
+def _long(failure: Failure, match: re.Match[str]) -> Cause:
+    given, target = _pair(failure)
     dtype = _dtype(target) if issubclass(type(target), Tensor) else match[1].lower()
-    fixes = [Fix("Class numbers are whole numbers of 64 bits:", _changed(scene, 1, "{}.long()"))]
+    fixes = [Fix("Class numbers are whole numbers of 64 bits:", _changed(failure, 1, "{}.long()"))]
     if shape_of(given) is not None and shape_of(given) == shape_of(target):
         fixes.append(Fix("For numbers instead of classes there is nn.MSELoss, for yes and no nn.BCEWithLogitsLoss."))
     return Cause(
-        f"The target holds class numbers of dtype {dtype}, and the loss needs int64.", "", f"{dtype} ≠ int64", _facts(scene), tuple(fixes)
+        f"The target holds class numbers of dtype {dtype}, and the loss needs int64.", "", f"{dtype} ≠ int64", _facts(failure), tuple(fixes)
     )
 
 
-def _multi(scene: Failure, match: re.Match[str]) -> Cause:
-    turned = _swapped(scene, match)
+def _multi(failure: Failure, match: re.Match[str]) -> Cause:
+    turned = _swapped(failure, match)
     if turned is not None:
         return turned
-    given, target = _pair(scene)
-    name, shapes = _names(scene)[1], (shape_of(given) or (), shape_of(target) or ())
+    given, target = _pair(failure)
+    name, shapes = _names(failure)[1], (shape_of(given) or (), shape_of(target) or ())
     floating = issubclass(type(target), Tensor) and target.is_floating_point()
     if floating and len(shapes[1]) == len(shapes[0]) == 2 and shapes[1][1] not in (1, shapes[0][1]):
         return Cause(
             f"The target has {shapes[1][1]} columns, and the model gives scores for {shapes[0][1]} classes.",
             f"The input is {shapes[0]}, the target {shapes[1]}.",
             f"{shapes[1][1]} ≠ {shapes[0][1]} classes",
-            _facts(scene),
+            _facts(failure),
             (Fix("Give the last layer one output for each column:", f"nn.Linear(..., {shapes[1][1]})"),),
         )
     if len(shapes[1]) == 2 and shapes[1][1] == 1:
-        fix = Fix("Leave out the dimension of 1:", _changed(scene, 1, "{}.squeeze(1)"))
+        fix = Fix("Leave out the dimension of 1:", _changed(failure, 1, "{}.squeeze(1)"))
     elif floating:
-        fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", _changed(scene, 1, "{}.argmax(dim=1)"))
+        fix = Fix("Probabilities need the shape of the input; class numbers are one a sample:", _changed(failure, 1, "{}.argmax(dim=1)"))
     else:
         fix = Fix("One class a sample:", f"{name} = {name}.argmax(dim=1)  # if it is one-hot")
     return Cause(
         f"The target is {shapes[1]} and should be ({shapes[0][0] if shapes[0] else 'batch'},): one class number a sample.",
         f"The input is {shapes[0]}.",
         f"target {shown(shapes[1])}",
-        _facts(scene),
+        _facts(failure),
         (fix,),
     )
 
 
-def _one_hot_target(scene: Failure, match: re.Match[str]) -> Cause:
-    name = _names(scene)[1]
-    shape = shape_of(_pair(scene)[1])
+def _one_hot_target(failure: Failure, match: re.Match[str]) -> Cause:
+    name = _names(failure)[1]
+    shape = shape_of(_pair(failure)[1])
     if shape is not None and len(shape) < 2:
-        function, first, second, _ = _written(scene)
+        function, first, second, _ = _written(failure)
         binary = f"F.binary_cross_entropy_with_logits({first}, {second}.float())"
         return Cause(
             f"The predictions are {shape}: the loss takes them for one sample with {shape[0] if shape else 0} classes.",
             "It needs one score for each class, (batch, classes).",
             f"no classes in {shown(shape)}",
-            _facts(scene),
+            _facts(failure),
             (Fix("For yes and no with one score, take the loss for that:", binary),)
-            if function != "loss" and _is_binary(scene)
+            if function != "loss" and _is_binary(failure)
             else (Fix("Let the last layer give one score for each class."),),
         )
     return Cause(
         f"The target has the shape of the scores, so it holds probabilities; those cannot be {_dtypes(match[1])}.",
         "A class number is one a sample.",
         f"{_dtypes(match[1])} ≠ float",
-        _facts(scene),
+        _facts(failure),
         (
             Fix("If it is one-hot, class numbers say the same in less:", f"{name} = {name}.argmax(dim=1)"),
             Fix("Or make probabilities of it:", f"{name} = {name}.float()"),
@@ -208,8 +208,8 @@ def _one_hot_target(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _is_binary(scene: Failure) -> bool:
-    ends = _ends(_pair(scene)[1])
+def _is_binary(failure: Failure) -> bool:
+    ends = _ends(_pair(failure)[1])
     return ends is not None and ends[0] >= 0 and ends[1] <= 1
 
 
@@ -217,9 +217,9 @@ def _dtypes(word: str) -> str:
     return {"long": "int64", "int": "int32", "bool": "bool"}.get(word.lower(), word.lower())
 
 
-def _spatial(scene: Failure, match: re.Match[str]) -> Cause:
-    given, target = (shape_of(tensor) or () for tensor in _pair(scene))
-    name, wanted = _names(scene)[1], (*given[:1], *given[2:])
+def _spatial(failure: Failure, match: re.Match[str]) -> Cause:
+    given, target = (shape_of(tensor) or () for tensor in _pair(failure))
+    name, wanted = _names(failure)[1], (*given[:1], *given[2:])
     fix = Fix("The target must have the sizes of the input without its channels.")
     if len(target) == 4 and (target[0], *target[2:]) == wanted:
         code = f"{name} = {name}.squeeze(1)" if target[1] == 1 else f"{name} = {name}.argmax(dim=1)  # if it is one-hot"
@@ -228,44 +228,44 @@ def _spatial(scene: Failure, match: re.Match[str]) -> Cause:
         f"The target is {target} and should be {wanted}: one class number a place.",
         f"The input is {given}.",
         f"target {shown(target)}",
-        _facts(scene),
+        _facts(failure),
         (fix,),
     )
 
 
-def _swapped(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _swapped(failure: Failure, match: re.Match[str]) -> Cause | None:
     """Whole numbers where the scores belong, and floating-point ones where the classes do."""
-    given, target = _pair(scene)
+    given, target = _pair(failure)
     if not all(issubclass(type(tensor), Tensor) for tensor in (given, target)) or given.is_floating_point():
         return None
-    if not any(frame.function in ("cross_entropy", "nll_loss") for frame in scene.frames) or not target.is_floating_point():
+    if not any(frame.function in ("cross_entropy", "nll_loss") for frame in failure.frames) or not target.is_floating_point():
         return None
-    function, first, second, more = _written(scene)
+    function, first, second, more = _written(failure)
     return Cause(
         f"The loss got {_dtype(given)} as predictions and {_dtype(target)} as targets: they are swapped.",
         "The predictions come first.",
         "swapped",
-        _facts(scene),
+        _facts(failure),
         (Fix("", f"{function}({second}, {first}{more})"),),
     )
 
 
-def _target_range(scene: Failure, _: re.Match[str]) -> Cause:
-    ends = _ends(_pair(scene)[1])
+def _target_range(failure: Failure, _: re.Match[str]) -> Cause:
+    ends = _ends(_pair(failure)[1])
     where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
     return Cause(
         f"BCELoss needs targets between 0 and 1; {where}.",
         "Each is the probability of a yes.",
         "outside 0 to 1",
-        _facts(scene),
+        _facts(failure),
         (Fix("For classes 0, 1, 2, … there is another loss:", "loss = nn.CrossEntropyLoss()"),) if ends is not None and ends[1] > 1 else (),
     )
 
 
-def _places(scene: Failure, match: re.Match[str]) -> Cause:
+def _places(failure: Failure, match: re.Match[str]) -> Cause:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
-    shape = shape_of(_pair(scene)[0]) or ()
-    function, name, other, more = _written(scene)
+    shape = shape_of(_pair(failure)[0]) or ()
+    function, name, other, more = _written(failure)
     fixes = []
     if len(shape) == 3 and shape[:2] == got:
         flat = f"{function}({name}.flatten(0, 1), {other}.flatten(){more})"
@@ -275,81 +275,81 @@ def _places(scene: Failure, match: re.Match[str]) -> Cause:
         f"The target is {got} and should be {expected}.",
         f"The input {shape} is read as (batch, classes, …): {shape[1] if len(shape) > 1 else '?'} classes.",
         f"target {shown(got)} ≠ {shown(expected)}",
-        _facts(scene),
+        _facts(failure),
         tuple(fixes),
     )
 
 
-def _weights(scene: Failure, match: re.Match[str]) -> Cause:
+def _weights(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"The loss got {match[2]} class weights for {match[1]} classes.",
         "It needs one a class, or none.",
         f"{match[2]} ≠ {match[1]}",
-        (*_facts(scene), ("weight", f"({match[2]},)")),
+        (*_facts(failure), ("weight", f"({match[2]},)")),
         (Fix("One weight a class:", f"nn.CrossEntropyLoss(weight=torch.ones({match[1]}))"),),
     )
 
 
-def _same_size(scene: Failure, match: re.Match[str]) -> Cause:
+def _same_size(failure: Failure, match: re.Match[str]) -> Cause:
     target, given = tuple_of(match[1]), tuple_of(match[2])
     fixes = [Fix("Both need one shape.")]
     if len(given) == len(target) + 1 and given[-1] == 1 and given[:-1] == target:
         fixes = [
-            Fix("Leave out the last dimension of the predictions:", _changed(scene, 0, "{}.squeeze(-1)")),
-            Fix("Or give the targets one:", _changed(scene, 1, "{}.unsqueeze(-1)")),
+            Fix("Leave out the last dimension of the predictions:", _changed(failure, 0, "{}.squeeze(-1)")),
+            Fix("Or give the targets one:", _changed(failure, 1, "{}.unsqueeze(-1)")),
         ]
-    elif len(given) == 2 and given[1] > 1 and target == given[:1] and _are_classes(scene, given[1]):
-        function, first, second, _ = _written(scene)
+    elif len(given) == 2 and given[1] > 1 and target == given[:1] and _are_classes(failure, given[1]):
+        function, first, second, _ = _written(failure)
         code = f"F.cross_entropy({first}, {second}.long())" if function != "loss" else ""
         fixes = [Fix(f"For one class of {given[1]} a sample there is another loss:", code)]
     elif len(target) == len(given) + 1 and target[-1] == 1 and target[:-1] == given:
-        fixes = [Fix("Leave out the last dimension of the targets:", _changed(scene, 1, "{}.squeeze(-1)"))]
+        fixes = [Fix("Leave out the last dimension of the targets:", _changed(failure, 1, "{}.squeeze(-1)"))]
     elif len(given) == 2 and target[:1] == given[:1] and prod(target[1:]) == given[1]:
-        fixes = [Fix("Make one row of each target:", _changed(scene, 1, "{}.flatten(1)"))]
+        fixes = [Fix("Make one row of each target:", _changed(failure, 1, "{}.flatten(1)"))]
     return Cause(
         f"The predictions are {given} and the targets {target}.",
         "The loss compares them one by one.",
         f"{shown(given)} ≠ {shown(target)}",
-        _facts(scene),
+        _facts(failure),
         tuple(fixes),
     )
 
 
-def _are_classes(scene: Failure, count: int) -> bool:
+def _are_classes(failure: Failure, count: int) -> bool:
     """Whether the targets are whole numbers from 0 to below a number of classes."""
-    targets = _pair(scene)[1]
+    targets = _pair(failure)[1]
     ends = _ends(targets)
     return ends is not None and ends[0] >= 0 and ends[1] < count and not _fractions(targets)
 
 
-def _mean_square(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _mean_square(failure: Failure, match: re.Match[str]) -> Cause | None:
     """Losses that compare elements broadcast first, and fail there."""
-    if not any(frame.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div") for frame in scene.frames):
+    if not any(frame.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div") for frame in failure.frames):
         return None
-    given, target = (shape_of(tensor) or () for tensor in _pair(scene))
+    given, target = (shape_of(tensor) or () for tensor in _pair(failure))
     if not operands.conflict([("input", given), ("target", target)], (int(match[1]), int(match[2])), int(match[3])):
         return None
     fix = Fix("Both need one shape: look at the size of the last layer.")
     if len(target) < len(given) == 2 and given[0] == target[0]:
         fix = Fix(
             f"For one prediction a sample give the last layer one output instead of {given[1]}, and drop that dimension:",
-            f"{_names(scene)[0]}.squeeze(-1)",
+            f"{_names(failure)[0]}.squeeze(-1)",
         )
     return Cause(
         f"The predictions are {given} and the targets {target}.",
         f"In dimension {match[3]} they differ.",
         f"{shown(given)} ≠ {shown(target)}",
-        _facts(scene),
+        _facts(failure),
         (fix,),
     )
 
 
-def _probabilities(scene: Failure, _: re.Match[str]) -> Cause:
-    ends = _ends(_pair(scene)[0])
+def _probabilities(failure: Failure, _: re.Match[str]) -> Cause:
+    ends = _ends(_pair(failure)[0])
     where = f"they go from {ends[0]:.2g} to {ends[1]:.2g}" if ends is not None else "some are outside"
     nan = ends is not None and ends[0] != ends[0]
-    function, user = _written(scene)[0], scene.user
-    module, call = scene.module is not None, user.expression() if user is not None else None
+    function, user = _written(failure)[0], failure.user
+    module, call = failure.module is not None, user.expression() if user is not None else None
     named = module and function.replace(".", "").replace("_", "").isalnum()
     code = f"{function if named else 'loss'} = nn.BCEWithLogitsLoss()"
     if not module and user is not None and isinstance(call, ast.Call) and function.endswith("binary_cross_entropy"):
@@ -362,7 +362,7 @@ def _probabilities(scene: Failure, _: re.Match[str]) -> Cause:
         else f"{name} needs probabilities between 0 and 1; {where}.",
         "" if nan else "Scores of a linear layer are no probabilities yet.",
         "outside 0 to 1",
-        _facts(scene),
+        _facts(failure),
         (
             Fix("Take the loss that turns scores into probabilities itself:", code),
             Fix("Or do it at the end of forward:", "return torch.sigmoid(x)"),
@@ -370,41 +370,41 @@ def _probabilities(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _float_target(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if not any(frame.function.startswith("binary_cross_entropy") for frame in scene.frames):
+def _float_target(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if not any(frame.function.startswith("binary_cross_entropy") for frame in failure.frames):
         return None
-    target = _pair(scene)[1]
+    target = _pair(failure)[1]
     dtype = _dtype(target) if issubclass(type(target), Tensor) else "int64"
     return Cause(
         f"The target is of dtype {dtype}, and this loss needs floating-point numbers.",
         "0 and 1 are probabilities here, not class numbers.",
         f"{dtype} ≠ float",
-        _facts(scene),
-        (Fix("", _changed(scene, 1, "{}.float()")),),
+        _facts(failure),
+        (Fix("", _changed(failure, 1, "{}.float()")),),
     )
 
 
-def _one_target(scene: Failure, match: re.Match[str]) -> Cause:
+def _one_target(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
         f"The predictions are one sample without a batch, and there are {match[1]} targets.",
         "",
         f"1 ≠ {match[1]}",
-        _facts(scene),
-        (Fix("Give the predictions a batch:", _changed(scene, 0, "{}.unsqueeze(0)")),),
+        _facts(failure),
+        (Fix("Give the predictions a batch:", _changed(failure, 0, "{}.unsqueeze(0)")),),
     )
 
 
 # ---- embeddings --------------------------------------------------------------------------------------------------------------
 
 
-def _embedding(scene: Failure, match: re.Match[str]) -> Cause | None:
-    module = scene.module
+def _embedding(failure: Failure, match: re.Match[str]) -> Cause | None:
+    module = failure.module
     weight = own(module, "weight") if module is not None else None
-    weight = weight if weight is not None else scene.local("weight")
+    weight = weight if weight is not None else failure.local("weight")
     shape = shape_of(weight)
-    if shape is None or len(shape) != 2 or not any("embedding" in frame.function for frame in scene.frames):
+    if shape is None or len(shape) != 2 or not any("embedding" in frame.function for frame in failure.frames):
         return None
-    indices = scene.local("input")
+    indices = failure.local("input")
     ends = _ends(indices)
     rows = shape[0]
     asked = "an index that it does not have" if ends is None else f"index {int(ends[0] if ends[0] < 0 else ends[1])}"
@@ -418,9 +418,9 @@ def _embedding(scene: Failure, match: re.Match[str]) -> Cause | None:
             made = f"nn.Embedding({rows + 1}, {shape[1]}, padding_idx={rows})"
             fixes.append(Fix(said + "give that a row of its own:", f"{made}\nids = ids.masked_fill(ids < 0, {rows})"))
     elif ends is not None:
-        call = scene.failing
+        call = failure.failing
         owner, line = (
-            code_fixes.assignment(scene, call.path, code_fixes.table(call.module, int(ends[1]) + 1))
+            code_fixes.assignment(failure, call.path, code_fixes.table(call.module, int(ends[1]) + 1))
             if call is not None and call.path is not None
             else ("", "")
         )
@@ -429,7 +429,7 @@ def _embedding(scene: Failure, match: re.Match[str]) -> Cause | None:
         fixes.append(Fix(f"{said}:" if made else f"{said}: {int(ends[1]) + 1} rows.", made))
         fixes.append(Fix("Or look for where the index comes from: a vocabulary larger than the table, or labels counted from 1."))
     return Cause(
-        f"{scene.subject or 'The embedding'} has {counted(rows, 'row')} and was asked for {asked}.",
+        f"{failure.subject or 'The embedding'} has {counted(rows, 'row')} and was asked for {asked}.",
         f"Valid are 0 to {rows - 1}; weight {shape}.",
         f"{asked} of {rows} rows" if ends is not None else f"no such row of {rows}",
         (("weight", str(shape)), *((("indices", f"{shape_of(indices)}, {ends[0]:g} to {ends[1]:g}"),) if ends else ())),
@@ -437,14 +437,14 @@ def _embedding(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _embedding_dtype(scene: Failure, match: re.Match[str]) -> Cause:
-    given = scene.local("input")
+def _embedding_dtype(failure: Failure, match: re.Match[str]) -> Cause:
+    given = failure.local("input")
     dtype = _dtype(given) if issubclass(type(given), Tensor) else match[1].lower()
-    fix = Fix("If they are whole numbers all the same:", provenance.elsewhere(scene, "{}.long()"))
+    fix = Fix("If they are whole numbers all the same:", provenance.elsewhere(failure, "{}.long()"))
     if _fractions(given):
         fix = Fix("They are no whole numbers: measured values go through a linear layer, not through a table.", "nn.Linear(...)")
     return Cause(
-        f"{scene.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.",
+        f"{failure.subject or 'The embedding'} got numbers of dtype {dtype}, and needs whole ones: they are rows of a table.",
         "",
         f"{dtype} ≠ int64",
         (("dtype", dtype),),
@@ -462,15 +462,15 @@ def _fractions(tensor: Any) -> bool:
         return False
 
 
-def _one_hot(scene: Failure, _: re.Match[str]) -> Cause:
-    ends = _ends(scene.tensors[0].thing) if scene.tensors else None
+def _one_hot(failure: Failure, _: re.Match[str]) -> Cause:
+    ends = _ends(failure.tensors[0].thing) if failure.tensors else None
     most = f" {int(ends[1])}" if ends else ""
-    call, user = scene.user.expression() if scene.user is not None else None, scene.user
+    call, user = failure.user.expression() if failure.user is not None else None, failure.user
     code = f"F.one_hot(x, {int(ends[1]) + 1})" if ends else ""
     if ends and user is not None and isinstance(call, ast.Call) and call.args and not isinstance(call.args[0], ast.Starred):
         code = source_code.rewritten(user, call, ast.Call(call.func, [call.args[0], ast.Constant(int(ends[1]) + 1)], []))
     return Cause(
-        f"one_hot got class{most or 'es'} and has too few columns{scene.within}.",
+        f"one_hot got class{most or 'es'} and has too few columns{failure.within}.",
         "Classes are counted from 0.",
         "class ≥ num_classes",
         (),

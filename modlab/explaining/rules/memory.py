@@ -20,19 +20,19 @@ _WIDE = 1_000  # members of a list that is looked through
 _MANY = 16  # tensors in one list: somebody collects them
 
 
-def _out(scene: Failure, match: re.Match[str]) -> Cause:
-    asked = _asked(scene.message)
-    held = _by_module(scene)
-    collected = _collected(scene)
+def _out(failure: Failure, match: re.Match[str]) -> Cause:
+    asked = _asked(failure.message)
+    held = _by_module(failure)
+    collected = _collected(failure)
     facts = [("asked for", format.size(asked))] if asked else []
     facts += [(name, words) for name, words in held[:8]]
-    total = re.search(r"total capacity of ([\d.]+ \w+)", scene.message)
+    total = re.search(r"total capacity of ([\d.]+ \w+)", failure.message)
     if total:
         facts.append(("the device has", total[1]))
     batch = next(
         (
             shape[0]
-            for call in scene.calls[:1]
+            for call in failure.calls[:1]
             for thing in call.args or ()
             if issubclass(type(thing), Tensor) and (shape := tuple(thing.shape))
         ),
@@ -49,7 +49,7 @@ def _out(scene: Failure, match: re.Match[str]) -> Cause:
         )
     if asked and asked > (1 << 42):
         fixes.append(Fix(f"{format.size(asked)} is more than any machine has: one of the sizes is not what was meant."))
-    elif scene.calls and not any(frame.function == "backward" for frame in scene.frames) and not torch.is_grad_enabled():
+    elif failure.calls and not any(frame.function == "backward" for frame in failure.frames) and not torch.is_grad_enabled():
         fixes.append(Fix("Smaller batches need less:", "DataLoader(..., batch_size=...)"))
     else:
         fixes.append(
@@ -61,7 +61,7 @@ def _out(scene: Failure, match: re.Match[str]) -> Cause:
         fixes.append(Fix("Where nothing is trained, keep no activations:", "with torch.no_grad():"))
         fixes.append(Fix("Or compute them again in backward:", "x = torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)"))
     amount = f" for {format.size(asked)}" if asked else ""
-    where = f" while {scene.subject} ran" if scene.calls else ""
+    where = f" while {failure.subject} ran" if failure.calls else ""
     more = (
         f"{collected[0]} holds {collected[1]:,} graphs."
         if collected
@@ -80,11 +80,11 @@ def _asked(message: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]]) if found else 0
 
 
-def _by_module(scene: Failure) -> list[tuple[str, str]]:
+def _by_module(failure: Failure) -> list[tuple[str, str]]:
     """What the names of each module's code hold, the largest first; a tensor counts once, where it is met first."""
     seen: set[int] = set()
     sizes: list[tuple[int, str, str]] = []
-    for call in scene.calls:
+    for call in failure.calls:
         things = [*(call.args or ()), *(thing for frame in call.frames for thing in frame.names.values() if not frame.is_torch)]
         own = list(_tensors(things, seen))
         if own:
@@ -96,8 +96,8 @@ def _by_module(scene: Failure) -> list[tuple[str, str]]:
                     f"{format.plural(len(own), 'tensor')}{'' if len(own) == 1 else ', the largest'} of shape {tuple(largest.shape)}",
                 )
             )
-    user = scene.user
-    if user is not None and not any(user in call.frames for call in scene.calls):
+    user = failure.user
+    if user is not None and not any(user in call.frames for call in failure.calls):
         own = list(_tensors(list(user.names.values()), seen))
         if own:
             sizes.append((sum(map(_bytes, own)), "the calling code", format.plural(len(own), "tensor")))
@@ -122,9 +122,9 @@ def _bytes(tensor: Tensor) -> int:
             return 0
 
 
-def _collected(scene: Failure) -> tuple[str, int] | None:
+def _collected(failure: Failure) -> tuple[str, int] | None:
     """A list of the user's that collects tensors with their graphs."""
-    user = scene.user
+    user = failure.user
     for name, thing in list(user.names.items()) if user is not None else ():
         if type(thing) is list and len(thing) >= _MANY and issubclass(type(thing[-1]), Tensor) and thing[-1].grad_fn is not None:
             return name, len(thing)

@@ -21,9 +21,9 @@ _HOOKS = {"_forward_pre_hooks": "forward pre-hook", "_forward_hooks": "forward h
 _REGISTER = {"_forward_pre_hooks": "register_forward_pre_hook", "_forward_hooks": "register_forward_hook"}
 
 
-def _returned(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _returned(failure: Failure, _: re.Match[str]) -> Cause | None:
     """A module was called within the expression, and its forward gives nothing back."""
-    frame = scene.user
+    frame = failure.user
     expression = frame.expression() if frame is not None else None
     if frame is None or expression is None:
         return None
@@ -60,9 +60,9 @@ def _called(expression: ast.AST, frame: Frame) -> Iterator[type[Any]]:
             yield type(thing)
 
 
-def _no_gradient(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_gradient(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``w.grad.zero_()`` of what has no gradient yet."""
-    frame = scene.user
+    frame = failure.user
     expression = frame.expression() if frame is not None else None
     node = expression.value if isinstance(expression, ast.Attribute) else None
     tensor = operands.follow(node.value, frame) if isinstance(node, ast.Attribute) and node.attr == "grad" and frame is not None else None
@@ -82,15 +82,15 @@ def _no_gradient(scene: Failure, match: re.Match[str]) -> Cause | None:
         "zero_grad sets gradients to None, too." if match[1] != "zero_" else "",
         "no gradient",
         (("attribute", match[1]),),
-        (Fix("Ask before:", f"if {name}.grad is not None: {scene.user.source}"),)
-        if scene.user is not None and scene.user.source.startswith(f"{name}.grad.")
+        (Fix("Ask before:", f"if {name}.grad is not None: {failure.user.source}"),)
+        if failure.user is not None and failure.user.source.startswith(f"{name}.grad.")
         else (Fix("Call backward on the loss first."),),
     )
 
 
-def _hook(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _hook(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``register_forward_hook(None)``, which torch takes without a word."""
-    call, inner = scene.failing, scene.inner
+    call, inner = failure.failing, failure.inner
     if call is None or inner is None or not inner.is_torch or not inner.code.co_filename.endswith("module.py"):
         return None
     if "hook" not in inner.names or inner.names["hook"] is not None:
@@ -99,7 +99,7 @@ def _hook(scene: Failure, _: re.Match[str]) -> Cause | None:
     store = next((name for name in _HOOKS if any(hook is None for hook in (held.get(name) or {}).values())), None)
     if store is None:
         return None
-    root = code_fixes.name_of_root(scene)
+    root = code_fixes.name_of_root(failure)
     return Cause(
         f"A {_HOOKS[store]} of {call.label} is None, and cannot be called.",
         "torch takes None when it is registered, and stops when it is run.",
@@ -112,9 +112,9 @@ def _hook(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _spread(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _spread(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``model(batch)`` with a dict whose keys are names of forward's arguments."""
-    root = scene.root
+    root = failure.root
     if root is None or root.args is None or len(root.args) != 1 or root.kwargs or not issubclass(type(root.args[0]), Mapping):
         return None
     try:
@@ -124,9 +124,9 @@ def _spread(scene: Failure, _: re.Match[str]) -> Cause | None:
         return None
     if not parameters or parameters[0] not in keys or not set(keys) <= set(parameters):
         return None
-    call = scene.call_expression()
+    call = failure.call_expression()
     name = ast.unparse(call.args[0]) if call is not None and call.args else "batch"
-    code = f"{code_fixes.name_of_root(scene)}(**{name})"
+    code = f"{code_fixes.name_of_root(failure)}(**{name})"
     return Cause(
         f"{root.type} got a {type(root.args[0]).__name__} as {parameters[0]}, and its members are arguments of their own.",
         f"It holds {', '.join(keys[:4])}.",

@@ -21,26 +21,26 @@ from modlab.records.explanation import Fix
 _ASKED = 2_000  # modules asked for what they hide
 
 
-def _optimizer(scene: Failure) -> Frame | None:
-    return next((f for f in reversed(scene.frames) if f.is_torch and "/optim/" in f.code.co_filename.replace("\\", "/")), None)
+def _optimizer(failure: Failure) -> Frame | None:
+    return next((f for f in reversed(failure.frames) if f.is_torch and "/optim/" in f.code.co_filename.replace("\\", "/")), None)
 
 
-def _model(scene: Failure) -> tuple[str, Module] | None:
+def _model(failure: Failure) -> tuple[str, Module] | None:
     """The model whose parameters were passed, by the expression ``model.parameters()``."""
-    frame = scene.user
+    frame = failure.user
     expression = frame.expression() if frame is not None else None
     for node in ast.walk(expression) if expression is not None else ():
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters") and frame is not None:
             found = operands.follow(node.value, frame)
             if stores.is_module(found):
                 return ast.unparse(node.value), found
-    return scene.models[0] if scene.models else None
+    return failure.models[0] if failure.models else None
 
 
-def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
-    if _optimizer(scene) is None:
+def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
+    if _optimizer(failure) is None:
         return None
-    found = _model(scene)
+    found = _model(failure)
     if found is None:
         return Cause(
             "The optimizer got no parameter at all.",
@@ -91,7 +91,7 @@ def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
             (("class", cls), ("found", typo)),
             (Fix("Two underscores on each side:", signature(type(model), typo)),),
         )
-    made = suspects.lines(scene, re.compile(r"nn\.(?:Linear|Conv\d?d?|Embedding|LSTM|GRU|Parameter)\("))
+    made = suspects.lines(failure, re.compile(r"nn\.(?:Linear|Conv\d?d?|Embedding|LSTM|GRU|Parameter)\("))
     more = (
         "Layers made inside forward are new at each call, and nobody owns them."
         if made
@@ -108,12 +108,12 @@ def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _iterable(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame = _optimizer(scene)
-    given: Any = scene.local("params")
+def _iterable(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame = _optimizer(failure)
+    given: Any = failure.local("params")
     holder = getattr(given, "__self__", None) if inspect.ismethod(given) else None
     if frame is not None and stores.is_module(holder):
-        name = next((n for n, m in scene.models if m is holder), "model")
+        name = next((n for n, m in failure.models if m is holder), "model")
         return Cause(
             f"The optimizer got the method {given.__name__} itself: it was not called.",
             "",
@@ -124,7 +124,7 @@ def _iterable(scene: Failure, match: re.Match[str]) -> Cause | None:
     if frame is None or not (stores.is_module(given) or issubclass(type(given), Tensor)):
         return None
     what = type(given).__name__
-    name = next((n for n, m in scene.models if m is given), "model")
+    name = next((n for n, m in failure.models if m is given), "model")
     fix = Fix("Pass its parameters:", f"{name}.parameters()") if stores.is_module(given) else Fix("Put it into a list:", "[weight]")
     return Cause(
         f"The optimizer takes parameters, and got the {what} itself.",
@@ -135,10 +135,10 @@ def _iterable(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _several_groups(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _several_groups(failure: Failure, _: re.Match[str]) -> Cause | None:
     return (
         None
-        if _optimizer(scene) is None
+        if _optimizer(failure) is None
         else Cause(
             "A parameter is in two groups of the optimizer, which would step it twice.",
             "",
@@ -154,10 +154,10 @@ def _several_groups(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _non_leaf(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _non_leaf(failure: Failure, _: re.Match[str]) -> Cause | None:
     return (
         None
-        if _optimizer(scene) is None
+        if _optimizer(failure) is None
         else Cause(
             "The optimizer got a tensor that is computed from others: only those themselves can be trained.",
             "nn.Parameter(...).to(device) and w * 0.1 are such tensors.",

@@ -54,8 +54,8 @@ def _is_known(made: Any) -> bool:
     return (isinstance(made, type) and issubclass(made, Module)) or str(getattr(made, "__module__", "")).split(".")[0] == "torch"
 
 
-def _unexpected(scene: Failure, match: re.Match[str]) -> Cause | None:
-    making, wanted = _making(scene.inner), match[1]
+def _unexpected(failure: Failure, match: re.Match[str]) -> Cause | None:
+    making, wanted = _making(failure.inner), match[1]
     if making is None or not _is_known(making.made) or not any(word.arg == wanted for word in making.call.keywords):
         return None
     taken = [p.name for p in _parameters(making.made) if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -107,14 +107,14 @@ class _Given(NamedTuple):
     making: _Making
 
 
-def _sizes(scene: Failure) -> list[_Given]:
+def _sizes(failure: Failure) -> list[_Given]:
     """The sizes that the user gave to the constructor of one of torch's layers, which failed."""
-    user = scene.user
+    user = failure.user
     making = _making(user)
     if user is None or making is None or not (isinstance(making.made, type) and issubclass(making.made, Module)):
         return []
-    place = next(i for i, frame in enumerate(scene.frames) if frame is user)
-    frame = scene.frames[place + 1] if place + 1 < len(scene.frames) else None
+    place = next(i for i, frame in enumerate(failure.frames) if frame is user)
+    frame = failure.frames[place + 1] if place + 1 < len(failure.frames) else None
     if frame is None or not frame.is_torch or frame.function != "__init__" or type(frame.owner) is not making.made:
         return []
     named = [p.name for p in _parameters(making.made)]
@@ -126,8 +126,8 @@ def _sizes(scene: Failure) -> list[_Given]:
     return [_Given(name, frame.names[name], node, making) for name, node in written.items() if _SIZES.search(name) and name in frame.names]
 
 
-def _no_number(scene: Failure, match: re.Match[str]) -> Cause | None:
-    odd = [one for one in _sizes(scene) if type(one.value) in (float, str, type(None), tuple, list)]
+def _no_number(failure: Failure, match: re.Match[str]) -> Cause | None:
+    odd = [one for one in _sizes(failure) if type(one.value) in (float, str, type(None), tuple, list)]
     if len(odd) != 1:
         return None
     name, value, node, making = odd[0]
@@ -176,8 +176,8 @@ def _with(making: _Making, old: ast.expr, new: ast.expr) -> str:
     return _short(ast.fix_missing_locations(ast.Call(call.func, arguments, words)))
 
 
-def _negative(scene: Failure, match: re.Match[str]) -> Cause | None:
-    odd = [one for one in _sizes(scene) if type(one.value) is int and one.value < 0]
+def _negative(failure: Failure, match: re.Match[str]) -> Cause | None:
+    odd = [one for one in _sizes(failure) if type(one.value) is int and one.value < 0]
     if len(odd) != 1:
         return None
     name, value, node, making = odd[0]
@@ -208,10 +208,10 @@ def _lazy(making: _Making, node: ast.expr) -> str:
 # ---- convolutions ------------------------------------------------------------------------------------------------------------
 
 
-def _strided(scene: Failure, _: re.Match[str]) -> Cause | None:
-    making, sizes = _making(scene.user), {}
+def _strided(failure: Failure, _: re.Match[str]) -> Cause | None:
+    making, sizes = _making(failure.user), {}
     node = next((word.value for word in making.call.keywords if word.arg == "padding"), None) if making is not None else None
-    for frame in scene.frames:
+    for frame in failure.frames:
         if frame.function == "__init__" and frame.is_torch:
             sizes = {name: frame.names.get(name) for name in ("kernel_size", "dilation", "stride")}
     kernel, dilation = sizes.get("kernel_size"), sizes.get("dilation")
@@ -232,9 +232,9 @@ def _strided(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _word(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _word(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A word that a layer does not know, where torch lists those that it does."""
-    making, given = _making(scene.user), match["given"]
+    making, given = _making(failure.user), match["given"]
     listed = sorted(re.findall(r"'(\w+)'", match["listed"]))
     node = next((word.value for word in making.call.keywords if word.arg == match["name"]), None) if making is not None else None
     if making is None or not listed or not isinstance(node, ast.Constant) or node.value != given:
@@ -250,8 +250,8 @@ def _word(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _probability(scene: Failure, match: re.Match[str]) -> Cause | None:
-    making = _making(scene.user)
+def _probability(failure: Failure, match: re.Match[str]) -> Cause | None:
+    making = _making(failure.user)
     if making is None or len(making.call.args) + len(making.call.keywords) < 1:
         return None
     value = float(match[1])
@@ -267,8 +267,8 @@ def _probability(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _padding_index(scene: Failure, _: re.Match[str]) -> Cause | None:
-    making, rows, index = _making(scene.user), scene.local("num_embeddings"), scene.local("padding_idx")
+def _padding_index(failure: Failure, _: re.Match[str]) -> Cause | None:
+    making, rows, index = _making(failure.user), failure.local("num_embeddings"), failure.local("padding_idx")
     if making is None or type(rows) is not int or type(index) is not int or -rows <= index < rows:
         return None
     node = making.call.args[0] if making.call.args else None

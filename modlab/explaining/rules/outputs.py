@@ -84,21 +84,21 @@ def _is_model(thing: Any) -> bool:
 # ---- no labels ---------------------------------------------------------------------------------------------------------------
 
 
-def _no_loss(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _no_loss(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``out.loss.backward()``, ``loss = out.loss`` and then whatever, ``out["loss"]``: of a model that was given no labels."""
-    frame = scene.own
+    frame = failure.own
     expression = written.expression(frame)
-    if frame is None or expression is None or (scene.user is not frame and not _asked_by_key(scene)):
+    if frame is None or expression is None or (failure.user is not frame and not _asked_by_key(failure)):
         return None
     for text, given in _losses(expression, frame):
-        verdict = _without_labels(scene, frame, text, given)
-        if verdict is not None:
-            return verdict
+        cause = _without_labels(failure, frame, text, given)
+        if cause is not None:
+            return cause
     return None
 
 
-def _asked_by_key(scene: Failure) -> bool:
-    return isinstance(scene.error, KeyError) and scene.error.args == ("loss",)
+def _asked_by_key(failure: Failure) -> bool:
+    return isinstance(failure.error, KeyError) and failure.error.args == ("loss",)
 
 
 def _losses(expression: ast.expr, frame: Frame) -> Iterator[tuple[str, ModelOutput]]:
@@ -124,7 +124,7 @@ def _loss_of(node: ast.expr, frame: Frame, within: ast.stmt | None = None) -> Mo
     return found if found is not None and "loss" not in found.keys else None
 
 
-def _without_labels(scene: Failure, frame: Frame, text: str, given: ModelOutput) -> Cause | None:
+def _without_labels(failure: Failure, frame: Frame, text: str, given: ModelOutput) -> Cause | None:
     model, call = given.model, given.call
     takes = _takes(model)
     if model is None or call is None:
@@ -186,9 +186,9 @@ def _with_labels(frame: Frame, call: written.Written, name: str) -> Fix:
     return Fix("Give them in the same call:", call.rewritten(written.with_word(call.call, "labels", ast.Name(own, ast.Load()))))
 
 
-def _not_first(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _not_first(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``loss = model(ids)[0]``: without labels the first of what a model gives are its scores."""
-    frame = scene.own
+    frame = failure.own
     call = written.expression(frame)
     of = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
     source = written.value_of(frame, of.id) if frame is not None and isinstance(of, ast.Name) else None
@@ -211,10 +211,12 @@ def _not_first(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _of_trainer(scene: Failure, match: re.Match[str]) -> Cause:
+def _of_trainer(failure: Failure, match: re.Match[str]) -> Cause:
     """The Trainer of transformers, whose model gave no loss."""
     keys, inputs = match[1].split(","), match[2].split(",")
-    model = next((type(thing).__name__ for frame in reversed(scene.frames) if stores.is_module(thing := frame.names.get("model"))), "model")
+    model = next(
+        (type(thing).__name__ for frame in reversed(failure.frames) if stores.is_module(thing := frame.names.get("model"))), "model"
+    )
     said = "the batch holds no labels" if not any("label" in one for one in inputs) else f"{model} gives none"
     return Cause(
         f"Trainer got no loss from {model}: {said}.",
@@ -233,9 +235,9 @@ def _of_trainer(scene: Failure, match: re.Match[str]) -> Cause:
 # ---- a record where a tensor belongs -------------------------------------------------------------------------------------------
 
 
-def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_tensor(failure: Failure, match: re.Match[str]) -> Cause | None:
     """An output of a model was given, added or asked where a tensor belongs."""
-    frame = scene.own
+    frame = failure.own
     expression = written.expression(frame)
     if frame is None or expression is None:
         return None
@@ -249,7 +251,7 @@ def _no_tensor(scene: Failure, match: re.Match[str]) -> Cause | None:
         text = ast.unparse(given.node)
         new = ast.Attribute(given.node, field, ast.Load())
         return Cause(
-            f"{text} is a {cls.__name__}, and no tensor{scene.within}.",
+            f"{text} is a {cls.__name__}, and no tensor{failure.within}.",
             f"It holds {', '.join(fields[:_SHOWN])}.",
             f"{cls.__name__} ≠ Tensor",
             (("given", cls.__name__), ("expected", "Tensor")),
@@ -266,12 +268,12 @@ def _class_of(name: str) -> type | None:
     return None
 
 
-def _no_field(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_field(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``out.loss`` of a model without a head, or ``out.argmax()``, which is a tensor's."""
     wanted = match["name"]
     if hasattr(Tensor, wanted):
-        return _no_tensor(scene, match)
-    frame = scene.own
+        return _no_tensor(failure, match)
+    frame = failure.own
     expression = written.expression(frame)
     for node in ast.walk(expression) if expression is not None else ():
         if not isinstance(node, ast.Attribute) or node.attr != wanted or frame is None:

@@ -15,8 +15,8 @@ from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _covered(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame = scene.inner
+def _covered(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame = failure.inner
     call = frame.expression() if frame is not None else None
     if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
@@ -26,7 +26,7 @@ def _covered(scene: Failure, match: re.Match[str]) -> Cause | None:
     value = stores.contents(module).get(name, frame)
     if type(value).__name__ != match[1] or callable(value):
         return None
-    place = ast.unparse(call.func.value) if frame.is_users else _place(scene, module)
+    place = ast.unparse(call.func.value) if frame.is_users else _place(failure, module)
     written = repr(value) if type(value) in (bool, int, float, str) else f"a {type(value).__name__}"
     mode = f"It changes no mode: {place}.train(False) or {place}.eval() does." if name in ("train", "eval") else ""
     return Cause(
@@ -43,14 +43,14 @@ def _is_method(module: Module, name: str) -> bool:
     return inspect.isfunction(held)
 
 
-def _place(scene: Failure, module: Module) -> str:
+def _place(failure: Failure, module: Module) -> str:
     """The expression for a module that torch's own code was at: ``net.layers[0]``."""
-    root = scene.root
+    root = failure.root
     path = calls.path_to(root.module, module) if root is not None else None
     if root is None or path is None:
         return type(module).__name__
     steps = [f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part]
-    return "".join([scene.name_of(root.module) or "model", *steps])
+    return "".join([failure.name_of(root.module) or "model", *steps])
 
 
 RULES = (Rule("covered method", (TypeError,), r"^'(\w+)' object is not callable", _covered),)

@@ -31,9 +31,9 @@ _OF_TRANSFORMERS = ("prepare_inputs_for_generation", "config", "get_input_embedd
 _KINDS = ("Linear", "Conv1D")
 
 
-def _base(scene: Failure) -> Module | None:
+def _base(failure: Failure) -> Module | None:
     """The model that was to be adapted: the user's own."""
-    for frame in scene.frames:
+    for frame in failure.frames:
         if _is_peft(frame) and isinstance(frame.names.get("model"), Module):
             found: Module = frame.names["model"]
             return found
@@ -50,8 +50,8 @@ def _adaptable(model: Module) -> list[str]:
     return [name for name, _ in found.most_common()]
 
 
-def _not_found(scene: Failure, match: re.Match[str]) -> Cause | None:
-    model = _base(scene)
+def _not_found(failure: Failure, match: re.Match[str]) -> Cause | None:
+    model = _base(failure)
     if model is None:
         return None
     quoted = re.findall(r"'([^']*)'", match[1])
@@ -65,16 +65,16 @@ def _not_found(scene: Failure, match: re.Match[str]) -> Cause | None:
         there if names else "It has no linear layer.",
         "",
         (("target_modules", ", ".join(wanted)), ("there is", ", ".join(names[:_LISTED]))),
-        tuple(_targets(scene, wanted, names)),
+        tuple(_targets(failure, wanted, names)),
     )
 
 
-def _targets(scene: Failure, wanted: list[str], names: list[str]) -> Iterable[Fix]:
+def _targets(failure: Failure, wanted: list[str], names: list[str]) -> Iterable[Fix]:
     near = list(dict.fromkeys(filter(None, (_nearest(one, names) for one in wanted))))
     if near:
-        yield Fix("Names of the same kind in this model:", _retargeted(scene, near))
+        yield Fix("Names of the same kind in this model:", _retargeted(failure, near))
     elif names:
-        yield Fix("For example all of its linear layers:", _retargeted(scene, names))
+        yield Fix("For example all of its linear layers:", _retargeted(failure, names))
 
 
 def _nearest(wanted: str, names: list[str]) -> str:
@@ -88,10 +88,10 @@ def _nearest(wanted: str, names: list[str]) -> str:
     return name if ratio >= _NEAR else ""
 
 
-def _retargeted(scene: Failure, names: list[str]) -> str:
+def _retargeted(failure: Failure, names: list[str]) -> str:
     """The line that makes the configuration, with other target modules."""
     value = ast.parse(repr(names), mode="eval").body
-    line = _reconfigured(scene.own, {"target_modules": value})
+    line = _reconfigured(failure.own, {"target_modules": value})
     return line or f"LoraConfig(target_modules={names!r}, ...)"
 
 
@@ -109,8 +109,8 @@ def _configurations(frame: Frame) -> set[str]:
     return {name for node in nodes if isinstance(node, ast.Call) and (name := written.name_of(node.func)).endswith("Config")}
 
 
-def _unset(scene: Failure, _: re.Match[str]) -> Cause | None:
-    model = _base(scene)
+def _unset(failure: Failure, _: re.Match[str]) -> Cause | None:
+    model = _base(failure)
     if model is None:
         return None
     names = _adaptable(model)
@@ -119,17 +119,17 @@ def _unset(scene: Failure, _: re.Match[str]) -> Cause | None:
         f"Its linear layers are called {', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}.",
         "",
         (),
-        (Fix("Name those that are to be adapted:", _retargeted(scene, names)),) if names else (),
+        (Fix("Name those that are to be adapted:", _retargeted(failure, names)),) if names else (),
     )
 
 
-def _unsupported(scene: Failure, match: re.Match[str]) -> Cause | None:
-    model, target = _base(scene), scene.local("target")
+def _unsupported(failure: Failure, match: re.Match[str]) -> Cause | None:
+    model, target = _base(failure), failure.local("target")
     kind = type(target).__name__ if isinstance(target, Module) else match[1].split("(")[0]
     if model is None:
         return None
-    config: Any = scene.local("lora_config") or scene.local("peft_config")
-    names, name = _adaptable(model), scene.local("target_name")
+    config: Any = failure.local("lora_config") or failure.local("peft_config")
+    names, name = _adaptable(model), failure.local("target_name")
     asked = getattr(config, "target_modules", None)
     kept = [one for one in (sorted(asked) if isinstance(asked, (set, list)) else []) if one in names]
     called = f"{name!r} is of class {kind}" if type(name) is str else f"a {kind} is among them"
@@ -138,15 +138,15 @@ def _unsupported(scene: Failure, match: re.Match[str]) -> Cause | None:
         "It adapts linear layers, embeddings, convolutions and attentions.",
         "",
         (("given", kind),),
-        (Fix("Name those that it can adapt:", _retargeted(scene, kept or names)),) if kept or names else (),
+        (Fix("Name those that it can adapt:", _retargeted(failure, kept or names)),) if kept or names else (),
     )
 
 
-def _task(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _task(failure: Failure, match: re.Match[str]) -> Cause | None:
     given, known = match[1], [one.strip() for one in match[2].split(",")]
     ratio, near = max((SequenceMatcher(None, given.lower(), one.lower()).ratio(), one) for one in known)
     near = near if ratio >= _NEAR else ""
-    line = _reconfigured(scene.own, {"task_type": ast.Constant(near)}) if near else ""
+    line = _reconfigured(failure.own, {"task_type": ast.Constant(near)}) if near else ""
     return Cause(
         f"peft knows no task_type {given!r}.",
         f"It knows {', '.join(known)}.",
@@ -156,13 +156,13 @@ def _task(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _rank(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _rank(failure: Failure, match: re.Match[str]) -> Cause | None:
     return Cause(
         f"LoRA's rank r is {match[1]}, and must be a whole number above 0.",
         "It is the width of the two matrices that are added.",
         "",
         (("r", match[1]),),
-        (Fix("For example:", _reconfigured(scene.own, {"r": ast.Constant(8)}) or "LoraConfig(r=8, ...)"),),
+        (Fix("For example:", _reconfigured(failure.own, {"r": ast.Constant(8)}) or "LoraConfig(r=8, ...)"),),
     )
 
 
@@ -170,12 +170,12 @@ def _is_peft(frame: Frame) -> bool:
     return "/peft/" in frame.code.co_filename.replace("\\", "/")
 
 
-def _no_language_model(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_language_model(failure: Failure, match: re.Match[str]) -> Cause | None:
     """A kind of task that asks the model for what only those of transformers have."""
     wrapper = next(
         (
             frame
-            for frame in reversed(scene.frames)
+            for frame in reversed(failure.frames)
             if _is_peft(frame) and frame.function == "__init__" and type(frame.names.get("self")).__name__.startswith("PeftModelFor")
         ),
         None,
@@ -190,7 +190,7 @@ def _no_language_model(scene: Failure, match: re.Match[str]) -> Cause | None:
         f"{type(wrapper.names['self']).__name__} asks it for that.",
         "",
         (("asked for", match[2]),),
-        (Fix("For a model of one's own leave task_type out:", _reconfigured(scene.own, {"task_type": None})),)
+        (Fix("For a model of one's own leave task_type out:", _reconfigured(failure.own, {"task_type": None})),)
         if match[2] == "prepare_inputs_for_generation"
         else (),
     )

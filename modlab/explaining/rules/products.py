@@ -21,43 +21,43 @@ from modlab.records.explanation import Fix
 _Shape = tuple[int, ...]
 
 
-def _matrices(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _matrices(failure: Failure, match: re.Match[str]) -> Cause | None:
     rows, given, expected, columns = (int(match[i]) for i in (1, 2, 3, 4))
-    return _product(scene, (rows, given), (expected, columns))
+    return _product(failure, (rows, given), (expected, columns))
 
 
-def _product(scene: Failure, left: _Shape, right: _Shape) -> Cause:
+def _product(failure: Failure, left: _Shape, right: _Shape) -> Cause:
     """Two factors, of which a message shows a flattened form; their own shapes stand in the code, where that can be followed."""
     given, expected = left[-1], right[-2] if len(right) > 1 else right[0]
-    factors = _factors(scene, given, expected, len(right))
+    factors = _factors(failure, given, expected, len(right))
     if factors:
         left, right = (shape_of(factor.thing) or () for factor in factors)
-    weight = _weight(scene, factors, expected, right)
+    weight = _weight(failure, factors, expected, right)
     if weight is None:
-        return _bare(scene, factors, given, expected, left, right)
-    call = scene.failing
+        return _bare(failure, factors, given, expected, left, right)
+    call = failure.failing
     taken = shape_of(call.args[0]) if call is not None and call.args else None
-    return _layer(scene, factors, given, expected, taken if taken and not factors and taken[-1] == given else left, weight)
+    return _layer(failure, factors, given, expected, taken if taken and not factors and taken[-1] == given else left, weight)
 
 
-def _factors(scene: Failure, given: int, expected: int, least: int) -> list[Operand]:
+def _factors(failure: Failure, given: int, expected: int, least: int) -> list[Operand]:
     """The two of the tensors in the expression whose sizes are those of the message."""
-    for left, right in combinations(scene.tensors, 2):
+    for left, right in combinations(failure.tensors, 2):
         first, second = shape_of(left.thing), shape_of(right.thing)
         if first and second and len(second) >= least and first[-1] == given and expected in second[-2:]:
             return [left, right]
     return []
 
 
-def _weight(scene: Failure, factors: list[Operand], expected: int, right: _Shape) -> _Shape | None:
+def _weight(failure: Failure, factors: list[Operand], expected: int, right: _Shape) -> _Shape | None:
     """The shape of the second factor, if it is a parameter of the module that failed."""
-    if scene.module is None:
+    if failure.module is None:
         return None
-    held = stores.contents(scene.module)
-    tensors = [tensor for _, tensor in stores.named_tensors(scene.module)]
+    held = stores.contents(failure.module)
+    tensors = [tensor for _, tensor in stores.named_tensors(failure.module)]
     if factors:
         return right if any(tensor is factors[1].thing for tensor in tensors) else None
-    if issubclass(type(scene.module), nn.Linear) and (held.get("in_features"), held.get("out_features")) == right:
+    if issubclass(type(failure.module), nn.Linear) and (held.get("in_features"), held.get("out_features")) == right:
         return right[::-1]  # parametrized: the weight itself is computed
     return next((shape for tensor in tensors if (shape := shape_of(tensor)) in (right, right[::-1])), None)
 
@@ -66,26 +66,26 @@ def _numbers(given: int, shape: _Shape) -> str:
     return counted(given, "number") if len(shape) < 2 else f"rows of {counted(given, 'number')}"
 
 
-def _layer(scene: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Cause:
-    input_name, weight_name = [_of_itself(scene, factor.text) for factor in factors] or ["input", "weight"]
+def _layer(failure: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> Cause:
+    input_name, weight_name = [_of_itself(failure, factor.text) for factor in factors] or ["input", "weight"]
     return Cause(
-        f"{scene.subject} got {_numbers(given, left)} and has weights for {expected}.",
-        f"{scene.stopped}{input_name} {left}, {weight_name} {weight}.",
+        f"{failure.subject} got {_numbers(given, left)} and has weights for {expected}.",
+        f"{failure.stopped}{input_name} {left}, {weight_name} {weight}.",
         f"({shown(left)}) @ ({shown(_inner_first(weight, expected))}): inner sizes {given} ≠ {expected}",
         (
-            (f"{scene.subject}: {input_name}", str(left)),
-            (f"{scene.subject}: {weight_name}", str(weight)),
+            (f"{failure.subject}: {input_name}", str(left)),
+            (f"{failure.subject}: {weight_name}", str(weight)),
             ("numbers given", str(given)),
             ("numbers expected", str(expected)),
         ),
-        tuple(_layer_fixes(scene, factors, given, expected, left, weight)),
-        (*_flat(scene, left), *_flattened(scene, given, expected, left), *_hooked(scene)),
+        tuple(_layer_fixes(failure, factors, given, expected, left, weight)),
+        (*_flat(failure, left), *_flattened(failure, given, expected, left), *_hooked(failure)),
     )
 
 
-def _of_itself(scene: Failure, source: str) -> str:
+def _of_itself(failure: Failure, source: str) -> str:
     """An operand as it is written, without the word for the module itself."""
-    frame = scene.failing.code_frame if scene.failing is not None else None
+    frame = failure.failing.code_frame if failure.failing is not None else None
     return source.removeprefix(f"{frame.code.co_varnames[0]}.") if frame is not None and frame.code.co_argcount else source
 
 
@@ -94,15 +94,15 @@ def _inner_first(weight: _Shape, expected: int) -> _Shape:
     return weight if len(weight) < 2 or weight[-2] == expected else (*weight[:-2], weight[-1], weight[-2])
 
 
-def _flat(scene: Failure, left: _Shape) -> tuple[str, ...]:
+def _flat(failure: Failure, left: _Shape) -> tuple[str, ...]:
     return ("The message of torch shows the input with all leading sizes multiplied into one.",) if len(left) > 2 else ()
 
 
-def _flattened(scene: Failure, given: int, expected: int, left: _Shape) -> tuple[str, ...]:
+def _flattened(failure: Failure, given: int, expected: int, left: _Shape) -> tuple[str, ...]:
     """That another size of the model's input would have given another number, where it was flattened on the way."""
-    root = scene.root
+    root = failure.root
     whole = shape_of(root.args[0]) if root is not None and root.args else None
-    if whole is None or len(whole) < 3 or len(left) != 2 or left[0] != whole[0] or not provenance.flattens(scene):
+    if whole is None or len(whole) < 3 or len(left) != 2 or left[0] != whole[0] or not provenance.flattens(failure):
         return ()
     told = f"The {given} are what is left of each {shown(whole[1:])} input when it is flattened"
     side = isqrt(expected // max(whole[1], 1))
@@ -111,19 +111,19 @@ def _flattened(scene: Failure, given: int, expected: int, left: _Shape) -> tuple
     return (f"{told}: the input may have another size than meant.",)
 
 
-def _hooked(scene: Failure) -> tuple[str, ...]:
+def _hooked(failure: Failure) -> tuple[str, ...]:
     """That the input came through a hook of the user's, which may have changed it."""
-    place, module = provenance.giver(scene) or ("", None)
+    place, module = provenance.giver(failure) or ("", None)
     hooks = hook_errors.of_kind(module, "_forward_hooks") if module is not None else []
     return tuple(f"{place} has the forward hook {name} ({where}), which may have changed its output." for name, where in hooks[:1])
 
 
-def _layer_fixes(scene: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
-    call, root = scene.failing, scene.root
+def _layer_fixes(failure: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, weight: _Shape) -> list[Fix]:
+    call, root = failure.failing, failure.root
     assert call is not None and root is not None
     fixes: list[Fix] = []
-    if _turned(scene, given, weight):
-        expression = scene.user.expression() if scene.user is not None else None
+    if _turned(failure, given, weight):
+        expression = failure.user.expression() if failure.user is not None else None
         assert isinstance(expression, ast.Call)
         name = ast.unparse(expression.args[1])
         return [
@@ -134,44 +134,44 @@ def _layer_fixes(scene: Failure, factors: list[Operand], given: int, expected: i
     alone = whole is not None and (whole == left or (whole[0] != left[0] and not (whole[0] == 1 and len(whole) > 3)))  # no batch yet
     if 1 < len(left) < 4 and prod(left) == expected and alone:
         said = f"Its {shown(left)} are {expected} numbers in all. If that is one sample, the batch is missing: put it in front."
-        fixes.append(Fix(said, provenance.outermost(scene, "{}.reshape(1, -1)" if whole == left else "{}.unsqueeze(0)")))
+        fixes.append(Fix(said, provenance.outermost(failure, "{}.reshape(1, -1)" if whole == left else "{}.unsqueeze(0)")))
     if len(left) == 1 and whole and len(whole) > 1 and whole[0] > 1 and given == whole[0] * expected:
         said = f"These are {whole[0]} samples of {expected} in one row: torch.flatten(x, 1) keeps the batch. Here, a row for each again:"
-        return [Fix(said, provenance.changed(scene, "{}.reshape(-1, " + f"{expected})"))]
+        return [Fix(said, provenance.changed(failure, "{}.reshape(-1, " + f"{expected})"))]
     if len(left) > 2 and expected == prod(left[1:]):
         said = f"Make each of the {left[0]} inputs one row of {expected} numbers first:"
-        return [Fix(said, provenance.changed(scene, "torch.flatten({}, 1)") or _inserted(scene))]
+        return [Fix(said, provenance.changed(failure, "torch.flatten({}, 1)") or _inserted(failure))]
     if len(left) > 2 and expected in left[1:-1]:
         place = left.index(expected, 1)
-        line = provenance.changed(scene, "{}.transpose(" + f"{place}, -1)")
+        line = provenance.changed(failure, "{}.transpose(" + f"{place}, -1)")
         fixes.append(Fix(f"The size {expected} stands in place {place}: put it last.", line))
     first = call.args[0] if call.args else None
     of_first = not factors or factors[0].thing is first
-    passed = _is_parameter(scene)
-    source = provenance.origin(scene) if of_first and shape_of(first) == left and not passed else None
+    passed = _is_parameter(failure)
+    source = provenance.origin(failure) if of_first and shape_of(first) == left and not passed else None
     if type(source) is tuple:
         path, module = source
-        owner, line = code_fixes.assignment(scene, path, code_fixes.constructor(module, given, expected, 1))
+        owner, line = code_fixes.assignment(failure, path, code_fixes.constructor(module, given, expected, 1))
         if line and provenance.gives(module) == given:
             fixes.append(Fix(f"{_or(fixes)}ake {_told(path, module)} give {counted(expected, 'number')}{_in(owner)}:", line))
     elif type(source) is str:
         taken = next((shape_of(thing) for thing in (*(root.args or ()), *root.kwargs.values()) if shape_of(thing) is not None), None)
-        line = code_fixes.written_call(scene, shape=(*taken[:-1], expected)) if taken and taken[-1] == given else ""
+        line = code_fixes.written_call(failure, shape=(*taken[:-1], expected)) if taken and taken[-1] == given else ""
         if line:
             fixes.append(Fix(f"Give it {counted(expected, 'number')}{'' if len(taken or ()) < 2 else ' a row'}:", line))
-    if provenance.ran_before(scene):
-        return fixes or [Fix(provenance.ran_before(scene))]
-    owner, line = code_fixes.renewed(scene, call, code_fixes.constructor(call.module, expected, given))
+    if provenance.ran_before(failure):
+        return fixes or [Fix(provenance.ran_before(failure))]
+    owner, line = code_fixes.renewed(failure, call, code_fixes.constructor(call.module, expected, given))
     if line and of_first and not (passed and call is root):
-        fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {scene.subject} take {counted(given, 'number')}{_in(owner)}:", line))
+        fixes.append(Fix(f"{'Or let' if fixes else 'Let'} {failure.subject} take {counted(given, 'number')}{_in(owner)}:", line))
     elif not fixes:
-        fixes.append(Fix(f"{scene.subject} must get {counted(expected, 'number')}, or be made for {given}."))
+        fixes.append(Fix(f"{failure.subject} must get {counted(expected, 'number')}, or be made for {given}."))
     return fixes
 
 
-def _is_parameter(scene: Failure) -> bool:
+def _is_parameter(failure: Failure) -> bool:
     """Whether the model that was called is a lambda's own argument: there is no line to assign it in."""
-    call, caller = scene.call_expression(), scene.caller
+    call, caller = failure.call_expression(), failure.caller
     if call is None or caller is None or not isinstance(call.func, ast.Name) or caller.function != "<lambda>":
         return False
     name = call.func.id
@@ -187,21 +187,21 @@ def _told(path: str, module: Module) -> str:
     return f"{path} ({type(module).__name__})" if path.isdigit() else path
 
 
-def _inserted(scene: Failure) -> str:
+def _inserted(failure: Failure) -> str:
     """The line that puts a Flatten before the innermost module, in a Sequential that is at hand."""
-    call, above = scene.failing, scene.calls[-2] if len(scene.calls) > 1 else None
-    if call is None or above is None or above is not scene.root or type(above.module) is not nn.Sequential or not call.place.isdigit():
+    call, above = failure.failing, failure.calls[-2] if len(failure.calls) > 1 else None
+    if call is None or above is None or above is not failure.root or type(above.module) is not nn.Sequential or not call.place.isdigit():
         return ""
-    return f"{code_fixes.name_of_root(scene)}.insert({call.place}, nn.Flatten())"
+    return f"{code_fixes.name_of_root(failure)}.insert({call.place}, nn.Flatten())"
 
 
-def _turned(scene: Failure, given: int, weight: _Shape) -> bool:
+def _turned(failure: Failure, given: int, weight: _Shape) -> bool:
     """Whether a weight of the user's own stands as (in, out) in ``F.linear``, and all else fits that."""
-    if scene.module is None or code_fixes.is_torchs(scene.module) or len(weight) != 2 or weight[0] != given or scene.user is None:
+    if failure.module is None or code_fixes.is_torchs(failure.module) or len(weight) != 2 or weight[0] != given or failure.user is None:
         return False
-    expression = scene.user.expression()
+    expression = failure.user.expression()
     named = isinstance(expression, ast.Call) and len(expression.args) > 1 and ast.unparse(expression.func).endswith("linear")
-    vectors = [shape for _, tensor in stores.named_tensors(scene.module) if len(shape := shape_of(tensor) or ()) == 1]
+    vectors = [shape for _, tensor in stores.named_tensors(failure.module) if len(shape := shape_of(tensor) or ()) == 1]
     return named and all(shape[0] == weight[1] for shape in vectors)
 
 
@@ -209,8 +209,8 @@ def _in(owner: str) -> str:
     return f", in {owner}" if owner else ""
 
 
-def _bare(scene: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, right: _Shape) -> Cause:
-    pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or provenance.sides(scene)
+def _bare(failure: Failure, factors: list[Operand], given: int, expected: int, left: _Shape, right: _Shape) -> Cause:
+    pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or provenance.sides(failure)
     if len(pairs) == 2 and not factors and all(shape is not None for _, shape in pairs):
         shapes = [shape or () for _, shape in pairs]
         known = shapes[0][-1:] == (given,) and expected in shapes[1][-2:]
@@ -226,7 +226,7 @@ def _bare(scene: Failure, factors: list[Operand], given: int, expected: int, lef
         fixes.append(Fix(f"The last size of {first} and the last but one of {second} must be equal."))
     told = f"{first} is {left}, {second} is {right}." if named or not pairs else f"As torch multiplies them: {left} and {right}."
     return Cause(
-        f"{first} @ {second}: the inner sizes {given} and {expected} differ{scene.within}.",
+        f"{first} @ {second}: the inner sizes {given} and {expected} differ{failure.within}.",
         told,
         f"({shown(left)}) @ ({shown(right)}): inner sizes {given} ≠ {expected}",
         ((first, str(left)), (second, str(right))),
@@ -234,13 +234,13 @@ def _bare(scene: Failure, factors: list[Operand], given: int, expected: int, lef
     )
 
 
-def _batches(scene: Failure, match: re.Match[str]) -> Cause:
+def _batches(failure: Failure, match: re.Match[str]) -> Cause:
     expected, got = tuple_of(match[1]), tuple_of(match[2])
     inner = expected[0] == got[0]
     factors = next(
         (
             [one, other]
-            for one, other in combinations(scene.tensors, 2)
+            for one, other in combinations(failure.tensors, 2)
             if (left := shape_of(one.thing))
             and (right := shape_of(other.thing))
             and len(left) > 2 < len(right)
@@ -249,12 +249,12 @@ def _batches(scene: Failure, match: re.Match[str]) -> Cause:
         ),
         [],
     )
-    pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or provenance.sides(scene)
+    pairs = [(factor.text, shape_of(factor.thing)) for factor in factors] or provenance.sides(failure)
     first, second = [_operand(name) for name, _ in pairs] or ["a", "b"]
     shapes = [shape for _, shape in pairs if shape is not None]
     a, b = (expected[1], got[1]) if inner else (expected[0], got[0])
-    if _is_attention(scene):
-        return _attention(scene, a, b)
+    if _is_attention(failure):
+        return _attention(failure, a, b)
     if len(shapes) == 2 and not (shapes[0][-1:] == (expected[1],) and shapes[1][-2:-1] == (got[1],)):
         shapes = []  # not what the message is about
     what = "the inner sizes" if inner else "the numbers of matrices"
@@ -262,7 +262,7 @@ def _batches(scene: Failure, match: re.Match[str]) -> Cause:
     if len(shapes) == 2 and inner and shapes[0][-1] == shapes[1][-1]:
         fixes = [Fix(f"Turned round, {second} fits:", f"{first} @ {second}.transpose(-2, -1)")]
     return Cause(
-        f"{first} @ {second}: {what} {a} and {b} differ{scene.within}.",
+        f"{first} @ {second}: {what} {a} and {b} differ{failure.within}.",
         f"{first} is {shapes[0]}, {second} is {shapes[1]}." if len(shapes) == 2 else "",
         f"{what} {a} ≠ {b}",
         tuple(zip((first, second), map(str, shapes), strict=True)) if len(shapes) == 2 else (),
@@ -275,23 +275,23 @@ def _operand(text: str) -> str:
     return text if isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
 
-def _is_attention(scene: Failure) -> bool:
-    return scene.user is not None and scene.user.segment().partition("(")[0].endswith("scaled_dot_product_attention")
+def _is_attention(failure: Failure) -> bool:
+    return failure.user is not None and failure.user.segment().partition("(")[0].endswith("scaled_dot_product_attention")
 
 
-def _attention(scene: Failure, a: int, b: int) -> Cause:
+def _attention(failure: Failure, a: int, b: int) -> Cause:
     """Query, key and value of ``F.scaled_dot_product_attention``."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     names = [ast.unparse(node) for node in call.args[:3]] if isinstance(call, ast.Call) else []
-    known = {operand.text: shape_of(operand.thing) for operand in scene.tensors}
+    known = {operand.text: shape_of(operand.thing) for operand in failure.tensors}
     shapes = [known.get(name) for name in names]
     facts = tuple((role, str(shape)) for role, shape in zip(("query", "key", "value"), shapes, strict=False) if shape)
-    said = f"scaled_dot_product_attention: the inner sizes {a} and {b} differ{scene.within}."
+    said = f"scaled_dot_product_attention: the inner sizes {a} and {b} differ{failure.within}."
     query, key = (shapes[0], shapes[1]) if len(shapes) > 1 else (None, None)
     if query and key and query[-1] != key[-1]:
-        said = f"The query {names[0]} has {query[-1]} numbers a head, and the key {names[1]} has {key[-1]}{scene.within}."
+        said = f"The query {names[0]} has {query[-1]} numbers a head, and the key {names[1]} has {key[-1]}{failure.within}."
     elif query and key:
-        said = f"The key {names[1]} and the value {names[2] if len(names) > 2 else ''} differ in length: {a} and {b}{scene.within}."
+        said = f"The key {names[1]} and the value {names[2] if len(names) > 2 else ''} differ in length: {a} and {b}{failure.within}."
     return Cause(
         said,
         "Query and key need one size a head, key and value one length.",
@@ -307,31 +307,31 @@ def _attention(scene: Failure, a: int, b: int) -> Cause:
     )
 
 
-def _vector(scene: Failure, match: re.Match[str]) -> Cause:
+def _vector(failure: Failure, match: re.Match[str]) -> Cause:
     rows, columns, length = (int(match[i]) for i in (1, 2, 3))
-    return _product(scene, (rows, columns), (length,))
+    return _product(failure, (rows, columns), (length,))
 
 
-def _dot(scene: Failure, match: re.Match[str]) -> Cause:
-    return _product(scene, (int(match[1]),), (int(match[2]),))
+def _dot(failure: Failure, match: re.Match[str]) -> Cause:
+    return _product(failure, (int(match[1]),), (int(match[2]),))
 
 
-def _reduced(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _reduced(failure: Failure, match: re.Match[str]) -> Cause | None:
     """The same mistake, met with tensors that have no values: on the meta device, or while torch.compile looks at the code."""
-    verdict = _product(scene, tuple_of(match[1]), tuple_of(match[2]))
-    return verdict if scene.tensors else verdict._replace(fixes=())
+    cause = _product(failure, tuple_of(match[1]), tuple_of(match[2]))
+    return cause if failure.tensors else cause._replace(fixes=())
 
 
-def _not_a_matrix(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _not_a_matrix(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``mm`` and ``bmm`` take tensors of just so many dimensions."""
     wanted = 3 if match["three"] else 2
     function = "bmm" if wanted == 3 else "mm"
-    pairs = [(operand.text, shape) for operand in scene.tensors[:2] if (shape := shape_of(operand.thing)) is not None]
+    pairs = [(operand.text, shape) for operand in failure.tensors[:2] if (shape := shape_of(operand.thing)) is not None]
     odd = next(((name, shape) for name, shape in pairs if len(shape) != wanted), None)
-    if odd is None or f"{function}(" not in (scene.user.segment() if scene.user is not None else ""):
+    if odd is None or f"{function}(" not in (failure.user.segment() if failure.user is not None else ""):
         return None
     return Cause(
-        f"{function} takes two tensors of {wanted} dimensions, and {odd[0]} has {len(odd[1])}{scene.within}.",
+        f"{function} takes two tensors of {wanted} dimensions, and {odd[0]} has {len(odd[1])}{failure.within}.",
         " ".join(f"{name} is {shape}." for name, shape in pairs),
         f"{format.plural(len(odd[1]), 'dimension')} ≠ {wanted}",
         tuple((name, str(shape)) for name, shape in pairs),
@@ -339,49 +339,49 @@ def _not_a_matrix(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _letters(scene: Failure, match: re.Match[str]) -> Cause:
+def _letters(failure: Failure, match: re.Match[str]) -> Cause:
     letters, dimensions, operand = int(match[1]), int(match[2]), int(match[3])
-    name = scene.tensors[operand].text if operand < len(scene.tensors) else f"operand {operand}"
+    name = failure.tensors[operand].text if operand < len(failure.tensors) else f"operand {operand}"
     return Cause(
-        f"einsum: {format.plural(letters, 'letter')} for {name}, which has {format.plural(dimensions, 'dimension')}{scene.within}.",
+        f"einsum: {format.plural(letters, 'letter')} for {name}, which has {format.plural(dimensions, 'dimension')}{failure.within}.",
         "Each dimension has one letter.",
         f"{letters} letters ≠ {dimensions} dimensions",
-        tuple((one.text, str(shape_of(one.thing))) for one in scene.tensors),
+        tuple((one.text, str(shape_of(one.thing))) for one in failure.tensors),
         (Fix("Look at it, and write one letter for each; ... stands for any number of them:", f"print({name}.shape)"),)
         if name.isidentifier()
         else (),
     )
 
 
-def _einsum(scene: Failure, match: re.Match[str]) -> Cause:
+def _einsum(failure: Failure, match: re.Match[str]) -> Cause:
     letter, size, operand, before = match[1], match[2], int(match[3]), match[4]
-    texts = [one.text for one in scene.tensors]
+    texts = [one.text for one in failure.tensors]
     name = texts[operand] if operand < len(texts) else f"operand {operand}"
     return Cause(
         f"einsum: {letter} is {before} in one operand and {size} in {name}.",
         "Each letter stands for one size, wherever it occurs.",
         f"{letter}: {before} ≠ {size}",
-        tuple((one.text, str(shape_of(one.thing))) for one in scene.tensors),
+        tuple((one.text, str(shape_of(one.thing))) for one in failure.tensors),
     )
 
 
-def _declared(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _declared(failure: Failure, match: re.Match[str]) -> Cause | None:
     """LSTM, GRU, RNN and MultiheadAttention check the last size themselves."""
-    if scene.failing is None:
+    if failure.failing is None:
         return None
     expected, given = (int(match[i]) for i in ((1, 2) if match.re.groupindex.get("given") is None else ("expected", "given")))
-    taken = next((shape_of(a) for a in scene.failing.args or () if shape_of(a)), None) or (given,)
+    taken = next((shape_of(a) for a in failure.failing.args or () if shape_of(a)), None) or (given,)
     fixes = []
-    above = scene.calls[-2].module if len(scene.calls) > 1 else None
-    owner, line = provenance.made_anew(scene, code_fixes.constructor(scene.failing.module, expected, given))
+    above = failure.calls[-2].module if len(failure.calls) > 1 else None
+    owner, line = provenance.made_anew(failure, code_fixes.constructor(failure.failing.module, expected, given))
     if above is not None and code_fixes.is_torchs(above) and marks.category(type(above)) != "container":
         cls = type(above).__name__  # one of torch's own blocks: its parts have their sizes from it
         fixes.append(Fix(f"All layers of a {cls} have the width that it was made with:", f"nn.{cls}(d_model={given}, nhead=...)"))
     elif line:
-        fixes.append(Fix(f"Let {scene.subject} take {given}{_in(owner)}:", line))
-    elif provenance.ran_before(scene):
-        fixes.append(Fix(provenance.ran_before(scene)))
-    batch = 0 if stores.contents(scene.failing.module).get("batch_first") is True else 1
+        fixes.append(Fix(f"Let {failure.subject} take {given}{_in(owner)}:", line))
+    elif provenance.ran_before(failure):
+        fixes.append(Fix(provenance.ran_before(failure)))
+    batch = 0 if stores.contents(failure.failing.module).get("batch_first") is True else 1
     if expected in taken[:-1] and taken.index(expected) != batch:
         fixes.insert(
             0,
@@ -391,19 +391,19 @@ def _declared(scene: Failure, match: re.Match[str]) -> Cause | None:
             ),
         )
     return Cause(
-        f"{scene.subject} got {_numbers(given, taken)} and has weights for {expected}.",
-        f"{scene.stopped}input {taken}.",
+        f"{failure.subject} got {_numbers(given, taken)} and has weights for {expected}.",
+        f"{failure.stopped}input {taken}.",
         f"last size {given} ≠ {expected}",
         (("numbers given", str(given)), ("numbers expected", str(expected))),
         tuple(fixes),
     )
 
 
-def _hidden_state(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _hidden_state(failure: Failure, match: re.Match[str]) -> Cause | None:
     expected, got = tuple_of(match[2]), tuple_of(match[3])
     layout = "(layers × directions, batch, hidden_size)" if len(expected) == 3 else "(layers × directions, hidden_size)"
     fixes = [Fix("A state that fits:", f"torch.zeros({', '.join(map(str, expected))})")]
-    taken, module = (scene.taken[0] if scene.taken else ()), scene.module
+    taken, module = (failure.taken[0] if failure.taken else ()), failure.module
     first = module is not None and stores.contents(module).get("batch_first") is True
     if module is not None and len(expected) == len(got) == len(taken) == 3 and expected[1] != got[1] == taken[1 if first else 0]:
         name = type(module).__name__
@@ -411,10 +411,12 @@ def _hidden_state(scene: Failure, match: re.Match[str]) -> Cause | None:
         more = f"; {got[1]}, the batch of the state, is the input's size {1 if first else 0}"
         made = code_fixes.constructor(module, taken[2], taken[2])
         made = made.replace(", batch_first=True", "") if first else made.removesuffix(")") + ", batch_first=True)"
-        line = code_fixes.assignment(scene, scene.failing.path, made)[1] if scene.failing is not None and scene.failing.path else made
+        line = (
+            code_fixes.assignment(failure, failure.failing.path, made)[1] if failure.failing is not None and failure.failing.path else made
+        )
         fixes.insert(0, Fix(f"This {name} reads its input as {said} batch_first{more}. If that is meant:", line))
     return Cause(
-        f"{scene.subject} got a {match[1] or 'hidden'} state of shape {got} and needs {expected}.",
+        f"{failure.subject} got a {match[1] or 'hidden'} state of shape {got} and needs {expected}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {shown(got)} ≠ {shown(expected)}",
         (("given", str(got)), ("expected", str(expected))),
@@ -422,34 +424,34 @@ def _hidden_state(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _bilinear(scene: Failure, match: re.Match[str]) -> Cause:
+def _bilinear(failure: Failure, match: re.Match[str]) -> Cause:
     return Cause(
-        f"{scene.subject or 'bilinear'} got {match[2]} numbers in {match[1]} and has weights for {match[3]}.",
+        f"{failure.subject or 'bilinear'} got {match[2]} numbers in {match[1]} and has weights for {match[3]}.",
         "",
         f"{match[1]}: {match[2]} ≠ {match[3]}",
         ((match[1], match[2]), ("expected", match[3])),
     )
 
 
-def _without_one(scene: Failure, taken: _Shape) -> tuple[Fix, ...]:
+def _without_one(failure: Failure, taken: _Shape) -> tuple[Fix, ...]:
     """Leave out a dimension of 1, where there is one of them and it is one too many."""
     places = [place for place, size in enumerate(taken) if size == 1]
     if len(taken) != 4 or len(places) != 1:
         return (Fix("Join two of them first: a recurrent layer reads one sequence of rows for each sample."),) if len(taken) > 3 else ()
     change = "{}.squeeze(" + f"{places[0]})"
-    return (Fix(f"Leave out the dimension of 1 in place {places[0]}:", provenance.elsewhere(scene, change)),)
+    return (Fix(f"Leave out the dimension of 1 in place {places[0]}:", provenance.elsewhere(failure, change)),)
 
 
-def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if scene.failing is None or not scene.taken:
+def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if failure.failing is None or not failure.taken:
         return None
     given = int(match[2])
     return Cause(
-        f"{scene.subject} got {format.plural(given, 'dimension')} and needs 3: (length, batch, features), or 2 without a batch.",
-        f"{scene.stopped}input {scene.taken[0]}.",
+        f"{failure.subject} got {format.plural(given, 'dimension')} and needs 3: (length, batch, features), or 2 without a batch.",
+        f"{failure.stopped}input {failure.taken[0]}.",
         f"{format.plural(given, 'dimension')} ≠ 2 or 3",
-        (("input", str(scene.taken[0])), ("expected", "2 or 3 dimensions")),
-        (Fix("One step of one sequence:", "x = x[None]"),) if given == 1 else _without_one(scene, scene.taken[0]),
+        (("input", str(failure.taken[0])), ("expected", "2 or 3 dimensions")),
+        (Fix("One step of one sequence:", "x = x[None]"),) if given == 1 else _without_one(failure, failure.taken[0]),
     )
 
 

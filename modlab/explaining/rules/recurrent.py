@@ -18,28 +18,28 @@ _KINDS = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 _Shape = tuple[int, ...]
 
 
-def _state(scene: Failure) -> tuple[str, Any, ast.expr | None] | None:
+def _state(failure: Failure) -> tuple[str, Any, ast.expr | None] | None:
     """The class of a recurrent layer that failed, the state that it was given, and how that is written."""
-    call = scene.failing
+    call = failure.failing
     if call is None or call.args is None or call.type not in _KINDS or not type(call.module).__module__.startswith("torch."):
         return None
     given = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
-    written = _call(scene)
+    written = _call(failure)
     node = None
     if written is not None and not any(isinstance(one, ast.Starred) for one in written.args):
         node = written.args[1] if len(written.args) > 1 else next((w.value for w in written.keywords if w.arg == "hx"), None)
     return call.type, given, node
 
 
-def _call(scene: Failure) -> ast.Call | None:
+def _call(failure: Failure) -> ast.Call | None:
     """How the layer was called."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     return call if isinstance(call, ast.Call) else None
 
 
-def _again(scene: Failure, old: ast.expr | None, new: str) -> str:
+def _again(failure: Failure, old: ast.expr | None, new: str) -> str:
     """The call with another state."""
-    call = _call(scene)
+    call = _call(failure)
     if call is None or old is None:
         return ""
     arguments = [new if one is old else ast.unparse(one) for one in call.args]
@@ -47,50 +47,50 @@ def _again(scene: Failure, old: ast.expr | None, new: str) -> str:
     return f"{ast.unparse(call.func)}({', '.join([*arguments, *words])})"
 
 
-def _number_of_states(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _number_of_states(failure: Failure, _: re.Match[str]) -> Cause | None:
     """One tensor where an LSTM needs two, or two where the others need one."""
-    found, inner = _state(scene), scene.inner
+    found, inner = _state(failure), failure.inner
     if found is None or inner is None or not inner.is_torch:
         return None
     kind, given, node = found
     text = ast.unparse(node) if node is not None else "h"
     if kind in _TWO and issubclass(type(given), Tensor):
         return Cause(
-            f"{scene.subject} got one tensor as its state, and needs two: (h, c).",
-            f"{scene.stopped}the state is {shape_of(given)}.",
+            f"{failure.subject} got one tensor as its state, and needs two: (h, c).",
+            f"{failure.stopped}the state is {shape_of(given)}.",
             "one state, not (h, c)",
             (("given", str(shape_of(given))), ("expected", "(h, c)")),
-            (Fix("With a second one of zeros:", _again(scene, node, f"({text}, torch.zeros_like({text}))")),),
+            (Fix("With a second one of zeros:", _again(failure, node, f"({text}, torch.zeros_like({text}))")),),
         )
     if kind not in _TWO and type(given) in (tuple, list):
         return Cause(
-            f"{scene.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, and needs one tensor: h.",
+            f"{failure.subject} got {format.plural(len(given), 'state')} in a {type(given).__name__}, and needs one tensor: h.",
             "An LSTM alone has two, (h, c).",
             f"{type(given).__name__}, not h",
             (("given", ", ".join(str(shape_of(part)) for part in given)), ("expected", "h")),
-            (Fix("The first of them:", _again(scene, node, f"{text}[0]")),)
+            (Fix("The first of them:", _again(failure, node, f"{text}[0]")),)
             if given and isinstance(node, (ast.Name, ast.Attribute))
             else (Fix("Give it the first of them."),),
         )
     return None
 
 
-def _needed(scene: Failure, batch: bool) -> _Shape | None:
+def _needed(failure: Failure, batch: bool) -> _Shape | None:
     """The shape of one state of a recurrent layer for its input."""
-    call = scene.failing
+    call = failure.failing
     held = stores.contents(call.module) if call is not None else {}
     layers, hidden = held.get("num_layers"), held.get("proj_size") or held.get("hidden_size")
-    taken = scene.taken[0] if scene.taken else ()
+    taken = failure.taken[0] if failure.taken else ()
     if type(layers) is not int or type(hidden) is not int or len(taken) != (3 if batch else 2):
         return None
     rows = layers * (2 if held.get("bidirectional") is True else 1)
     return (rows, taken[0 if held.get("batch_first") is True else 1], hidden) if batch else (rows, hidden)
 
 
-def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
-    found = _state(scene)
+def _dimensions(failure: Failure, match: re.Match[str]) -> Cause | None:
+    found = _state(failure)
     batch = match[1] == "batched"
-    needed = _needed(scene, batch)
+    needed = _needed(failure, batch)
     if found is None or needed is None:
         return None
     kind, given, node = found
@@ -104,11 +104,11 @@ def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
         if len(names) == len(parts):
             with_layer = [f"{name}.unsqueeze(0)" for name in names]
             new = f"({', '.join(with_layer)})" if isinstance(node, ast.Tuple) else with_layer[0]
-            fixes.append(Fix("For the one layer put a 1 in front:", _again(scene, node, new)))
+            fixes.append(Fix("For the one layer put a 1 in front:", _again(failure, node, new)))
     fixes.append(Fix("A state that fits:", f"({zeros}, {zeros})" if kind in _TWO else zeros))
     listed = " and ".join(map(str, dict.fromkeys(shapes)))
     return Cause(
-        f"{scene.subject} got a state of shape {listed} and needs {needed}.",
+        f"{failure.subject} got a state of shape {listed} and needs {needed}.",
         f"It is {layout}; the batch is that of the input.",
         f"state {listed}",
         (("given", listed), ("expected", str(needed))),
@@ -116,22 +116,22 @@ def _dimensions(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _cell(scene: Failure, match: re.Match[str]) -> Cause | None:
-    call = scene.failing
-    if call is None or call.type not in _KINDS or not scene.taken:
+def _cell(failure: Failure, match: re.Match[str]) -> Cause | None:
+    call = failure.failing
+    if call is None or call.type not in _KINDS or not failure.taken:
         return None
-    given, expected, batch = int(match["given"]), int(match["expected"]), len(scene.taken[0]) == 2
-    needed = (scene.taken[0][0], expected) if batch else (expected,)
+    given, expected, batch = int(match["given"]), int(match["expected"]), len(failure.taken[0]) == 2
+    needed = (failure.taken[0][0], expected) if batch else (expected,)
     if match["what"] != "size":
         needed = (expected, stores.contents(call.module).get("hidden_size", 0))
-    said = f"{scene.subject} got a state of {counted(given, 'number')} and keeps {expected}."
+    said = f"{failure.subject} got a state of {counted(given, 'number')} and keeps {expected}."
     if match["what"] != "size":
-        said = f"{scene.subject} got an input with a batch of {expected} and a state with one of {given}."
+        said = f"{failure.subject} got an input with a batch of {expected} and a state with one of {given}."
     zeros = f"torch.zeros{needed if len(needed) > 1 else f'({needed[0]})'}"
     fix = f"({zeros}, {zeros})" if call.type in _TWO else zeros
     return Cause(
         said,
-        f"{scene.stopped}input {scene.taken[0]}.",
+        f"{failure.stopped}input {failure.taken[0]}.",
         f"{given} ≠ {expected}",
         (("given", str(given)), ("expected", str(expected))),
         (Fix("A state that fits:", fix),),
@@ -141,13 +141,13 @@ def _cell(scene: Failure, match: re.Match[str]) -> Cause | None:
 # ---- packed sequences --------------------------------------------------------------------------------------------------------
 
 
-def _packing(scene: Failure) -> ast.Call | None:
-    call = _call(scene)
+def _packing(failure: Failure) -> ast.Call | None:
+    call = _call(failure)
     return call if call is not None and ast.unparse(call.func).rpartition(".")[2] == "pack_padded_sequence" else None
 
 
-def _unsorted(scene: Failure, _: re.Match[str]) -> Cause | None:
-    call = _packing(scene)
+def _unsorted(failure: Failure, _: re.Match[str]) -> Cause | None:
+    call = _packing(failure)
     if call is None or any(word.arg in (None, "enforce_sorted") for word in call.keywords):
         return None
     return Cause(
@@ -159,8 +159,8 @@ def _unsorted(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
-    call = _packing(scene)
+def _empty(failure: Failure, _: re.Match[str]) -> Cause | None:
+    call = _packing(failure)
     if call is None:
         return None
     return Cause(
@@ -172,9 +172,9 @@ def _empty(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _lengths(scene: Failure, match: re.Match[str]) -> Cause | None:
-    call, given, batch = _packing(scene), int(match[1]), int(match[2])
-    shape = shape_of(scene.local("input"))
+def _lengths(failure: Failure, match: re.Match[str]) -> Cause | None:
+    call, given, batch = _packing(failure), int(match[1]), int(match[2])
+    shape = shape_of(failure.local("input"))
     if call is None or shape is None or len(shape) < 2:
         return None
     first = next((word for word in call.keywords if word.arg == "batch_first"), None)

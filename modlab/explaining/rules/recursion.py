@@ -18,21 +18,21 @@ _NAMES = 6  # of one round that are listed
 _END = 40  # innermost frames that may be of something else: what ran when the stack was full
 
 
-def _full(scene: Failure, _: re.Match[str]) -> Cause | None:
-    found = _again(scene) or _nested(scene)
+def _full(failure: Failure, _: re.Match[str]) -> Cause | None:
+    found = _again(failure) or _nested(failure)
     if found is not None:
-        scene.calls = scene.calls[:1]  # all others are rounds of the same
+        failure.calls = failure.calls[:1]  # all others are rounds of the same
     return found
 
 
-def _again(scene: Failure) -> Cause | None:
+def _again(failure: Failure) -> Cause | None:
     """The same methods of the same modules, again and again."""
-    frames = _round(scene.frames, [(frame.code, id(frame.owner)) for frame in scene.frames])
+    frames = _round(failure.frames, [(frame.code, id(frame.owner)) for frame in failure.frames])
     owned, own = ([frame for frame in frames if having(frame)] for having in (lambda one: one.owner is not None, lambda one: one.is_users))
     if not owned:
         return None
     if not own:
-        return _held(scene, owned)
+        return _held(failure, owned)
     names = list(dict.fromkeys(_named(frame) for frame in own))
     last, getting = own[-1], names[0].endswith(".__getattr__") and len(names) == 1
     end = Fix("Leave that call out, or return before it under a condition that comes true.")
@@ -61,10 +61,10 @@ def _round(frames: list[Frame], keys: Sequence[object]) -> list[Frame]:
     return []
 
 
-def _nested(scene: Failure) -> Cause | None:
+def _nested(failure: Failure) -> Cause | None:
     """The same code for one module inside another, none of them twice."""
-    frames = _round(scene.frames, [frame.code for frame in scene.frames])
-    runs = [owner for owner, _ in groupby(id(frame.owner) for frame in scene.frames if frame.owner is not None)]
+    frames = _round(failure.frames, [frame.code for frame in failure.frames])
+    runs = [owner for owner, _ in groupby(id(frame.owner) for frame in failure.frames if frame.owner is not None)]
     if len(set(runs)) < len(runs) or all(frame.owner is None for frame in frames):
         return None
     limit = sys.getrecursionlimit()
@@ -77,10 +77,10 @@ def _nested(scene: Failure) -> Cause | None:
     )
 
 
-def _held(scene: Failure, owned: list[Frame]) -> Cause | None:
+def _held(failure: Failure, owned: list[Frame]) -> Cause | None:
     """Torch's own way through the modules, round and round: one of them holds one that it is inside of."""
     ring = {id(frame.owner) for frame in owned}
-    head = next(frame.owner for frame in scene.frames if id(frame.owner) in ring)
+    head = next(frame.owner for frame in failure.frames if id(frame.owner) in ring)
     pairs = [(frame.owner, name) for frame in owned for name, child in stores.named_children(frame.owner) if child is head]
     if not pairs:
         return None

@@ -14,10 +14,10 @@ from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _not_a_module(scene: Failure, match: re.Match[str]) -> Cause:
-    given = scene.local("module")
+def _not_a_module(failure: Failure, match: re.Match[str]) -> Cause:
+    given = failure.local("module")
     short = match[1].rpartition(".")[2]
-    holder = scene.failing.type if scene.failing is not None else "A module"
+    holder = failure.failing.type if failure.failing is not None else "A module"
     if type(given) is type or issubclass(type(given), type):
         said, fix = f"the class {short} itself", Fix("Make one:", f"nn.{short}()" if hasattr(nn, short) else f"{short}()")
     elif type(given) in (list, tuple):
@@ -39,8 +39,8 @@ def _not_a_module(scene: Failure, match: re.Match[str]) -> Cause:
     return Cause(f"{holder} takes modules, and got {said}.", "", "", (("given", said), ("expected", "an nn.Module")), (fix,))
 
 
-def _taken(scene: Failure, match: re.Match[str]) -> Cause | None:
-    module, name = scene.module, match[1]
+def _taken(failure: Failure, match: re.Match[str]) -> Cause | None:
+    module, name = failure.module, match[1]
     if module is None:
         return None
     held, cls = stores.contents(module), type(module).__name__
@@ -53,12 +53,12 @@ def _taken(scene: Failure, match: re.Match[str]) -> Cause | None:
         why, own = f"every {cls} has it as a method or attribute", False
     else:
         why, own = f"it is {kind} already" if kind else "it was assigned before, as a plain attribute", True
-    if own and not kind and not mapping and scene.inner is not None:
-        fix = Fix("Register it at once, and do not assign it first:", f'self.{scene.inner.function}("{name}", ...)')
+    if own and not kind and not mapping and failure.inner is not None:
+        fix = Fix("Register it at once, and do not assign it first:", f'self.{failure.inner.function}("{name}", ...)')
     else:
-        fix = _other_name(scene, name, f"{name}_", f"Take another {'key' if mapping else 'name'}")
+        fix = _other_name(failure, name, f"{name}_", f"Take another {'key' if mapping else 'name'}")
     return Cause(
-        f"{scene.subject} has {name!r} already: nothing can be registered under that name.",
+        f"{failure.subject} has {name!r} already: nothing can be registered under that name.",
         f"{why[0].upper()}{why[1:]}.",
         "",
         (("name", name),),
@@ -66,9 +66,9 @@ def _taken(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _other_name(scene: Failure, old: str | int, new: str, said: str) -> Fix:
+def _other_name(failure: Failure, old: str | int, new: str, said: str) -> Fix:
     """The statement with another name in it, where the old one is written there, once, as a text; else in words."""
-    module, frame = scene.module, scene.user
+    module, frame = failure.module, failure.user
     if module is None or new in stores.contents(module) or _is_of_class(module, new) or _is_registered(module, new):
         return Fix(f"{said}.")
     statement = source_code.statement_of(frame) if frame is not None else None
@@ -89,36 +89,36 @@ def _is_registered(module: Module, name: str) -> bool:
     return any(name in (held.get(store) or {}) for store in ("_parameters", "_buffers", "_modules"))
 
 
-def _dotted(scene: Failure, match: re.Match[str]) -> Cause | None:
-    name = scene.local("name")
-    if scene.module is None or type(name) is not str:
+def _dotted(failure: Failure, match: re.Match[str]) -> Cause | None:
+    name = failure.local("name")
+    if failure.module is None or type(name) is not str:
         return None
     return Cause(
         f"A {match[1]}'s name cannot hold a dot: {name!r}.",
         "The dots of a path separate a module from what it holds.",
         "",
         (("name", name),),
-        (_other_name(scene, name, name.replace(".", "_"), "Take another sign"),),
+        (_other_name(failure, name, name.replace(".", "_"), "Take another sign"),),
     )
 
 
-def _empty_name(scene: Failure, match: re.Match[str]) -> Cause | None:
-    if scene.module is None:
+def _empty_name(failure: Failure, match: re.Match[str]) -> Cause | None:
+    if failure.module is None:
         return None
     return Cause(
         f"A {match[1]}'s name cannot be empty.",
-        f"It is what {scene.subject} calls it by, and a part of its path.",
+        f"It is what {failure.subject} calls it by, and a part of its path.",
         "",
         (("name", '""'),),
         (Fix("Give it a name of one letter or more."),),
     )
 
 
-def _no_text(scene: Failure, match: re.Match[str]) -> Cause | None:
-    name = scene.local("name")
-    if scene.module is None or type(name).__name__ != match[2].rpartition(".")[2]:
+def _no_text(failure: Failure, match: re.Match[str]) -> Cause | None:
+    name = failure.local("name")
+    if failure.module is None or type(name).__name__ != match[2].rpartition(".")[2]:
         return None
-    fix = _other_name(scene, name, str(name), "Write it as a text") if type(name) is int else Fix("Give it a text.")
+    fix = _other_name(failure, name, str(name), "Write it as a text") if type(name) is int else Fix("Give it a text.")
     return Cause(
         f"A {match[1]}'s name is a text, and this one is of type {match[2]}.",
         "It becomes a part of a path.",
@@ -128,12 +128,12 @@ def _no_text(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _cannot_assign(scene: Failure, match: re.Match[str]) -> Cause:
+def _cannot_assign(failure: Failure, match: re.Match[str]) -> Cause:
     given, kind, name = match[1].rpartition(".")[2], match[2], match[3]
     tensor = "Tensor" in given
-    subject = scene.subject or "The module"
+    subject = failure.subject or "The module"
     holds = {"parameter": "a parameter", "buffer": "a buffer", "child module": "a module"}[kind]
-    statement = source_code.statement_of(scene.user) if scene.user is not None else None
+    statement = source_code.statement_of(failure.user) if failure.user is not None else None
     target = ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else ""
     value = ast.unparse(statement.value) if isinstance(statement, ast.Assign) else ""
     if kind == "parameter" and tensor:

@@ -17,32 +17,36 @@ _LAYOUTS = {3: "(batch, channels, length)", 4: "(batch, channels, height, width)
 _COLOURS = (1, 3, 4)
 
 
-def _mode(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _mode(failure: Failure, match: re.Match[str]) -> Cause | None:
     given, mode, needed = int(match[1]), match[2], int(match[3])
-    shape = shape_of(scene.local("input"))
+    shape = shape_of(failure.local("input"))
     if shape is None or len(shape) != given or needed not in _LAYOUTS:
         return None
     fixes = []
     if given == needed - 1:
-        line = provenance.outermost(scene, "{}.unsqueeze(0)") if scene.root is scene.failing and scene.root is not None else _batched(scene)
+        line = (
+            provenance.outermost(failure, "{}.unsqueeze(0)")
+            if failure.root is failure.failing and failure.root is not None
+            else _batched(failure)
+        )
         fixes.append(Fix("If the batch is missing, put it in front:", line))
     if given in _MODES:
-        fixes.append(Fix(f"For {_LAYOUTS[given]} the mode is {_MODES[given]!r}:", _with_mode(scene, _MODES[given], given)))
+        fixes.append(Fix(f"For {_LAYOUTS[given]} the mode is {_MODES[given]!r}:", _with_mode(failure, _MODES[given], given)))
     if given == needed - 1 and shape[0] not in _COLOURS:
         fixes.reverse()
-    name = scene.subject or "interpolate"
+    name = failure.subject or "interpolate"
     return Cause(
         f"{name} got {given} dimensions, and mode={mode!r} takes {needed}: {_LAYOUTS[needed]}.",
-        f"{scene.stopped}input {shape}.",
+        f"{failure.stopped}input {shape}.",
         f"{given} dimensions ≠ {needed}",
         (("input", str(shape)), ("mode", mode)),
         tuple(fixes),
     )
 
 
-def _batched(scene: Failure) -> str:
+def _batched(failure: Failure) -> str:
     """The line of the user's that calls it, with a batch in front."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
         return ""
     first = call.args[0]
@@ -52,8 +56,8 @@ def _batched(scene: Failure) -> str:
     return f"{ast.unparse(call.func)}({', '.join([f'{text}.unsqueeze(0)', *rest])})"
 
 
-def _with_mode(scene: Failure, mode: str, given: int) -> str:
-    call = scene.failing
+def _with_mode(failure: Failure, mode: str, given: int) -> str:
+    call = failure.failing
     if call is not None and type(call.module) is nn.Upsample:
         held = stores.contents(call.module)
         said = []
@@ -66,8 +70,8 @@ def _with_mode(scene: Failure, mode: str, given: int) -> str:
             said.append(f"{name}={value!r}")
         corners = [f"align_corners={held['align_corners']}"] if held.get("align_corners") is not None else []
         made = f"nn.Upsample({', '.join([*said, f'mode={mode!r}', *corners])})"
-        return code_fixes.assignment(scene, call.path, made)[1] if call.path is not None else ""
-    written = scene.user.expression() if scene.user is not None else None
+        return code_fixes.assignment(failure, call.path, made)[1] if call.path is not None else ""
+    written = failure.user.expression() if failure.user is not None else None
     if not isinstance(written, ast.Call) or not ast.unparse(written.func).endswith("interpolate"):
         return ""
     word = next((one for one in written.keywords if one.arg == "mode"), None)
@@ -77,32 +81,32 @@ def _with_mode(scene: Failure, mode: str, given: int) -> str:
     return f"{ast.unparse(written.func)}({', '.join([*map(ast.unparse, written.args), *words])})"
 
 
-def _offsets(scene: Failure, _: re.Match[str]) -> Cause | None:
-    call = scene.failing
-    if call is None or call.type != "EmbeddingBag" or not scene.taken or len(scene.taken[0]) != 1:
+def _offsets(failure: Failure, _: re.Match[str]) -> Cause | None:
+    call = failure.failing
+    if call is None or call.type != "EmbeddingBag" or not failure.taken or len(failure.taken[0]) != 1:
         return None
-    shape = scene.taken[0]
+    shape = failure.taken[0]
     return Cause(
-        f"{scene.subject} got one row of indices, and not where its bags begin (offsets).",
-        f"{scene.stopped}input {shape}.",
+        f"{failure.subject} got one row of indices, and not where its bags begin (offsets).",
+        f"{failure.stopped}input {shape}.",
         "no offsets",
         (("input", str(shape)), ("expected", "(batch, indices), or indices and offsets")),
         (
-            Fix("If all of them are one bag, put the batch in front:", provenance.changed(scene, "{}.unsqueeze(0)")),
+            Fix("If all of them are one bag, put the batch in front:", provenance.changed(failure, "{}.unsqueeze(0)")),
             Fix("For bags of unequal length say at which place each begins: offsets=torch.tensor([0, ...])"),
         ),
     )
 
 
-def _no_offsets(scene: Failure, _: re.Match[str]) -> Cause | None:
-    call = scene.failing
-    if call is None or call.type != "EmbeddingBag" or not scene.taken:
+def _no_offsets(failure: Failure, _: re.Match[str]) -> Cause | None:
+    call = failure.failing
+    if call is None or call.type != "EmbeddingBag" or not failure.taken:
         return None
     return Cause(
-        f"{scene.subject} got a table of indices, and offsets beside it.",
-        f"{scene.stopped}input {scene.taken[0]}; each row of it is a bag.",
+        f"{failure.subject} got a table of indices, and offsets beside it.",
+        f"{failure.stopped}input {failure.taken[0]}; each row of it is a bag.",
         "offsets with 2 dimensions",
-        (("input", str(scene.taken[0])),),
+        (("input", str(failure.taken[0])),),
         (Fix("Leave the offsets out; or give one row of indices, in which they are places."),),
     )
 

@@ -19,20 +19,20 @@ _Shape = tuple[int, ...]
 _LONG = 60  # characters of an expression that serves as a name
 
 
-def _joined(scene: Failure) -> list[tuple[str, _Shape]]:
+def _joined(failure: Failure) -> list[tuple[str, _Shape]]:
     """The tensors of a list that was to be joined, with their names."""
-    found = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None]
+    found = [(operand.text, shape) for operand in failure.tensors if (shape := shape_of(operand.thing)) is not None]
     if len(found) > 1:
         return found
-    batch = scene.local("batch")
+    batch = failure.local("batch")
     if type(batch) in (list, tuple):
         return [(f"batch[{i}]", shape) for i, part in enumerate(batch) if (shape := shape_of(part)) is not None]
     return []
 
 
-def _listed(scene: Failure) -> list[str]:
+def _listed(failure: Failure) -> list[str]:
     """How the members of a list are written that stands in the call."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     first = call.args[0] if isinstance(call, ast.Call) and call.args else None
     nodes = first.elts if isinstance(first, (ast.List, ast.Tuple)) else []
     texts = [ast.unparse(node) for node in nodes]
@@ -43,10 +43,10 @@ def _facts(pairs: list[tuple[str, _Shape]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(shape)) for name, shape in pairs[:8])
 
 
-def _cat(scene: Failure, match: re.Match[str]) -> Cause:
+def _cat(failure: Failure, match: re.Match[str]) -> Cause:
     place, expected, given, number = (int(match[i]) for i in (1, 2, 3, 4))
-    pairs = _joined(scene)
-    names = [name for name, _ in pairs] or _listed(scene)
+    pairs = _joined(failure)
+    names = [name for name, _ in pairs] or _listed(failure)
     name = names[number] if number < len(names) else f"number {number} of the list"
     first = names[0] if names else "the first"
     fixes = []
@@ -59,7 +59,7 @@ def _cat(scene: Failure, match: re.Match[str]) -> Cause:
             fixes.append(Fix("Along another dimension they fit:", f"torch.cat([{', '.join(n for n, _ in pairs[:4])}], dim={other[0]})"))
     fixes.append(Fix(f"All sizes but that of dimension {place} must be equal: crop, pad or project one of them first."))
     return Cause(
-        f"cat along dimension {place}: {name} has {given} where {first} has {expected}{scene.within}.",
+        f"cat along dimension {place}: {name} has {given} where {first} has {expected}{failure.within}.",
         "Only the size of the dimension along which they are joined may differ.",
         f"{given} ≠ {expected}, beside dimension {place}",
         _facts(pairs),
@@ -67,11 +67,11 @@ def _cat(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _cat_dimensions(scene: Failure, match: re.Match[str]) -> Cause:
-    pairs = _joined(scene)
+def _cat_dimensions(failure: Failure, match: re.Match[str]) -> Cause:
+    pairs = _joined(failure)
     names = " and ".join(name for name, _ in pairs[:2]) or "the tensors"
     return Cause(
-        f"cat: {names} have {match[1]} and {match[2]} dimensions{scene.within}.",
+        f"cat: {names} have {match[1]} and {match[2]} dimensions{failure.within}.",
         "They need the same number.",
         f"{match[1]} ≠ {match[2]} dimensions",
         _facts(pairs),
@@ -79,14 +79,14 @@ def _cat_dimensions(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _stack(scene: Failure, match: re.Match[str]) -> Cause:
+def _stack(failure: Failure, match: re.Match[str]) -> Cause:
     first, number, other = tuple_of(match[1]), int(match[3]), tuple_of(match[2])
-    pairs = _joined(scene)
+    pairs = _joined(failure)
     name = pairs[number][0] if number < len(pairs) else f"number {number}"
-    fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(scene))] if first and first[1:] == other[1:] else []
+    fixes = [Fix("To join along a dimension that there is, cat:", _cat_instead(failure))] if first and first[1:] == other[1:] else []
     fixes.append(Fix("Crop, pad or project them to one shape first."))
     return Cause(
-        f"stack: {name} is {other} and the first is {first}{scene.within}.",
+        f"stack: {name} is {other} and the first is {first}{failure.within}.",
         "stack needs tensors of equal size.",
         f"{shown(other)} ≠ {shown(first)}",
         (("entry 0", str(first)), (f"entry {number}", str(other))),
@@ -94,17 +94,17 @@ def _stack(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _cat_instead(scene: Failure) -> str:
-    user = scene.user
+def _cat_instead(failure: Failure) -> str:
+    user = failure.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1 or call.keywords:
         return "torch.cat([...], dim=0)"
     return source_code.rewritten(user, call, ast.Call(ast.Attribute(call.func.value, "cat", ast.Load()), call.args, []))
 
 
-def _nothing_to_join(scene: Failure, _: re.Match[str]) -> Cause:
+def _nothing_to_join(failure: Failure, _: re.Match[str]) -> Cause:
     return Cause(
-        f"cat or stack got an empty list{scene.within}.",
+        f"cat or stack got an empty list{failure.within}.",
         "It has nothing to join: the loop that filled it never ran.",
         "empty list",
         (),
@@ -112,27 +112,27 @@ def _nothing_to_join(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _scalars(scene: Failure, _: re.Match[str]) -> Cause:
-    user = scene.user
+def _scalars(failure: Failure, _: re.Match[str]) -> Cause:
+    user = failure.user
     call = user.expression() if user is not None else None
     code = "torch.stack([...])"
     if user is not None and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
         made = ast.Call(ast.Attribute(call.func.value, "stack", ast.Load()), call.args, call.keywords)
         code = source_code.rewritten(user, call, made)
     return Cause(
-        f"cat got single numbers{scene.within}, and joins along a dimension that there is.",
+        f"cat got single numbers{failure.within}, and joins along a dimension that there is.",
         "A tensor of shape () has none.",
         "no dimension",
-        _facts(_joined(scene)[:4]),
+        _facts(_joined(failure)[:4]),
         (Fix("stack makes one:", code),),
     )
 
 
-def _broadcast(scene: Failure, match: re.Match[str]) -> Cause:
+def _broadcast(failure: Failure, match: re.Match[str]) -> Cause:
     a, b, place = int(match[1]), int(match[2]), int(match[3])
-    known = [(operand.text, shape) for operand in scene.tensors if (shape := shape_of(operand.thing)) is not None]
+    known = [(operand.text, shape) for operand in failure.tensors if (shape := shape_of(operand.thing)) is not None]
     pairs = operands.conflict(known, (a, b), place)
-    names = [name for name, _ in pairs] or operands.sides(scene.user)
+    names = [name for name, _ in pairs] or operands.sides(failure.user)
     fixes = []
     if len(pairs) == 2:
         (_, left), (_, right) = pairs
@@ -142,11 +142,11 @@ def _broadcast(scene: Failure, match: re.Match[str]) -> Cause:
             )
         elif len(left) == len(right) == 2 and left == right[::-1]:
             fixes.append(Fix("Transposed it fits:", f"{names[1]}.T"))
-        owned = _own_parameter(scene, pairs)
+        owned = _own_parameter(failure, pairs)
         if owned:
             fixes.append(Fix(f"{'Or give' if fixes else 'Give'} {owned[0]} the size {owned[1]}."))
     look = ", ".join(f"{name if name.replace('.', '').isidentifier() else f'({name})'}.shape" for name in names)
-    look = look if _are_users(scene, names) else ""
+    look = look if _are_users(failure, names) else ""
     fixes.append(
         Fix(
             "Sizes are compared from the right: equal, or one of them 1." + (" Look at both:" if look else ""),
@@ -154,7 +154,7 @@ def _broadcast(scene: Failure, match: re.Match[str]) -> Cause:
         )
     )
     return Cause(
-        f"{' and '.join(names) or 'Two tensors'} do not fit{scene.within}: {a} and {b} in dimension {place}.",
+        f"{' and '.join(names) or 'Two tensors'} do not fit{failure.within}: {a} and {b} in dimension {place}.",
         f"{names[0]} is {pairs[0][1]}, {names[1]} is {pairs[1][1]}." if len(pairs) == 2 else "",
         (f"({shown(pairs[0][1])}) and ({shown(pairs[1][1])}): " if len(pairs) == 2 else "") + f"{a} ≠ {b}",
         _facts(pairs or known),
@@ -162,9 +162,9 @@ def _broadcast(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _are_users(scene: Failure, texts: list[str]) -> bool:
+def _are_users(failure: Failure, texts: list[str]) -> bool:
     """Whether all names in some expressions are there in the user's own code."""
-    user = scene.user
+    user = failure.user
     found = {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     return user is not None and all(name in user.names or name in user.globals for name in found)
 
@@ -173,59 +173,59 @@ def _spread(name: str, more: int) -> str:
     return f"{name}[{', '.join(['...', *['None'] * more])}]"
 
 
-def _own_parameter(scene: Failure, pairs: list[tuple[str, _Shape]]) -> tuple[str, int] | None:
-    if scene.module is None:
+def _own_parameter(failure: Failure, pairs: list[tuple[str, _Shape]]) -> tuple[str, int] | None:
+    if failure.module is None:
         return None
-    own = {id(tensor): name for name, tensor in stores.named_tensors(scene.module)}
-    tensors = {operand.text: operand.thing for operand in scene.tensors}
+    own = {id(tensor): name for name, tensor in stores.named_tensors(failure.module)}
+    tensors = {operand.text: operand.thing for operand in failure.tensors}
     for (name, shape), (_, other) in (pairs, pairs[::-1]):
         if id(tensors[name]) in own and other and len(shape) == 1:
-            return f"{scene.subject}.{own[id(tensors[name])]}", other[-1]
+            return f"{failure.subject}.{own[id(tensors[name])]}", other[-1]
     return None
 
 
-def _output(scene: Failure, match: re.Match[str]) -> Cause:
+def _output(failure: Failure, match: re.Match[str]) -> Cause:
     kept, wider = tuple_of(match[1]), tuple_of(match[2])
-    name = scene.tensors[0].text if scene.tensors else "the tensor"
+    name = failure.tensors[0].text if failure.tensors else ""
     return Cause(
-        f"{name} is {kept} and cannot hold a result of {wider}{scene.within}.",
+        f"{name or 'The tensor'} is {kept} and cannot hold a result of {wider}{failure.within}.",
         "A change in place keeps the shape.",
         f"{shown(wider)} into {shown(kept)}",
-        ((name, str(kept)), ("result", str(wider))),
-        (Fix("Make a new tensor instead:", f"{name} = {name} + ..."),),
+        ((name or "the tensor", str(kept)), ("result", str(wider))),
+        (Fix("Make a new tensor instead:", f"{name} = {name} + ..." if name else ""),),
     )
 
 
-def _view(scene: Failure, match: re.Match[str]) -> Cause:
+def _view(failure: Failure, match: re.Match[str]) -> Cause:
     wanted, count = tuple_of(match[1]), int(match[2])
-    operand = scene.tensors[0] if scene.tensors else None
+    operand = failure.tensors[0] if failure.tensors else None
     taken = shape_of(operand.thing) if operand is not None else None
-    name = operand.text if operand is not None else _receiver(scene) or "the tensor"
+    name = operand.text if operand is not None else _receiver(failure)
     known = prod(size for size in wanted if size != -1)
     why = f"{count} is no multiple of {known}" if -1 in wanted else f"{shown(wanted)} is {known}"
     fixes = []
     each = prod(taken[1:]) if taken else 0
     if taken and len(wanted) == 2 and wanted[0] != -1 and wanted[1] in (each, -1):
-        fixes.append(Fix(f"To keep the batch and flatten the rest, ({taken[0]}, {each}):", _instead(scene, f"{name}.flatten(1)")))
+        fixes.append(Fix(f"To keep the batch and flatten the rest, ({taken[0]}, {each}):", _instead(failure, f"{name}.flatten(1)")))
     elif taken and len(taken) > 2 and len(wanted) == 2 and wanted[0] in (taken[0], -1):
-        fixes += _flattened(scene, name, taken[0], each, wanted[1])
+        fixes += _flattened(failure, name, taken[0], each, wanted[1])
     if taken and -1 not in wanted and len(wanted) > 1 and count % max(prod(wanted[1:]), 1) == 0:
-        fixes.append(Fix("Leave the first size open:", _instead(scene, f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})")))
+        fixes.append(Fix("Leave the first size open:", _instead(failure, f"{name}.view({', '.join(map(str, (-1, *wanted[1:])))})")))
     if not fixes:
-        look = f"print({name}.shape)" if name != "the tensor" else ""
+        look = f"print({name}.shape)" if name else ""
         fixes.append(Fix(f"The sizes must multiply to {count}; look at what it is:", look))
     return Cause(
-        f"{name} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{scene.within}.",
+        f"{name or 'The tensor'} has {count} numbers, which do not make {shown(wanted).replace('-1', '?')}{failure.within}.",
         f"{f'It is {taken}; ' if taken is not None else ''}{why}.",
         f"{count} numbers → {shown(wanted)}",
-        ((name, str(taken)), ("wanted", str(wanted)), ("numbers", str(count))),
+        ((name or "the tensor", str(taken)), ("wanted", str(wanted)), ("numbers", str(count))),
         tuple(fixes),
     )
 
 
-def _flattened(scene: Failure, name: str, rows: int, each: int, wanted: int) -> list[Fix]:
+def _flattened(failure: Failure, name: str, rows: int, each: int, wanted: int) -> list[Fix]:
     """To make a row of each sample helps only where a layer takes so many numbers, or is made to."""
-    call, flat = scene.failing, _instead(scene, f"{name}.flatten(1)")
+    call, flat = failure.failing, _instead(failure, f"{name}.flatten(1)")
     layers = (
         []
         if call is None or call.path is None
@@ -240,43 +240,43 @@ def _flattened(scene: Failure, name: str, rows: int, each: int, wanted: int) -> 
     if len(fitting) != 1:
         return [told]
     path, layer = fitting[0]
-    owner, line = code_fixes.assignment(scene, path, code_fixes.constructor(layer, wanted, each))
+    owner, line = code_fixes.assignment(failure, path, code_fixes.constructor(layer, wanted, each))
     both = f"{flat}    # here\n{line}" + (f"    # in {owner}" if owner else "")
     return [told, Fix(f"Or make a row of each, and let {path} take so many:", both)] if line else [told]
 
 
-def _receiver(scene: Failure) -> str:
+def _receiver(failure: Failure) -> str:
     """How that is written of which a method was called."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in ("view", "reshape"):
         return ""
     text = ast.unparse(call.func.value)
     return text if len(text) <= _LONG and isinstance(call.func.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else ""
 
 
-def _instead(scene: Failure, code: str) -> str:
+def _instead(failure: Failure, code: str) -> str:
     """The statement that failed with this in place of the call."""
-    user = scene.user
+    user = failure.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not code.isascii():
         return code
     return source_code.rewritten(user, call, ast.parse(code, mode="eval").body)
 
 
-def _strides(scene: Failure, _: re.Match[str]) -> Cause:
-    name = scene.tensors[0].text if scene.tensors else "x"
+def _strides(failure: Failure, _: re.Match[str]) -> Cause:
+    name = failure.tensors[0].text if failure.tensors else "x"
     return Cause(
-        f"{name} is not contiguous, and view copies nothing{scene.within}.",
+        f"{name} is not contiguous, and view copies nothing{failure.within}.",
         "After a transpose or permute its numbers lie in another order than its shape says.",
         "not contiguous",
         (),
-        (Fix("Let it copy where it must:", _reshaped(scene) or f"{name}.reshape(...)"),),
+        (Fix("Let it copy where it must:", _reshaped(failure) or f"{name}.reshape(...)"),),
     )
 
 
-def _reshaped(scene: Failure) -> str:
+def _reshaped(failure: Failure) -> str:
     """The statement with ``reshape`` for ``view``."""
-    user = scene.user
+    user = failure.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "view":
         return ""
@@ -286,14 +286,14 @@ def _reshaped(scene: Failure) -> str:
     return source_code.rewritten(user, call, ast.Call(func, call.args, call.keywords))
 
 
-def _no_places(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _no_places(failure: Failure, match: re.Match[str]) -> Cause | None:
     """``out.gather(1, y)`` with a y of real numbers."""
-    user = scene.user
+    user = failure.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
     written = [ast.unparse(node) for node in call.args]
-    index = next((one for one in scene.tensors if one.text in written and one.thing.dtype not in (torch.int32, torch.int64)), None)
+    index = next((one for one in failure.tensors if one.text in written and one.thing.dtype not in (torch.int32, torch.int64)), None)
     places = [i for i, node in enumerate(call.args) if index is not None and ast.unparse(node) == index.text]
     if index is None or len(places) != 1:
         return None
@@ -302,7 +302,7 @@ def _no_places(scene: Failure, match: re.Match[str]) -> Cause | None:
     whole[places[0]] = ast.Call(ast.Attribute(call.args[places[0]], "long", ast.Load()), [], [])
     made = ast.Call(call.func, whole, call.keywords)
     return Cause(
-        f"{match[1].rstrip('_')}: {index.text} is {dtype}, and needs int64{scene.within}.",
+        f"{match[1].rstrip('_')}: {index.text} is {dtype}, and needs int64{failure.within}.",
         "It holds places in the other tensor, which are whole numbers.",
         f"{dtype} ≠ int64",
         ((index.text, f"{shape_of(index.thing)} {dtype}"),),
@@ -310,9 +310,9 @@ def _no_places(scene: Failure, match: re.Match[str]) -> Cause | None:
     )
 
 
-def _gathered(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _gathered(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``out.gather(1, y)`` with one index a row, which lacks the dimension along which it gathers."""
-    user = scene.user
+    user = failure.user
     call = user.expression() if user is not None else None
     if user is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) < 2:
         return None
@@ -332,7 +332,7 @@ def _gathered(scene: Failure, _: re.Match[str]) -> Cause | None:
     it = f" {ast.unparse(call.func.value)} is {shape}." if shape is not None else ""
     return Cause(
         f"{call.func.attr}: {name} has {len(index_shape)} dimension{'' if len(index_shape) == 1 else 's'}, and needs as many as what"
-        f" it chooses from{scene.within}.",
+        f" it chooses from{failure.within}.",
         f"{name} is {index_shape}.{it}",
         "numbers of dimensions differ",
         ((name, str(index_shape)),),
@@ -340,13 +340,13 @@ def _gathered(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _expand(scene: Failure, match: re.Match[str]) -> Cause:
+def _expand(failure: Failure, match: re.Match[str]) -> Cause:
     wanted, place, taken, target = int(match[1]), int(match[3]), tuple_of(match[5]), tuple_of(match[4])
-    written = scene.user.segment() if scene.user is not None else ""
+    written = failure.user.segment() if failure.user is not None else ""
     return Cause(
-        f"expand cannot make {match[2]} into {wanted} in dimension {place}{scene.within}."
+        f"expand cannot make {match[2]} into {wanted} in dimension {place}{failure.within}."
         if ".expand(" in written
-        else f"A tensor of {taken} does not fit where {target} is needed{scene.within}: {match[2]} and {wanted} in dimension {place}.",
+        else f"A tensor of {taken} does not fit where {target} is needed{failure.within}: {match[2]} and {wanted} in dimension {place}.",
         "Only a size of 1 can be expanded.",
         f"{shown(taken)} → {shown(target)}",
         (("tensor", str(taken)), ("target", str(target))),
@@ -361,11 +361,11 @@ def _index_written(node: ast.AST | None) -> str:
     return ast.unparse(node.args[1]) if isinstance(node, ast.Call) and named and len(node.args) > 1 else ""
 
 
-def _expand_fewer(scene: Failure, match: re.Match[str]) -> Cause:
+def _expand_fewer(failure: Failure, match: re.Match[str]) -> Cause:
     taken, wanted = tuple_of(match[1]), tuple_of(match[2])
-    name = scene.tensors[0].text if scene.tensors else "The tensor"
+    name = failure.tensors[0].text if failure.tensors else "The tensor"
     return Cause(
-        f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{scene.within}.",
+        f"{name} has {len(taken)} dimensions, and expand names {len(wanted)}{failure.within}.",
         f"It is {taken}; expand can only add some.",
         f"{len(taken)} > {len(wanted)} dimensions",
         ((name, str(taken)), ("wanted", str(wanted))),
@@ -373,16 +373,16 @@ def _expand_fewer(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _index(scene: Failure, match: re.Match[str]) -> Cause:
+def _index(failure: Failure, match: re.Match[str]) -> Cause:
     index, place, size = int(match[1]), match[2], int(match[3])
-    name = scene.tensors[0].text if scene.tensors else "the tensor"
-    expression = scene.user.expression() if scene.user is not None else None
-    by_tensor = not isinstance(expression, ast.Subscript) or any(issubclass(type(o.thing), Tensor) for o in scene.operands[1:])
-    whole = [one for one in scene.tensors if not one.thing.is_floating_point() and one.thing.dtype is not torch.bool]
+    name = failure.tensors[0].text if failure.tensors else "The tensor"
+    expression = failure.user.expression() if failure.user is not None else None
+    by_tensor = not isinstance(expression, ast.Subscript) or any(issubclass(type(o.thing), Tensor) for o in failure.operands[1:])
+    whole = [one for one in failure.tensors if not one.thing.is_floating_point() and one.thing.dtype is not torch.bool]
     where = whole[-1].text if whole else _index_written(expression) or "indices"
-    last = f"{name if scene.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
+    last = f"{name if failure.tensors else 'x'}[{', '.join([':'] * int(place) + ['-1'])}]"
     return Cause(
-        f"{name} has {size} in dimension {place}, and {index} was asked for{scene.within}.",
+        f"{name} has {size} in dimension {place}, and {index} was asked for{failure.within}.",
         f"Valid are 0 to {size - 1}; counting starts at 0.",
         f"index {index} of {size}",
         (("index", str(index)), (f"size of dimension {place}", str(size))),
@@ -394,13 +394,13 @@ def _index(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _dimension(scene: Failure, match: re.Match[str]) -> Cause:
+def _dimension(failure: Failure, match: re.Match[str]) -> Cause:
     low, high, asked = int(match[1]), int(match[2]), int(match[3])
-    tensor = scene.tensors[0] if scene.tensors else None
-    taken = scene.taken[0] if scene.taken else shape_of(tensor.thing) if tensor is not None else None
-    subject = scene.subject if scene.taken else tensor.text if tensor is not None else "the tensor"
+    tensor = failure.tensors[0] if failure.tensors else None
+    taken = failure.taken[0] if failure.taken else shape_of(tensor.thing) if tensor is not None else None
+    subject = failure.subject if failure.taken else tensor.text if tensor is not None else "The tensor"
     much = f"{high + 1} dimension{'s' if high else ''}"
-    verb = "got" if scene.taken else "has"
+    verb = "got" if failure.taken else "has"
     return Cause(
         f"{subject} {verb} {much}, and dimension {asked} was asked for.",
         f"{f'Its shape is {taken}; v' if taken is not None else 'V'}alid are {low} to {high}.",
@@ -410,20 +410,20 @@ def _dimension(scene: Failure, match: re.Match[str]) -> Cause:
     )
 
 
-def _permutation(scene: Failure, match: re.Match[str]) -> Cause:
-    name = scene.tensors[0].text if scene.tensors else "the tensor"
+def _permutation(failure: Failure, match: re.Match[str]) -> Cause:
+    name = failure.tensors[0].text if failure.tensors else "The tensor"
     return Cause(
-        f"{name} has {match[1]} dimensions, and permute names {match[2]}{scene.within}.",
+        f"{name} has {match[1]} dimensions, and permute names {match[2]}{failure.within}.",
         "permute names each dimension once.",
         f"{match[1]} ≠ {match[2]} dimensions",
-        tuple((o.text, described(o.thing)) for o in scene.tensors[:1]),
+        tuple((o.text, described(o.thing)) for o in failure.tensors[:1]),
     )
 
 
-def _unflatten(scene: Failure, match: re.Match[str]) -> Cause:
+def _unflatten(failure: Failure, match: re.Match[str]) -> Cause:
     sizes, place, size = tuple_of(match[1]), match[2], int(match[3])
     return Cause(
-        f"{scene.subject or 'unflatten'} makes {shown(sizes)} of dimension {place}, which has {size}.",
+        f"{failure.subject or 'unflatten'} makes {shown(sizes)} of dimension {place}, which has {size}.",
         f"{shown(sizes)} is {prod(sizes)}.",
         f"{size} ≠ {prod(sizes)}",
         (("size", str(size)), ("wanted", str(sizes))),

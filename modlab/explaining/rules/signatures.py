@@ -16,8 +16,8 @@ from modlab.inspection import stores
 from modlab.records.explanation import Fix
 
 
-def _missing(scene: Failure, match: re.Match[str]) -> Cause | None:
-    found = _called(scene, match[2])
+def _missing(failure: Failure, match: re.Match[str]) -> Cause | None:
+    found = _called(failure, match[2])
     if found is None:
         return None
     call, function, kind = found
@@ -47,9 +47,9 @@ def _is_torchs(cls: Any) -> bool:
     return isinstance(cls, type) and cls.__module__.startswith("torch.nn.modules.")
 
 
-def _called(scene: Failure, name: str) -> tuple[ast.Call, Any, str] | None:
+def _called(failure: Failure, name: str) -> tuple[ast.Call, Any, str] | None:
     """The call that failed; the class that it makes something of with its name, or the method."""
-    frame = scene.inner
+    frame = failure.inner
     call = frame.expression() if frame is not None and frame.is_users else None
     if frame is None or not isinstance(call, ast.Call):
         return None

@@ -16,8 +16,8 @@ from modlab.records.explanation import Fix
 _PARTING = ("split", "chunk", "unbind", "tensor_split")
 
 
-def _unpacked(scene: Failure, match: re.Match[str]) -> Cause | None:
-    frame = scene.inner
+def _unpacked(failure: Failure, match: re.Match[str]) -> Cause | None:
+    frame = failure.inner
     line = _assignment(frame) if frame is not None and frame.is_users else None
     if frame is None or line is None or not isinstance(line.targets[0], (ast.Tuple, ast.List)):
         return None
@@ -99,9 +99,9 @@ def _assignment(frame: Frame) -> ast.Assign | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _of_tuple(scene: Failure, _: re.Match[str]) -> Cause | None:
+def _of_tuple(failure: Failure, _: re.Match[str]) -> Cause | None:
     """``out[:, -1]`` or ``out.view(2)`` of what an LSTM gave, which is a tuple of several things."""
-    frame = scene.user
+    frame = failure.user
     expression = frame.expression() if frame is not None else None
     if not isinstance(expression, (ast.Subscript, ast.Attribute)) or not hasattr(Tensor, getattr(expression, "attr", "shape")):
         return None

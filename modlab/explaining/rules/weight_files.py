@@ -23,9 +23,9 @@ class _Content(NamedTuple):
     fixes: tuple[Fix, ...]
 
 
-def path_of(scene: Failure) -> str:
+def path_of(failure: Failure) -> str:
     """The file that was being read; nothing where it is not known."""
-    for frame in reversed(scene.frames):
+    for frame in reversed(failure.frames):
         for name in ("f", "filename"):
             given = frame.names.get(name)
             given = getattr(given, "name", given) if not isinstance(given, (str, bytes, os.PathLike)) else given
@@ -39,9 +39,9 @@ def written(path: str) -> str:
     return repr(path) if path and os.sep not in path and "/" not in path else "path"
 
 
-def of_no_checkpoint(scene: Failure) -> Cause:
+def of_no_checkpoint(failure: Failure) -> Cause:
     """What is in a file that ``torch.load`` cannot take for a checkpoint."""
-    path = path_of(scene)
+    path = path_of(failure)
     head = _head(path)
     found = _content(head, written(path)) if head is not None else None
     if found is None:
@@ -92,22 +92,22 @@ def _content(head: bytes, path: str) -> _Content | None:
     return None
 
 
-def _not_read(scene: Failure, _: re.Match[str]) -> Cause | None:
-    return of_no_checkpoint(scene) if _reads(scene) else None
+def _not_read(failure: Failure, _: re.Match[str]) -> Cause | None:
+    return of_no_checkpoint(failure) if _reads(failure) else None
 
 
-def _reads(scene: Failure) -> bool:
+def _reads(failure: Failure) -> bool:
     """Whether torch was reading a file."""
-    return any(frame.is_torch and frame.code.co_filename.endswith("serialization.py") for frame in scene.frames)
+    return any(frame.is_torch and frame.code.co_filename.endswith("serialization.py") for frame in failure.frames)
 
 
-def _cut_off(scene: Failure, _: re.Match[str]) -> Cause | None:
-    if not _reads(scene):
+def _cut_off(failure: Failure, _: re.Match[str]) -> Cause | None:
+    if not _reads(failure):
         return None
-    path = path_of(scene)
+    path = path_of(failure)
     head = _head(path)
     if head is not None and not head.startswith((b"PK", b"\x80")):
-        return of_no_checkpoint(scene)
+        return of_no_checkpoint(failure)
     size = (("size", format.size(os.path.getsize(path))),) if head is not None else ()
     return Cause(
         "The file is cut off: its end is missing.",
@@ -123,26 +123,26 @@ def _cut_off(scene: Failure, _: re.Match[str]) -> Cause | None:
     )
 
 
-def _damaged(scene: Failure, match: re.Match[str]) -> Cause | None:
+def _damaged(failure: Failure, match: re.Match[str]) -> Cause | None:
     """`OSError: Invalid argument` of the reader, where the archive has no end."""
-    head = _head(path_of(scene))
-    return _cut_off(scene, match) if head is not None and head.startswith(b"PK") else None
+    head = _head(path_of(failure))
+    return _cut_off(failure, match) if head is not None and head.startswith(b"PK") else None
 
 
-def _other_archive(scene: Failure, _: re.Match[str]) -> Cause | None:
-    if not _reads(scene):
+def _other_archive(failure: Failure, _: re.Match[str]) -> Cause | None:
+    if not _reads(failure):
         return None
     return Cause(
         "This is no checkpoint: the file is a zip archive of something else.",
         "torch.load reads what torch.save has written.",
         "",
         (),
-        (Fix("See what is in it:", f"import zipfile\nprint(zipfile.ZipFile({written(path_of(scene))}).namelist()[:9])"),),
+        (Fix("See what is in it:", f"import zipfile\nprint(zipfile.ZipFile({written(path_of(failure))}).namelist()[:9])"),),
     )
 
 
-def _no_safetensors(scene: Failure, _: re.Match[str]) -> Cause | None:
-    path = path_of(scene)
+def _no_safetensors(failure: Failure, _: re.Match[str]) -> Cause | None:
+    path = path_of(failure)
     head = _head(path)
     found = None if head is None else _content(head, written(path))
     if head is not None and head.startswith((b"PK", b"\x80")):

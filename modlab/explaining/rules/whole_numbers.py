@@ -16,14 +16,14 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _first(scene: Failure) -> tuple[str, Tensor] | None:
+def _first(failure: Failure) -> tuple[str, Tensor] | None:
     """The first tensor in the expression that failed, as it is written there."""
-    found = scene.tensors
+    found = failure.tensors
     return (found[0].text, found[0].thing) if found else None
 
 
-def _gradient(scene: Failure, _: re.Match[str]) -> Cause:
-    found = _first(scene)
+def _gradient(failure: Failure, _: re.Match[str]) -> Cause:
+    found = _first(failure)
     name, kind = (found[0], _dtype(found[1])) if found is not None else ("x", "whole numbers")
     fix = (
         Fix("Make it of fractions:", f"{name} = {name}.float().requires_grad_()")
@@ -39,53 +39,53 @@ def _gradient(scene: Failure, _: re.Match[str]) -> Cause:
     )
 
 
-def _one_hot(scene: Failure, _: re.Match[str]) -> Cause:
-    found = _first(scene)
+def _one_hot(failure: Failure, _: re.Match[str]) -> Cause:
+    found = _first(failure)
     kind = _dtype(found[1]) if found is not None else "another dtype"
     name = found[0] if found is not None else "x"
     return Cause(
-        f"one_hot got classes of {kind}, and takes int64 alone{scene.within}.",
+        f"one_hot got classes of {kind}, and takes int64 alone{failure.within}.",
         "Each class is the number of a column.",
         f"{kind} ≠ int64",
         (("dtype", kind),),
-        (Fix("If they are whole numbers all the same:", _again(scene, name, f"{name}.long()")),),
+        (Fix("If they are whole numbers all the same:", _again(failure, name, f"{name}.long()")),),
     )
 
 
-def _again(scene: Failure, name: str, made: str) -> str:
+def _again(failure: Failure, name: str, made: str) -> str:
     """The call with its first argument made into something else."""
-    call = scene.user.expression() if scene.user is not None else None
+    call = failure.user.expression() if failure.user is not None else None
     if not isinstance(call, ast.Call) or not call.args or ast.unparse(call.args[0]) != name:
         return f"F.one_hot({made})"
     more = [*map(ast.unparse, call.args[1:]), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords if k.arg)]
     return f"{ast.unparse(call.func)}({', '.join([made, *more])})"
 
 
-def _negative(scene: Failure, _: re.Match[str]) -> Cause:
-    found = _first(scene)
+def _negative(failure: Failure, _: re.Match[str]) -> Cause:
+    found = _first(failure)
     name = found[0] if found is not None else "x"
     return Cause(
-        f"one_hot got a class below 0{scene.within}.",
+        f"one_hot got a class below 0{failure.within}.",
         "Classes are counted from 0.",
         "class < 0",
         (),
         (
             Fix(
                 "If a negative one means that there is none, take its row out:",
-                f"{_again(scene, name, f'{name}.clamp(min=0)')} * ({name} >= 0)[..., None]",
+                f"{_again(failure, name, f'{name}.clamp(min=0)')} * ({name} >= 0)[..., None]",
             ),
         ),
     )
 
 
-def _index(scene: Failure, match: re.Match[str]) -> Cause:
-    user = scene.user
-    thing = scene.local("input")
+def _index(failure: Failure, match: re.Match[str]) -> Cause:
+    user = failure.user
+    thing = failure.local("input")
     name = next((one.text for one in (operands.of_frame(user) if user is not None else []) if one.thing is thing), "x")
     fixes = [Fix("If 0 and 1 are rows of the table:", f"{name} = {name}.long()" if name.isidentifier() else "x = x.long()")]
     fixes.append(Fix("If it is a mask: an embedding takes the numbers of rows, and no mask."))
     return Cause(
-        f"{scene.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.",
+        f"{failure.subject or 'The embedding'} got truth values (bool), and needs whole numbers: they are rows of a table.",
         "",
         "bool ≠ int64",
         (("dtype", "bool"),),
