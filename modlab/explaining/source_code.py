@@ -191,6 +191,8 @@ def rewritten(frame: Frame, old: ast.AST, new: ast.expr) -> str:
     text = ast.unparse(new)
     if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AugAssign, ast.AnnAssign)):
         return text
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Tuple):  # a line within a list or a dict: ``f(x),``
+        return text
     wanted = ast.dump(old)
     found = [node for node in ast.walk(statement) if ast.dump(node) == wanted]
     later = (part for node in ast.walk(statement) if isinstance(node, ast.Lambda) for part in ast.walk(node))
