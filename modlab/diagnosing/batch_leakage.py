@@ -301,6 +301,7 @@ def leak(bench: Bench) -> ExperimentRecord:
             "eval mode too. Meant, if batches are always like those of the training.",
             f"nn.{norm.type}(..., track_running_stats=True)",
             norm,
+            names_path=False,
         )
     try:
         along = find(bench, 1)

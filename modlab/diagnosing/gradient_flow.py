@@ -80,32 +80,36 @@ def _of_gradients(
     trained: list[Held], kinds: tuple[list[Held], list[Held], list[Held]], why: dict[str, Reason], numbers: tuple[tuple[str, float], ...]
 ) -> ExperimentRecord:
     lacking, bad, zero = kinds
-    parts, reasons = [], []
+    parts: list[tuple[Sequence[FindingGroup], str]] = []
+    reasons: list[str] = []
     worst = lacking or bad or zero
     fix = advice = ""
     if lacking:
         groups = cover(lacking, trained, "parameter")
-        parts.append(f"{_names(groups)} {_get(groups)} no gradient")
+        parts.append((groups, f"{_get(groups)} no gradient"))
         told = _told(lacking, why)
         reasons += [f"{reason.path}: {reason.text}." for reason in told] or ["What it gives does not reach the loss."]
         advice = _advices(told) if told else _TRACE.format(path=lacking[0].path)
     if bad:
         groups = cover(bad, trained, "parameter")
-        parts.append(f"{_names(groups)} {_get(groups)} a gradient with NaN or Inf")
+        parts.append((groups, f"{_get(groups)} a gradient with NaN or Inf"))
         reasons.append("A log or a square root meets 0, a division meets 0, or float16 overflows; one step with it ends the training.")
         fix = "" if lacking else "torch.autograd.set_detect_anomaly(True)  # the next backward() says where it came from"
     if zero:
         groups = cover(zero, trained, "parameter")
-        parts.append(f"{_names(groups)} {_get(groups)} a gradient that is zero throughout")
+        parts.append((groups, f"{_get(groups)} a gradient that is zero throughout"))
         reasons.append("Zero for this batch: dead units, a weight of zero behind it, or a mask. It may be otherwise for another batch.")
-    group = cover(worst, trained, "parameter")[0]
+    worst_groups, first = parts[0]
+    group = worst_groups[0]
+    beside = group.beside(first) if len(worst_groups) == 1 else f"{_names(worst_groups)} {first}"
+    whole = [f"{_names(its)} {said}" for its, said in parts]
     left_out = bool(lacking) and all(_kind(why, held) in _LEFT_OUT for held in lacking)
     if left_out:
         reasons.append("Meant for what only some batches use: a mask token, an expert, another branch.")
     return record(
         "gradients",
         "failed" if bad or (lacking and not left_out) else "unclear",
-        "; ".join(parts),
+        "; ".join(whole),
         " ".join(reasons),
         fix,
         group.site,
@@ -113,6 +117,7 @@ def _of_gradients(
         places=tuple(held.path for held in worst) if len(worst) > 1 else (),
         numbers=numbers,
         advice=advice,
+        beside="; ".join([beside, *whole[1:]]),
     )
 
 

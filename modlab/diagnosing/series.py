@@ -84,10 +84,11 @@ def _notes(bench: Bench) -> tuple[FindingRecord, ...]:
             norm.path,
             "batch of one",
             "note",
-            norm.path or "the model",
-            f"({norm.type}) is in training mode, and the batch has one sample: mean and variance are those of this sample alone",
+            f"{norm.path or 'the model'} ({norm.type})",
+            "is in training mode, and the batch has one sample: mean and variance are those of this sample alone",
             "In training each sample is then normalised by itself, and in eval mode by running statistics, which is another function.",
             "DataLoader(..., drop_last=True)",
+            extent=norm.type if norm.path else "",
         ),
     )
 

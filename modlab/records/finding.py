@@ -83,6 +83,7 @@ class FindingRecord:
         fix: code, or nothing.
         advice: what to do, in words, where no line of code says it.
         places: all the dotted names, if there are several.
+        extent: what stands in brackets behind the path, where `subject` is the path with that ("3 Linear").
     """
 
     path: str
@@ -95,6 +96,7 @@ class FindingRecord:
     fix: str = ""
     places: tuple[str, ...] = ()
     advice: str = ""
+    extent: str = ""
 
     @property
     def certain(self) -> bool:
@@ -127,6 +129,8 @@ class ExperimentRecord:
         places: all the dotted names that it is about, if there are several.
         numbers: names and values of what was measured; the last digits may differ from machine to machine.
         cause: of "repeat", what makes two passes differ: "random numbers" or "state"; nothing where it is neither, or not known.
+        beside: what was seen, where the path stands beside it and need not be said again; nothing where that is `what`.
+        names_path: whether `what` says where; else the path is put in front.
     """
 
     path: str
@@ -141,6 +145,8 @@ class ExperimentRecord:
     numbers: tuple[tuple[str, float], ...] = ()
     advice: str = ""
     cause: str = ""
+    beside: str = ""
+    names_path: bool = True
 
     def __repr__(self) -> str:
         return format.printable(f"<{self.path or '(root)'}: {self.kind} {self.outcome}>")

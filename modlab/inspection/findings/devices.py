@@ -40,6 +40,7 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
                     _giving(group, f"to_empty(device={main!r})"),
                     group.places,
                     advice="Then load or initialise its values.",
+                    extent=group.extent,
                 )
                 continue
             yield FindingRecord(
@@ -52,6 +53,7 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
                 "An operation that takes tensors of two devices fails. Where forward moves its input from part to part, this is meant.",
                 f"model.to({main!r})",
                 group.places,
+                extent=group.extent,
             )
 
 
@@ -91,4 +93,5 @@ def states(subject: Subject) -> Iterator[FindingRecord]:
                 "model.to(...) does not move an optimizer's state; load_state_dict of the optimizer does.",
                 "optimizer.load_state_dict(optimizer.state_dict())",
                 group.places,
+                extent=group.extent,
             )

@@ -51,6 +51,7 @@ class FindingGroup:
         whole: whether it holds of all there is below `site`.
         code: what one writes to get at it, given ``model``; nothing where there is no such expression.
         tops: the dotted names of several modules of one class, of each of which it holds throughout.
+        extent: what stands in brackets behind the path, where `words` is the path with that ("2 Linear").
     """
 
     site: ModuleSite
@@ -60,6 +61,7 @@ class FindingGroup:
     whole: bool
     code: str = ""
     tops: tuple[str, ...] = ()
+    extent: str = ""
 
     @property
     def many(self) -> bool:
@@ -74,6 +76,10 @@ class FindingGroup:
     def each(self, call: str) -> str:
         """A loop that makes a call with each of several modules; nothing where it is about no such modules."""
         return f"for name in {self.tops!r}:\n    model.get_submodule(name).{call}" if 0 < len(self.tops) <= SPELLED_OUT else ""
+
+    def beside(self, what: str) -> str:
+        """What is said of it beside its path, which need not be said again."""
+        return f"{what} ({self.extent})" if self.extent else what if self.words == self.path else f"{self.words} {what}"
 
     def verb(self, one: str, many: str) -> str:
         """`one` or `many`, as it fits the number."""
@@ -149,7 +155,7 @@ def _of_module(site: ModuleSite, members: list[PlacedFinding], word: str) -> Fin
     number = _number(len(members), word)
     kind = f"{site.type}, " if site.name.isdecimal() else ""
     words = f"{site.path} ({kind}{number})" if site.parent else f"all {number}"
-    return FindingGroup(site, site.path, words, tuple(members), True, site.code)
+    return FindingGroup(site, site.path, words, tuple(members), True, site.code, extent=f"{kind}{number}" if site.parent else "")
 
 
 def _of_name(name: str, members: list[PlacedFinding], word: str) -> FindingGroup:
@@ -169,7 +175,8 @@ def _number(count: int, word: str) -> str:
 def _single(member: PlacedFinding) -> FindingGroup:
     code = member.code if isinstance(member, Held) else member.site.code
     name = member.site.label if isinstance(member, Whole) else member.path
-    return FindingGroup(member.site, member.path, name or "the model", (member,), isinstance(member, Whole), code)
+    extent = member.site.extent if isinstance(member, Whole) else ""
+    return FindingGroup(member.site, member.path, name or "the model", (member,), isinstance(member, Whole), code, extent=extent)
 
 
 def _common(members: Sequence[PlacedFinding]) -> ModuleSite:

@@ -21,7 +21,7 @@ def doubled(subject: Subject) -> Iterator[FindingRecord]:
         key = (row.path, row.kind, row.name, kind)
         if key not in told:
             told.add(key)
-            yield _of(row, kind, _label(subject, row.path))
+            yield _of(row, kind, _extent(subject, row.path))
 
 
 def edited(subject: Subject) -> Iterator[FindingRecord]:
@@ -33,18 +33,23 @@ def edited(subject: Subject) -> Iterator[FindingRecord]:
                 row.owner or "",
                 "perhaps a left-over hook",
                 "note",
-                _label(subject, row.path),
+                _label(row.path, _extent(subject, row.path)),
                 f"has the {row.kind} hook {row.name}, and {row.doubt}",
                 "If that is its cell, edited and run again, this one still runs beside the new one. If both are meant, all is well.",
                 advice="If it is left over: modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.doubt])",
+                extent=_extent(subject, row.path),
             )
 
 
-def _label(subject: Subject, path: str) -> str:
-    return next((site.label for site in subject.sites if site.name.isdecimal() and site.path == path), path) or ROOT
+def _extent(subject: Subject, path: str) -> str:
+    return next((site.extent for site in subject.sites if site.path == path), "")
 
 
-def _of(row: HookRecord, kind: str, label: str) -> FindingRecord:
+def _label(path: str, extent: str) -> str:
+    return f"{path} ({extent})" if extent else path or ROOT
+
+
+def _of(row: HookRecord, kind: str, extent: str) -> FindingRecord:
     word = f"{row.kind} hook"
     if row.left:
         what = f"still has the {word} {row.name}: {row.left}"
@@ -59,8 +64,9 @@ def _of(row: HookRecord, kind: str, label: str) -> FindingRecord:
         row.owner or "",
         kind,
         "careful",
-        label,
+        _label(row.path, extent),
         what,
         reason + where,
         f"modlab.hooks(model).remove([row for row in modlab.hooks(model) if row.{flag}])",
+        extent=extent,
     )

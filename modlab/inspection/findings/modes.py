@@ -38,6 +38,7 @@ def frozen_norms(subject: Subject) -> Iterator[FindingRecord]:
             "model.train() sets the flag of every module again.",
             f"{each}  # after each model.train()",
             group.places,
+            extent=group.extent,
         )
 
 
@@ -78,6 +79,7 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
             "Meant for a frozen part. model.train() and model.eval() set every module, also this one.",
             f"model.{'train' if root else 'eval'}()",
             group.places,
+            extent=group.extent,
         )
 
 
@@ -117,4 +119,5 @@ def dropouts(subject: Subject) -> Iterator[FindingRecord]:
                 f"has p = {p:g} and {what}",
                 "p is the share that is dropped, not the share that is kept.",
                 f"{site.code}.p = 0.1",
+                extent=site.extent,
             )

@@ -64,6 +64,7 @@ def missing(subject: Subject) -> Iterator[FindingRecord]:
             "clear them.",
             _anew(subject) if replaced else _adding(subject, group),
             group.places,
+            extent=group.extent,
         )
 
 
@@ -129,6 +130,7 @@ def _old_copy(subject: Subject, group: FindingGroup) -> FindingRecord:
         "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
         _anew(subject),
         group.places,
+        extent=group.extent,
     )
 
 
@@ -157,6 +159,7 @@ def twice(subject: Subject) -> Iterator[FindingRecord]:
                 _ONCE if same else "",
                 group.places,
                 advice="" if same else f"Give {group.verb('it', 'each of them')} to one optimizer.",
+                extent=group.extent,
             )
 
 
@@ -185,6 +188,7 @@ def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:
                 "parameter is skipped, weight decay included.",
                 _clearing(group),
                 group.places,
+                extent=group.extent,
             )
 
 
@@ -257,6 +261,7 @@ def frozen_and_skipped(subject: Subject) -> Iterator[FindingRecord]:
                 "This is fine. It would change if a gradient were left in .grad.",
                 "optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)",
                 group.places,
+                extent=group.extent,
             )
 
 

@@ -35,7 +35,12 @@ def _path(site: ModuleSite, name: str) -> str:
 
 def _label(site: ModuleSite, name: str, module: Module) -> str:
     """How a sentence calls it: a bare number says too little."""
-    return f"{_path(site, name)} ({type(module).__name__})" if name.isdecimal() else _path(site, name)
+    extent = _extent(name, module)
+    return f"{_path(site, name)} ({extent})" if extent else _path(site, name)
+
+
+def _extent(name: str, module: Module) -> str:
+    return type(module).__name__ if name.isdecimal() else ""
 
 
 def bias_before_norm(subject: Subject) -> Iterator[FindingRecord]:
@@ -73,6 +78,7 @@ def in_place_after_hook(subject: Subject) -> Iterator[FindingRecord]:
                 f"changes in place what {_label(site, a, first)} returns, which has a full backward hook: the forward pass raises",
                 "A full backward hook makes the output a view of a custom function, which must not be changed in place.",
                 f"model.get_submodule({joined(site.registered, b)!r}).inplace = False",
+                extent=_extent(b, second),
             )
 
 
@@ -90,4 +96,5 @@ def nothing_between(subject: Subject) -> Iterator[FindingRecord]:
                 f"follows {_label(site, a, first)} with nothing between: together they are one linear map",
                 "Meant for a low-rank map; else an activation is missing.",
                 "nn.Sequential(nn.Linear(...), nn.ReLU(), nn.Linear(...))",
+                extent=_extent(b, second),
             )

@@ -50,7 +50,7 @@ def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> FindingRecord:
     if ghost.modules or ghost.parameters:
         severity, what = _of_weights(subject, hidden, ghost)
         kind = f"hidden {where}"
-        words = f"{path} ({_inside(ghost, hidden)})" if where != "past registration" else f"{path} ({ghost.what})"
+        extent = _inside(ghost, hidden) if where != "past registration" else ghost.what
         verb = "are" if _members(ghost) > 1 else "is"
         fix, advice = _remedy(site, ghost, ghost.fix)
         place = f"hidden {where}" if where != "past registration" else "set past registration"
@@ -59,11 +59,12 @@ def _hidden(subject: Subject, site: ModuleSite, ghost: Ghost) -> FindingRecord:
             site.path,
             kind,
             severity,
-            words,
+            f"{path} ({extent})",
             f"{verb} {place}{what}",
             _reason(ghost),
             fix,
             advice=advice,
+            extent=extent,
         )
     joined = isinstance(value, Tensor) and grad_fn(value) is not None
     if isinstance(value, Tensor) and joined and not access(site.module, ghost.name).written:
@@ -247,6 +248,7 @@ def _module_switch(subject: Subject, site: ModuleSite, name: str, value: bool) -
         "A module has no such switch: the assignment only makes an attribute of that name. The method with an underscore at its end "
         "goes through the parameters.",
         f"del {site.code}.{name}\n{site.code}.requires_grad_({value})",
+        extent=site.extent,
     )
 
 
@@ -269,4 +271,5 @@ def misspelt_constructors(subject: Subject) -> Iterator[FindingRecord]:
                         f"is of class {cls.__name__}, whose constructor is spelled {name}: Python never calls it",
                         "The constructor has two underscores on each side. Under any other name its layers are never made.",
                         f"def __init__(self, ...):  # instead of {name}, in class {cls.__name__}",
+                        extent=site.extent,
                     )

@@ -37,7 +37,12 @@ class ModuleSite(Node):
     @property
     def label(self) -> str:
         """How a sentence calls it: its path, with the class where that ends in a bare number."""
-        return f"{self.path} ({self.type})" if self.name.isdecimal() and self.parent is not None else self.path
+        return f"{self.path} ({self.extent})" if self.extent else self.path
+
+    @property
+    def extent(self) -> str:
+        """What stands behind its path in a sentence: the class, where the path ends in a bare number."""
+        return self.type if self.name.isdecimal() and self.parent is not None else ""
 
     @property
     def training(self) -> bool | None:

@@ -45,6 +45,7 @@ def not_finite(subject: Subject) -> Iterator[FindingRecord]:
             "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)",
             group.places,
             _if_new(group),
+            extent=group.extent,
         )
 
 
@@ -89,6 +90,7 @@ def all_zero(subject: Subject) -> Iterator[FindingRecord]:
             "A weight of zero passes no gradient to what is before it, and what gives zero gives it none: of two in a row none can start.",
             _initializing(group),
             group.places,
+            extent=group.extent,
         )
     for group in cover([held for held in flagged if id(held.site.module) not in stuck], weights, "weight"):
         again = _initializing(group).replace("\n    ", " ")
@@ -104,6 +106,7 @@ def all_zero(subject: Subject) -> Iterator[FindingRecord]:
             "ControlNet's zero convolutions, adaLN-zero. It learns its way out.",
             places=group.places,
             advice=f"If it is not meant: {again}" if again else "",
+            extent=group.extent,
         )
 
 

@@ -94,7 +94,7 @@ def _named(findings: tuple[FindingRecord, ...], failed: list[ExperimentRecord]) 
 
 
 def _of_check(one: ExperimentRecord) -> str:
-    return f"{one.path}: {one.what}" if one.path and one.path not in one.what else one.what
+    return f"{one.path}: {one.what}" if one.path and not one.names_path else one.what
 
 
 def _capital(text: str) -> str:
@@ -135,7 +135,7 @@ def _finding(one: FindingRecord, depth: int = 0) -> Row:
         name=one.kind,
         mark=MARKS[one.severity],
         depth=depth,
-        cells=_cells(one.path, one.severity, _beside(one.path or ROOT, one.sentence), one.fix, one.advice),
+        cells=_cells(one.path, one.severity, _beside(one), one.fix, one.advice),
         details=tuple(_details(f"{one.sentence}.", one.reason, one.fix, one.advice, one.places)),
     )
 
@@ -151,7 +151,7 @@ def _experiment(one: ExperimentRecord) -> Row:
         name=CHECKS.get(one.kind, one.kind),
         mark=MARKS[one.outcome],
         depth=1,
-        cells=_cells(one.path, one.outcome, _beside(one.path, one.what), one.fix, one.advice),
+        cells=_cells(one.path, one.outcome, one.beside or one.what, one.fix, one.advice),
         details=tuple(details),
     )
 
@@ -169,13 +169,11 @@ def _heading(name: str, what: str, fine: bool) -> Row:
     return Row(path=None, place="", name=name, mark="fine" if fine else "", opened=opened, cells=cells, details=(Block(name, f"{what}."),))
 
 
-def _beside(path: str, sentence: str) -> str:
-    """What is said beside a path, which need not be said again: "a (2 Linear) is old" becomes "is old (2 Linear)"."""
-    rest = sentence.removeprefix(f"{path} ") if path else sentence
-    inside, closed, said = rest.partition(") ")
-    if rest == sentence or not rest.startswith("(") or not closed:
-        return rest if not rest.startswith("and ") else sentence
-    return f"{said} {inside})" if not said.startswith("and ") else sentence
+def _beside(one: FindingRecord) -> str:
+    """What is said beside a path, which need not be said again: of "a (2 Linear) is old" "is old (2 Linear)"."""
+    if one.subject == (one.path or ROOT):
+        return one.what
+    return f"{one.what} ({one.extent})" if one.extent else one.sentence
 
 
 def _cells(path: str, verdict: str, what: str, fix: str, advice: str) -> tuple[Cell, ...]:
