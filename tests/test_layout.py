@@ -205,18 +205,6 @@ FORMATS = ("format", "headline_words")
 """Files that are about text as text."""
 
 NOT_YET_CLEAN = {
-    "diagnosing/gradient_flow.py",
-    "diagnosing/series.py",
-    "explaining/detached.py",
-    "explaining/explain.py",
-    "explaining/failure.py",
-    "explaining/rules/einops.py",
-    "explaining/rules/gradients.py",
-    "explaining/rules/none_values.py",
-    "explaining/rules/products.py",
-    "explaining/rules/registration.py",
-    "explaining/rules/weight_files.py",
-    "views/sheets/findings.py",
     "views/watch/headline.py",
     "views/watch/html.py",
     "views/watch/text.py",
