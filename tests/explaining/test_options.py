@@ -12,6 +12,14 @@ R = torch.randn
 
 # each: a program, the family, the first half of the sentence, the code of the fixes
 OPTIONS = {
+    "glu": (
+        """
+        nn.Sequential(nn.Linear(4, 5), nn.GLU())(torch.zeros(2, 4))
+    """,
+        "halving",
+        "1 (GLU) halves dimension 1, and that has 5.",
+        ["nn.Linear(..., 6)"],
+    ),
     "misspelt": (
         """
         layer = nn.Linear(in_feature=3, out_features=2)
@@ -671,6 +679,7 @@ MISTAKES = {
 EVERY = {**OPTIONS, **MISTAKES}
 CONDITIONS = ("item in forward", "if tensor")  # parts of a line
 SHOWN = (
+    "nn.Linear(..., 6)",
     "nn.TransformerEncoderLayer(..., batch_first=True)",
     "attn_mask = attn_mask.repeat_interleave(2, 0)",
     "nn.GroupNorm(1, 16)",

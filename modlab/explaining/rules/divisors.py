@@ -1,4 +1,4 @@
-"""Channels that cannot be shared evenly: by the groups of a convolution, by the places that a shuffle makes of them."""
+"""What cannot be shared evenly: channels by the groups of a convolution or the places of a shuffle, a dimension that is halved."""
 
 from __future__ import annotations
 
@@ -71,7 +71,19 @@ def _unshuffle(failure: Failure, match: re.Match[str]) -> Cause:
     )
 
 
+def _halved(failure: Failure, match: re.Match[str]) -> Cause:
+    dimension, size = int(match[1]), int(match[2])
+    return Cause(
+        f"{failure.subject or 'glu'} halves dimension {dimension}, and that has {size}.",
+        f"{failure.stopped}input {failure.taken[0]}." if failure.taken else "",
+        f"{size} / 2",
+        (("given", str(size)), ("expected", "an even number")),
+        (Fix("An even number from the layer before:", f"nn.Linear(..., {size + 1})"),),
+    )
+
+
 RULES = (
+    Rule("halving", (RuntimeError,), r"Halving dimension must be even, but dimension (\d+) is size (\d+)", _halved),
     Rule("convolution", (ValueError,), r"^(in|out)_channels must be divisible by groups", _groups),
     Rule(
         "shuffle",
