@@ -25,6 +25,7 @@ class Value:
         text: what it is, in words, if it is no tensor ("'relu'").
         note: what is to be known of it ("changed in place", "not looked into").
         sharding: of a tensor that lies over several ranks, how; `shape` is that of the whole, and `stats` are of this rank's part.
+        owner: of a parameter or buffer of the model, its dotted name.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Value:
     text: str = ""
     note: str = ""
     sharding: Sharding | None = None
+    owner: str = ""
 
     def __repr__(self) -> str:
         return format.printable(f"<{self.name or 'value'}: {self.text or f'{self.dtype} {self.shape}'}>")

@@ -30,6 +30,7 @@ class Sight(NamedTuple):
     text: str = ""
     note: str = ""
     sharding: Sharding | None = None
+    owner: str = ""
 
 
 class Seen(NamedTuple):
@@ -42,7 +43,7 @@ class Seen(NamedTuple):
 
     def freeze(self) -> Value:
         """The record."""
-        kind, shape, dtype, device, number, stats, numbers, text, note, sharding = self.sight
+        kind, shape, dtype, device, number, stats, numbers, text, note, sharding, owner = self.sight
         return Value(
             self.name,
             kind,
@@ -56,6 +57,7 @@ class Seen(NamedTuple):
             text,
             note,
             sharding,
+            owner,
         )
 
 

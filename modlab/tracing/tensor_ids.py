@@ -151,14 +151,14 @@ class TensorIds:
             self._count += 1
             number = self._numbers[id(tensor)] = self._count
         if torch.nn.parameter.is_lazy(tensor):
-            return Sight(type(tensor).__name__, None, tensor.dtype, tensor.device, note=f"is {owner}, lazy")
+            return Sight(type(tensor).__name__, None, tensor.dtype, tensor.device, note=f"is {owner}, lazy", owner=owner)
         if id(tensor) not in self._placed:
             self._placed.add(id(tensor))
             self._memory(tensor, -1)
         small = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() <= OWNED
-        return self._describe(tensor, number, self.measured and small, f"is {owner}")
+        return self._describe(tensor, number, self.measured and small, f"is {owner}", owner)
 
-    def _describe(self, tensor: Tensor, number: int, measured: bool, note: str = "") -> Sight:
+    def _describe(self, tensor: Tensor, number: int, measured: bool, note: str = "", owner: str = "") -> Sight:
         self.accelerated = self.accelerated or tensor.is_cuda
         stats = numbers = None
         if measured:
@@ -174,7 +174,7 @@ class TensorIds:
             shape = lies.shape
         else:
             shape = stats.shape if stats is not None else tuple(tensor.shape) if plain else sizes_of(tensor)[0]
-        return quick_sight((cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note, lies))
+        return quick_sight((cls.__name__, shape, tensor.dtype, tensor.device, number, stats, numbers, "", note, lies, owner))
 
 
 def _same_numbers(view: Tensor, base: Tensor) -> bool:

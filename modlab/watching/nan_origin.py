@@ -109,7 +109,7 @@ class NaNOrigins:
         given = next((one for one in root.inputs if one.number == value.number and is_bad(one)), None)
         if given is not None:
             return _batch(given, root)
-        if value.note.startswith("is "):
+        if value.owner:
             return _weights(value) if _holds_nan(value) else None  # a mask that is a buffer is infinite on purpose
         for event in self._ended:  # it was written into: x[...] = y
             if event.outputs or "in place" not in event.marks or all(one.number != value.number for one in event.inputs):
@@ -193,8 +193,7 @@ def _batch(value: Value, root: Event) -> NaNOrigin:
 
 
 def _weights(value: Value) -> NaNOrigin:
-    name = value.note.removeprefix("is ")
-    return NaNOrigin("the weights", name, name, -1, "nan", f"{name} held {amount(value)} before this step began")
+    return NaNOrigin("the weights", value.owner, value.owner, -1, "nan", f"{value.owner} held {amount(value)} before this step began")
 
 
 def _unseen(event: Event, value: Value) -> NaNOrigin:
