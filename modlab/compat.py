@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import GeneratorType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import overrides
@@ -20,6 +20,10 @@ try:
     from torch.utils import _python_dispatch
 except ImportError:
     _python_dispatch = None  # type: ignore[assignment]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def _no(_: object) -> bool:
@@ -36,9 +40,6 @@ def _set_grad(enabled: bool) -> None:
 
 without_torch_function: Callable[[], AbstractContextManager[Any]] = getattr(torch._C, "DisableTorchFunction", nullcontext)
 """A context in which neither a ``TorchFunctionMode`` nor a subclass's ``__torch_function__`` is asked."""
-
-without_modes: Callable[[], AbstractContextManager[Any]] = getattr(_python_dispatch, "_disable_current_modes", nullcontext)
-"""A context in which no ``TorchDispatchMode`` of the user's sees what modlab computes."""
 
 set_grad: Callable[[bool], None] = getattr(torch._C, "_set_grad_enabled", _set_grad)
 """``torch.set_grad_enabled`` as a function of C, at whose beginning no interrupt arrives."""
@@ -60,6 +61,29 @@ def torch_function_as_now() -> AbstractContextManager[Any]:
 
 dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)
 """How many ``TorchDispatchMode``\\ s are active."""
+
+_without_modes: Callable[[], AbstractContextManager[Any]] = getattr(_python_dispatch, "_disable_current_modes", nullcontext)
+_NO_MODES = nullcontext()
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """A context in which no ``TorchDispatchMode`` of the user's sees what modlab computes; torch's is dear, so only where there is any."""
+    return _without_modes() if dispatch_modes() else _NO_MODES
+
+
+def without_autograd(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `work` without autograd and out of inference mode, and without any mode or subclass of the user's being asked.
+
+    Not by ``with torch.no_grad()``, whose ends are functions of Python: an interrupt that arrives inside of them leaves autograd off.
+    Here nothing is called in between that could be interrupted.
+    """
+    with inference(False), without_torch_function():
+        set_grad(False)
+        if not dispatch_modes():
+            return work(*args, **kwargs)
+        with without_modes():
+            return work(*args, **kwargs)
+
 
 function_mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: len(function_modes()))
 """How many ``TorchFunctionMode``\\ s are active."""

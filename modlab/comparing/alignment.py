@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.fingerprint import fingerprint
-from modlab.statistics.memory import NoValuesError, require_values
+from modlab.statistics.memory import NoValuesError
 
 LONG = 400
 """Children (or leaves) up to which sequences are aligned: it takes a time that grows with the square of it."""
@@ -126,12 +124,10 @@ class _Tree:
 
 def _print(tensor: Tensor) -> bytes:
     """Of what has no values, one of its own kind."""
-    with torch.no_grad(), without_torch_function(), without_modes():
-        try:
-            require_values(tensor)
-            return fingerprint(tensor)
-        except (NoValuesError, RuntimeError, NotImplementedError, TypeError):
-            return b""
+    try:
+        return fingerprint(tensor)
+    except (NoValuesError, RuntimeError, NotImplementedError, TypeError):
+        return b""
 
 
 class _Search:

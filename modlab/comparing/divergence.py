@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from modlab.comparing.kept_outputs import Kept, same_bits, sample
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.inspection.tensor_difference import contrast
 from modlab.statistics import measure_tensor
 from modlab.statistics.contents import sizes_of
@@ -215,7 +215,7 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
         return gap
     gap.equal = found.changed == 0 and stride == 1
     gap.changed, gap.compared = found.changed * stride, one.numel() * stride
-    gap._finite = not (found.changed and any((*found.nan, *found.inf)) and _finite_elsewhere(one, other))
+    gap._finite = not (found.changed and any((*found.nan, *found.inf)) and without_autograd(_finite_elsewhere, one, other))
     gap.max_abs = float(found.max_abs) if gap._finite else math.inf
     if not gap._finite:
         gap.notes += (f"NaN or infinite: {found.nan[0] + found.inf[0]:,} and {found.nan[1] + found.inf[1]:,} elements",)
@@ -227,13 +227,12 @@ def _measured(gap: Gap, left: Kept, right: Kept) -> Gap:
 
 def _finite_elsewhere(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether an element is NaN or infinite on one side, and something else on the other."""
-    with torch.no_grad(), without_torch_function(), without_modes():
-        try:
-            left, right = (t.detach().cpu().double() if t.is_floating_point() else t.detach().cpu() for t in (one, other))
-            same = (left == right) | (left.isnan() & right.isnan())
-            return bool((~same & ~(left.isfinite() & right.isfinite())).any())
-        except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: not asked element by element
-            return True
+    try:
+        left, right = (t.detach().cpu().double() if t.is_floating_point() else t.detach().cpu() for t in (one, other))
+        same = (left == right) | (left.isnan() & right.isnan())
+        return bool((~same & ~(left.isfinite() & right.isfinite())).any())
+    except (RuntimeError, NotImplementedError, TypeError):  # sparse, nested: not asked element by element
+        return True
 
 
 def _length(values: torch.Tensor) -> float:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, without_modes
+from modlab.compat import without_modes
 from modlab.errors import UnrepeatableInputError
 from modlab.inspection import stores
 from modlab.running.randomness import is_private
@@ -97,7 +96,7 @@ class InputCopies:
 
     def _tensor(self, tensor: Tensor) -> Tensor:
         try:
-            with without_modes() if dispatch_modes() else nullcontext():
+            with without_modes():
                 made = copied(tensor)
                 if self._change is not None:
                     made = self._change(made)

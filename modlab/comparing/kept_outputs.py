@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
@@ -11,7 +10,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.inspection.fingerprint import digest_of, fingerprint
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.running.values import Leaf, said
@@ -113,15 +112,18 @@ def _leaf(name: str, thing: Any, reason: str, content: Callable[[Tensor], _Conte
         plain = type(thing) in _PLAIN and not reason
         digest = digest_of(f"{type(thing).__name__} {thing!r}".encode()) if plain else digest_of(b"") if reason == "empty" else None
         return Kept(name, None, 1, digest, said(thing), False, note="" if digest else reason or "not compared")
-    with torch.no_grad(), without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
-        try:
-            part = arrived(thing)
-            require_values(part)
-            return Kept(name, *content(part), _text(thing), True, thing.requires_grad, shape=_shape(thing), dtype=_dtype(thing))
-        except NoValuesError as error:
-            return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, str(error))
-        except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
-            return Kept(name, None, 1, None, type(thing).__name__, True, reason=type(error).__name__)
+    return without_autograd(_tensor, name, thing, content)
+
+
+def _tensor(name: str, thing: Tensor, content: Callable[[Tensor], _Content]) -> Kept:
+    try:
+        part = arrived(thing)
+        require_values(part)
+        return Kept(name, *content(part), _text(thing), True, thing.requires_grad, shape=_shape(thing), dtype=_dtype(thing))
+    except NoValuesError as error:
+        return Kept(name, None, 1, None, _text(thing), True, thing.requires_grad, str(error))
+    except Exception as error:  # noqa: BLE001 - a kind of tensor that we do not know must not end the pass
+        return Kept(name, None, 1, None, type(thing).__name__, True, reason=type(error).__name__)
 
 
 def sample(tensor: Tensor, stride: int) -> Tensor | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.compat import without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.inspection.tensor_difference import contrast
 from modlab.records.comparison import Move
 from modlab.running.restoration import Change
@@ -39,17 +39,18 @@ def _move(change: Change, side: str) -> Move:
 
 
 def _words(thing: Any, *, joined: bool = False) -> str:
-    if not issubclass(type(thing), Tensor):
-        return said(thing)
-    with torch.no_grad(), without_torch_function(), without_modes():
-        graph = ", in the autograd graph" if joined and thing.grad_fn is not None else ""
-        stats = measure_tensor(thing, histogram=False)
-        if not stats.measured:
-            return stats.note
-        if thing.layout is torch.strided and not thing.is_nested and thing.numel() <= WRITTEN and not thing.is_quantized:
-            numbers = thing.detach().cpu().reshape(-1).tolist()
-            text = ", ".join(short(number) for number in numbers)
-            return (text if thing.dim() == 0 else f"[{text}]") + graph
+    return without_autograd(_tensor_words, thing, joined) if issubclass(type(thing), Tensor) else said(thing)
+
+
+def _tensor_words(thing: Tensor, joined: bool) -> str:
+    graph = ", in the autograd graph" if joined and thing.grad_fn is not None else ""
+    stats = measure_tensor(thing, histogram=False)
+    if not stats.measured:
+        return stats.note
+    if thing.layout is torch.strided and not thing.is_nested and thing.numel() <= WRITTEN and not thing.is_quantized:
+        numbers = thing.detach().cpu().reshape(-1).tolist()
+        text = ", ".join(short(number) for number in numbers)
+        return (text if thing.dim() == 0 else f"[{text}]") + graph
     return f"{format.shape(stats.shape)}: {short(stats.mean)} ± {short(stats.std)}{graph}"
 
 

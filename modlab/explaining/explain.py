@@ -6,7 +6,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -17,7 +17,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from modlab import format
-from modlab.compat import dispatch_modes, own_class, without_modes, without_torch_function
+from modlab.compat import own_class, without_modes, without_torch_function
 from modlab.errors import ModlabError
 from modlab.explaining import calls, code_fixes, earlier, frames, positions, shared_modules, source_code, workers
 from modlab.explaining.calls import ModuleFrame
@@ -47,7 +47,7 @@ def explain(error: BaseException) -> tuple[ExplanationRecord, Module | None]:
     An error that no rule knows has an empty `family`, and what the traceback shows. Never raises.
     """
     try:
-        with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+        with without_torch_function(), without_modes():
             return _explain(error)
     except Exception:  # noqa: BLE001 - whatever is in the user's frames, the error itself must stay the only one
         name = type(error).__name__

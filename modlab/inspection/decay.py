@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, set_grad
 from modlab.inspection.fingerprint import BLOCK
 from modlab.records.difference import DifferenceNote
 from modlab.statistics.contents import as_array, blocks_of
@@ -78,21 +77,19 @@ def cause(
     momentum, trace = _fitting(momentum, before), _fitting(trace, before)
     scale = 1 - rate * decay * _share(group, momentum is not None and momentum.before is not None)
     changed = decayed = coasted = 0
-    with inference(False):
-        set_grad(False)
-        states = (gradient, *(one for held in (momentum, trace) for one in ((None, None) if held is None else (held.before, held.after))))
-        if not all(one is None or is_there(one) for one in (before, after, *states)):
-            return NOTHING
-        eps = torch.finfo(before.dtype).eps
-        for left, right, slope, speed, next_speed, *seen in _blocks(before, after, *states):
-            moved = left != right
-            still = moved & (slope == 0)
-            close = np.abs(right - left * scale) <= 2 * eps * np.abs(left)
-            if trace is not None:
-                close |= _is_decay(decay * left, seen[0], seen[1], trace.name, group, eps)
-            changed += int(np.count_nonzero(moved))
-            decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
-            coasted += int(np.count_nonzero(still & (speed != 0) & _is_coasting(left, speed, next_speed, group, eps)))
+    states = (gradient, *(one for held in (momentum, trace) for one in ((None, None) if held is None else (held.before, held.after))))
+    if not all(one is None or is_there(one) for one in (before, after, *states)):
+        return NOTHING
+    eps = torch.finfo(before.dtype).eps
+    for left, right, slope, speed, next_speed, *seen in _blocks(before, after, *states):
+        moved = left != right
+        still = moved & (slope == 0)
+        close = np.abs(right - left * scale) <= 2 * eps * np.abs(left)
+        if trace is not None:
+            close |= _is_decay(decay * left, seen[0], seen[1], trace.name, group, eps)
+        changed += int(np.count_nonzero(moved))
+        decayed += int(np.count_nonzero(still & (speed == 0) & close)) if decay else 0
+        coasted += int(np.count_nonzero(still & (speed != 0) & _is_coasting(left, speed, next_speed, group, eps)))
     by_decay = [_said("weight decay alone", decayed, changed)] if decayed else []
     if not coasted:
         return Cause(decayed, (DifferenceNote("", (*by_decay,)),) if by_decay else ())

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, set_grad, without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.statistics.contents import as_array, blocks_of
 from modlab.statistics.memory import NoValuesError, local, require_values
 from modlab.statistics.wrappers import inside, is_wrapper
@@ -92,15 +92,17 @@ def fingerprint(tensor: Tensor) -> bytes:
     Raises:
         NoValuesError: there are no values.
     """
-    with inference(False), without_torch_function(), without_modes():
-        set_grad(False)
-        state = blake2b(digest_size=WIDTH)
-        for part in parts_of(tensor):
-            state.update(f"{tuple(part.shape)} {part.dtype} ".encode())
-            for array in _arrays(part):
-                state.update(array.data)
-        state.update(f"{tensor.layout} {tensor.dtype}".encode())
-        return state.digest()
+    return without_autograd(_digest, tensor)
+
+
+def _digest(tensor: Tensor) -> bytes:
+    state = blake2b(digest_size=WIDTH)
+    for part in parts_of(tensor):
+        state.update(f"{tuple(part.shape)} {part.dtype} ".encode())
+        for array in _arrays(part):
+            state.update(array.data)
+    state.update(f"{tensor.layout} {tensor.dtype}".encode())
+    return state.digest()
 
 
 def _arrays(part: Tensor) -> Iterator[Raw]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, is_leaf, set_grad, without_modes, without_torch_function
+from modlab.compat import is_leaf, without_autograd
 from modlab.records.sharding import Sharding
 from modlab.statistics.memory import is_there, local
 
@@ -16,9 +16,7 @@ NONE, ZERO, ZERO_HERE, PRESENT = "none", "zero", "zero here", "present"
 
 def kinds(tensors: Sequence[Tensor | None]) -> list[str]:
     """One word for each tensor; nothing where there can be no gradient. On a GPU one copy answers for all."""
-    with inference(False), without_torch_function(), without_modes():
-        set_grad(False)
-        return _kinds(tensors)
+    return without_autograd(_kinds, tensors)
 
 
 def _kinds(tensors: Sequence[Tensor | None]) -> list[str]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import inference, is_leaf, own_class, set_grad, without_modes, without_torch_function
+from modlab.compat import is_leaf, own_class, without_modes, without_torch_function
 from modlab.inspection import distributed, entries, slots, stores
 from modlab.inspection.fingerprint import Plain, digest_of, plain
 from modlab.inspection.formats.nesting import items_of
@@ -239,12 +239,9 @@ def _written(path: str, module: Module) -> Iterator[InventoryEntry]:
     """What a module writes that is neither a parameter nor a buffer of its own."""
     if type(module)._save_to_state_dict is Module._save_to_state_dict:
         return
-    saved: dict[str, Any] = {}
     prefix = path + "." if path else ""
     try:
-        with inference(False):
-            set_grad(False)
-            module._save_to_state_dict(saved, prefix, keep_vars=True)
+        saved = slots.written(module, prefix)
     except Exception:  # noqa: BLE001 - the rows have said so already
         return
     held = stores.contents(module)

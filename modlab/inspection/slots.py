@@ -140,12 +140,9 @@ class SlotWalk:
 
     def _saved_otherwise(self, path: str, module: Module, owned: list[Slot]) -> Iterator[Slot]:
         """A module that writes its part of the state_dict itself, as quantized ones do: it is asked for it."""
-        saved: dict[str, Any] = {}
         prefix = path + "." if path else ""
         try:
-            with inference(False):
-                set_grad(False)
-                module._save_to_state_dict(saved, prefix, keep_vars=True)
+            saved = written(module, prefix)
         except Exception as error:  # noqa: BLE001 - the user's code; what it would have saved is then not known
             note = f"its own _save_to_state_dict raised {type(error).__name__}"
             yield from (slot._replace(record=replace(slot.record, in_state_dict=False, note=note)) for slot in owned)
@@ -211,6 +208,15 @@ class SlotWalk:
         self.position += 1
         here = f"{path}.{name}" if path else name
         return StateRecord(here, path, compat.own_class(type(module)).__name__, kind, saved, position=self.position, **facts)
+
+
+def written(module: Module, prefix: str) -> dict[str, Any]:
+    """What a module itself writes into a state_dict, whose code may raise anything."""
+    saved: dict[str, Any] = {}
+    with inference(False):
+        set_grad(False)
+        module._save_to_state_dict(saved, prefix, keep_vars=True)
+    return saved
 
 
 def places(model: Module, within: list[str] | None = None) -> Iterator[tuple[str, Module]]:

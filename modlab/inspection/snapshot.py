@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import inference, set_grad, without_modes, without_torch_function
+from modlab.compat import inference, set_grad, without_autograd
 from modlab.errors import SnapshotError
 from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.inventory import RNG, STATE, Inventory, InventoryEntry, of_module
@@ -23,11 +23,13 @@ def capture(model: Module, given: tuple[torch.optim.Optimizer, ...], *, values: 
     found = of_module(model, given)
     found.form, found.source, found.model = "snapshot", None, weakref.ref(model)
     copies: dict[int, Tensor | bytes | str] = {}
-    with inference(False), without_torch_function(), without_modes():
-        set_grad(False)
-        for entry in found.entries:
-            _keep(entry, copies, values, device)
+    without_autograd(_keep_all, found.entries, copies, values, device)
     return found
+
+
+def _keep_all(entries: list[InventoryEntry], copies: dict[int, Any], values: bool, device: str | None) -> None:
+    for entry in entries:
+        _keep(entry, copies, values, device)
 
 
 def _keep(entry: InventoryEntry, copies: dict[int, Any], values: bool, device: str | None) -> None:
@@ -122,7 +124,7 @@ def state_dict(found: Inventory) -> OrderedDict[str, Tensor]:
         )
     _require_mesh(saved)
     copies: dict[int, Tensor] = {}
-    with inference(False):
+    with inference(False):  # and modes are asked: a copy is of its tensor's class
         set_grad(False)
         content = OrderedDict((e.path, copies.setdefault(id(e.tensor), _back(e))) for e in saved)
     content._metadata = OrderedDict(found.versions or {})  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, set_grad, without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.inspection.fingerprint import BLOCK, Raw, parts_of, whole
 from modlab.records.difference import DifferenceNote
 from modlab.statistics.contents import COMPUTED, as_array, blocks_of, numbers_of
@@ -133,9 +133,8 @@ def contrast(before: Tensor, after: Tensor) -> TensorDifference:
 
 def quietly(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call what compares tensors: there is no graph, no mode of the user's and no warning of numpy's meanwhile."""
-    with inference(False), without_torch_function(), without_modes(), np.errstate(all="ignore"):
-        set_grad(False)
-        return work(*args, **kwargs)
+    with np.errstate(all="ignore"):
+        return without_autograd(work, *args, **kwargs)
 
 
 def contrast_of_many(before: Tensor, after: Tensor) -> TensorDifference:

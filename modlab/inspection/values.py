@@ -8,7 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, set_grad, without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.records.sharding import Sharding
 from modlab.records.state import Matrix, ValuesRecord
 from modlab.statistics import measure_tensor
@@ -37,17 +37,16 @@ def layout(tensor: Tensor, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Ma
     Of more than two dimensions the first slice of each leading one is shown; a vector is one row. Only what is shown
     is read.
     """
-    with inference(False), without_torch_function(), without_modes():
-        set_grad(False)
-        try:
-            return _layout(numbers_of(tensor), rows, columns)
-        except NoValuesError as reason:
-            return None, f"no grid: {reason}"
-        except (RuntimeError, NotImplementedError, TypeError) as error:  # a kind of tensor that cannot be cut or converted
-            return None, f"no grid: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    try:
+        return without_autograd(_layout, tensor, rows, columns)
+    except NoValuesError as reason:
+        return None, f"no grid: {reason}"
+    except (RuntimeError, NotImplementedError, TypeError) as error:  # a kind of tensor that cannot be cut or converted
+        return None, f"no grid: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _layout(tensor: Tensor, rows: int, columns: int) -> tuple[Matrix | None, str]:
+    tensor = numbers_of(tensor)
     if tensor.is_nested or tensor.layout is not torch.strided:
         return None, "no grid: the tensor is not stored as rows and columns"
     shape = tuple(tensor.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import dispatch_modes, inference, set_grad, set_version, without_modes, without_torch_function
+from modlab.compat import inference, set_grad, set_version, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.tensor_difference import equal_bits
@@ -405,7 +405,7 @@ class _TensorState:
 def aside() -> Iterator[None]:
     """Without autograd, and without a mode or a subclass of the user's being asked."""
     was = torch.is_grad_enabled()
-    with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+    with without_torch_function(), without_modes():
         try:
             set_grad(False)
             yield

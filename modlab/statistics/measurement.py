@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, inference, set_grad, without_modes, without_torch_function
+from modlab.compat import dispatch_modes, without_autograd, without_torch_function
 from modlab.records.tensor import Histogram, TensorStats, Values
 from modlab.statistics import accelerator, sharding
 from modlab.statistics.contents import COMPUTED, OF_FLAT, Contents, arrays_of, contents_of, sizes_of
@@ -41,7 +40,7 @@ def measure_tensor(tensor: Tensor, *, histogram: bool = True) -> TensorStats:
     with without_torch_function(), np.errstate(all="ignore"):
         values = _as_it_lies(tensor)
         if values is None:
-            return _measure_any(tensor, histogram)
+            return without_autograd(_measure_any, tensor, histogram)
         moments = moments_of(values) if values.size <= BLOCK else _take_blocks(values)
         counted = _histogram(values[:: stride_of(values.size)], moments, values.size) if histogram else None
         return TensorStats(tuple(tensor.shape), _name(tensor), "cpu", values.size, *moments, counted)
@@ -71,17 +70,15 @@ def _take_blocks(values: Values) -> Moments:
 
 
 def _measure_any(tensor: Tensor, histogram: bool) -> TensorStats:
-    with inference(False), without_modes() if dispatch_modes() else nullcontext():
-        set_grad(False)
-        try:
-            return _measure_contents(contents_of(tensor), _name(tensor), str(tensor.device), histogram)
-        except NoValuesError as reason:
-            note = str(reason)
-        except Exception as error:  # noqa: BLE001 - a measurement must not end a training run: that and how it failed is said instead
-            note = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        shape, count = sizes_of(local(tensor))
-        lies, note = sharding.of_tensor(tensor), f"not measured: {note}"
-        return TensorStats(shape, _name(tensor), str(tensor.device), count, note=note, measured=False, sharding=lies)
+    try:
+        return _measure_contents(contents_of(tensor), _name(tensor), str(tensor.device), histogram)
+    except NoValuesError as reason:
+        note = str(reason)
+    except Exception as error:  # noqa: BLE001 - a measurement must not end a training run: that and how it failed is said instead
+        note = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    shape, count = sizes_of(local(tensor))
+    lies, note = sharding.of_tensor(tensor), f"not measured: {note}"
+    return TensorStats(shape, _name(tensor), str(tensor.device), count, note=note, measured=False, sharding=lies)
 
 
 def _measure_contents(contents: Contents, dtype: str, device: str, histogram: bool) -> TensorStats:

@@ -109,13 +109,9 @@ def copied(tensor: Tensor) -> Tensor:
     """
     if is_gone(tensor):
         raise NoValuesError(absence(tensor))
-    with inference(False):
-        was = torch.is_grad_enabled()
-        try:
-            set_grad(False)
-            return _copied(tensor)
-        finally:
-            set_grad(was)
+    with inference(False):  # and a subclass is asked, for the copy is to be one of it
+        set_grad(False)
+        return _copied(tensor)
 
 
 def _copied(tensor: Tensor) -> Tensor:

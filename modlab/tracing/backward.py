@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.compat import inference, set_grad
+from modlab.compat import without_autograd
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
 from modlab.tracing.calls import Call, Seen, Sight
@@ -176,6 +176,4 @@ def _is_nonzero(gradient: Tensor) -> bool:
     """Whether a plain gradient has a number in it that is not zero."""
     if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_nested or not is_there(gradient):
         return False
-    with inference(False):
-        set_grad(False)
-        return bool(gradient.detach().any())
+    return without_autograd(lambda: bool(gradient.detach().any()))

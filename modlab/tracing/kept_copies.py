@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, is_transformed, set_grad
+from modlab.compat import is_transformed, without_autograd
 from modlab.inspection.entries import PLAIN
 from modlab.statistics.memory import arrived, copied, is_gone, is_sharded, is_there
 
@@ -57,14 +57,15 @@ def comparable(thing: Any, most: int) -> bool:
 
 def distance(before: Tensor, after: Tensor) -> float:
     """The largest difference of two tensors of one shape; NaN counts as equal to NaN."""
-    with inference(False):
-        set_grad(False)
-        old, new = before.detach(), after.detach()
-        if old.is_complex() or new.is_complex():
-            apart = (new.to(torch.complex128) - old.to(torch.complex128)).abs()
-        elif new.dtype in _EXACT and old.dtype in _EXACT:
-            apart = (new.to(torch.int64) - old.to(torch.int64)).abs().double()
-        else:
-            old, new = old.to(torch.float64), new.to(torch.float64)
-            apart = torch.where((new == old) | (new.isnan() & old.isnan()), 0.0, (new - old).abs())
-        return float(apart.max())
+    return without_autograd(_distance, before.detach(), after.detach())
+
+
+def _distance(old: Tensor, new: Tensor) -> float:
+    if old.is_complex() or new.is_complex():
+        apart = (new.to(torch.complex128) - old.to(torch.complex128)).abs()
+    elif new.dtype in _EXACT and old.dtype in _EXACT:
+        apart = (new.to(torch.int64) - old.to(torch.int64)).abs().double()
+    else:
+        old, new = old.to(torch.float64), new.to(torch.float64)
+        apart = torch.where((new == old) | (new.isnan() & old.isnan()), 0.0, (new - old).abs())
+    return float(apart.max())

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import inference, set_grad, tensor_hooks
+from modlab.compat import tensor_hooks, without_autograd
 from modlab.inspection import stores
 from modlab.inspection.index import Node
 from modlab.statistics.memory import is_there, local
@@ -368,9 +368,7 @@ def _of_gradient(one: Owned, arrived: int, value: Sight | None, added: bool) -> 
 def _is_zero(gradient: Tensor | None) -> bool:
     if type(gradient) is not Tensor or gradient.layout is not torch.strided or gradient.is_nested or not is_there(gradient):
         return False
-    with inference(False):
-        set_grad(False)
-        return not bool(gradient.detach().ne(0).any())
+    return without_autograd(lambda: not bool(gradient.detach().ne(0).any()))
 
 
 def _of_unused(recorded: Recorded, one: Owned) -> _Found:

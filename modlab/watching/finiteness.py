@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -87,8 +86,7 @@ class Check:
             passes: of the root; of each the gradients of the outputs are looked at once.
             parameters: look at those of parameters too.
         """
-        modes = without_modes() if dispatch_modes() else nullcontext()
-        with without_torch_function(), modes:
+        with without_torch_function(), without_modes():
             late: list[tuple[str, Tensor]] = []
             for path, gradient in self._gradients(passes, parameters):
                 if is_far(gradient) and not self._hold:
@@ -136,7 +134,7 @@ class Check:
 
     def spoilt(self) -> bool:
         """Whether a gradient of the first layers is not finite; one that lies on an accelerator may be, and is not waited for."""
-        with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+        with without_torch_function(), without_modes():
             found = (_gradient(tensor) for _, tensor in self._early)
             return any(one is not None and is_plain(one) and (is_far(one) or bool(kind_of(one))) for one in found)
 

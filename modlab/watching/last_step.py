@@ -29,7 +29,12 @@ from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
 from modlab import compat
-from modlab.compat import being_traced, dispatch_modes, inference, is_simulated, set_grad, without_modes, without_torch_function
+from modlab.compat import (
+    being_traced,
+    is_simulated,
+    without_autograd,
+    without_torch_function,
+)
 from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running import clock, compile_warning
@@ -349,17 +354,13 @@ class LastStep:
             self._on_forward()
         self.forwards += 1
         self.thread = get_ident()
-        self._aside(self._begin, module, args, frame)
+        self._clocked(self._begin, module, args, frame)
 
-    def _aside(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Take something down, unseen by modes of the user's."""
+    def _clocked(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Take something down, on our clock."""
         start = clock.now()
         try:
-            if dispatch_modes():
-                with without_modes():
-                    work(*args, **kwargs)
-            else:
-                work(*args, **kwargs)
+            work(*args, **kwargs)
         finally:
             self.seconds += clock.now() - start
 
@@ -383,7 +384,7 @@ class LastStep:
                 found.others = self._others()
             found.modes = [_autocast(name) for name in self._devices]
             if self._changing or self._tallies:
-                self._copy_buffers(found)
+                without_autograd(self._copy_buffers, found)
         self._running.append(found)
         self.passes.append(found)
         if len(self.passes) > KEPT:
@@ -429,21 +430,19 @@ class LastStep:
     def _copy_buffers(self, found: LastPass) -> None:
         learning = {key: held for key, (held, _, _) in self._tallies.items()}
         room = COPIED if learning else HELD
-        with inference(False):
-            set_grad(False)
-            for (_, name), held in (learning or self._changing).items():
-                tensor = held.get(name)
-                if tensor is None or is_lazy(tensor):
-                    continue
-                if type(tensor) not in PLAIN or not is_there(tensor):  # it cannot be put back
-                    found.partly = True
-                    continue
-                size = tensor.nbytes if tensor.layout is torch.strided else 0
-                if size > room:
-                    found.partly = True
-                    continue
-                room -= size
-                found.buffers.append(Buffer(held, name, tensor, tensor.detach().clone()))
+        for (_, name), held in (learning or self._changing).items():
+            tensor = held.get(name)
+            if tensor is None or is_lazy(tensor):
+                continue
+            if type(tensor) not in PLAIN or not is_there(tensor):  # it cannot be put back
+                found.partly = True
+                continue
+            size = tensor.nbytes if tensor.layout is torch.strided else 0
+            if size > room:
+                found.partly = True
+                continue
+            room -= size
+            found.buffers.append(Buffer(held, name, tensor, tensor.detach().clone()))
 
     @apart
     def _leave(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -454,7 +453,7 @@ class LastStep:
         if found is None:
             return
         self._running.remove(found)
-        self._aside(self._end, found, kwargs, output)
+        self._clocked(self._end, found, kwargs, output)
 
     def _end(self, found: LastPass, kwargs: dict[str, Any], output: Any) -> None:
         if self._meter is not None:
@@ -490,7 +489,7 @@ class LastStep:
 
     @apart
     def _arrived(self, found: LastPass, place: int, gradient: Tensor) -> None:
-        self._aside(self._keep, found, place, gradient)
+        self._clocked(self._keep, found, place, gradient)
 
     def _keep(self, found: LastPass, place: int, gradient: Tensor) -> None:
         found.backwards += 1

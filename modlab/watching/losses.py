@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modlab.compat import dispatch_modes, graph_task, without_modes, without_torch_function
+from modlab.compat import graph_task, without_autograd
 from modlab.inspection.entries import PLAIN
 from modlab.records.watch import ScalarRecord
 from modlab.running.guarded import Look, timed
@@ -239,14 +239,6 @@ class Losses:
                 self._norm.bound = float(bound)
                 self._norm.add(self._steps.made, value)
 
-    @staticmethod
-    def _aside(work: Any, *args: Any) -> Any:
-        if dispatch_modes():
-            with without_modes(), without_torch_function():
-                return work(*args)
-        with without_torch_function():
-            return work(*args)
-
     def _take(self, tensors: Any, frame: FrameType) -> None:
         self.judge()
         steps = self._steps
@@ -402,7 +394,7 @@ class Losses:
 
     def compare(self, values: dict[str, Any]) -> None:
         """Whether what is logged under a name is what was found."""
-        self._aside(self._compare, values)
+        without_autograd(self._compare, values)
 
     def _compare(self, values: dict[str, Any]) -> None:
         steps = self._steps
@@ -442,7 +434,7 @@ class Losses:
 
     def finish(self) -> None:
         """The watch ends: what waits is judged, and steps that are under way are over."""
-        self._aside(self.judge)
+        self.judge()
         now = self._steps.made + self._steps.others
         for site in self.sites:
             if site.epoch != now or site.values <= site.points:  # else it is a part of the sum of a step that was not made

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab.compat import inference, set_grad, without_torch_function
+from modlab.compat import without_autograd, without_torch_function
 from modlab.running.listener import Listener
 from modlab.running.values import leaves
 from modlab.tracing.graph import LIMIT
@@ -107,23 +107,22 @@ class NaNInBackward:
 
     def _passed(self, node: _Node, owner: str | None, name: str, after: Iterable[Tensor | None], before: Iterable[Tensor | None]) -> None:
         """A node has run: `before` came in, which are the gradients of what it gave in the forward pass."""
-        with without_torch_function(), inference(False):
-            set_grad(False)
-            going = [
-                (gradient, kind, below)
-                for gradient, (below, _) in zip(after, node.next_functions, strict=False)
-                if (kind := _kind(gradient))
-            ]
-            if not going:
-                return
-            coming = [(gradient, kind) for gradient in before if (kind := _kind(gradient))]
-            # a backward pass inside another one begins with what that gives it; and of some nodes nobody may be told
-            given = node in self._reached or (self.again and self._bad) or not self.whole
-            if len(self._births) < _BIRTHS and not (coming and given):
-                turn = _turn(owner, "", coming) if coming else _turn(owner, name, [one[:2] for one in going])
-                self._births.append((node, turn))
-            self._bad[node] = [below for _, _, below in going if below is not None]
-            self._reached.update(self._bad[node])
+        without_autograd(self._note, node, owner, name, after, before)
+
+    def _note(self, node: _Node, owner: str | None, name: str, after: Iterable[Tensor | None], before: Iterable[Tensor | None]) -> None:
+        going = [
+            (gradient, kind, below) for gradient, (below, _) in zip(after, node.next_functions, strict=False) if (kind := _kind(gradient))
+        ]
+        if not going:
+            return
+        coming = [(gradient, kind) for gradient in before if (kind := _kind(gradient))]
+        # a backward pass inside another one begins with what that gives it; and of some nodes nobody may be told
+        given = node in self._reached or (self.again and self._bad) or not self.whole
+        if len(self._births) < _BIRTHS and not (coming and given):
+            turn = _turn(owner, "", coming) if coming else _turn(owner, name, [one[:2] for one in going])
+            self._births.append((node, turn))
+        self._bad[node] = [below for _, _, below in going if below is not None]
+        self._reached.update(self._bad[node])
 
     def turn(self, bad: Iterable[Tensor]) -> Turn | None:
         """The first node at fault for it that the gradients of some tensors are not finite.

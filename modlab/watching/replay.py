@@ -7,7 +7,7 @@ more as well; what they write outside of the model stays written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.nn import Module
 from modlab import format
 from modlab.comparing.input_copies import InputCopies
 from modlab.comparing.modes import as_written, quiet
-from modlab.compat import dispatch_modes, tensor_hooks, without_modes, without_torch_function
+from modlab.compat import tensor_hooks, without_modes, without_torch_function
 from modlab.inspection import stores
 from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.inspection.tensor_difference import equal_bits
@@ -360,7 +360,7 @@ def _unwrapped(model: Module) -> tuple[Module, bool]:
 @contextmanager
 def _aside() -> Iterator[None]:
     """What modlab does itself, which no mode of the user's and no trace sees."""
-    with without_torch_function(), without_modes() if dispatch_modes() else nullcontext():
+    with without_torch_function(), without_modes():
         yield
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Module
 
-from modlab.compat import graph_task, is_transformed, without_torch_function
+from modlab.compat import graph_task, is_transformed, without_autograd, without_torch_function
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER
 from modlab.running import clock
 from modlab.running.guarded import Look, timed
@@ -30,7 +30,6 @@ from modlab.watching.last_step import LastPass, run_aside
 from modlab.watching.light_samples import LightSamples
 from modlab.watching.module_hooks import ModuleHooks
 from modlab.watching.neurons import Neurons, by_unit
-from modlab.watching.no_autograd import quietly
 from modlab.watching.readback import Numbers, ReadBack, is_far
 from modlab.watching.shadow import Shadow
 from modlab.watching.steps import Steps
@@ -182,32 +181,32 @@ class Sample:
     @timed
     def step_begins(self, closure: bool) -> None:
         """The optimizer is about to make its step; with a closure the gradients are computed in it."""
-        quietly(self.read_parameters, gradients=not closure)
+        without_autograd(self.read_parameters, gradients=not closure)
 
     @timed
     def inner_step_begins(self) -> None:
         """An optimizer inside of that one is about to make its step: what the closure computed may be thrown away afterwards."""
         if self._read_parameters and not self._read_gradients:
             self._read_gradients = True
-            quietly(self.read_gradients)
+            without_autograd(self.read_gradients)
 
     @timed
     def other_begins(self, optimizer: Any) -> None:
         """Another optimizer is about to make a step: its own parameters are measured now. The first of its steps in a sample is enough."""
         if id(optimizer) not in self._others:
-            quietly(self._read_others, optimizer)
+            without_autograd(self._read_others, optimizer)
 
     @timed
     def other_ended(self, optimizer: Any) -> None:
         """It has made it."""
         moves = self._others.get(id(optimizer))
         if moves is not None:
-            quietly(self._read_moves, moves)
+            without_autograd(self._read_moves, moves)
 
     def backward_ended(self) -> None:
         """No optimizer will tell of the step: what comes next may change the weights."""
         self._by_hand = True
-        quietly(self.read_parameters, gradients=True)
+        without_autograd(self.read_parameters, gradients=True)
 
     @timed
     def _graded(self, members: list[Member], gradient: Tensor) -> None:

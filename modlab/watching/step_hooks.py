@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from modlab.compat import graph_task
+from modlab.compat import graph_task, without_autograd
 from modlab.running.guarded import Look, apart, guarded
 from modlab.statistics.memory import local
 from modlab.watching.cast import Cast
@@ -18,7 +18,6 @@ from modlab.watching.controls import Controls
 from modlab.watching.last_step import captured
 from modlab.watching.losses import Losses
 from modlab.watching.nan_guard import NaNGuard
-from modlab.watching.no_autograd import quietly
 from modlab.watching.optimizer_hooks import OptimizerHooks
 from modlab.watching.steps import Steps
 
@@ -129,7 +128,7 @@ class StepHooks:
         if steps.made >= steps.wake or self._controls.attention:
             if not captured():
                 verdict = _verdict(optimizer)
-                skipped = verdict is not None and quietly(bool, verdict)
+                skipped = verdict is not None and without_autograd(bool, verdict)
                 steps.skipped += skipped
                 self._watch.step_ended(stepped=not skipped)
         elif guard.standing:
@@ -186,7 +185,7 @@ class StepHooks:
         for weight in self._cast.weights:
             tensor = weight.tensor()
             if tensor is not None and tensor.requires_grad and tensor.grad is not None:
-                return not bool(quietly(local(tensor.grad).any))
+                return not bool(without_autograd(local(tensor.grad).any))
         return True
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from torch.nn import Module
 
 from modlab import format
-from modlab.compat import dispatch_modes, function_mode_count, own_class
+from modlab.compat import dispatch_modes, function_mode_count, own_class, without_autograd
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
 from modlab.records.watch import ACTIVATION, WatchRecord
@@ -35,7 +35,6 @@ from modlab.watching.losses import Losses
 from modlab.watching.module_hooks import ModuleHooks
 from modlab.watching.nan_guard import EACH, NaNGuard
 from modlab.watching.neurons import Neurons
-from modlab.watching.no_autograd import quietly
 from modlab.watching.sample import Sample, Shared
 from modlab.watching.scalars import PLANES, Scalars
 from modlab.watching.schedule import DENSE, FIRST, Budget, Schedule
@@ -240,13 +239,13 @@ class Watcher:
 
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
-        quietly(self.losses.finish)
+        without_autograd(self.losses.finish)
         self.hidden = self.step_hooks.are_hidden()
-        quietly(self._settle, wait=True)
+        without_autograd(self._settle, wait=True)
         if self.step and self.last_sample < self.step - 1:
-            quietly(self._read_weights, self.step - 1)
+            without_autograd(self._read_weights, self.step - 1)
         self.alerts.units(max(self.step - 1, 0))
-        quietly(self.alerts.weights_at_the_end, self.last_sample, self.guard.passed)
+        without_autograd(self.alerts.weights_at_the_end, self.last_sample, self.guard.passed)
 
     @guarded
     def _gone(self, _: Any) -> None:
@@ -357,14 +356,14 @@ class Watcher:
 
     def step_ended(self, *, stepped: bool) -> None:
         """The optimizer has made a step that is looked at, or skipped it."""
-        quietly(self._awake, stepped=stepped)
+        without_autograd(self._awake, stepped=stepped)
         if self.controls.attention:
             self._obey()
 
     def step_over(self) -> None:
         """A step has ended that no optimizer told of."""
         if self.step >= self.steps.wake:
-            quietly(self._awake, stepped=False)
+            without_autograd(self._awake, stepped=False)
         else:
             self.guard.rest()
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modlab.compat import inference, set_grad, without_modes, without_torch_function
+from modlab.compat import without_autograd
 from modlab.explaining import code_fixes, operands, provenance, source_code
 from modlab.explaining.failure import Cause, Failure, Rule, counted, own, shape_of, shown, tuple_of
 from modlab.inspection import stores
@@ -30,15 +30,17 @@ def _ends(tensor: Any) -> tuple[float, float] | None:
     if not issubclass(type(tensor), Tensor):
         return None
     try:
-        with without_torch_function(), without_modes(), inference(False):
-            set_grad(False)
-            tensor = local(tensor)
-            if not 0 < tensor.numel() <= READ or not is_there(tensor):
-                return None
-            low, high = torch.aminmax(tensor)
-            return low.item(), high.item()
+        return without_autograd(_read_ends, tensor)
     except Exception:  # noqa: BLE001 - a device that has failed, a kind of tensor that has no ends
         return None
+
+
+def _read_ends(tensor: Tensor) -> tuple[float, float] | None:
+    tensor = local(tensor)
+    if not 0 < tensor.numel() <= READ or not is_there(tensor):
+        return None
+    low, high = torch.aminmax(tensor)
+    return low.item(), high.item()
 
 
 def _names(failure: Failure) -> tuple[str, str]:
@@ -455,9 +457,7 @@ def _embedding_dtype(failure: Failure, match: re.Match[str]) -> Cause:
 def _fractions(tensor: Any) -> bool:
     """Whether a tensor holds a number that is not whole."""
     try:
-        with without_torch_function(), without_modes(), inference(False):
-            set_grad(False)
-            return bool(tensor.numel() <= READ and is_there(tensor) and (tensor != tensor.trunc()).any())
+        return without_autograd(lambda: bool(tensor.numel() <= READ and is_there(tensor) and (tensor != tensor.trunc()).any()))
     except Exception:  # noqa: BLE001 - as above
         return False
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from modlab import format
-from modlab.compat import inference, is_leaf, set_grad, without_modes, without_torch_function
+from modlab.compat import is_leaf, without_autograd
 from modlab.inspection import gradients
 from modlab.inspection.entries import dtype_name
 from modlab.inspection.findings.grouping import FindingGroup, cover
@@ -233,9 +233,7 @@ def _some(value: Any) -> bool:
     """Whether a tensor of an optimizer's state has something in it that is not zero."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or not is_there(value):
         return False
-    with inference(False), without_torch_function(), without_modes():
-        set_grad(False)
-        return bool((local(value).detach() != 0).any())
+    return without_autograd(lambda: bool((local(value).detach() != 0).any()))
 
 
 # ---- notes ---------------------------------------------------------------------------------------------------------------------
