@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch.nn import Module
 
 from modlab.diagnosing.trials import Bench
 from modlab.records.trace import Event, Reason, TraceRecord, Value
-from modlab.running.sandbox import afterwards, under
-from modlab.tracing.pending_events import PendingEvents
+from modlab.running.sandbox import under
 from modlab.tracing.recorder import Recorder
 
 
@@ -24,30 +23,15 @@ def reasons(bench: Bench) -> dict[str, Reason]:
         ground = torch.zeros((), device=value.device, requires_grad=True)
         (value + ground).backward(inputs=[ground])
 
-    record = _recorded(Recorder(bench.subject.model, values=False), forward_and_back)
+    _, record = Recorder(bench.subject.model, values=False).run(forward_and_back)
     return {} if record.error else {reason.path: reason for reason in record.reasons}
 
 
 def first_nan(bench: Bench, model: Module | None = None) -> tuple[str, str, str]:
     """What made the first NaN out of numbers in one pass: the module's path, how it is called, and the line; "" is not known."""
     recorder = Recorder(bench.subject.model if model is None else model, follow=False)
-    return _named(_recorded(recorder, lambda: under("no_grad", lambda: bench.value(bench.output(model)))))
-
-
-def _recorded(recorder: Recorder, run: Callable[[], object]) -> TraceRecord:
-    """Run under a recorder, which is closed whatever ends the run; what an error ends has been seen up to there."""
-    raised: list[Exception] = []
-    ended: list[PendingEvents] = []
-
-    def work() -> None:
-        recorder.open()
-        try:
-            run()
-        except Exception as error:  # noqa: BLE001 - the user's model may raise anything
-            raised.append(error)
-
-    afterwards(lambda: ended.append(recorder.finish(*raised)), work)
-    return ended[-1].record()
+    _, record = recorder.run(lambda: under("no_grad", lambda: bench.value(bench.output(model))))
+    return _named(record)
 
 
 def _named(record: TraceRecord) -> tuple[str, str, str]:

@@ -6,7 +6,9 @@ hook; no tensor is kept; what fails in modlab ends the recording and not the run
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from torch.nn import Module
 
@@ -17,6 +19,7 @@ from modlab.records.trace import TraceRecord, Uncalled
 from modlab.running import compile_warning
 from modlab.running.guarded import surely
 from modlab.running.listener import Listener
+from modlab.running.sandbox import afterwards
 from modlab.tracing import evidence, reasons
 from modlab.tracing.backward import Backward
 from modlab.tracing.caught_exceptions import in_vain, rescues
@@ -36,6 +39,8 @@ from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_hook_wrappers import TensorHookWrappers
 from modlab.tracing.tensor_ids import TensorIds
 from modlab.tracing.wrapper_code import WrapperCode
+
+T = TypeVar("T")
 
 _LISTED = 3
 
@@ -129,6 +134,26 @@ class Recorder:
         if not compiled:
             self.modules.late = self._stages.late
             self.operations.mode.resume()
+
+    def run(self, work: Callable[[], T]) -> tuple[T | None, TraceRecord]:
+        """What `work` gives, or None where it raises, and what was seen up to there; closed whatever ends it."""
+        raised: list[Exception] = []
+        ended: list[PendingEvents] = []
+
+        def seen() -> T | None:
+            self.open()
+            try:
+                return work()
+            except Exception as error:  # noqa: BLE001 - the user's model may raise anything
+                raised.append(error)
+                return None
+
+        try:
+            found = afterwards(lambda: ended.append(self.finish(*raised)), seen)
+        finally:
+            for error in raised:
+                error.__traceback__ = None  # it holds the frames, and they the tensors
+        return found, ended[-1].record()
 
     def close(self, error: BaseException | None = None) -> TraceRecord:
         """Stop, leave everything as it was, and let go of the model."""

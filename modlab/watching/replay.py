@@ -30,7 +30,6 @@ from modlab.running.sandbox import afterwards
 from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 from modlab.tracing.event_log import one_line
-from modlab.tracing.pending_events import PendingEvents
 from modlab.tracing.recorder import Recorder
 from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import version_of, versions_of
@@ -219,35 +218,17 @@ class _Search:
         ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
         recorder = Recorder(self._model, steps=False)
         slopes = NaNInBackward(self._roster.paths)
-        raised: list[BaseException] = []
-        ended: list[PendingEvents] = []
 
         def run() -> Birth | None:
-            try:
-                with as_written(self._compiled):
-                    recorder.open()
-                    slopes.open()
-                    with _autocast(one, ambient):
-                        output = self._model(*args, **kwargs)
-                    return self._look(one, recorder, slopes, output, (args, kwargs))
-            except Exception as error:  # noqa: BLE001 - the pass that went wrong may have ended by one
-                raised.append(error)
-                return None
-
-        def close() -> None:
-            slopes.close()
-            ended.append(recorder.finish(*raised))
+            slopes.open()
+            with _autocast(one, ambient):
+                output = self._model(*args, **kwargs)
+            return self._look(one, recorder, slopes, output, (args, kwargs))
 
         self._memory.put_back(one)
-        try:
-            found = afterwards(close, run)
-        finally:
-            for error in raised:
-                error.__traceback__ = None  # it holds the frames, and they the tensors
-        record = ended[-1].record()
-        if found is None:
-            found = Birth("", "", "")
-        return replace(found, trace=record)
+        with as_written(self._compiled):
+            found, record = recorder.run(lambda: afterwards(slopes.close, run))
+        return replace(found or Birth("", "", ""), trace=record)
 
     def _doubt(self, one: LastPass) -> None:
         """What may make the pass another one."""
