@@ -172,8 +172,7 @@ WORKERS = ("statistics", "inspection", "running", "explaining", "tracing", "comp
 GATES = ("modlab.statistics.memory", "modlab.watching.finiteness", "modlab.watching.elements")
 BLIND = {
     "comparing/divergence.py": "what a pass gave, as copies that the shelf made",
-    "watching/findings.py": "numbers of a history",
-    "watching/verdict.py": "numbers of a history",
+    "watching/watched.py": "which slices had a gradient, an array of the watch's own",
     "statistics/accelerator.py": "the parts that contents found to be there",
     "watching/readback.py": "what was computed by a watch, in memory of its own",
     "watching/segments.py": "numbers that were joined, in memory of their own",

@@ -18,6 +18,7 @@ from modlab import format
 from modlab.records.finding import Fact, Finding
 from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
+from modlab.records.watched import Watched
 
 Ints = npt.NDArray[np.int64]
 
@@ -350,6 +351,7 @@ class WatchRecord:
         remarks: what could not be seen, and why.
         modules: how many the model has; `paused`: the loop waits, as the view was asked.
         ranks: over which the model lies: then what is said of a tensor is about this rank's part of it.
+        watched: what is known of modules, parameters, optimizers and loss beside the numbers; the verdict rests on it.
     """
 
     title: str
@@ -373,6 +375,7 @@ class WatchRecord:
     modules: int = 0
     paused: bool = False
     ranks: Ranks | None = None
+    watched: Watched = field(default_factory=Watched)
 
     @property
     def cost(self) -> float:

@@ -13,12 +13,13 @@ from modlab.records.slots import COLUMNS
 from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
 from modlab.watching.batched_statistics import Readings
 from modlab.watching.cast import Cast, Weight
-from modlab.watching.findings import TINY, cancelled, size_of
+from modlab.watching.findings import TINY
 from modlab.watching.finiteness import NonFinite, is_plain, kind_of
 from modlab.watching.sample import Sample
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
 from modlab.watching.updates import MovedElsewhere
+from modlab.watching.watched import cancelled, size_of
 
 DEAD = 1_000
 """Inputs in a row on each of which a unit was zero, and its gradient too, before it is called dead."""

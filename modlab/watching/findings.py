@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-import torch
-from torch.nn import Module
-
-from modlab.records.finding import Evidence, Fact, Finding, FindingRecord, Fix
+from modlab.records.finding import Evidence, Fact, Finding, Fix
 from modlab.records.watch import PARAMETER_GRADIENT, ScalarRecord, WatchRecord
-from modlab.watching.cast import Cast, Weight
+from modlab.records.watched import Watched, WatchedParameter
 from modlab.watching.history import MOST
-from modlab.watching.steps import Steps
 
 LOST, LOST_OF_MANY, NARROW = 0.1, 0.5, 16
 """Share of a layer's units that must be dead before it counts as broken, and of a layer with more than `NARROW`; less is a reason
@@ -22,9 +16,6 @@ for care: that a few of many die is usual, and the others do their work."""
 OFTEN = 0.01
 """Share of a loss's values that must be no numbers before it counts as broken, where the last one is finite."""
 
-ROUNDING, COARSE = 256, 1e-2
-"""A gradient is rounding alone when its norm is below so many times its dtype's precision of the norms beside it, and below that share."""
-
 TINY = 1e-3
 """Share of the norm of the greatest gradient below which a parameter that stands still is not helped by a greater learning rate."""
 
@@ -32,43 +23,14 @@ LOOKS = 10
 """Looks that it takes to say that something never got a gradient."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a model in training, beside the record.
-
-    Attributes:
-        cast: the modules and parameters; `steps`: the optimizers that move these.
-        elsewhere: parameters that something else moves.
-        units: modules whose units are counted; `uncounted`: those whose units are not, and why.
-        classes: among how many the loss chooses, 0 if that is not known.
-        evaluated: looks at steps for which the model was called in evaluation mode alone.
-        stepped: whether a step of the optimizer was measured.
-        model: once the watch has ended, if it still exists.
-        closed: whether it has ended.
-        unregistered: searches for weights that PyTorch does not see.
-    """
-
-    cast: Cast
-    steps: Steps
-    elsewhere: set[str]
-    units: Mapping[str, object]
-    uncounted: Mapping[str, str]
-    classes: int
-    evaluated: int
-    stepped: bool
-    model: Module | None
-    closed: bool
-    unregistered: Callable[[], list[FindingRecord]]
-
-
-def find(record: WatchRecord, known: Known, loss: ScalarRecord | None) -> tuple[Finding, ...]:
+def find(record: WatchRecord, loss: ScalarRecord | None) -> tuple[Finding, ...]:
     """All of them, in no order."""
     return (
         *_curves(record, loss),
         *_dead(record),
-        *_slices(known.cast),
-        *_without_effect(record, known.cast),
-        *_unseen(record, known, loss),
+        *_slices(record.watched),
+        *_without_effect(record),
+        *_unseen(record, loss),
     )
 
 
@@ -131,113 +93,68 @@ def _dead(record: WatchRecord) -> Iterator[Finding]:
         )
 
 
-def _slices(cast: Cast) -> Iterator[Finding]:
+def _slices(watched: Watched) -> Iterator[Finding]:
     """Of stacked weights, as experts have them, the slices that nothing ever reached."""
-    for weight in cast.weights:
-        felt = weight.slices
-        if felt is None or weight.looks < LOOKS or felt.all() or not felt.any() or not weight.trainable:
+    for one in watched.parameters:
+        if not one.unfelt or one.looks < LOOKS or len(one.unfelt) == one.slices or not one.trainable:
             continue
-        which = tuple(i for i, one in enumerate(felt.tolist()) if not one)
-        facts: dict[str, Fact] = {"which": which, "slices": len(felt), "looks": weight.looks}
-        evidence = (Evidence("series", weight.path, PARAMETER_GRADIENT),)
-        yield Finding("slices without a gradient", weight.path, facts, "careful", None, evidence, (Fix("route tokens"),))
+        facts: dict[str, Fact] = {"which": one.unfelt, "slices": one.slices, "looks": one.looks}
+        evidence = (Evidence("series", one.path, PARAMETER_GRADIENT),)
+        yield Finding("slices without a gradient", one.path, facts, "careful", None, evidence, (Fix("route tokens"),))
 
 
 # ---- parameters without an effect
 
 
-def cancelled(cast: Cast, weight: Weight) -> tuple[float, float, str] | None:
-    """If a bias has a gradient of rounding alone: its norm, that of another parameter beside it, and the name of that one.
-
-    A shift in front of a normalization, or of all keys of an attention, is taken out again: its gradient is zero but for rounding.
-    """
-    tensor = weight.tensor()
-    if tensor is None or tensor.dim() > 1 or not weight.graded or not tensor.is_floating_point():
-        return None
-    mine = size_of(cast, weight)
-    beside = [one for one in cast.siblings(weight) if one.graded] or [one for one in cast.weights if one.graded]
-    other = max((one for one in beside if one is not weight), key=lambda one: size_of(cast, one), default=weight)
-    theirs, back = size_of(cast, other), _arriving(cast, weight)
-    share = min(ROUNDING * torch.finfo(tensor.dtype).eps, COARSE)
-    # That of a weight is larger than that of its bias by the size of the inputs; what comes back to the module is not.
-    spoilt = cast.history.spoilt((weight.rows[1], other.rows[1]))
-    small = not spoilt and math.isfinite(theirs) and mine < share * theirs and (back is None or mine < share * back)
-    return (mine, theirs, other.path) if small else None
-
-
-def _arriving(cast: Cast, weight: Weight) -> float | None:
-    """The greatest norm of what came back to the output of a parameter's module; None where that was not seen."""
-    owner = weight.owner()
-    member = None if owner is None else cast.members.get(id(owner))
-    if member is None or member.gradient < 0:
-        return None
-    history = cast.history
-    return math.sqrt(history.greatest(member.gradient) * history.series[member.gradient].count)
-
-
-def size_of(cast: Cast, weight: Weight) -> float:
-    """The greatest norm that its gradient had in any sample."""
-    tensor = weight.tensor()
-    return 0.0 if tensor is None else math.sqrt(cast.history.greatest(weight.rows[1]) * tensor.numel())
-
-
-def _without_effect(record: WatchRecord, cast: Cast) -> Iterator[Finding]:
+def _without_effect(record: WatchRecord) -> Iterator[Finding]:
     if record.samples < LOOKS:
         return
-    for weight in cast.weights:
-        if not (weight.trainable and weight.felt >= LOOKS) or weight.part:  # of a part of a bias, no norm is told
+    for one in record.watched.parameters:
+        if not (one.trainable and one.felt >= LOOKS) or one.part or one.cancelled is None:  # of a part of a bias, no norm is told
             continue
-        evidence = (Evidence("series", weight.path, PARAMETER_GRADIENT),)
-        sizes = cancelled(cast, weight)
-        if sizes is not None:
-            mine, theirs, other = sizes
-            norm = _norm_after(cast, weight)
-            facts: dict[str, Fact] = {"gradient": mine, "beside": theirs, "other": other, "norm": norm}
-            fixes = (Fix("drop the bias"),) if norm and weight.name == "bias" else ()
-            yield Finding("cancelled", weight.path, facts, "note", None, evidence, fixes)
+        evidence = (Evidence("series", one.path, PARAMETER_GRADIENT),)
+        norm, sizes = _norm_after(record.watched, one), one.cancelled
+        facts: dict[str, Fact] = {"gradient": sizes.gradient, "beside": sizes.beside, "other": sizes.other, "norm": norm}
+        fixes = (Fix("drop the bias"),) if norm and one.name == "bias" else ()
+        yield Finding("cancelled", one.path, facts, "note", None, evidence, fixes)
 
 
-def _norm_after(cast: Cast, weight: Weight) -> str:
+def _norm_after(watched: Watched, parameter: WatchedParameter) -> str:
     """The normalization that is called right after a parameter's module."""
-    owner = weight.owner()
-    member = None if owner is None else cast.members.get(id(owner))
-    if member is None or not member.called:
-        return ""
-    after = (one for one in cast.members.values() if one.called and one.order == member.order + 1)
+    order = next((one.order for one in watched.modules if one.called and one.path == parameter.module), None)
+    after = (one for one in watched.modules if order is not None and one.called and one.order == order + 1)
     return next((one.path for one in after if one.category == "norm"), "")
 
 
 # ---- what was not looked at
 
 
-def _unseen(record: WatchRecord, known: Known, loss: ScalarRecord | None) -> Iterator[Finding]:
+def _unseen(record: WatchRecord, loss: ScalarRecord | None) -> Iterator[Finding]:
+    watched = record.watched
     if record.samples < record.steps:
         yield Finding("steps between looks", facts={"looks": record.samples, "steps": record.steps})
     if loss is None or not loss.count:
         yield Finding("loss not seen", facts={"names": tuple(one.name for one in record.scalars if one.kind in ("loss", "logged"))})
-    if known.steps.beside:
-        yield Finding("steps beside", facts={"optimizer": known.steps.label, "steps": known.steps.beside})
-    if known.cast.opaque:
-        yield Finding("hidden inside", facts={"paths": known.cast.opaque})
-    for why in dict.fromkeys(known.uncounted.values()):
-        paths = tuple(path for path, one in known.uncounted.items() if one == why)
+    if watched.beside:
+        yield Finding("steps beside", facts={"optimizer": watched.optimizer, "steps": watched.beside})
+    if watched.opaque:
+        yield Finding("hidden inside", facts={"paths": watched.opaque})
+    for why in dict.fromkeys(watched.uncounted.values()):
+        paths = tuple(path for path, one in watched.uncounted.items() if one == why)
         yield Finding("units not counted", paths[0], {"paths": paths, "why": why})
-    late = () if known.model is None else known.cast.late(known.model)
-    if late:
-        yield Finding("came later", late[0], {"paths": late})
-    cast = known.cast
-    modules, parameters = cast.left
+    if watched.late:
+        yield Finding("came later", watched.late[0], {"paths": watched.late})
+    modules, parameters = watched.left
     if modules or parameters:
-        held = len(cast.weights) + parameters
-        facts: dict[str, Fact] = {"modules": cast.modules, "left": modules, "parameters": held, "weights": parameters}
-        yield Finding("left out", facts={**facts, "only": cast.selection.patterns, "unread": _unread(known)})
+        held = len(watched.parameters) + parameters
+        facts: dict[str, Fact] = {"modules": record.modules, "left": modules, "parameters": held, "weights": parameters}
+        yield Finding("left out", facts={**facts, "only": watched.only, "unread": _unread(record)})
     if len(record.history.series) >= MOST:
         yield Finding("beyond the cap", facts={"series": MOST})
 
 
-def _unread(known: Known) -> tuple[str, ...]:
+def _unread(record: WatchRecord) -> tuple[str, ...]:
     """The modules with parameters whose units nobody who is looked at reads after an activation function."""
-    told = {*known.units, *known.uncounted}
-    owners = {weight.owner() for weight in known.cast.weights}
-    called = (one for one in known.cast.members.values() if one.taken and one.called and one.module() in owners)
-    return tuple(one.path for one in called if one.path not in told)
+    told = {*(one.path for one in record.units), *record.watched.uncounted}
+    owners = {one.module for one in record.watched.parameters}
+    return tuple(one.path for one in record.watched.modules if one.taken and one.called and one.path in owners and one.path not in told)

@@ -72,12 +72,6 @@ class Steps:
         rates = [group.get("lr") for optimizer in self.optimizers for group in optimizer.param_groups]
         return max((float(rate) for rate in rates if rate is not None), default=None)
 
-    def rates(self, tensors: list[Any]) -> set[float]:
-        """Those of the groups that hold any of some parameters."""
-        some = set(map(id, tensors))
-        groups = [group for one in self.optimizers for group in one.param_groups]
-        return {float(group["lr"]) for group in groups if group.get("lr") is not None and some & set(map(id, group["params"]))}
-
     def are_of(self, optimizer: Any) -> bool:
         """Whether a step of this optimizer ends a step of the training."""
         return id(optimizer) == self._main or self._takes_turns(optimizer) or self._adopts(optimizer)

@@ -6,15 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from torch import Tensor, nn
 
 from modlab import format, wording
-from modlab.inspection import stores
 from modlab.records.loss import losses
-from modlab.records.watch import GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
+from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
+from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.watching.alerts import HALF, SAMPLES
-from modlab.watching.cast import Member, Weight
-from modlab.watching.findings import TINY, Known, cancelled, find, not_finite, size_of
+from modlab.watching.findings import TINY, find, not_finite
 
 LOG = "add w.log(loss=loss)"
 NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"
@@ -44,42 +42,45 @@ BROKEN_ALERTS = frozenset(("nan", "inf", "not owned", "no gradient", "exploding"
 FEW = 3
 """Names written out."""
 
-_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
-
 _WHEN = ", after fully_shard: that puts other parameters into the place of those that were there"
 
 
-def climb(record: WatchRecord, known: Known) -> WatchRecord:
-    """The record with its verdict."""
+def verdict(record: WatchRecord) -> Verdict:
+    """The verdict of a record, from what stands in it alone."""
     found = losses(record)
     loss = found[0] if len(found) == 1 else None
     several = [one.name for one in found or record.scalars if one.kind in ("loss", "logged")]
     rungs = (
-        _data(record, known),
-        _sensible(record, loss, several, known),
-        _called(record, known),
-        _graded(record, known),
-        _owned(record, known),
-        _moves(record, known),
-        _enough(record, known),
-        _falls(loss, several, known.classes),
+        _data(record),
+        _sensible(record, loss, several),
+        _called(record),
+        _graded(record),
+        _owned(record),
+        _moves(record),
+        _enough(record),
+        _falls(loss, several, record.watched.classes),
     )
-    findings = find(record, known, loss)
-    few = {one.path for one in findings if one.kind == "dead units" and one.severity == "careful"}
+    broken = tuple(dict.fromkeys(alert.kind for alert in record.alerts if alert.kind in BROKEN_ALERTS and not alert.over))
+    return Verdict(rungs, find(record, loss), broken)
+
+
+def judged(record: WatchRecord) -> WatchRecord:
+    """The record with its verdict."""
+    reached = verdict(record)
+    few = {one.path for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
     alerts = tuple(replace(alert, careful=True) if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
-    broken = tuple(dict.fromkeys(alert.kind for alert in alerts if alert.kind in BROKEN_ALERTS and not alert.over))
-    return replace(record, alerts=alerts, verdict=Verdict(rungs, findings, broken))
+    return replace(record, alerts=alerts, verdict=reached)
 
 
-def _data(record: WatchRecord, known: Known) -> Rung:
-    name = "data arrives"
+def _data(record: WatchRecord) -> Rung:
+    name, known = "data arrives", record.watched
     bad = _alert(record, "nan", "inf")
     if bad is not None and bad.where == "the batch":
         return Rung(name, "broken", bad.text, bad.fix, bad.path)
-    if known.evaluated and known.steps.passes:
+    if known.evaluated and known.passes:
         looks = format.plural(record.samples, "look")
         return Rung(name, "careful", f"in {known.evaluated:,} of {looks} the model was called in evaluation mode alone", "model.train()")
-    if known.steps.passes or (record.steps and "" in known.cast.opaque) or any(member.called for member in known.cast.members.values()):
+    if known.passes or (record.steps and "" in known.opaque) or any(one.called for one in known.modules):
         return Rung(name, "passed", format.plural(record.steps, "step"))
     steps = format.plural(record.steps, "step")
     if record.steps and known.evaluated:
@@ -89,8 +90,8 @@ def _data(record: WatchRecord, known: Known) -> Rung:
     return Rung(name, "not seen", "no step yet")
 
 
-def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str], known: Known) -> Rung:
-    name = "the loss is sensible"
+def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str]) -> Rung:
+    name, known = "the loss is sensible", record.watched
     if loss is None or not loss.count:
         return Rung(name, "not seen", _unlogged(several))
     bad = not_finite(loss, loss=True)
@@ -118,19 +119,15 @@ def _finite(name: str, loss: ScalarRecord, steps: int) -> Rung:
     return Rung(name, "passed", f"{said}; in {missed:,} of {steps:,} steps none was seen", facts={"missed": missed, "steps": steps})
 
 
-def _called(record: WatchRecord, known: Known) -> Rung:
-    name = "every module is called"
+def _called(record: WatchRecord) -> Rung:
+    name, known = "every module is called", record.watched
     if not record.samples:
         return Rung(name, "not seen", "no step was measured yet")
-    silent = [one for one in known.cast.members.values() if one.taken and not one.called and one.category != "container"]
-    silent = [member for member in silent if not _hidden(member.path, known) and not isinstance(member.module(), _CONTAINERS)]
-    weighty = [
-        member.path
-        for member in silent
-        if any(_expected(weight, known) for weight in known.cast.weights if weight.owner() is member.module())
-    ]
-    called = sum(1 for member in known.cast.members.values() if member.called and member.taken)
-    if not called and known.cast.opaque:
+    silent = [one for one in known.modules if one.taken and not one.called and not one.container and not _hidden(one.path, known)]
+    wanted = {one.module for one in known.parameters if _expected(one)}
+    weighty = [one.path for one in silent if one.path in wanted]
+    called = sum(1 for one in known.modules if one.called and one.taken)
+    if not called and known.opaque:
         return Rung(name, "not seen", "compiled or scripted: its modules cannot be seen")
     if not called and not known.evaluated:
         return Rung(name, "not seen", "no call of the model itself was seen")
@@ -141,66 +138,65 @@ def _called(record: WatchRecord, known: Known) -> Rung:
     return Rung(name, "passed", f"{called:,} of {called:,}")
 
 
-def _kinds(silent: list[Member], known: Known) -> str:
+def _kinds(silent: list[WatchedModule], known: Watched) -> str:
     """Modules that were not called, by what that means for their parameters: a gradient tells that they were used by another way."""
     kinds: dict[str, list[str]] = {", without parameters": [], ", whose parameters are used without a call": [], " not called": []}
     bare, used, other = kinds.values()
-    for member in silent:
-        held = (stores.contents(module).get("_parameters") or {}).values() if (module := member.module()) is not None else ()
-        weights = [known.cast.weight(tensor) for tensor in held if isinstance(tensor, Tensor)]
-        (bare if not weights else used if any(weight is not None and weight.felt for weight in weights) else other).append(member.path)
+    felt = {one.path for one in known.parameters if one.felt}
+    for one in silent:
+        (bare if not one.holds else other if felt.isdisjoint(one.holds) else used).append(one.path)
     return "; ".join(_names(paths) + kind for kind, paths in kinds.items() if paths)
 
 
-def _expected(weight: Weight, known: Known) -> bool:
+def _expected(one: WatchedParameter) -> bool:
     """Whether a parameter is to be trained, and nobody has used it: not by its own module's call, nor as attention uses its last layer."""
-    return not weight.felt and weight.owned and weight.path not in known.elsewhere and weight.trainable
+    return _lacks(one) and one.owned
 
 
-def _hidden(path: str, known: Known) -> bool:
-    return any(path == above or path.startswith(f"{above}.") or not above for above in known.cast.opaque)
+def _lacks(one: WatchedParameter) -> bool:
+    """Whether a parameter is to be trained, and neither has a gradient nor is moved by something else."""
+    return one.trainable and not one.felt and not one.elsewhere
 
 
-def _graded(record: WatchRecord, known: Known) -> Rung:
-    name = "every trained parameter gets a gradient"
-    trained = [weight for weight in known.cast.weights if weight.trainable]
-    if not trained and known.cast.left[1]:
+def _hidden(path: str, known: Watched) -> bool:
+    return any(path == above or path.startswith(f"{above}.") or not above for above in known.opaque)
+
+
+def _graded(record: WatchRecord) -> Rung:
+    name, known = "every trained parameter gets a gradient", record.watched
+    trained = [weight for weight in known.parameters if weight.trainable]
+    if not trained and known.left[1]:
         return Rung(name, "not seen", "no parameter that only= takes requires a gradient")
     if not trained:
         return Rung(name, "broken", "no parameter requires a gradient", "model.requires_grad_(True)")
     felt = [weight for weight in trained if weight.felt]
     if not felt and _came_back(record):
         return Rung(name, "not seen", "gradients come back to the modules, and none is left on a parameter when the step is made")
-    if not felt and _feeds_others(known):
+    if not felt and known.feeds_others:
         return Rung(name, "not seen", "gradients go to parameters that are not this model's: functional_call may run it with others")
     if not felt:
         state = "broken" if record.samples > 1 else "not seen"
         return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
     enough = record.samples >= SAMPLES
-    lost = [weight.path for weight in trained if not weight.felt and weight.owned and weight.path not in known.elsewhere]
+    lost = [weight.path for weight in trained if _expected(weight)]
     if lost and enough:
         fix = f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason"
         return Rung(name, "broken", f"{_names(lost)} got none in any step that was looked at", fix, lost[0])
-    flat = [weight for weight in felt if not weight.graded and _measured(record, weight)]
+    flat = _measured(record, [weight for weight in felt if not weight.graded])
     if flat and enough:
-        first = next((weight for weight in flat if _is_matrix(weight)), flat[0])
+        # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
+        first = next((weight for weight in flat if weight.dimensions > 1), flat[0])
         of = "that" if len(flat) == 1 else "those"
         text = f"{of} of {wording.joined(weight.path for weight in flat)} {'is' if len(flat) == 1 else 'are'} zero in all of "
         text += format.plural(min(weight.felt for weight in flat), "look")
-        return Rung(name, "broken" if _is_matrix(first) else "careful", text, "", first.path, {"kind": "zero gradient"})
-    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained, felt, known)}")
+        return Rung(name, "broken" if first.dimensions > 1 else "careful", text, "", first.path, {"kind": "zero gradient"})
+    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained)}")
 
 
-def _feeds_others(known: Known) -> bool:
-    """Whether what the optimizers hold got gradients, and is not the model's."""
-    held = (tensor for optimizer in known.steps.optimizers for group in optimizer.param_groups for tensor in group["params"])
-    return any(tensor.grad is not None for tensor in held if not known.cast.knows(tensor))
-
-
-def _besides(trained: list[Weight], felt: list[Weight], known: Known) -> str:
+def _besides(trained: list[WatchedParameter]) -> str:
     """What of the others is to be said."""
-    aside = [weight.path for weight in trained if not weight.felt and not weight.owned and weight.path not in known.elsewhere]
-    moved = [weight.path for weight in trained if not weight.felt and weight.path in known.elsewhere]
+    aside = [weight.path for weight in trained if _lacks(weight) and not weight.owned]
+    moved = [weight.path for weight in trained if not weight.felt and weight.elsewhere]
     said = f"; {_names(aside)}: in no optimizer either" if aside else ""
     return f"{said}; {_names(moved)} moved without one that was seen" if moved else said
 
@@ -211,41 +207,37 @@ def _came_back(record: WatchRecord) -> bool:
     return bool((record.history.columns["samples"][:, rows] > 0).any())
 
 
-def _measured(record: WatchRecord, weight: Weight) -> bool:
-    """Whether its gradient has numbers that can be seen: a sparse one has not."""
-    return bool((record.history.columns["samples"][:, weight.rows[1]] > 0).any())
+def _measured(record: WatchRecord, some: list[WatchedParameter]) -> list[WatchedParameter]:
+    """Those whose gradients have numbers that can be seen: a sparse one has none."""
+    rows = {one.path: row for row, one in enumerate(record.history.series) if one.role == PARAMETER_GRADIENT} if some else {}
+    samples = record.history.columns["samples"]
+    return [one for one in some if one.path in rows and bool((samples[:, rows[one.path]] > 0).any())]
 
 
-def _is_matrix(weight: Weight) -> bool:
-    """Rather than a bias or a scale, whose gradient may be zero for a good reason: a shift that the loss does not see."""
-    tensor = weight.tensor()
-    return tensor is not None and tensor.dim() > 1
-
-
-def _owned(record: WatchRecord, known: Known) -> Rung:
-    name = "the optimizer owns it"
+def _owned(record: WatchRecord) -> Rung:
+    name, known = "the optimizer owns it", record.watched
     if not record.optimizer:
         return Rung(name, "not seen", "no optimizer made a step")
-    trained = [weight for weight in known.cast.weights if weight.trainable]
-    lost = [weight.path for weight in trained if not weight.owned and weight.path not in known.elsewhere]
+    trained = [weight for weight in known.parameters if weight.trainable]
+    lost = [weight.path for weight in trained if not weight.owned and not weight.elsewhere]
     held = [weight for weight in trained if weight.owned]
-    if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and _feeds_others(known):
+    if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and known.feeds_others:
         text = f"{record.optimizer} holds other parameters than the model's, and those get the gradients: functional_call may use them"
         return Rung(name, "not seen", text)
-    if trained and len(lost) == len(trained) and not known.cast.left[1]:
-        fix = f"{record.optimizer}(model.parameters()){_WHEN * any(weight.swap is not None for weight in trained)}"
+    if trained and len(lost) == len(trained) and not known.left[1]:
+        fix = f"{record.optimizer}(model.parameters()){_WHEN * any(weight.swapped for weight in trained)}"
         return Rung(name, "broken", f"{record.optimizer} holds none of the model's parameters", fix, lost[0])
     felt = [weight.path for weight in trained if weight.felt and weight.path in set(lost)]
     if felt and record.samples < SOON:
         return Rung(name, "not seen", f"{_names(felt)} not in {record.optimizer}: too early to tell whether something else moves them")
     if felt:
         return Rung(name, "broken", f"{_names(felt)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", felt[0])
-    hidden = known.unregistered()
+    hidden = known.unregistered
     if hidden:
         more = f"; and {format.plural(len(hidden) - 1, 'place')} more" if len(hidden) > 1 else ""
         one = hidden[0]
         return Rung(name, "broken", f"{one.subject} {one.what}{more}", one.fix.replace("\n", "; "), one.path)
-    late = _late_without(known)
+    late = known.late_unowned
     if late:
         text = f"{wording.joined(late)} came into the model during the watch, and {record.optimizer} does not hold {_them(late)}"
         return Rung(name, "broken", text, f"{record.optimizer}(model.parameters()), after the change", late[0])
@@ -254,44 +246,33 @@ def _owned(record: WatchRecord, known: Known) -> Rung:
     return Rung(name, "passed", f"{text}; {others:,} are moved by something else" if others else text)
 
 
-def _late_without(known: Known) -> list[str]:
-    """Of the parameters that came into the model during the watch, those that no optimizer holds, and that have a gradient.
-
-    It may be gone again: then one that stands where another had a gradient will have had one. A running mean of the weights has none.
-    """
-    late = {} if known.model is None else known.cast.late_weights(known.model)
-    felt = {weight.path for weight in known.cast.weights if weight.felt}
-    return [path for path, one in late.items() if (one.grad is not None or path in felt) and not known.steps.is_held(one)]
-
-
-def _them(names: list[str]) -> str:
+def _them(names: tuple[str, ...]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def _moves(record: WatchRecord, known: Known) -> Rung:
-    name = "it moves"
-    owned = [weight for weight in known.cast.weights if weight.trainable and weight.owned and weight.felt and weight.met]
+def _moves(record: WatchRecord) -> Rung:
+    name, known = "it moves", record.watched
+    owned = [weight for weight in known.parameters if weight.trainable and weight.owned and weight.felt and weight.met]
     if not owned or not known.stepped:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not known.stepped else NO_GRADIENT)
-    rate = known.steps.learning_rate()
-    still = [weight for weight in owned if _is_still(weight, known) and (weight.dtype not in HALF or not rate)]
+    rate = known.rate
+    still = [weight for weight in owned if _is_still(weight) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
         names = wording.joined(weight.path for weight in still)
         return Rung(name, "not seen", f"{names} did not move yet, after {format.plural(record.samples, 'look')}")
     if still:
-        return _stands(name, still, owned, rate, known)
-    moved = sum(1 for weight in owned if weight.moved or weight.path in known.elsewhere)
+        return _stands(name, still, owned, rate)
+    moved = sum(1 for weight in owned if weight.moved or weight.elsewhere)
     aside = len(owned) - moved
     rest = f"; {aside:,} {'has' if aside == 1 else 'have'} no gradient that could move {'it' if aside == 1 else 'them'}" if aside else ""
     return Rung(name, "passed", f"{moved:,} of {len(owned):,}{rest}")
 
 
-def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | None, known: Known) -> Rung:
+def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParameter], rate: float | None) -> Rung:
     """Parameters with a gradient that never move, and what can help: nothing is said to, where the gradient is next to nothing."""
     text = f"{wording.joined(weight.path for weight in still)} did not move in any step that was looked at"
-    sizes = {id(weight): size_of(known.cast, weight) for weight in owned}
-    most, mine = max(sizes.values()), max(sizes[id(weight)] for weight in still)
-    if known.steps.rates([weight.tensor() for weight in still]) == {0.0}:
+    most, mine = (max(weight.size for weight in some) for some in (owned, still))
+    if {one for weight in still for one in weight.rates} == {0.0}:
         whose = "" if rate == 0 else " of its group" if len(still) == 1 else " of their group"
         return Rung(name, "broken", f"{text}: the learning rate{whose} is 0", "a learning rate above 0", still[0].path)
     text += f": the norm of {'its gradient' if len(still) == 1 else 'their gradients'} is {format.rough(mine)} at most"
@@ -299,15 +280,14 @@ def _stands(name: str, still: list[Weight], owned: list[Weight], rate: float | N
     return Rung(name, "broken", text, fix, still[0].path)
 
 
-def _is_still(weight: Weight, known: Known) -> bool:
+def _is_still(one: WatchedParameter) -> bool:
     """Whether none of its numbers that has a gradient has ever moved; of a large embedding no such number may have been compared."""
-    stays = not weight.moved and weight.stuck is not None and weight.path not in known.elsewhere
-    return stays and cancelled(known.cast, weight) is None
+    return not one.moved and one.stuck is not None and not one.elsewhere and one.cancelled is None
 
 
-def _enough(record: WatchRecord, known: Known) -> Rung:
-    name = "by enough for its dtype"
-    measured = [weight for weight in known.cast.weights if weight.stuck is not None and cancelled(known.cast, weight) is None]
+def _enough(record: WatchRecord) -> Rung:
+    name, known = "by enough for its dtype", record.watched
+    measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None]
     if not measured:
         return Rung(name, "not seen", "no step of the optimizer was measured" if not known.stepped else NO_GRADIENT)
     alert = _alert(record, "rounding")

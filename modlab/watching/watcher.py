@@ -20,6 +20,7 @@ from modlab.compat import dispatch_modes, function_mode_count, own_class, withou
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
 from modlab.records.watch import ACTIVATION, WatchRecord
+from modlab.records.watched import Watched
 from modlab.running import clock, compile_warning, recursion_limit
 from modlab.running.guarded import apart, guarded, line_of, surely, tell, tried
 from modlab.watching import engine_calls, optimizer_hooks
@@ -27,7 +28,6 @@ from modlab.watching.alerts import Alerts
 from modlab.watching.batched_statistics import BatchedStatistics, ScratchBuffer
 from modlab.watching.cast import Cast
 from modlab.watching.controls import Controls
-from modlab.watching.findings import Known
 from modlab.watching.history import History
 from modlab.watching.last_step import LastPass
 from modlab.watching.light_samples import LightSamples
@@ -44,8 +44,9 @@ from modlab.watching.steps import Steps
 from modlab.watching.units import Units
 from modlab.watching.unregistered import UnregisteredWeights
 from modlab.watching.updates import MovedElsewhere
-from modlab.watching.verdict import climb
+from modlab.watching.verdict import judged
 from modlab.watching.view_snapshots import ViewSnapshots
+from modlab.watching.watched import taken_down
 
 ENOUGH = 2_000
 """Inputs on which all units were counted, from which on counting gets the smaller part of the budget."""
@@ -627,23 +628,22 @@ class Watcher:
                 paused=self.controls.paused and not self.closed,
                 ranks=self.cast.ranks,
             )
-        return climb(record, self._known())
+        return judged(replace(record, watched=self._watched()))
 
-    def _known(self) -> Known:
-        """What a verdict rests on beside the record."""
+    def _watched(self) -> Watched:
+        """What a verdict rests on beside the numbers."""
         model, steps = self.model, self.steps
-        return Known(
+        return taken_down(
             self.cast,
             steps,
             self.elsewhere.paths,
-            self.units,
             self.uncounted,
-            self.classes(),
-            self.evaluated,
-            self.stepped,
+            self.unregistered.findings(model, steps.optimizers) if steps.optimizer_name else (),
             model if self.closed else None,
-            self.closed,
-            lambda: self.unregistered.findings(model, steps.optimizers),
+            classes=self.classes(),
+            evaluated=self.evaluated,
+            stepped=self.stepped,
+            closed=self.closed,
         )
 
 

@@ -19,6 +19,7 @@ from torch.nn.utils import parametrizations
 
 import modlab
 from modlab.results.watch import Watch
+from tests.judgements import is_judged_alike
 
 Optimizers = Any
 
@@ -861,3 +862,4 @@ def test_nothing_is_said_against_a_healthy_run(name: str, budget: float) -> None
     for key, w in watches.items():
         assert w.record.steps >= 0.8 * made.steps and not w.record.error
         assert not list(wrong(made, key, w, silence))
+        assert is_judged_alike(w)

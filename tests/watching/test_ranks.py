@@ -19,6 +19,7 @@ from torch import nn
 
 import modlab
 from modlab.records.watch import PARAMETER, PARAMETER_GRADIENT, UPDATE
+from tests.judgements import is_judged_alike
 from tests.kinds import collectives, mesh
 from tests.ranks import run_ranks
 
@@ -197,6 +198,8 @@ def of_watch(w: Any, said: str, rank: int, headline: str) -> Any:
         yield f"{record.error} {record.steps} steps, {record.samples} samples"
     if record.verdict.broken is not None:
         yield str(record.verdict.broken)
+    if not is_judged_alike(w):
+        yield "the record, saved and loaded, is judged in another way"
     if headline not in w.headline:
         yield w.headline
     shown = sorted({path for path in w.history["path"].tolist() if path})
