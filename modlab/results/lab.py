@@ -152,12 +152,12 @@ class Lab(Result):
     def __enter__(self) -> Lab:
         """Trace what the model does until the block ends: calls, the loss, its backward pass, the optimizer's step."""
         tracer = Tracer(self._alive("running it"), (), values=True, fold=False)
-        found = tracer.__enter__()
         try:
-            self._tracers.append((tracer, found))
-        except BaseException:  # an interrupt: the block does not begin
-            tracer.__exit__(None, None, None)
+            self._tracers.append((tracer, tracer.__enter__()))
+        except BaseException:  # an interrupt, perhaps when the trace has begun: the block does not
             self._tracers = [one for one in self._tracers if one[0] is not tracer]
+            if tracer.entered:
+                tracer.__exit__(None, None, None)
             raise
         return self
 

@@ -124,8 +124,14 @@ class Tracer:
         except BaseException:
             found._release()
             block.ended()
+            self._running.stack.remove(block)
             raise
         return found
+
+    @property
+    def entered(self) -> bool:
+        """Whether a block of it runs in this thread."""
+        return bool(getattr(self._running, "stack", ()))
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Stop; an exception goes on its way."""

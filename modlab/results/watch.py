@@ -133,7 +133,10 @@ def watch(
     try:
         made.open()
     except BaseException:
-        made._close("interrupted")
+        try:
+            made._close("interrupted")
+        finally:  # a second interrupt may come before the first line of it; closing twice does nothing
+            made._close("interrupted")
         raise
     return made
 

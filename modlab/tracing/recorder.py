@@ -174,6 +174,14 @@ class Recorder:
             self._gradients.close,
             self._free,
         )
+        try:
+            return self._finished_draft(error)
+        except BaseException:  # one more interrupt, which may have come when something was just switched off
+            self.tape.restore()
+            raise
+
+    def _finished_draft(self, error: BaseException | None) -> PendingEvents:
+        """What happened, when nothing more is recorded."""
         if self.tape.stack:
             self.tape.end(self.tape.stack[0], self.tape.now(), error)
         if not self._finished:
