@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import is_dataclass
-from types import SimpleNamespace
+from operator import is_
+from types import NoneType, SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from modlab.compat import inference, set_grad, set_version, without_modes, without_torch_function
+from modlab.compat import inference, set_grad, set_version, without_autograd
 from modlab.inspection import stores
 from modlab.inspection.fingerprint import fingerprint
 from modlab.inspection.tensor_difference import equal_bits
@@ -33,6 +34,7 @@ KEPT = 2 << 30
 
 _DICTS = (dict, OrderedDict, defaultdict, Counter)
 _CONTAINERS = frozenset({*_DICTS, list, set, deque})
+_PLAIN = frozenset({bool, int, float, str, NoneType})
 _DEPTH = 3  # containers inside containers of a module's own attributes
 _LONG = 10_000  # entries up to which a container is searched for others
 
@@ -53,7 +55,7 @@ class Restoration:
     """What the modules were like when they were added.
 
     Args:
-        kept: bytes of parameters that are copied; `KEPT` unless told.
+        kept: bytes of parameters that are copied; `KEPT` unless told. Of 0 they are not even read.
     """
 
     def __init__(self, kept: float | None = None) -> None:
@@ -65,9 +67,13 @@ class Restoration:
         self._units = FSDPUnits()
         self._read: set[int] = set()  # ids of classes and functions that were searched for generators
         self._left: float = KEPT if kept is None else kept
+        self._blind = kept == 0
 
     def add(self, root: Module) -> None:
         """Take down a module and all below it, also what hangs on them in plain lists; nothing twice."""
+        without_autograd(self._add, root)
+
+    def _add(self, root: Module) -> None:
         todo = [root]
         while todo:
             for module in stores.modules(todo.pop()):
@@ -84,8 +90,10 @@ class Restoration:
         self._containers[id(held)] = _Container(held)
         for name, generator in named_in_code(module, self._read):
             self.generators.setdefault(id(generator), Private(generator, f"the generator {name}"))
+        author = _author(type(module))
         for name, thing in [*held.items()]:
-            yield from self._held(thing, _DEPTH if name != "_modules" else 0, _author(type(module)))
+            if type(thing) not in _PLAIN:
+                yield from self._held(thing, _DEPTH if name != "_modules" else 0, author)
 
     def _held(self, thing: Any, depth: int, author: str) -> Iterator[Module]:
         if issubclass(type(thing), Tensor):
@@ -94,7 +102,7 @@ class Restoration:
             yield thing
         elif type(thing) in _CONTAINERS and id(thing) not in self._containers:
             self._containers[id(thing)] = _Container(thing)
-            if depth and len(thing) <= _LONG:
+            if depth and 0 < len(thing) <= _LONG:
                 for part in [*(thing.values() if type(thing) in _DICTS else thing)]:
                     yield from self._held(part, depth - 1, author)
         elif (inside := _inside(thing, author)) is not None:
@@ -120,7 +128,9 @@ class Restoration:
         """
         if id(tensor) in self._tensors or is_lazy(tensor):
             return
-        state = self._tensors[id(tensor)] = _TensorState(tensor, copied=not spared or self._left > 0, calm=spared)
+        state = self._tensors[id(tensor)] = _TensorState(tensor, calm=spared)
+        if not spared or not self._blind:
+            state.keep(copied=not spared or self._left > 0)
         state.take_gradient()  # when it is known whose it is: an interrupt may arrive in between
         if spared:
             self._left -= state.bytes
@@ -128,7 +138,7 @@ class Restoration:
     def changes(self) -> list[Change]:
         """What the modules' tensors and plain attributes are now that they were not."""
         self._units.put_back()
-        return [change for state in self._modules.values() for change in state.changes(self._tensors)]
+        return without_autograd(lambda: [change for state in self._modules.values() for change in state.changes(self._tensors)])
 
     def renew(self) -> None:
         """Put everything back, but gradients, for the next pass.
@@ -136,11 +146,11 @@ class Restoration:
         Of parameters that were never seen to change it asks the version counters alone: large models have many bits. (What writes
         to ``.data`` escapes these counters, so `changes` and `restore` read every bit.)
         """
-        self._put_back([state.renew for state in self._tensors.values() if not state.rests()])
+        without_autograd(lambda: self._put_back([state.renew for state in self._tensors.values() if not state.rests()]))
 
     def restore(self) -> None:
         """Put everything back; what fails does not keep the rest from it, and is raised at the end."""
-        self._put_back([state.restore for state in self._tensors.values()])
+        without_autograd(self._put_back, [state.restore for state in self._tensors.values()])
 
     def _put_back(self, tensors: list[Undo]) -> None:
         troubles: list[Exception] = []
@@ -156,7 +166,7 @@ class Restoration:
 
     def lost(self) -> int:
         """How many parameters that were too large to be copied were changed by the model itself, and stay so."""
-        return sum(state.lost() for state in self._tensors.values())
+        return without_autograd(lambda: sum(state.lost() for state in self._tensors.values()))
 
 
 def _author(cls: type) -> str:
@@ -204,26 +214,30 @@ class _State(Protocol):
 class _Container:
     """A dict, list, set or deque: the same entries in the same order. Nothing is written where nothing changed."""
 
-    def __init__(self, thing: Any) -> None:
-        self._thing, self._before = thing, self._entries(thing)
+    __slots__ = ("_before", "_thing")
 
-    @staticmethod
-    def _entries(thing: Any) -> list[Any]:
-        return [*thing.items()] if type(thing) in _DICTS else [*thing]
+    def __init__(self, thing: Any) -> None:
+        self._thing = thing
+        self._before = self._entries()
+
+    def _entries(self) -> list[Any]:
+        """Of a dict all keys, and then all values."""
+        thing = self._thing
+        return [*thing, *thing.values()] if type(thing) in _DICTS else [*thing]
 
     def restore(self) -> None:
-        now, before, thing = self._entries(self._thing), self._before, self._thing
-        if type(thing) in _DICTS:
-            same = len(now) == len(before) and all(a is c and b is d for (a, b), (c, d) in zip(now, before, strict=True))
-        else:
-            same = [*map(id, now)] == [*map(id, before)]
-        if same:
+        thing, before = self._thing, self._before
+        if not thing and not before:  # as most stores of hooks are
+            return
+        now = self._entries()
+        if len(now) == len(before) and all(map(is_, now, before)):
             return
         thing.clear()
-        if type(thing) in _DICTS or type(thing) is set:
-            thing.update(before)
+        if type(thing) in _DICTS:
+            half = len(before) // 2
+            thing.update(zip(before[:half], before[half:], strict=True))
         else:
-            thing.extend(before)
+            (thing.update if type(thing) is set else thing.extend)(before)
 
 
 class _ModuleState:
@@ -282,46 +296,41 @@ class _ModuleState:
 
 
 def _same(before: Tensor, after: Tensor) -> bool:
-    with aside():
-        after = local(after)
-        return before.dtype is after.dtype and equal_bits(before, after)
+    after = local(after)
+    return before.dtype is after.dtype and equal_bits(before, after)
 
 
 class _TensorState:
     """A tensor's bits, memory, version, gradient and flag; of a DTensor, the bits of this rank's part."""
 
-    def __init__(self, tensor: Tensor, *, copied: bool, calm: bool) -> None:
+    def __init__(self, tensor: Tensor, *, calm: bool) -> None:
         self.tensor = tensor
         self.bytes = 0
         self._calm = calm  # a parameter that was never seen to change
         self._copy: Tensor | None = None
         self._print: bytes | None = None
-        with inference(False), aside():
-            self._inference = tensor.is_inference()
-            self._version = None if self._inference else tensor._version
-            self._flag, self._leaf, self._class = tensor.requires_grad, tensor.is_leaf, type(tensor)
-            self._own = not is_sharded(tensor)  # else it is never given another memory: whoever shards it knows where it lies
-            self._memory: Tensor = tensor.data if self._own else local(tensor)
-            self._size = _bytes(self._memory)
-            self._grad = tensor.grad if tensor.is_leaf else None
-            self._keep(copied)
+        self._inference = tensor.is_inference()
+        self._version = None if self._inference else tensor._version
+        self._flag, self._leaf, self._class = tensor.requires_grad, tensor.is_leaf, type(tensor)
+        self._own = not is_sharded(tensor)  # else it is never given another memory: whoever shards it knows where it lies
+        self._memory: Tensor = tensor.data if self._own else local(tensor)
+        self._size = _bytes(self._memory)
+        self._grad = tensor.grad if tensor.is_leaf else None
 
     def take_gradient(self) -> None:
         """Take it away for the time being, so that a backward pass inside a forward adds nothing to it."""
-        with aside():
-            if self._grad is not None:
-                self.tensor.grad = None
+        if self._grad is not None:
+            self.tensor.grad = None
 
-    def _keep(self, copied: bool) -> None:
-        try:
+    def keep(self, *, copied: bool) -> None:
+        """A copy of its bits, or a fingerprint; nothing of a kind of tensor that has no values, or that cannot be copied."""
+        with suppress(RuntimeError, NotImplementedError, TypeError, NoValuesError):
             require_values(self._memory)
             if copied:
                 self._copy = self._memory.detach().clone()
                 self.bytes = self._copy.numel() * self._copy.element_size()
             else:
                 self._print = fingerprint(self._memory)
-        except (RuntimeError, NotImplementedError, TypeError, NoValuesError):
-            return  # a kind of tensor that has no values, or that cannot be copied
 
     def content(self) -> Tensor | None:
         """The tensor as it was."""
@@ -329,25 +338,22 @@ class _TensorState:
 
     def changed(self) -> bool:
         """Whether its bits, or the memory it lies in, are others."""
-        with aside():
-            found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._now(), self._copy))
-            self._calm = self._calm and not found
-            return found
+        found = not self._in_place() or (self._copy is not None and not _readable_and_equal(self._now(), self._copy))
+        self._calm = self._calm and not found
+        return found
 
     def rests(self) -> bool:
         """Whether it is a parameter that nothing seems to have touched. What writes to ``.data`` escapes the version counter."""
         tensor = self.tensor
         if not (self._calm and self._leaf and self._version is not None):
             return False
-        with aside():
-            asleep = tensor.grad is None and tensor.is_leaf and tensor.requires_grad is self._flag and type(tensor) is self._class
-            return asleep and tensor._version == self._version and self._in_place() and _bytes(self._memory) == self._size
+        asleep = tensor.grad is None and tensor.is_leaf and tensor.requires_grad is self._flag and type(tensor) is self._class
+        return asleep and tensor._version == self._version and self._in_place() and _bytes(self._memory) == self._size
 
     def lost(self) -> bool:
         """Whether it changed and was not copied."""
-        with aside():
-            memory = self._now()
-            return self._print is not None and is_there(memory) and fingerprint(memory) != self._print
+        memory = self._now()
+        return self._print is not None and is_there(memory) and fingerprint(memory) != self._print
 
     def _now(self) -> Tensor:
         """The memory that is to hold its bits."""
@@ -369,13 +375,15 @@ class _TensorState:
             self.renew()
         finally:
             if self._leaf and self.tensor.grad is not self._grad:
-                with inference(self._inference), aside():
+                with inference(self._inference):
+                    set_grad(False)
                     self.tensor.grad = self._grad
 
     def renew(self) -> None:
         """As it was, without a gradient."""
         tensor = self.tensor
-        with inference(self._inference), aside():
+        with inference(self._inference):
+            set_grad(False)
             if type(tensor) is not self._class:
                 object.__setattr__(tensor, "__class__", self._class)
             if not self._in_place():
@@ -399,18 +407,6 @@ class _TensorState:
             memory.untyped_storage().resize_(self._size)
         if is_there(memory) and memory.shape == self._copy.shape and not equal_bits(memory, self._copy):
             memory.copy_(self._copy)
-
-
-@contextmanager
-def aside() -> Iterator[None]:
-    """Without autograd, and without a mode or a subclass of the user's being asked."""
-    was = torch.is_grad_enabled()
-    with without_torch_function(), without_modes():
-        try:
-            set_grad(False)
-            yield
-        finally:
-            set_grad(was)
 
 
 def _bytes(memory: Tensor) -> int:

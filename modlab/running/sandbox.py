@@ -27,7 +27,6 @@ from modlab.running.restoration import Restoration
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_OURS = ("modlab.comparing", "modlab.diagnosing", "modlab.running.listener")
 _TRIES = 100  # a user's own code may raise the same each time
 
 
@@ -82,7 +81,7 @@ class Sandbox:
     What lies outside of that (files, other models, lists of the user's that a hook appends to) cannot be put back.
 
     Args:
-        kept: bytes of parameters that are copied.
+        kept: bytes of parameters that are copied, as of a `Restoration`.
 
     Attributes:
         restoration: of the modules.
@@ -95,6 +94,7 @@ class Sandbox:
         self._filters, self._showwarning = warnings.filters, warnings.showwarning
         self._always, self._stdout = torch.is_warn_always_enabled(), sys.stdout
         self._modes, self._functions = compat.modes(), compat.torch_function_as_now()
+        self._hooks = {name: set(held) for name, held in compat.global_hooks().items() if isinstance(held, dict)}
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `work`, and put everything back."""
@@ -121,20 +121,19 @@ class Sandbox:
         torch.set_warn_always(self._always)
         sys.stdout = self._stdout
         compat.restore_modes(self._modes)
-        _remove_hooks()
+        self._remove_hooks()
         try:
             self.restoration.restore()
         finally:
             self.restart()
 
-
-def _remove_hooks() -> None:
-    """Hooks of ours on all modules that an interrupt left there."""
-    for held in compat.global_hooks().values():
-        if isinstance(held, dict):
-            for key, hook in [*held.items()]:
-                if str(getattr(hook, "__module__", "")).startswith(_OURS):
-                    held.pop(key, None)
+    def _remove_hooks(self) -> None:
+        """Hooks of ours on all modules that came since: an interrupt left them there."""
+        now = compat.global_hooks()
+        for name, before in self._hooks.items():
+            for key, hook in [*now[name].items()]:
+                if key not in before and str(getattr(hook, "__module__", "")).startswith("modlab."):
+                    now[name].pop(key, None)
 
 
 def on_loan(work: Callable[[], T], *roots: Module) -> T:

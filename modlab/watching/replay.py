@@ -24,9 +24,7 @@ from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
-from modlab.running.randomness import states
-from modlab.running.restoration import Restoration
-from modlab.running.sandbox import afterwards
+from modlab.running.sandbox import Sandbox, afterwards
 from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 from modlab.tracing.event_log import one_line
@@ -154,37 +152,34 @@ class _Search:
         return ""
 
     def _among(self, passes: Sequence[LastPass]) -> Birth:
-        put_back, restoration = states(), Restoration()
         with _aside():
             spoilt = self._spoilt()
-        last: TraceRecord | None = None
-        doubts: list[str] = []
-        try:
-            with _aside():
-                restoration.add(self._model)
-            for one in passes:
-                self._doubts = []
-                found = self._again(one)
-                if found.where:
-                    return found
-                doubts += self._doubts
-                last = found.trace
-                if one is not passes[-1]:
-                    restoration.renew()
-        finally:
-            try:
-                with _aside():
-                    restoration.restore()
-            finally:
-                put_back()
+        sandbox = Sandbox()
+        found, self._doubts = sandbox.run(self._all_again, passes, sandbox)
+        trace = found.trace
+        if found.where or trace is None:
+            return found
         if self._memory.dropped:
-            doubts.append(f"{format.plural(self._memory.dropped, 'pass', 'passes')} of this step were not kept")
-        self._doubts = doubts
-        if spoilt is not None and not doubts and last is not None and not last.error:
-            return self._elsewhere(spoilt, len(passes), last)
-        self._doubts = doubts or ["the run is not deterministic, or something outside of the model changed"]
-        text = "run again, the step gives finite numbers alone" if last is None or not last.error else f"run again, it raises {last.error}"
-        return Birth("", "", text, last, exact=False)
+            self._doubts.append(f"{format.plural(self._memory.dropped, 'pass', 'passes')} of this step were not kept")
+        if spoilt is not None and not self._doubts and not trace.error:
+            return self._elsewhere(spoilt, len(passes), trace)
+        self._doubts = self._doubts or ["the run is not deterministic, or something outside of the model changed"]
+        text = f"run again, it raises {trace.error}" if trace.error else "run again, the step gives finite numbers alone"
+        return Birth("", "", text, trace, exact=False)
+
+    def _all_again(self, passes: Sequence[LastPass], sandbox: Sandbox) -> tuple[Birth, list[str]]:
+        """The first pass in which a birth has a place, else the last one; and what there is to be doubted of it, or of all."""
+        sandbox.add(self._model)
+        found, doubts = Birth("", "", ""), list[str]()
+        for place, one in enumerate(passes):
+            if place:
+                sandbox.restoration.renew()
+            self._doubts = []
+            found = self._again(one)
+            if found.where:
+                return found, self._doubts
+            doubts += self._doubts
+        return found, doubts
 
     def _spoilt(self) -> tuple[str, str, torch.dtype] | None:
         """The first parameter whose gradient is not finite as it is there: its path, NaN or infinity, and the dtype."""

@@ -11,13 +11,11 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook
 
-from modlab.compat import forced_eager, set_version, without_torch_function
-from modlab.inspection import stores
-from modlab.inspection.tensor_difference import equal_bits
-from modlab.running.randomness import states
+from modlab.compat import forced_eager, without_torch_function
+from modlab.running.sandbox import Sandbox, under
 from modlab.running.values import leaves
-from modlab.statistics.memory import PLAIN, is_gone, is_there
-from modlab.watching.last_step import LastPass, unseen
+from modlab.statistics.memory import is_gone
+from modlab.watching.last_step import Autocast, LastPass, unseen
 
 ROWS = 8
 """Inputs of the batch that are run."""
@@ -41,21 +39,22 @@ class Shadow:
         size = _batch(one)
         args, kwargs = _cut(one.args, size), _cut(one.kwargs, size)
         self._note = NOTE.format(f"{min(size, ROWS)} of {size}" if size else "all")
-        put_back, buffers = states(), [*_buffers(model)]
+        sandbox = Sandbox(kept=0)
+        sandbox.run(under, "no_grad", self._again, sandbox, model, args, kwargs, one.modes)
+
+    def _again(self, sandbox: Sandbox, model: Module, args: Any, kwargs: Any, modes: list[Autocast]) -> None:
+        sandbox.add(model)
         handle = register_module_forward_hook(self._leave)
         try:
             with ExitStack() as stack:
-                stack.enter_context(torch.no_grad())
                 stack.enter_context(forced_eager())
                 stack.enter_context(unseen())
-                for mode in one.modes:
+                for mode in modes:
                     if mode.enabled:
                         stack.enter_context(torch.autocast(mode.device, mode.dtype, enabled=True, cache_enabled=False))
                 model(*args, **kwargs)
         finally:
             handle.remove()
-            put_back()
-            _restore(buffers)
 
     def _leave(self, module: Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
@@ -81,28 +80,3 @@ def _cut(thing: Any, size: int) -> Any:
     if type(thing) is dict:
         return {key: _cut(one, size) for key, one in thing.items()}
     return thing
-
-
-Kept = tuple[dict[str, Any], str, Tensor, Tensor, int]
-
-
-def _buffers(model: Module) -> list[Kept]:
-    """Each buffer with its place, a copy and its version."""
-    found = []
-    for module in stores.modules(model):
-        held = stores.contents(module).get("_buffers") or {}
-        for name, tensor in held.items():
-            if isinstance(tensor, Tensor) and type(tensor) in PLAIN and tensor.layout is torch.strided and is_there(tensor):
-                found.append((held, name, tensor, tensor.detach().clone(), -1 if tensor.is_inference() else tensor._version))
-    return found
-
-
-def _restore(buffers: list[Kept]) -> None:
-    with torch.no_grad(), without_torch_function():
-        for held, name, tensor, copy, version in buffers:
-            if held.get(name) is not tensor:
-                held[name] = tensor
-            if not equal_bits(tensor.detach(), copy):
-                tensor.data.copy_(copy)
-            if version >= 0 and tensor._version != version:
-                set_version(tensor, version)

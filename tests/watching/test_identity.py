@@ -433,6 +433,37 @@ def test_a_shadow_shows_what_a_compiler_hides() -> None:
     assert "shadow" in history.series[row].note and "8 of 16" in history.series[row].note
 
 
+class Noting(nn.Module):
+    """Counts its calls, in more than one place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm, self.calls, self.seen = nn.Linear(4, 1), nn.BatchNorm1d(4), 0, list[int]()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.seen.append(self.calls)
+        self.count = self.count + 1
+        return self.layer(self.norm(x)) / self.calls
+
+
+def test_a_shadow_leaves_nothing_of_its_pass() -> None:
+    def train(options: dict[str, Any] | None) -> list[Any]:
+        torch.manual_seed(0)
+        inner = Noting()
+        model = torch.compile(inner, backend="eager")
+        optimizer = torch.optim.SGD(inner.parameters(), lr=0.01)
+        with modlab.watch(model, optimizer, **options) if options else nothing():
+            for _ in range(4):
+                optimizer.zero_grad()
+                model(torch.randn(16, 4)).square().mean().backward()
+                optimizer.step()
+        return [inner.calls, inner.seen, photograph(inner)]
+
+    assert train({"budget": 1.0, "inside": "shadow"}) == train(None)
+
+
 @pytest.mark.parametrize("before", [0, 3])
 def test_a_watch_makes_nothing_compile_again(before: int) -> None:
     import torch._dynamo as dynamo
