@@ -18,9 +18,9 @@ from modlab.comparing.kept_outputs import Kept, KeptOutputs, seen
 from modlab.inspection import marks, stores
 from modlab.records.structure import ROOT
 from modlab.records.tensor import TensorStats
+from modlab.running.guarded import afterwards
 from modlab.running.listener import Listener
 from modlab.running.randomness import Meter, Private
-from modlab.running.sandbox import afterwards
 from modlab.running.values import arguments, leaves
 from modlab.statistics import measure_tensor
 from modlab.statistics.memory import arrived

@@ -34,6 +34,9 @@ S = TypeVar("S")
 swallowed: deque[str] = deque(maxlen=KEPT)
 """Tracebacks of the errors that ended a look, for reports and tests."""
 
+TRIES = 100
+"""How often `afterwards` tries: a user's own code may raise the same each time."""
+
 OURS = "__modlab_guarded__"
 """The attribute of what is guarded."""
 
@@ -154,6 +157,33 @@ def surely(ends: Look, *works: Callable[[], object]) -> None:
             break
     if interrupt is not None:
         raise interrupt
+
+
+def afterwards(undo: Callable[[], None], work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call `work`, and then `undo` to its end: an interrupt that arrives in it is raised when it is done.
+
+    Args:
+        undo: can be called again where it was interrupted.
+        work: what is to be undone.
+        *args: its arguments.
+        **kwargs: the same, by name.
+    """
+    interrupt: BaseException | None = None
+    left = TRIES
+    try:
+        return work(*args, **kwargs)
+    finally:
+        while left:  # in this very frame: no call of ours is in between, which could be interrupted before it begins
+            try:
+                left -= 1
+                undo()
+                left = 0
+            except Exception:  # an error of its own: there is no sense in trying again
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised below
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def tried(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> str:

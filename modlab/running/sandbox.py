@@ -21,40 +21,12 @@ from torch.nn.parameter import is_lazy
 from modlab import compat
 from modlab.compat import inference, set_grad, without_modes, without_torch_function
 from modlab.inspection import stores
+from modlab.running.guarded import afterwards
 from modlab.running.randomness import states
 from modlab.running.restoration import Restoration
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-_TRIES = 100  # a user's own code may raise the same each time
-
-
-def afterwards(undo: Callable[[], None], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `work`, and then `undo` to its end: an interrupt that arrives in it is raised when it is done.
-
-    Args:
-        undo: can be called again where it was interrupted.
-        work: what is to be undone.
-        *args: its arguments.
-        **kwargs: the same, by name.
-    """
-    interrupt: BaseException | None = None
-    left = _TRIES
-    try:
-        return work(*args, **kwargs)
-    finally:
-        while left:  # in this very frame: no call of ours is in between, which could be interrupted before it begins
-            try:
-                left -= 1
-                undo()
-                left = 0
-            except Exception:  # an error of its own: there is no sense in trying again
-                raise
-            except BaseException as error:  # noqa: BLE001 - raised below
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
 
 
 def under(grad: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

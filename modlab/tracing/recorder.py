@@ -17,9 +17,8 @@ from modlab.explaining.explain import explain
 from modlab.inspection.distributed import distribution_of, remarks_of
 from modlab.records.trace import TraceRecord, Uncalled
 from modlab.running import compile_warning
-from modlab.running.guarded import surely
+from modlab.running.guarded import afterwards, surely
 from modlab.running.listener import Listener
-from modlab.running.sandbox import afterwards
 from modlab.tracing import evidence, reasons
 from modlab.tracing.backward import Backward
 from modlab.tracing.caught_exceptions import in_vain, rescues

@@ -24,7 +24,8 @@ from modlab.inspection.distributed import FSDP2, distribution_of
 from modlab.inspection.tensor_difference import equal_bits
 from modlab.records.structure import ROOT
 from modlab.records.trace import Event, TraceRecord
-from modlab.running.sandbox import Sandbox, afterwards
+from modlab.running.guarded import afterwards
+from modlab.running.sandbox import Sandbox
 from modlab.running.values import argument_names, arguments, leaves
 from modlab.statistics.memory import local
 from modlab.tracing.event_log import one_line
