@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook
 
-from modlab.compat import global_hooks_with_kwargs
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import record
 from modlab.diagnosing.trials import Bench
@@ -19,6 +16,7 @@ from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import ModuleSite
 from modlab.records.finding import ExperimentRecord
 from modlab.records.structure import ROOT
+from modlab.running.listener import Listener
 from modlab.running.randomness import states
 from modlab.statistics.memory import copied, is_gone
 
@@ -195,22 +193,12 @@ def begins(bench: Bench, dim: int, leak: Leak) -> Module | None:
 def _followed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[tuple[Module, _Rows, _Rows]]:
     """Of each call of one pass, in the order in which they end: the module, and a number for each sample of what it took and gave."""
     found: list[tuple[Module, _Rows, _Rows]] = []
-    thread = get_ident()
 
     def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
-        if get_ident() == thread:
-            took, gave = ([_by_sample(t, dim, samples) for t in batches.tensors(thing)] for thing in ([args, kwargs], output))
-            found.append((module, took, gave))
+        took, gave = ([_by_sample(t, dim, samples) for t in batches.tensors(thing)] for thing in ([args, kwargs], output))
+        found.append((module, took, gave))
 
-    handle = register_module_forward_hook(note, with_kwargs=True)
-    put_back = states()
-    try:
-        with torch.no_grad():
-            batches.call(bench.model, batches.copied(inputs))
-    finally:
-        put_back()
-        handle.remove()
-        global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
+    Listener(leave=note).during(_output, bench, inputs)
     return found
 
 
@@ -257,14 +245,17 @@ def _exchanged(tensor: Tensor, dim: int, samples: int, target: int, source: int)
 
 
 def _passed(bench: Bench, inputs: Any, dim: int, samples: int) -> list[Tensor]:
+    return [answer.detach().to(torch.float64) for answer in _answers(_output(bench, inputs), dim, samples)]
+
+
+def _output(bench: Bench, inputs: Any) -> Any:
     """All passes draw the same random numbers: what differs is not chance."""
     put_back = states()
     try:
         with torch.no_grad():
-            output = batches.call(bench.model, batches.copied(inputs))
+            return batches.call(bench.model, batches.copied(inputs))
     finally:
         put_back()
-    return [answer.detach().to(torch.float64) for answer in _answers(output, dim, samples)]
 
 
 # ---- as a check with an outcome

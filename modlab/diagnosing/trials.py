@@ -6,14 +6,12 @@ import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
-from threading import get_ident
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from modlab.diagnosing import batches
 from modlab.diagnosing.outcomes import NotRunError
@@ -22,6 +20,7 @@ from modlab.inspection.distributed import unwrapped
 from modlab.inspection.findings.subject import ModuleSite, Subject
 from modlab.inspection.unregistered import Members
 from modlab.running.guarded import steady_line
+from modlab.running.listener import Listener
 from modlab.running.sandbox import on_loan
 from modlab.statistics.memory import copied
 
@@ -80,35 +79,17 @@ class Bench:
     def called(self) -> set[int]:
         """The ids of the modules that one pass calls."""
         seen: set[int] = set()
-        thread = get_ident()
-
-        def note(module: Module, _: Any) -> None:
-            if get_ident() == thread:
-                seen.add(id(module))
-
-        handle = register_module_forward_pre_hook(note)
-        try:
-            with torch.no_grad():
-                self.output()
-        finally:
-            handle.remove()
+        Listener(lambda module, _: seen.add(id(module))).during(self.outputs)
         return seen
 
     def footprints(self) -> list[tuple[int, bytes, bytes]]:
         """Of each call of one pass, in the order in which they end: the module's id, and fingerprints of what it took and gave."""
         found: list[tuple[int, bytes, bytes]] = []
-        thread = get_ident()
 
-        def note(module: Module, args: Any, output: Any) -> None:
-            if get_ident() == thread:
-                found.append((id(module), _digest(args), _digest(output)))
+        def note(module: Module, args: Any, kwargs: Any, output: Any) -> None:
+            found.append((id(module), _digest(args), _digest(output)))
 
-        handle = register_module_forward_hook(note)
-        try:
-            with torch.no_grad():
-                self.output()
-        finally:
-            handle.remove()
+        Listener(leave=note).during(self.outputs)
         return found
 
 

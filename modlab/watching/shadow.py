@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook
 
 from modlab.compat import forced_eager, without_torch_function
+from modlab.running.listener import Listener
 from modlab.running.sandbox import Sandbox, under
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_gone
@@ -44,21 +44,15 @@ class Shadow:
 
     def _again(self, sandbox: Sandbox, model: Module, args: Any, kwargs: Any, modes: list[Autocast]) -> None:
         sandbox.add(model)
-        handle = register_module_forward_hook(self._leave)
-        try:
-            with ExitStack() as stack:
-                stack.enter_context(forced_eager())
-                stack.enter_context(unseen())
-                for mode in modes:
-                    if mode.enabled:
-                        stack.enter_context(torch.autocast(mode.device, mode.dtype, enabled=True, cache_enabled=False))
-                model(*args, **kwargs)
-        finally:
-            handle.remove()
+        with ExitStack() as stack:
+            stack.enter_context(forced_eager())
+            stack.enter_context(unseen())
+            for mode in modes:
+                if mode.enabled:
+                    stack.enter_context(torch.autocast(mode.device, mode.dtype, enabled=True, cache_enabled=False))
+            Listener(leave=self._leave).during(model, *args, **kwargs)
 
-    def _leave(self, module: Module, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling():
-            return
+    def _leave(self, module: Module, args: Any, kwargs: Any, output: Any) -> None:
         with without_torch_function():
             self._see(module, output, self._note)
 
