@@ -124,7 +124,7 @@ class Pass:
         self._stack: list[PassCall | Stranger] = []
         self._owners: list[tuple[int, str]] = []  # id of each running module, and the path that draws are put to
         self._trouble: BaseException | None = None
-        self._taps, self._lookouts = Listener(self._enter, self._leave), HookProbes(hooked or [], self._look)
+        self._listener, self._hook_probes = Listener(self._enter, self._leave), HookProbes(hooked or [], self._look)
 
     def run(self, model: Module, *args: Any, **kwargs: Any) -> None:
         """Call the model, and look at that. Nothing of the look is left afterwards, also where an interrupt ends it."""
@@ -138,13 +138,13 @@ class Pass:
 
     def _call(self, model: Module, *args: Any, **kwargs: Any) -> None:
         self._meter = Meter(thorough=self.shelf is not None, private=self._private)
-        self._lookouts.open()
-        self._taps.open()
+        self._hook_probes.open()
+        self._listener.open()
         model(*args, **kwargs)
 
     def _close(self) -> None:
-        self._taps.close()
-        self._lookouts.close()
+        self._listener.close()
+        self._hook_probes.close()
 
     def check(self) -> None:
         """Raise what went wrong in the looking itself: the model's run was not disturbed by it."""
@@ -195,7 +195,7 @@ class Pass:
         self.calls[call.key] = call
         self._stack.append(call)
         self._owners.append((id(module), path))
-        if self._probe is not None and not self._lookouts.sees(module, PRE):
+        if self._probe is not None and not self._hook_probes.sees(module, PRE):
             self._probe.begin(call.key, module, args)
 
     def _staged(self, sight: ProbedOutput, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -228,7 +228,7 @@ class Pass:
                 self._probe.end(call.key, module, kwargs or {}, output)
             finally:
                 self._busy = False
-        if not self._lookouts.sees(module, POST):
+        if not self._hook_probes.sees(module, POST):
             self._end(module, kwargs, output)
         elif isinstance(call, PassCall) and self.shelf is not None:
             call.made = self.shelf.all(leaves(output))

@@ -55,19 +55,19 @@ class RandomDraws(FunctionMode):
         self._running: list[Module] = []
         self._depth = 0
         self._since = 0  # draws before the last event
-        self._taps, self._lookouts = Listener(self._begin, self._return), HookProbes(hooked(modules), self._look)
+        self._listener, self._hook_probes = Listener(self._begin, self._return), HookProbes(hooked(modules), self._look)
 
     def __enter__(self) -> RandomDraws:
         self._meter = Meter(thorough=True, private=self._private)
-        self._lookouts.open()
-        self._taps.open()
+        self._hook_probes.open()
+        self._listener.open()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        self._taps.close()
-        self._lookouts.close()
+        self._listener.close()
+        self._hook_probes.close()
 
     def _begin(self, module: Module, _: Any) -> None:
         self._event()
@@ -75,7 +75,7 @@ class RandomDraws(FunctionMode):
 
     def _return(self, module: Module, *_: Any) -> None:
         self._event()
-        if not self._lookouts.sees(module, POST):
+        if not self._hook_probes.sees(module, POST):
             self._end(module)
 
     def _look(self, sight: ProbedOutput, module: Module, *_: Any) -> None:

@@ -131,7 +131,7 @@ class Listener:
         return len(stores) == 2 and len(stores[0]) == 1 == len(stores[1])
 
     def _before(self, module: Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling() or being_traced():  # a compiler or tracer must not take down the taps
+        if torch.compiler.is_compiling() or being_traced():  # a compiler or tracer must not take down our hooks
             return
         if get_ident() == self._thread or self._here():
             self._enter(module, args)

@@ -96,8 +96,8 @@ class Recorder:
             self._tensors,
         )
         self._steps = OptimizerSteps(tape, self.roster, sightings, functions) if steps else None
-        self._taps = Listener(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
-        self.modules.alone = self._taps.alone
+        self._listener = Listener(self.modules.enter, self.modules.leave, tape.here, self.modules.away)
+        self.modules.alone = self._listener.alone
         self.blind = False  # to functions
         self._finished = False
 
@@ -129,7 +129,7 @@ class Recorder:
             with self.tape.aside():
                 self._tensors.open(one for one in self.roster.parameters if not _inside(one.path, compiled))
                 self._gradients.open()
-        self._taps.open()
+        self._listener.open()
         if not compiled:
             self.modules.late = self._stages.late
             self.operations.mode.resume()
@@ -166,7 +166,7 @@ class Recorder:
             self.operations.mode.close,
             self.tape.restore,
             self._speak,
-            self._taps.close,
+            self._listener.close,
             *steps,
             self._stages_off,
             self._tensors.close,

@@ -58,7 +58,7 @@ class NaNInBackward:
         self._owners: dict[_Node, str | None] = {}  # holds the nodes, so that they are who they were
         self._handles: list[Any] = []
         self._stack: list[tuple[int, str | None]] = []
-        self._taps = Listener(self._enter, self._leave)
+        self._listener = Listener(self._enter, self._leave)
         self._births: list[tuple[_Node, Turn]] = []
         self._bad: dict[_Node, list[_Node]] = {}  # nodes that gave on what is not finite, and to whom
         self._reached: set[_Node] = set()  # the latter
@@ -66,11 +66,11 @@ class NaNInBackward:
 
     def open(self) -> None:
         """Begin to follow."""
-        self._taps.open()
+        self._listener.open()
 
     def close(self) -> None:
         """Stop, and let go of the graph."""
-        self._taps.close()
+        self._listener.close()
         for handle in self._handles:
             handle.remove()
         self._handles, self._owners, self._stack, self._births, self._bad, self._reached = [], {}, [], [], {}, set()

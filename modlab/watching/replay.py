@@ -1,4 +1,4 @@
-"""The birthplace of a NaN: the last training pass is run again under a trace, with what the root tap kept of it, and put back.
+"""The birthplace of a NaN: the last training pass is run again under a trace, with what `LastStep` kept of it, and put back.
 
 It runs in the optimizer's pre-hook, where the weights are still those that the pass was run with. The model's own hooks run once
 more as well; what they write outside of the model stays written.
@@ -213,17 +213,17 @@ class _Search:
             args, kwargs = copies(one.args), copies(one.kwargs)
         ambient = any(torch.is_autocast_enabled(mode.device) for mode in one.modes)
         recorder = Recorder(self._model, steps=False)
-        slopes = NaNInBackward(self._roster.paths)
+        backward = NaNInBackward(self._roster.paths)
 
         def run() -> Birth | None:
-            slopes.open()
+            backward.open()
             with _autocast(one, ambient):
                 output = self._model(*args, **kwargs)
-            return self._look(one, recorder, slopes, output, (args, kwargs))
+            return self._look(one, recorder, backward, output, (args, kwargs))
 
         self._memory.put_back(one)
         with as_written(self._compiled):
-            found, record = recorder.run(lambda: afterwards(slopes.close, run))
+            found, record = recorder.run(lambda: afterwards(backward.close, run))
         return replace(found or Birth("", "", ""), trace=record)
 
     def _doubt(self, one: LastPass) -> None:
@@ -241,7 +241,7 @@ class _Search:
         if not stores.mode(self._model):
             self._doubts.append("the model was switched to eval mode since")
 
-    def _look(self, one: LastPass, recorder: Recorder, slopes: NaNInBackward, output: Any, given: Any) -> Birth | None:
+    def _look(self, one: LastPass, recorder: Recorder, backward: NaNInBackward, output: Any, given: Any) -> Birth | None:
         with _aside():
             outputs = [(place, thing) for place, (_, thing, _) in enumerate(leaves(output)) if issubclass(type(thing), Tensor)]
             self._compare(one, dict(outputs))
@@ -261,7 +261,7 @@ class _Search:
         if not pairs:
             return None
         with _autocast(one, True, on=one.mixed):
-            return self._backward(pairs, recorder, slopes, given)
+            return self._backward(pairs, recorder, backward, given)
 
     def _compare(self, one: LastPass, outputs: dict[int, Tensor]) -> None:
         """Whether the outputs are the same as then, by the numbers that were kept."""
@@ -275,7 +275,7 @@ class _Search:
             self._doubts.append("run again, the outputs are not the same" + (" bit for bit" if alike else ": the run is not deterministic"))
             return
 
-    def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, slopes: NaNInBackward, given: Any) -> Birth | None:
+    def _backward(self, pairs: list[tuple[Tensor, Tensor]], recorder: Recorder, backward: NaNInBackward, given: Any) -> Birth | None:
         outputs, gradients = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
         wanted = [(one.path, one.tensor) for one in self._roster.parameters if one.tensor.requires_grad]
         with _aside():
@@ -284,7 +284,7 @@ class _Search:
                 for name, thing, _ in leaves(given)
                 if issubclass(type(thing), Tensor) and thing.requires_grad and id(thing) not in self._own
             ]
-        if slopes.again:
+        if backward.again:
             if self._parallel or any(tensor_hooks(tensor) for _, tensor in wanted):
                 self._doubts.append("the backward pass of reentrant checkpoints would run hooks of parameters, and was left out")
                 return None
@@ -301,10 +301,10 @@ class _Search:
         with _aside():
             parts = [(tensor, local(gradient)) for tensor, gradient in given_back if gradient is not None]
             bad = [tensor for tensor, gradient in parts if is_plain(gradient) and kind_of(gradient)]
-        turn = slopes.turn(bad)
+        turn = backward.turn(bad)
         if turn is not None:
             return _of_turn(turn, recorder.record().events)
-        arrival = _arrival(recorder.record().events) if bad and not slopes.whole else None
+        arrival = _arrival(recorder.record().events) if bad and not backward.whole else None
         if arrival is not None:
             return arrival
         with _aside():
