@@ -16,7 +16,7 @@ export function blocks(given: readonly unknown[], numbers: Numbers, context: Con
   const all = blocksOf(given);
   const copied = title ? all.find((block) => block.code) : null;
   return all.map((block) => {
-    const { mark, prose, code, head, rows, grid } = block;
+    const { mark, prose, code, key, head, rows, grid } = block;
     const caption = block.caption === title ? "" : block.caption;
     return element(
       "section",
@@ -24,7 +24,7 @@ export function blocks(given: readonly unknown[], numbers: Numbers, context: Con
       caption || mark ? element("h3", { class: "caption" }, sign(mark), mark ? " " : null, words(caption, PLAIN.test(caption) ? "plainly" : "")) : null,
       ...prose.split("\n").map((line) => line && element("p", { class: "prose" }, lines(line, "", PROSE))),
       head.length || rows.length ? (grid ? numbered(rows) : listed(head, rows)) : null,
-      code ? howToGet(code, context, block === copied ? "c copies" : "copy") : null,
+      code ? howToGet(code, context, block === copied ? "c copies" : key ? `${key} copies` : "copy") : null,
       values(block, numbers, context),
     );
   });

@@ -10,7 +10,7 @@ import { counted } from "./names";
 import type { Numbers } from "./payload";
 import { parse } from "./query";
 import { hear, tell } from "./selection";
-import { saying, type SheetColumn, type SheetPayload, type SheetRow } from "./sheet";
+import { blocksOf, saying, type Block, type SheetColumn, type SheetPayload, type SheetRow } from "./sheet";
 import { SheetColumns } from "./sheet-columns";
 import { codeOf, rowDetail } from "./sheet-detail";
 import { extra, sheetHeads, sheetRow } from "./sheet-row";
@@ -43,12 +43,15 @@ export class SheetPanel implements Panel {
   /** Whether it has been in the document: from then on it stays scrolled as the reader left it. */
   #seen = false;
   readonly #walker: Walker<number, Folds>;
+  /** What stands below the table and has a key of its own. */
+  readonly #keyed: readonly Block[];
 
   constructor(sheet: SheetPayload, numbers: Numbers, context: Context) {
     this.#sheet = sheet;
     this.#numbers = numbers;
     this.#context = context;
     const { rows, columns } = sheet;
+    this.#keyed = blocksOf(sheet.notes).filter(({ key, code }) => key && code);
     this.#whole = new Folds(rows);
     this.#tall = rows.some((row) => extra(sheet, row, 0, this.#width) > 0);
     this.#columns = new SheetColumns(sheet, this.#whole.levels, this.#width);
@@ -61,7 +64,7 @@ export class SheetPanel implements Panel {
     this.#walker.box.element.hidden = rows.length <= FEW;
     const table = element("div", { class: deep ? "sheet" : "sheet flat" }, this.#grid, this.#walker.nothing);
     table.style.setProperty("--row", `${high}px`);
-    this.keys = rows.length ? `↑↓ move${deep ? "  → open  * open siblings" : ""}  / search  c copy` : "";
+    this.keys = rows.length ? `↑↓ move${deep ? "  → open  * open siblings" : ""}  / search  c copy${this.#keyed.map(({ key, caption }) => `  ${key} copy ${caption.toLowerCase()}`).join("")}` : "";
     this.element = element(
       "div",
       { class: "body" },
@@ -115,6 +118,7 @@ export class SheetPanel implements Panel {
       help: HELP,
     }, context, {
       c: () => void copyAndSay(codeOf(row(this.#walker.selected)), context),
+      ...Object.fromEntries(this.#keyed.map(({ key, code }) => [key, () => void copyAndSay(code, context)])),
     });
   }
 

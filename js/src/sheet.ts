@@ -28,6 +28,8 @@ export interface Block {
   caption: string;
   prose: string;
   code: string;
+  /** Below the table, the key that copies the code. */
+  key: string;
   mark: Mark;
   head: readonly string[];
   rows: readonly (readonly string[])[];
@@ -109,4 +111,4 @@ function marked<T extends { mark: Mark }>(given: T): T {
 const KINDS = new Set(["words", "code", "number", "flow", "bar"]);
 const ROW: Omit<SheetRow, "path"> = { name: "", depth: 0, cells: [], kind: "", note: "", symbol: "", mark: "", closed: false, details: [] };
 const CELL: Cell = { text: "", share: -1, flow: [], mark: "" };
-const BLOCK: Block = { caption: "", prose: "", code: "", mark: "", head: [], rows: [], values: [], grid: false };
+const BLOCK: Block = { caption: "", prose: "", code: "", key: "", mark: "", head: [], rows: [], values: [], grid: false };

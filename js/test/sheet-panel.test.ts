@@ -160,6 +160,16 @@ describe("folding and the keys", () => {
     expect(view.find(".foot").textContent).toContain("c copy");
   });
 
+  it("copies what stands below the table by a key of its own, and by its button", async () => {
+    const view = page(sheet({ rows: [{ name: "a" }], columns: [], notes: [{ caption: "Patch", prose: "tried: it runs", code: "-a\n+b\n", key: "p" }, { caption: "Fix", code: "b" }] }));
+    view.press("p");
+    await vi.waitFor(() => expect(copied).toEqual(["-a\n+b\n"]));
+    expect(view.find(".foot").textContent).toContain("p copy patch");
+    const button = view.all(".notes button").find((one) => one.textContent === "p copies")!;
+    button.click();
+    await vi.waitFor(() => expect(copied).toHaveLength(2));
+  });
+
   it("offers no key for what is not there", () => {
     expect(flat().find(".keys").textContent).toBe("↑↓ move/ searchc copy");
     expect(page(sheet({ rows: [] })).find(".foot").textContent).toBe("no value read");

@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 from modlab import format
 from modlab.compat import own_class, without_modes, without_torch_function
 from modlab.errors import ModlabError
-from modlab.explaining import calls, code_fixes, earlier, frames, positions, shared_modules, source_code, workers
+from modlab.explaining import calls, code_fixes, earlier, frames, patches, positions, shared_modules, source_code, workers
 from modlab.explaining.calls import ModuleFrame
 from modlab.explaining.failure import Cause, Failure, message_of
 from modlab.explaining.rules import RULES, hook_errors
@@ -184,6 +184,7 @@ def _record(error: BaseException, failure: Failure, family: str, cause: Cause, r
     user = failure.own
     outside = user is not None and (failure.failing is None or user not in failure.failing.frames)
     where, line = _place(failure)
+    fixes = tuple(_applicable(cause.fixes, failure))
     return ExplanationRecord(
         error=type(error).__name__,
         message=format.cut(message_of(error), _MESSAGE),
@@ -191,7 +192,8 @@ def _record(error: BaseException, failure: Failure, family: str, cause: Cause, r
         sentence=(cause.said, cause.more),
         steps=tuple(_steps(failure, cause.stop)),
         facts=tuple((name, value) for name, value in cause.facts if value not in ("", "()") and (value != "None" or name == "given")),
-        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in _applicable(cause.fixes, failure)),
+        fixes=tuple(fix if fix.code else replace(fix, prose=re.sub(r":$", ".", fix.prose)) for fix in fixes),
+        patch=patches.of_fixes(fixes, failure),
         remarks=tuple(
             part for part in (*cause.remarks, *shared_modules.told(failure), *_unseen(failure), *_traced(failure, family), remark) if part
         ),

@@ -159,13 +159,19 @@ def stored(node: ast.AST) -> frozenset[str]:
 
 def statement_of(frame: Frame) -> ast.stmt | None:
     """The innermost statement at which a frame stopped, of one line or of several."""
+    found = located(frame)
+    return found[1] if found is not None else None
+
+
+def located(frame: Frame) -> tuple[Body, ast.stmt] | None:
+    """The same with what tells where its parts stand in the file."""
     position = frame.position()
     if position is None:
         return None
     body = of_code(frame.code)
     if body is not None:
         around = [node for node in ast.walk(body.tree) if isinstance(node, ast.stmt) and _holds(body.place(node), position)]
-        return min(around, key=lambda node: _size(body.place(node)), default=None) if around[1:] else None
+        return (body, min(around, key=lambda node: _size(body.place(node)))) if around[1:] else None
     first, last, start, end = position
     lines = linecache.getlines(frame.code.co_filename)[first - 1 : last]
     parsed = _parsed(dedent("".join(lines)))
@@ -174,7 +180,7 @@ def statement_of(frame: Frame) -> ast.stmt | None:
     shift = len(lines[0].encode()) - len(lines[0].lstrip().encode()) if lines else 0
     module = Body(ast.FunctionDef("", ast.arguments([], [], None, [], [], None, []), [], []), first, shift)
     inside = [node for node in ast.walk(parsed) if isinstance(node, ast.stmt) and _holds(module.place(node), (first, last, start, end))]
-    return min(inside, key=lambda node: _size(module.place(node)), default=None)
+    return (module, min(inside, key=lambda node: _size(module.place(node)))) if inside else None
 
 
 def _parsed(text: str) -> ast.Module | None:

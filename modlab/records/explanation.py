@@ -18,6 +18,27 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Patch:
+    """A fix in its place. ``str`` of it, or ``.diff``, can be given to ``git apply`` or ``patch -p1``.
+
+    Attributes:
+        diff: the unified diff of one file or cell.
+        tried: whether the mended line was run, with the operands of the error or what stands in for them.
+    """
+
+    diff: str
+    tried: bool = False
+
+    @property
+    def said(self) -> str:
+        """Whether it was tried, in words."""
+        return "tried: it runs" if self.tried else "not tried"
+
+    def __str__(self) -> str:
+        return f"{self.said}\n{self.diff}"
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One module on the way to the place of the error, outermost first.
 
@@ -73,6 +94,7 @@ class ExplanationRecord:
         steps: the modules on the way.
         facts: what was given and what was expected, as names and values.
         fixes: ways out, the likeliest first.
+        patch: the first of them that was tried, else the first that has a certain place in the source; there.
         remarks: what else is to be known, and what could not be seen.
         where: file and line of the user's code.
         line: that line.
@@ -90,3 +112,4 @@ class ExplanationRecord:
     where: str = ""
     line: str = ""
     locals: tuple[Value, ...] = ()
+    patch: Patch | None = None

@@ -13,7 +13,7 @@ from torch.nn import Module
 from modlab.errors import NotAnErrorError, NothingRaisedError
 from modlab.explaining.explain import explain as explained
 from modlab.inspection import structure
-from modlab.records.explanation import ExplanationRecord, Fix, Step
+from modlab.records.explanation import ExplanationRecord, Fix, Patch, Step
 from modlab.results.rows import RowsResult
 from modlab.views import payload
 from modlab.views.sheets.explanation import of_explanation
@@ -31,7 +31,7 @@ def explain(error: BaseException | None = None) -> Explanation:
             one that IPython showed.
 
     Returns:
-        An `Explanation`: displays itself; ``.fixes``, ``.records`` (the modules on the way), ``.family``.
+        An `Explanation`: displays itself; ``.fixes``, ``.patch`` (a diff), ``.records`` (the modules on the way), ``.family``.
 
     Raises:
         NothingRaisedError: there has been no error.
@@ -95,6 +95,15 @@ class Explanation(RowsResult):
         """Ways out, the likeliest first; each has ``.prose`` and ``.code``."""
         return self.record.fixes
 
+    @property
+    def patch(self) -> Patch | None:
+        """The first fix that was tried, else the first that has a certain place in the source: a unified diff.
+
+        It is of the file or the cell (``In [4]``); None where no fix has a place. ``print`` says first whether it was tried on the
+        operands of the error; ``.diff`` and ``.tried`` are the parts.
+        """
+        return self.record.patch
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data: besides what every result has, the error, its family, facts and fixes."""
         record = self.record
@@ -105,6 +114,7 @@ class Explanation(RowsResult):
             "family": record.family,
             "facts": dict(record.facts),
             "fixes": [asdict(fix) for fix in record.fixes],
+            "patch": asdict(record.patch) if record.patch is not None else None,
         }
 
     def _fingerprint(self) -> str:

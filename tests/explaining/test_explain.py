@@ -706,13 +706,13 @@ def test_the_way_there_can_be_traced():
     assert _WAY.format("model", "pictures") in str(result)
     assert "is flattened: the input may have another size than meant." in str(result)
     traced = explained(lambda: modlab.trace(model)(pictures))
-    assert "To see the way there" not in str(traced) and traced.family == "product"
+    assert not any("To see the way there" in said for said in traced.record.remarks) and traced.family == "product"
     unnamed = _WAY.format("model", "pictures").replace("there:", "there, write model = Headed() first, then:")  # nobody has that name
     assert unnamed in str(explained(lambda: Headed()(pictures)))
-    known = str(explained(lambda: Small()(R(5))))  # nothing is missing there, nothing is flattened
+    known = " ".join(explained(lambda: Small()(R(5))).record.remarks)  # nothing is missing there, nothing is flattened
     assert "To see the way there" not in known and "another size" not in known
     flat = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-    result = str(explained(lambda: flat(R(2, 1, 32, 32))))
+    result = " ".join(explained(lambda: flat(R(2, 1, 32, 32))).record.remarks)
     assert "inputs of 1×28×28, so the input may have another size than meant." in result and "To see the way" not in result
 
 

@@ -25,7 +25,7 @@ def of_explanation(record: ExplanationRecord) -> Sheet:
         record.sentence,
         COLUMNS,
         tuple(_row(step, name, record) for step, name in zip(record.steps, _names(record.steps), strict=True)),
-        (*_fixes(record), *_facts(record), *_place(record), *(Block(prose=remark) for remark in record.remarks)),
+        (*_fixes(record), *_patch(record), *_facts(record), *_place(record), *(Block(prose=remark) for remark in record.remarks)),
         title="module",
         foot="read from the traceback, after the fact",
         empty="" if record.fixes or record.facts else "The traceback passes through no module.",
@@ -137,6 +137,11 @@ def _facts_of(value: Value) -> tuple[str, str, str, str]:
 def _fixes(record: ExplanationRecord) -> Iterator[Block]:
     for number, fix in enumerate(record.fixes):
         yield Block("Fix" if number == 0 else "", fix.prose, fix.code, mark="fine" if number == 0 else "")
+
+
+def _patch(record: ExplanationRecord) -> Iterator[Block]:
+    if record.patch is not None:
+        yield Block("Patch", record.patch.said, record.patch.diff, key="p")
 
 
 def _facts(record: ExplanationRecord) -> Iterator[Block]:

@@ -77,6 +77,7 @@ class Block:
         caption: small capitals above it.
         prose: sentences.
         code: lines that a key or a click copies.
+        key: below the table, the key that copies them.
         head, rows: a table; without a head a list of names and values.
         grid: the rows are the numbers of a matrix, and none of them is a name.
         values: one tensor's statistics, histogram and numbers; several are drawn side by side.
@@ -93,6 +94,7 @@ class Block:
     mark: Mark = ""
     measured: bool = False
     grid: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

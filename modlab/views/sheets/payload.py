@@ -86,5 +86,6 @@ def _block(block: Block, arrays: payload.Arrays) -> dict[str, Any]:
         head=[*block.head],
         rows=[[*row] for row in block.rows],
         grid=block.grid,
+        key=block.key,
         values=[payload.of_values(values, arrays, block.values) for values in block.values],
     )
