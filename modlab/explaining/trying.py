@@ -23,6 +23,7 @@ from modlab.running import randomness
 from modlab.statistics.memory import is_there
 
 SMALL = 10_000  # elements of all tensors together, with which it is run as it is, on copies
+LARGE = 1_000_000  # elements of a new layer that is not made for a trial
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _MODULES = frozenset({torch, nn, nn.functional, torch.special, torch.linalg})
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.Size, slice, type(...))
@@ -64,12 +65,12 @@ def runs(work: Callable[[Trial], Any]) -> bool | None:
 
 
 def _all_run(work: Callable[[Trial], Any]) -> bool | None:
+    small = Trial(Tensor.clone, SMALL)
+    found = _once(work, small)
+    if small.is_small:
+        return found
     shapes = Trial(_on_meta)
     found = _once(work, shapes)
-    if found is None:
-        return None
-    if shapes.is_small:
-        return _once(work, Trial(Tensor.clone))
     if not found or len(shapes.dtypes) < 2:
         return found
     return _once(work, Trial(_one_element)) or None  # a size that is written there does not suit one element
@@ -103,8 +104,8 @@ class Trial:
         present: whether the memory of all of them is there.
     """
 
-    def __init__(self, stand_in: Callable[[Tensor], Tensor]) -> None:
-        self._stand_in = stand_in
+    def __init__(self, stand_in: Callable[[Tensor], Tensor], most: int | None = None) -> None:
+        self._stand_in, self._most = stand_in, most
         self._known: dict[int, Any] = {}
         self._kept: list[Any] = []  # so that no id comes twice
         self.dtypes: set[torch.dtype] = set()
@@ -115,6 +116,10 @@ class Trial:
     def is_small(self) -> bool:
         """Whether it can be run with copies of the values."""
         return self.size <= SMALL and self.devices <= {"cpu"} and self.present
+
+    def _admit(self) -> None:
+        if self._most is not None and not self.is_small:
+            raise NotTriedError
 
     def tensor(self, given: Tensor) -> Tensor:
         """The stand-in of a tensor, the same each time."""
@@ -127,6 +132,7 @@ class Trial:
                 raise NotTriedError  # a stand-in has another device
             self.size += given.numel()
             self.present = self.present and is_there(given)
+            self._admit()
             made = self._stand_in(given.detach())
             self._known[id(given)] = nn.Parameter(made, requires_grad=False) if type(given) is nn.Parameter else made
             self._kept.append(given)
@@ -136,6 +142,8 @@ class Trial:
     def module(self, given: Module) -> Module:
         """A copy of a module that holds stand-ins; of layers of torch's own alone, on which no hook stands."""
         parts = [module for _, module in suspects.walk(given)]
+        if any(isinstance(one, nn.RNNBase) for one in parts):  # the first call of a new one takes 0.1 s
+            raise NotTriedError
         if not all(type(one).__module__.startswith("torch.nn.modules.") and not _is_hooked(one) for one in parts):
             raise NotTriedError
         known = {id(tensor): self.tensor(tensor) for one in parts for _, tensor in stores.named_tensors(one)}
@@ -160,6 +168,7 @@ class Trial:
             for name, parameter in module.named_parameters(recurse=False):
                 setattr(module, name, nn.Parameter(self._stand_in(parameter.detach()), requires_grad=False))
                 self.size += parameter.numel()
+            self._admit()
             for name, buffer in module.named_buffers(recurse=False):
                 setattr(module, name, self._stand_in(buffer))
             self.dtypes |= {tensor.dtype for _, tensor in stores.named_tensors(module)}
@@ -172,7 +181,7 @@ class Trial:
         if not (isinstance(cls, type) and issubclass(cls, Module)):
             raise NotTriedError
         args, kwargs = self._arguments(node, {}, frame)
-        if _elements(args) > 10_000_000:
+        if _elements(args) > LARGE:
             raise NotTriedError
         return cls(*args, **kwargs)
 
