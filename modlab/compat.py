@@ -336,6 +336,27 @@ being_traced: Callable[[], bool] = getattr(torch._C, "_is_tracing", getattr(torc
 """Whether ``torch.jit.trace`` is taking down what is called: it is asked at each of a trace's events, so without the function around it."""
 
 
+_STAGE = "torch.distributed.pipelining.stage"
+_ON_NOTHING = ("_forward_metadata_inference", "_shape_inference")  # 2.13 with autograd on, earlier ones without
+
+
+def is_pipeline_rehearsal() -> bool:
+    """Whether a pipeline's stage runs its module on memory that nobody has written, only to learn the shapes of what it gives.
+
+    It does so at its first step, and with autograd on: what is seen there is nobody's training.
+    """
+    stage = sys.modules.get(_STAGE)
+    frame = None if stage is None else sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == stage.__file__:  # type: ignore[union-attr]
+            if frame.f_code.co_name in _ON_NOTHING:
+                return True
+            if frame.f_code.co_name == "forward_one_chunk":
+                return False
+        frame = frame.f_back
+    return False
+
+
 def forced_eager() -> AbstractContextManager[Any]:
     """A context in which what was compiled runs as it was written; nothing where this torch has no such stance (before 2.6)."""
     stance = getattr(torch.compiler, "set_stance", None)

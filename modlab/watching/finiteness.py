@@ -70,6 +70,7 @@ class Check:
 
     def __init__(self, parameters: Iterable[tuple[str, Tensor]], *, hold: bool = False) -> None:
         given = [(path, tensor) for path, tensor in parameters if is_numeric(part := local(tensor)) and part.numel()]
+        self._all = given
         self._early = _early(given)
         chosen = {path for path, _ in self._early}
         self._others = [(path, tensor) for path, tensor in given if path not in chosen and tensor.numel() <= SMALL]
@@ -93,7 +94,7 @@ class Check:
                     late.append((path, gradient))
                     continue
                 kind = kind_of(gradient)
-                if kind:
+                if kind and (path or not parameters or self._arrived()):
                     return NonFinite(step, path, kind)
             if late:
                 self._send(step, late)
@@ -118,6 +119,10 @@ class Check:
             gradient_or_none = _gradient(tensor)
             if gradient_or_none is not None and is_plain(gradient_or_none):
                 yield path, gradient_or_none
+
+    def _arrived(self) -> bool:
+        """Whether what an output's gradient held has come to a parameter: a step is spoilt by these, not by what autograd asked aside."""
+        return any((one := _gradient(tensor)) is not None and is_plain(one) and kind_of(one) for _, tensor in self._all)
 
     def _send(self, step: int, gradients: list[tuple[str, Tensor]]) -> None:
         """Have the largest size of each computed where it lies; NaN and infinity stay what they are."""

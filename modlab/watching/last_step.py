@@ -31,6 +31,7 @@ from torch.utils.hooks import RemovableHandle
 from modlab import compat
 from modlab.compat import (
     being_traced,
+    is_pipeline_rehearsal,
     is_simulated,
     without_autograd,
     without_torch_function,
@@ -100,7 +101,7 @@ def captured() -> bool:
 
 def run_aside() -> bool:
     """The same where no compiler is at work: hooks on modules have asked that."""
-    return being_traced() or is_unseen() or is_simulated()
+    return being_traced() or is_unseen() or is_simulated() or is_pipeline_rehearsal()
 
 
 class Buffer(NamedTuple):
@@ -335,7 +336,7 @@ class LastStep:
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if not torch.is_grad_enabled() or being_traced() or get_ident() in _busy or compat.graph_task() != -1:
             return
-        if compat.is_simulated():
+        if compat.is_simulated() or compat.is_pipeline_rehearsal():
             return
         root = self.root()
         if root is not module:

@@ -260,6 +260,32 @@ def test_a_watch_and_a_trace_on_a_mesh_of_four():
     assert run_ranks(on_a_mesh, 4) == [[], [], [], []]
 
 
+def in_a_pipeline(rank: int) -> list[str]:
+    """Its first step runs each stage on memory that nobody has written, to learn shapes: here all of that is NaN."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    warnings.simplefilter("ignore")
+    torch.use_deterministic_algorithms(True)  # fills it
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    model, inputs, target = net[:2] if rank == 0 else net[2:], torch.randn(6, 8), torch.randn(6, 4)
+    schedule = ScheduleGPipe(PipelineStage(model, rank, 2, torch.device("cpu")), 2, loss_fn=nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    with contextlib.redirect_stderr(io.StringIO()), modlab.watch(model, optimizer, on_nan="stop", budget=1.0) as w:
+        for _ in range(3):
+            optimizer.zero_grad()
+            schedule.step(inputs) if rank == 0 else schedule.step(target=target)
+            optimizer.step()
+    torch.use_deterministic_algorithms(False)
+    alerts = [one.kind for one in w.alerts if one.kind in ("nan", "inf")]
+    return [str(w)] if w.record.steps != 3 or alerts or "NaN" in str(w) else []
+
+
+@pytest.mark.long
+def test_what_a_pipeline_tries_on_memory_that_nobody_has_written_is_no_training():
+    assert run_ranks(in_a_pipeline, 2) == [[], []]
+
+
 def small_things(rank: int) -> list[str]:
     """Empty parts, a NaN that one rank brings in."""
     warnings.simplefilter("ignore")

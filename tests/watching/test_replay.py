@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as machinery
 from torch.utils.checkpoint import checkpoint
 
+import modlab
 from modlab.running.values import leaves
 from modlab.statistics.memory import local
 from modlab.watching import last_step
@@ -964,6 +965,20 @@ def test_the_check_looks_at_the_gradient_of_the_outputs_once():
     assert check.look(4, tap.passes, parameters=False) == NonFinite(4, "", "nan")
     assert check.look(5, tap.passes, parameters=False) is None
     tap.close()
+
+
+def test_a_nan_that_comes_to_no_parameter_stops_no_step():
+    """A gradient that is asked for aside, as a penalty does."""
+    torch.manual_seed(0)
+    net, x = sandwich(nn.ReLU()), data().requires_grad_()
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    with modlab.watch(net, optimizer, on_nan="stop", budget=1.0) as w:
+        for _ in range(3):
+            torch.autograd.grad((net(x) * 0).sqrt().sum(), x)
+            optimizer.zero_grad()
+            net(data()).square().mean().backward()
+            optimizer.step()
+    assert w.record.steps == 3
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64])
