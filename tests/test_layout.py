@@ -29,7 +29,7 @@ ALLOWED = {
     "inspection": BASE | {"statistics"},
     "running": BASE | {"statistics", "inspection"},
     "explaining": WORK,
-    "tracing": WORK | {"explaining"},
+    "tracing": WORK | {"explaining", "wording"},
     "comparing": WORK | {"tracing"},
     "diagnosing": WORK | {"explaining", "tracing", "comparing"},
     "watching": WORK | {"tracing", "comparing", "wording"},  # wording: for its alerts and verdict

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from modlab import format
 from modlab.records import lines
+from modlab.records.finding import Fact
 from modlab.records.sharding import Ranks, Sharding
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
@@ -47,6 +49,14 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class EventFact:
+    """Something that is special about an event: `wording.events` has the words for each kind."""
+
+    kind: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened.
 
@@ -68,7 +78,7 @@ class Event:
         bytes: of new tensors among the outputs (views and tensors changed in place are none).
         memory: what the accelerator's allocator held more at the end than at the beginning; None where that is not known.
         where: the line that called it ("model.py:12").
-        marks: what is special about it, in words.
+        marks: what is special about it, in words; `facts` are the same as data, in the same order.
         error: the exception that ended it, one line.
         times: with ``fold=True``, how many equal calls this one stands for.
     """
@@ -93,6 +103,11 @@ class Event:
     times: int = 1
     category: str = ""
     start: float = 0.0
+    facts: tuple[EventFact, ...] = ()
+
+    def fact(self, *kinds: str) -> EventFact | None:
+        """The first one of these kinds."""
+        return next((one for one in self.facts if one.kind in kinds), None)
 
     def __repr__(self) -> str:
         place = "" if self.path is None else f"{self.path or '(root)'}: "

@@ -8,7 +8,6 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from modlab import format
 from modlab.compat import without_autograd
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
@@ -104,12 +103,12 @@ class Backward:
             names = {id(one.tensor): f"{one.path}.grad" for one in self._roster.parameters}
             back = [(names.get(id(thing), "gradient"), gradient, "") for (_, thing, _), (_, gradient, _) in given if gradient is not None]
             call.outputs = self._sightings.values(back, call.index)
-            call.marks.append("gives gradients back; changes no .grad")
+            call.mark("gives gradients back")
             return
         self.kept += 1
         if kwargs.get("inputs") is not None:
             self.chosen = True
-            call.marks.append("for some tensors alone (inputs=)")
+            call.mark("inputs")
         if any(id(one.tensor) not in self.arrived for one in self._roster.parameters):
             first = args[0] if args else kwargs.get("tensors")
             reached = leaves_of([root for _, root, _ in leaves(first) if issubclass(type(root), Tensor)])
@@ -126,7 +125,7 @@ class Backward:
                 self.added.add(key)
                 sums += 1
         if sums:
-            call.marks.append(f"adds to {format.plural(sums, 'gradient')} that {'was' if sums == 1 else 'were'} there")
+            call.mark("adds", gradients=sums)
 
     def _note_taken(self, call: Call, fresh: set[int]) -> None:
         """Which gradients came and were gone when the pass ended."""

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from modlab.records.finding import Fact
 from modlab.records.sharding import Sharding
 from modlab.records.state import Matrix
 from modlab.records.tensor import TensorStats
-from modlab.records.trace import Event, Value
+from modlab.records.trace import Event, EventFact, Value
+from modlab.wording import events
 
 
 class Sight(NamedTuple):
@@ -89,6 +91,7 @@ class Call:
     frame = 0  # the one that runs the module, by identity: what was interrupted is found by its absence
     fused = False  # its parts may run without being called
     opaque = False  # nothing inside can be seen
+    stage = ""  # of a hook: its kind
     odd = ""  # of a hook: the type of what it put where a tensor was
     popped = False  # functions are not seen inside: seeing them would change what runs, or they are not to be told
     unasked = False  # for keyword arguments, of which its class takes none beside these
@@ -110,10 +113,15 @@ class Call:
         self.index, self.kind, self.path, self.name = index, kind, path, name
         self.parent: int = -1 if parent is None else parent.index
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.marks: list[str] = []
+        self.facts: list[EventFact] = []
+
+    def mark(self, kind: str, **facts: Fact) -> None:
+        """Note what is special about it."""
+        self.facts.append(EventFact(kind, facts))
 
     def freeze(self, origin: float) -> Event:
         """The record; its start counts from `origin`."""
+        facts = tuple(fact for i, fact in enumerate(self.facts) if fact not in self.facts[:i])
         return Event(
             self.index,
             self.kind,
@@ -130,9 +138,10 @@ class Call:
             self.bytes,
             self.memory,
             self.where,
-            tuple(dict.fromkeys(self.marks)),
+            tuple(map(events.said, facts)),
             self.error,
             self.times,
             self.category,
             self.started - origin,
+            facts,
         )

@@ -8,14 +8,12 @@ from typing import NamedTuple
 from modlab.records.structure import ROOT
 from modlab.tracing.calls import Call
 
-OUTSIDE = "caught outside of the model"
-
 
 class CaughtException(NamedTuple):
-    """An exception that was caught: the outermost event that it ended, and in words by whom."""
+    """An exception that was caught: the outermost event that it ended, and by whom; nothing where that was outside of the model."""
 
     call: Call
-    caught: str
+    by: str
 
 
 def rescue(calls: Sequence[Call], raised: Call, ended: str, running: Collection[Call]) -> CaughtException | None:
@@ -31,10 +29,10 @@ def rescue(calls: Sequence[Call], raised: Call, ended: str, running: Collection[
     while above is not None and above.error:
         outer, above = above, _above(calls, above)
     if above is not None:
-        return None if above in running else CaughtException(outer, f"caught by {_name(above)}")
+        return None if above in running else CaughtException(outer, _name(above))
     if ended and not any(call.parent < 0 and call.index > outer.index for call in calls[outer.index + 1 :]):
         return None
-    return CaughtException(outer, OUTSIDE)
+    return CaughtException(outer, "")
 
 
 def rescues(calls: Sequence[Call], ended: str, running: Collection[Call]) -> Iterator[CaughtException]:

@@ -97,7 +97,7 @@ class FoldedCalls:
             return False
         first.times += 1
         if counted.differing:
-            first.marks.append(f"they differ in {', '.join(counted.differing)}")
+            first.mark("differ", names=tuple(counted.differing))
         if call.path is not None:
             self.alike[call.path] = first.index
         return True

@@ -84,7 +84,7 @@ class Gradients:
             call = self._tape.begin("gradient", self._roster.paths.get(id(one.owner)), one.name, now)
             call.category, call.inputs = "parameter", self._sightings.values([(f"{one.name}.grad", gradient, "")])
             if one.tensor.grad is not None:
-                call.marks.append("is added to the one that is there")
+                call.mark("is added")
             self._tape.end(call, now)
             self._backward.meets(one, call)
 

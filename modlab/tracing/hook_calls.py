@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.nn import Module
 
-from modlab import format
 from modlab.inspection import stores
 from modlab.inspection.callables import describe
+from modlab.records.finding import Fact
+from modlab.records.trace import EventFact
 from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, argument_names, arguments, leaves
 from modlab.statistics.memory import copied
@@ -18,7 +19,7 @@ from modlab.tracing.backward import Backward
 from modlab.tracing.calls import Call, Seen
 from modlab.tracing.event_log import EventLog
 from modlab.tracing.folded_calls import FoldedCalls
-from modlab.tracing.hook_wrappers import ACCUMULATED, BACKWARD, BACKWARD_PRE, FORWARD, FORWARD_PRE, LEGACY, TENSOR, HookWrapper, innermost
+from modlab.tracing.hook_wrappers import ACCUMULATED, BACKWARD, FORWARD, FORWARD_PRE, LEGACY, TENSOR, HookWrapper, innermost
 from modlab.tracing.kept_copies import comparable, distance
 from modlab.tracing.parameter_uses import ParameterUses
 from modlab.tracing.roster import Roster
@@ -27,18 +28,8 @@ from modlab.tracing.wrapper_code import WrapperCode
 from modlab.tracing.wrapper_systems import DDP, FSDP, of_hook
 
 COPIED = 1 << 20  # elements up to which what a hook sees is copied, to say by how much it changed that
-_SUBJECTS = {
-    FORWARD_PRE: "the input",
-    FORWARD: "the output",
-    BACKWARD: "the gradient of the input",
-    BACKWARD_PRE: "the gradient of the output",
-    LEGACY: "the gradient of its last operation's input",
-    TENSOR: "the gradient",
-    ACCUMULATED: ".grad",
-}
-_NOTHING = "changes nothing"
-_NAMED = 3  # tensors that are named in a row
 _Copies = list[Tensor | None]
+_Facts = dict[str, Fact]
 
 
 class _Begun(NamedTuple):
@@ -99,7 +90,7 @@ class HookCalls:
             call.inputs = self._sightings.values([*_beside(stage, args), *subject])
             begun = _Begun(call, subject, [_copy(thing) for _, thing, _ in subject], versions_of(subject), _attributes(args[0]))
             if stage.kind in (BACKWARD, LEGACY):
-                call.marks += self._around(args[0], subject)
+                self._mark_around(call, args[0], subject)
         return begun
 
     def _folded(self, stage: HookWrapper, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -130,32 +121,31 @@ class HookCalls:
             after = _subject(stage, args) if result is None else _returned(stage, args, result)
             call.outputs = self._sightings.values(after, call.index)
             call.odd = next((type(new).__name__ for (_, old, _), (_, new, _) in zip(subject, after, strict=False) if _is_odd(old, new)), "")
-            what = _SUBJECTS[stage.kind]
             if stage.kind == ACCUMULATED and after[0][1] is None:
                 call.odd = ""
-                call.marks.append("sets .grad to None")
+                call.mark("sets grad to None")
                 return
             if call.odd:
-                call.marks.append(f"puts {article(call.odd)} in the place of {what}")
+                call.mark("does", stage=stage.kind, nest="instead", now=call.odd)
                 return
             seen = call.inputs[len(call.inputs) - len(subject) :] if subject else ()
-            run = _Run(what, subject, seen, before, versions, after, call.outputs)
-            nested = "" if result is None else _nest(stage, args, result, run)
-            if nested.startswith("puts"):
+            run = _Run(subject, seen, before, versions, after, call.outputs)
+            nest = {} if result is None else _nest(stage, args, result, run)
+            if nest.get("nest") == "into":
                 call.odd = type(result).__name__
-            doing = _doing(run, result is None, nested)
-            call.marks.append(self._besides(call, what, held, args[0]) if doing == _NOTHING else doing)
+            doing = _doing(run, result is None, bool(nest))
+            besides = self._besides(call, held, args[0]) if doing.get("change") == "nothing" else {}
+            call.facts.append(EventFact("does beside" if besides else "does", {"stage": stage.kind, **nest, **doing, **besides}))
 
-    def _besides(self, call: Call, what: str, held: dict[str, Any], thing: Any) -> str:
+    def _besides(self, call: Call, held: dict[str, Any], thing: Any) -> _Facts:
         """What a hook does that leaves alone what it could change: which attributes of its module it sets, how many functions it runs."""
         now = _attributes(thing)
-        names = [name for name, value in now.items() if name not in held or held[name] is not value]
+        names = tuple(name for name, value in now.items() if name not in held or held[name] is not value)
         inside = [one for one in self._tape.calls[call.index + 1 :] if one.kind == "function" and one.parent == call.index]
-        done = [f"sets {_few(names)}"] if names else []
-        done += [f"runs {format.plural(sum(max(one.times, 1) for one in inside), 'function')}"] if inside else []
-        return "; ".join([f"leaves {what} as it is", *done]) if done else _NOTHING
+        runs = sum(max(one.times, 1) for one in inside)
+        return {"sets": names, "runs": runs} if names or runs else {}
 
-    def _around(self, module: Module, subject: list[Leaf]) -> Iterator[str]:
+    def _mark_around(self, call: Call, module: Module, subject: list[Leaf]) -> None:
         """Which of the module's parameters have got their gradient by now: torch calls the hook when that of the input is there."""
         there: list[str] = []
         awaited: list[str] = []
@@ -165,11 +155,9 @@ class HookCalls:
                 if here is not None:
                     (there if here else awaited).append(f"{one.name}.grad")
         if there:
-            yield f"{_few(there, ' and ')} {'is' if len(there) == 1 else 'are'} there"
+            call.mark("gradients there", names=tuple(there))
         if awaited:
-            early = all(thing is None for _, thing, _ in subject)
-            why = " (its input requires no gradient, so it runs before the others)" if early else ""
-            yield f"{_few(awaited, ' and ')} not there yet{why}"
+            call.mark("gradients awaited", names=tuple(awaited), early=all(thing is None for _, thing, _ in subject))
 
     def _begin(self, stage: HookWrapper, args: tuple[Any, ...], now: float) -> Call:
         module, parent = id(args[0]), self._tape.top
@@ -179,16 +167,16 @@ class HookCalls:
         of_tensor = stage.kind in (TENSOR, ACCUMULATED)
         call = self._tape.begin("hook", stage.path if of_tensor else self._roster.paths.get(module), described.function, now, parent)
         call.where = described.where
-        call.marks.append(f"{'global ' * stage.everywhere}{stage.kind}{f' on {stage.tensor}' * bool(stage.tensor)}")
+        call.stage = stage.kind
+        call.mark("hook", stage=stage.kind, everywhere=bool(stage.everywhere), tensor=stage.tensor)
         if described.machinery:
-            call.marks.append(f"put there by {described.machinery}")
+            call.mark("put there", by=described.machinery)
         return call
 
 
 class _Run(NamedTuple):
     """What a hook could change, before and after: the things, what was seen of them, and copies."""
 
-    what: str
     subject: list[Leaf]
     seen: tuple[Seen, ...]
     before: _Copies
@@ -197,43 +185,32 @@ class _Run(NamedTuple):
     outputs: tuple[Seen, ...]
 
 
-def _doing(run: _Run, silent: bool, nested: str) -> str:
-    """What a hook did to what it could change, in words."""
+def _doing(run: _Run, silent: bool, nested: bool) -> _Facts:
+    """What a hook did to what it could change; `silent`: it returned nothing."""
     same = [id(thing) for _, thing, _ in run.subject] == [id(thing) for _, thing, _ in run.after]
     far = _far(run.before, run.after)
-    how = _by(far)
-    facts = "".join(f", {fact}" for fact in _facts(run))
-    what = run.what
+    turns = tuple(_turns(run))
+    how: _Facts = {"far": far or 0.0, "turns": turns}
     in_place = same and (versions_of(run.after) != run.versions or bool(far))
-    if nested and same:
-        return f"{nested}{', and changes it in place' if in_place else ''}{how if in_place else ''}{facts}"
     if not same:
-        changed = f"changes {what} in place: it puts others there{how}" if silent else _replacement(run, far)
-        return f"{nested}; {changed}{facts}" if nested else changed + facts
+        return {"change": "puts others" if silent else _replacement(run, far), **how}
     if in_place:
-        return f"changes {what} in place{how}{facts}"
+        return {"change": "in place", **how}
+    if nested:
+        return {"turns": turns}
     if -1 in run.versions and far is None:
-        return "whether it changes something in place cannot be seen under inference_mode"
+        return {"change": "cannot be seen"}
     if silent:
-        return f"changes {what}{facts}" if facts else _NOTHING
-    return f"gives {what} back as it was{facts}"
-
-
-def _by(far: float | None) -> str:
-    return "" if not far else " to NaN" if far != far else f" by up to {format.number(far)}"
+        return {"change": "other values", "turns": turns} if turns else {"change": "nothing"}
+    return {"change": "given back", "turns": turns}
 
 
 def _replacement(run: _Run, far: float | None) -> str:
-    """What is to be said of other tensors in the place of those that were there."""
-    if far:
-        return f"changes {run.what}{_by(far)}"
+    """How other tensors compare with those that were there."""
     shapes = [(old.sight.shape, new.sight.shape) for old, new in zip(run.seen, run.outputs, strict=False)]
-    if len(run.seen) == len(run.outputs) and all(old == new for old, new in shapes):
-        if far == 0 and _all_compared(run):
-            return f"gives the same values as {run.what} back, in another tensor"
-        if far is None or far == 0:
-            return f"replaces {run.what}; by how much it differs was not compared"
-    return f"changes {run.what}"
+    if far or len(run.seen) != len(run.outputs) or any(old != new for old, new in shapes):
+        return "other values"
+    return "same values" if far == 0 and _all_compared(run) else "not compared"
 
 
 def _all_compared(run: _Run) -> bool:
@@ -244,8 +221,8 @@ def _all_compared(run: _Run) -> bool:
     )
 
 
-def _facts(run: _Run) -> Iterator[str]:
-    """What else is otherwise than it was: size, kind of number, device, graph; each once."""
+def _turns(run: _Run) -> Iterator[str]:
+    """What else is otherwise than it was: size, kind of number, device; whether it "left" or "joined" the graph; each once."""
     found: dict[str, None] = {}
     for old, new in zip(run.seen, run.outputs, strict=False):
         if old.version is None or new.version is None:
@@ -257,7 +234,7 @@ def _facts(run: _Run) -> Iterator[str]:
         if old.sight.device != new.sight.device:
             found[f"{old.sight.device} -> {new.sight.device}"] = None
         if old.requires_grad != new.requires_grad:
-            found["out of the graph" if old.requires_grad else "requires grad now"] = None
+            found["left" if old.requires_grad else "joined"] = None
     yield from found
 
 
@@ -265,35 +242,22 @@ def _word(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _nest(stage: HookWrapper, args: tuple[Any, ...], result: Any, run: _Run) -> str:
-    """What became of the container around the tensors, if something did."""
+def _nest(stage: HookWrapper, args: tuple[Any, ...], result: Any, run: _Run) -> _Facts:
+    """What became of the container around the tensors; nothing where that is as it was."""
     if stage.kind in (TENSOR, ACCUMULATED):
-        return ""
-    old, new = [name for name, _, _ in run.subject], [name for name, _, _ in run.after]
+        return {}
+    old, new = tuple(name for name, _, _ in run.subject), tuple(name for name, _, _ in run.after)
     if stage.kind == FORWARD_PRE:
-        return "" if old == new else f"nests {run.what} otherwise: {_few(new)} where {_few(old)} was"
+        return {} if old == new else {"nest": "names", "now": new, "was": old}
     given = args[-1] if stage.kind == FORWARD else args[1]
     if stage.kind != FORWARD and type(result) in (tuple, list):  # autograd takes either
-        return "" if len(old) == len(new) else f"gives {len(new)} where {len(old)} {'was' if len(old) == 1 else 'were'}: {run.what}"
+        return {} if len(old) == len(new) else {"nest": "count", "now": len(new), "was": len(old)}
     if old == new and type(given) is type(result):
-        return ""
+        return {}
     bare, now = (issubclass(type(thing), Tensor) for thing in (given, result))
     if bare and now:
-        return ""
-    if bare:
-        return f"puts {run.what} into {article(type(result).__name__)}"
-    if now:
-        return f"takes {run.what} out of its {type(given).__name__}"
-    return f"nests {run.what} otherwise: {article(type(result).__name__)} where {article(type(given).__name__)} was"
-
-
-def _few(names: list[str], between: str = ", ") -> str:
-    return between.join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-
-
-def article(word: str) -> str:
-    """The word with "a" or "an"."""
-    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
+        return {}
+    return {"nest": "into" if bare else "out of" if now else "otherwise", "now": type(result).__name__, "was": type(given).__name__}
 
 
 def _is_odd(old: Any, new: Any) -> bool:

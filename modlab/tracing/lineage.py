@@ -11,7 +11,6 @@ from modlab.tracing.calls import Call, Seen
 from modlab.tracing.hook_wrappers import FORWARD_PRE
 
 _ARRAY = "ndarray"
-_PRE = FORWARD_PRE, f"global {FORWARD_PRE}"  # what they give is what the module gets
 _TELLING = 5  # characters from which on a number is more than a 0.0 that stands everywhere
 
 
@@ -29,7 +28,7 @@ class Lineage:
 
     def __init__(self, calls: Sequence[Call], roots: Iterable[Seen]) -> None:
         filled = {call.parent for call in calls if call.kind in ("module", "function")}
-        self._prepared = {call.parent: call for call in calls if call.kind == "hook" and call.marks[0].startswith(_PRE) and call.outputs}
+        self._prepared = {call.parent: call for call in calls if call.kind == "hook" and call.stage == FORWARD_PRE and call.outputs}
         makers: dict[int, list[Call]] = {}
         first: dict[int, tuple[Call, Seen]] = {}
         for call in calls:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab import format
 from modlab.compat import graph_task, is_transformed
 from modlab.inspection import entries, stores
+from modlab.records.trace import EventFact
 from modlab.running.guarded import guarded
 from modlab.running.values import Leaf, arguments, leaves
 from modlab.tracing import callers
@@ -141,7 +141,7 @@ class ModuleCalls:
             self._tape.remark(f"hooks that {path or 'the model'} got while the trace ran are seen from its next call on")
         opaque = kind.opaque or ("compiled" if held.get("_compiled_call_impl") is not None else "")
         if opaque:
-            call.marks.append(f"{opaque}: nothing inside is seen")
+            call.mark("opaque", why=opaque)
             if path is None:  # a compiler's wrapper around what is traced
                 self.wrapped |= {id(one) for one in stores.modules(module) if id(one) in self._roster.paths}
         call.opaque, call.fused = bool(opaque), kind.fused or bool(opaque)
@@ -169,14 +169,13 @@ class ModuleCalls:
     def _mark(self, call: Call, parent: Call | None, in_function: bool) -> None:
         before = self._tape.grad if parent is None else parent.grad
         if call.path is None and (parent is None or parent.kind != "module" or parent.path is not None):  # else the outer one says it
-            call.marks.append("not part of the model" if parent is None else "not registered in the model")
+            call.mark("not part of the model" if parent is None else "not registered")
         if graph_task() != -1:
-            again = call.call > 1
-            call.marks.append("computed again for the backward pass (checkpointing)" if again else "called in the backward pass")
+            call.mark("computed again" if call.call > 1 else "called in backward")
         elif in_function or (parent is not None and parent.excused and not call.grad):
             call.grad, call.excused = before, True
         elif not call.grad and before:
-            call.marks.append(f"under {call.off}")
+            call.mark("under", mode=call.off)
         if parent is not None and parent.kind == "step" and parent.popped:
             self._tape.remark("functions inside optimizer.step(closure) are not seen: an optimizer is not to notice the trace")
 
@@ -209,10 +208,10 @@ class ModuleCalls:
             self._note(call, module, args, kwargs, output)
         elif type(raised).__name__ == STOPPED:
             call.error = ""
-            call.marks.append("stopped early: all that was needed had been computed")
+            call.mark("stopped early")
         else:
             self._uses.give_up(call.index, call.index)
-            call.marks.extend(_sizes(module))
+            call.facts += _sizes(module)
             if call.unasked:  # perhaps it failed for that
                 call.inputs += self._sightings.values(arguments((), (), callers.keyword_arguments()))
 
@@ -225,7 +224,7 @@ class ModuleCalls:
             self._tape.add(call, now, raised)
             call.outputs = seen if raised is None else ()
             call.bytes = self._sightings.new_bytes(given, seen, born)
-            call.marks.append(f"unlike {counted.first.path or 'the first'}, and what ran inside was not recorded (fold=True)")
+            call.mark("unlike", first=counted.first.path or "")
         self._wake()
 
     def _wake(self) -> None:
@@ -236,7 +235,7 @@ class ModuleCalls:
     def _note(self, call: Call, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         versions, before = versions_of(arguments((), args, kwargs)), call.versions
         if versions != before and len(versions) == len(before):
-            call.marks.append("changes its input in place")
+            call.mark("changes its input")
         given = leaves(output)
         call.outputs = self._sightings.values(given, call.index)
         call.bytes = self._sightings.new_bytes(given, call.outputs, call.index)
@@ -260,9 +259,9 @@ class ModuleCalls:
                 if buffer is None:
                     continue
                 if buffer.requires_grad and not buffer.is_leaf:
-                    call.marks.append(f"buffer {name} joins the graph: from now on it carries the history of its inputs")
+                    call.mark("buffer joins", buffer=name)
                 if not call.quiet and any([leaf[1] is buffer for leaf in given]):
-                    call.marks.append(f"its output is the buffer {name} itself: who changes the one in place changes the other")
+                    call.mark("gives its buffer", buffer=name)
         if attached or not (call.quiet or call.fused):  # elsewhere the function tells, in which it leaves
             return
         if not torch.is_grad_enabled() or not any([seen.requires_grad for seen in call.inputs]):
@@ -270,15 +269,15 @@ class ModuleCalls:
         tensors = [thing for _, thing, _ in given if issubclass(type(thing), Tensor)]
         differentiable = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
         if differentiable and not any(map(is_transformed, tensors)):  # in torch.func tensors do not tell
-            call.marks.append("its output has left the graph")
+            call.mark("has left the graph")
 
 
-def _sizes(module: Module) -> list[str]:
+def _sizes(module: Module) -> list[EventFact]:
     """The module's own tensors, for an error that their sizes may explain."""
     found = []
     for name, tensor in stores.named_tensors(module):
         entry = entries.describe(name, "parameter", tensor)
-        found.append(f"{name} {format.shape(entry.shape)}")
+        found.append(EventFact("has", {"name": name, "shape": entry.shape or ()}))
     return found[:4]
 
 

@@ -155,7 +155,7 @@ class Operations:
         if caller.direct is not None and id(caller.direct) in self._roster.paths:
             self.direct.setdefault(id(caller.direct), callers.Direct(call.index, caller.called))
             call.path = self._roster.paths[id(caller.direct)]
-            call.marks.append("in a .forward that was called past its module: no hook ran")
+            call.mark("past its module")
         if backward:
             self._backward.begins(call)
         if name in functions.CUT_IN_PLACE:
@@ -171,7 +171,7 @@ class Operations:
         call.outputs = self._sightings.values(after, call.index, raw=call.name in functions.RAW)
         call.bytes = self._sightings.new_bytes(after, call.outputs, call.index)
         if changed:
-            call.marks.append("in place")
+            call.mark("in place")
         self._note_leaving(call, tensors, made)
 
     def _note_leaving(self, call: Call, before: list[Tensor], after: list[Tensor]) -> None:
@@ -205,7 +205,7 @@ class Operations:
 
     def _leave(self, call: Call, attached: list[Tensor], how: str) -> None:
         if how != "whole":  # whole numbers and truths never had a gradient: nothing is wrong with them
-            call.marks.append(f"{CUT}, under {how}" if how in OFF else CUT)
+            call.mark(CUT, mode=how if how in OFF else "")
         if len(self.left) < LEAVING:
             sources = leaves_of(attached)
             if sources is not None:

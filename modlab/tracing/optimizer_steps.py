@@ -8,21 +8,18 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from modlab import format
 from modlab.running.guarded import guarded
 from modlab.statistics.memory import copied, is_there
 from modlab.tracing import callers
-from modlab.tracing.calls import Seen
+from modlab.tracing.calls import Call, Seen
 from modlab.tracing.event_log import EventLog
 from modlab.tracing.functions import Functions
 from modlab.tracing.kept_copies import comparable, distance
 from modlab.tracing.roster import Roster
 from modlab.tracing.tensor_ids import TensorIds, version_of
+from modlab.wording import events
 
 SMALL = 4096  # elements up to which a parameter is copied, to say how far it moved
-
-_SAME = "written, and the same as before"
-_NONE = "holds none of the model's parameters"
 
 _State = dict[int, tuple[int, Tensor | None]]
 
@@ -70,29 +67,27 @@ class OptimizerSteps:
             moved = [
                 self._moved(one.path, one.tensor, *before[id(one.tensor)]) for one in self._roster.parameters if id(one.tensor) in before
             ]
-            call.outputs = tuple(value for value in moved if value is not None)
-            call.marks.append(self._said(optimizer, sum(seen.sight.note != _SAME for seen in call.outputs)))
+            written = [value for value in moved if value is not None]
+            call.outputs = tuple(seen for seen, _ in written)
+            self._mark(call, optimizer, sum(far != 0 for _, far in written))
 
-    def _said(self, optimizer: Any, moved: int) -> str:
-        known = self._roster.parameters
-        said = f"moves {moved:,} of {format.plural(len(known), 'parameter')}"
-        if moved or not known:
-            return said
-        held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-        mine = [one.tensor for one in known if id(one.tensor) in held]
-        if not mine:
-            return _NONE
-        return said if any(tensor.grad is not None for tensor in mine) else f"{said}, for none that it holds has a gradient"
+    def _mark(self, call: Call, optimizer: Any, moved: int) -> None:
+        known, mine = self._roster.parameters, []
+        if known and not moved:
+            held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+            mine = [one.tensor for one in known if id(one.tensor) in held]
+            if not mine:
+                call.mark("holds none")
+                return
+        call.mark("moves", moved=moved, parameters=len(known), graded=not mine or any(tensor.grad is not None for tensor in mine))
 
-    def _moved(self, path: str, tensor: Tensor, version: int, copy: Tensor | None) -> Seen | None:
+    def _moved(self, path: str, tensor: Tensor, version: int, copy: Tensor | None) -> tuple[Seen, float | None] | None:
+        """A parameter that was written, and how far it moved; None where that was not compared."""
         if version_of(tensor) == version:
             return None
-        note = "moved"
-        if copy is not None and copy.shape == tensor.shape and is_there(tensor):
-            far = distance(copy, tensor)
-            note = f"moved by up to {format.number(far)}" if far else _SAME
+        far = distance(copy, tensor) if copy is not None and copy.shape == tensor.shape and is_there(tensor) else None
         (seen,) = self._sightings.values([(path, tensor, "")])
-        return seen._replace(sight=seen.sight._replace(stats=None, numbers=None, note=note))
+        return seen._replace(sight=seen.sight._replace(stats=None, numbers=None, note=events.moved(far))), far
 
 
 def _copy(tensor: Tensor) -> Tensor | None:

@@ -28,6 +28,7 @@ from modlab.tracing.not_called import called_above
 from modlab.tracing.operations import CUT, Leaving
 from modlab.tracing.recorded import Recorded
 from modlab.tracing.roster import Owned, Roster, is_opaque
+from modlab.wording import events
 
 _Found = tuple[str, str, int]
 Told = tuple[str, str, str, int, bool]
@@ -242,11 +243,11 @@ def _of_vain(recorded: Recorded, key: int, used: Call, error: str) -> _Found | N
         return None
     who = f"{_named(raised)} was called{_at(raised)} and"
     if raised.kind == "hook":
-        who = f"the {raised.marks[0]} {raised.name} on {_named(used)}"
+        who = f"the {events.said(raised.facts[0])} {raised.name} on {_named(used)}"
     elif raised is not used:
         who = f"{_named(used)} ran inside {_named(raised)}, which was called{_at(raised)} and"
     on = "" if found.call.error == raised.error else f", whereupon {_named(found.call)} {_raised(found.call)}"
-    return "raised", f"{who} {_raised(raised)}{on}, {found.caught}: nothing came out", raised.index
+    return "raised", f"{who} {_raised(raised)}{on}, {events.caught(found.by)}: nothing came out", raised.index
 
 
 def _raised(call: Call) -> str:
@@ -298,8 +299,8 @@ def _of_raised(recorded: Recorded, key: int, used: Call, ways: Ways) -> _Found:
 def _of_cut(recorded: Recorded, left: Leaving) -> _Found:
     call = recorded.tape.calls[left.event]
     kind, text = _HOW["numbers" if left.how == "number" and call.name == "Tensor.tolist" else left.how]
-    if left.how == "whole" and CUT not in call.marks:
-        call.marks.append(CUT)
+    if left.how == "whole" and all(fact.kind != CUT for fact in call.facts):
+        call.mark(CUT, mode="")
     return kind, f"{text} {call.name}{_in(call)}{_at(call)}", left.event
 
 

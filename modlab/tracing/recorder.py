@@ -222,7 +222,7 @@ class Recorder:
             ended = error if self._finished else "perhaps, by what is on its way now"
             told = list(reasons.of_parameters(self, ended))
             for found in rescues(self.tape.calls, ended, self.tape.stack):
-                found.call.marks.append(found.caught)
+                found.call.mark("caught", by=found.by)
         times, vain = self.modules.times, in_vain(self.tape.calls)
         able = [one.module for one in self.roster.nodes if self.kinds[type(one.module)].runs or id(one.module) in times]
         facts: dict[str, object] = {

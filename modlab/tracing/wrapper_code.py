@@ -5,14 +5,9 @@ Buffers that they gather into, copies and collectives are no functions of the us
 
 from __future__ import annotations
 
+from modlab.records.trace import EventFact
 from modlab.tracing.calls import Call
 from modlab.tracing.event_log import EventLog
-from modlab.tracing.wrapper_systems import DDP, FSDP
-
-_DOES = {
-    FSDP: "gathers parameters before they are used, frees them after, and adds up gradients",
-    DDP: "hands buffers to all ranks, and adds up gradients",
-}
 
 
 class WrapperCode:
@@ -39,7 +34,7 @@ class WrapperCode:
         if row is not call and not call.error:
             row.seconds += call.seconds
             self._tape.drop(call)
-        row.marks = [_DOES[call.name]]
+        row.facts = [EventFact("wrapper", {"system": call.name})]
 
     def meets(self, system: str, now: float) -> None:
         """A function of it was called."""

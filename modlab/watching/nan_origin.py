@@ -112,7 +112,7 @@ class NaNOrigins:
         if value.owner:
             return _weights(value) if _holds_nan(value) else None  # a mask that is a buffer is infinite on purpose
         for event in self._ended:  # it was written into: x[...] = y
-            if event.outputs or "in place" not in event.marks or all(one.number != value.number for one in event.inputs):
+            if event.outputs or event.fact("in place") is None or all(one.number != value.number for one in event.inputs):
                 continue
             for one in event.inputs:
                 if one.number != value.number and is_bad(one):

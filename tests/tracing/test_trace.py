@@ -16,6 +16,8 @@ from torch.utils.checkpoint import checkpoint
 import modlab
 from modlab.errors import NotAModuleError, NotInitializedError, PathNotFoundError, QuestionError
 from modlab.lessons.note import BigNet, DynamicNet, Net, RunningMean
+from modlab.views.sheets import trace as view
+from modlab.wording import events
 from tests.calls import CALLS, Lambda
 
 
@@ -365,6 +367,30 @@ def test_why_autograd_grad():
         torch.autograd.grad(net(X).sum(), net.a.weight)
     assert "autograd.grad" in trace.why("a.weight").text
     assert net.a.weight.grad is None
+
+
+def test_no_fact_of_a_trace_is_read_out_of_its_words(monkeypatch):
+    x = torch.ones(2, 4)
+
+    def seen():
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4))
+        net[0].register_forward_hook(lambda module, args, output: output * 2)
+        net[2].register_forward_hook(lambda module, args, output: (output,))
+        with modlab.trace(net) as trace:
+            net(x)[0].detach()
+            for _ in range(2):
+                net(x)[0].sum().backward()
+            torch.optim.SGD([nn.Parameter(x)], lr=0.1).step()
+        rows = [(row.name, row.mark, row.symbol) for row in view.sheet(trace.record).rows]
+        facts = [[(fact.kind, *fact.facts) for fact in event.facts] for event in trace.events]
+        return rows, facts, [(reason.path, reason.kind) for reason in trace.record.reasons], trace.headline.count(";")
+
+    torch.manual_seed(0)
+    told = seen()
+    assert {mark for _, mark, _ in told[0]} >= {"careful", ""} and told[3] > 0
+    monkeypatch.setattr(events, "said", lambda fact: "x")
+    torch.manual_seed(0)
+    assert seen() == told
 
 
 def test_why_asks_for_a_parameter_that_there_is():

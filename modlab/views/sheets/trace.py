@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from modlab import format
 from modlab.records.structure import ROOT
-from modlab.records.trace import Event, TraceRecord, Uncalled, Value
+from modlab.records.trace import Event, EventFact, TraceRecord, Uncalled, Value
 from modlab.views import sharding
 from modlab.views.sheets.layout import Block, Box, Cell, Column, Flow, Mark, Row, Sheet
+from modlab.wording import events
 
 _COLUMNS = (
     Column("in → out", "flow", 210, 3, 0),
@@ -23,28 +25,23 @@ _COLUMNS = (
 FACTS = 3  # in the headline
 _GOT = ("gradient", "zero", "set to None")
 _FINE = (*_GOT, "frozen", "not here", "integer", "no backward", "not asked for", "cannot be seen")
-_CHANGES = ("changes the", "puts", "replaces", "takes", "nests")  # of hooks
-_STAGES = ("forward", "global forward")  # kinds of hooks that see what is on its way forward
+_CHANGES = ("in place", "puts others", "other values", "not compared")  # of hooks
+_NESTS = ("names", "into", "out of", "otherwise", "instead")
+_STAGES = ("forward pre-hook", "forward hook")  # hooks that see what is on its way forward
 _PUTS = ("masked_fill", "fill", "full", "where", "full_like", "x[...] = y")  # functions that put given numbers somewhere
 BOXES = 3  # that stand on one side of an arrow
 LARGE = 80  # rows from which on only the upper ones are open
 _SYMBOLS = {"function": "function", "hook": "hook", "backward": "gradient", "gradient": "gradient", "step": "step"}
 _CAREFUL = (
     "leaves the graph",
-    "its output has left",
-    "joins the graph",
+    "has left the graph",
+    "buffer joins",
+    "gives its buffer",
     "not registered",
-    "called past its module",
-    "under no_grad",
-    "under inference_mode",
-    "is the buffer",
-    "out of the graph",
-    "adds to",
+    "past its module",
+    "under",
+    "adds",
     "unlike",
-    "puts a",
-    "puts the",
-    "takes the",
-    "nests the",
 )
 _REASONS = 20
 _NUMBER, _SPELLED = re.compile(r"(?<![^.])\d+(?![^.])"), 3
@@ -115,22 +112,22 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     past = [one.path or ROOT for one in trace.uncalled if one.kind == ".forward called"]
     yield from _listed(past, "was called through .forward, past its hooks", "were called through .forward, past their hooks")
     yield from _caught(trace)
-    if root is not None and root.marks and root.marks[0].startswith("under "):
-        yield f"the whole pass {root.marks[0]}"
-    lost = [event for event in trace.events if event.path is not None and any(mark.startswith("leaves the graph") for mark in event.marks)]
-    if lost:
-        yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {lost[0].marks[-1]}"
-    joins = [event.path or ROOT for event in calls if any("joins the graph" in mark for mark in event.marks)]
+    if root is not None and (off := root.fact("under")) is not None:
+        yield f"the whole pass {events.said(off)}"
+    lost = next(((event, fact) for event in trace.events if event.path is not None and (fact := event.fact("leaves the graph"))), None)
+    if lost is not None:
+        yield f"{lost[0].name}{f' in {lost[0].path}' if lost[0].path else ''} {events.said(lost[1])}"
+    joins = [event.path or ROOT for event in calls if event.fact("buffer joins")]
     yield from _listed(list(dict.fromkeys(joins)), "has a buffer that joins the graph", "have buffers that join the graph")
-    given = [event.path or ROOT for event in calls if any("is the buffer" in mark for mark in event.marks)]
+    given = [event.path or ROOT for event in calls if event.fact("gives its buffer")]
     yield from _listed(list(dict.fromkeys(given)), "gives out its buffer itself", "give out their buffers themselves")
-    sums = [mark for event in trace.events if event.kind == "backward" for mark in event.marks if mark.startswith("adds to")]
+    sums = [fact for event in trace.events if (fact := event.fact("adds"))]
     if sums:
-        yield f"backward {sums[-1]} (no zero_grad between)"
-    steps = [event for event in trace.events if event.kind == "step" and event.marks]
-    if steps and all(event.marks[-1].startswith(("moves 0 ", "holds none ")) for event in steps):
-        mark = steps[-1].marks[-1]
-        yield f"{steps[-1].name}'s step {mark}" if mark.startswith("moves") else f"{steps[-1].name} {mark}"
+        yield f"backward {events.said(sums[-1])} (no zero_grad between)"
+    steps = [(event.name, fact) for event in trace.events if (fact := event.fact("moves", "holds none"))]
+    if steps and not any(fact.facts.get("moved") for _, fact in steps):
+        name, fact = steps[-1]
+        yield f"{name}'s step {events.said(fact)}" if fact.kind == "moves" else f"{name} {events.said(fact)}"
     if _went_back(trace):
         gone = [reason.path for reason in trace.reasons if reason.kind == "overwritten" and reason.arrived]
         yield from _listed(gone, "was replaced after it got its gradient", "were replaced after they got their gradients")
@@ -144,7 +141,7 @@ def _facts(trace: TraceRecord) -> Iterator[str]:
     yield from _changes(trace)
     yield from _listed([*_dead(trace.events)], "gives nothing but zeros", "give nothing but zeros")
     yield from _listed([one.path or ROOT for one in trace.uncalled if one.kind == "never called"], "was never called", "were never called")
-    again = {event.index for event in calls if any(mark.startswith("computed again") for mark in event.marks)}
+    again = {event.index for event in calls if event.fact("computed again")}
     yield from _listed(
         list(dict.fromkeys(event.path or ROOT for event in calls if event.index in again and event.parent not in again)),
         "ran again in the backward pass (checkpointing)",
@@ -168,8 +165,9 @@ def _changes(trace: TraceRecord) -> Iterator[str]:
     """What hooks did that is worth a sentence; of one that ran several times, what it did the first time."""
     found: dict[tuple[str | None, str, str], list[str]] = {}
     for event in trace.events:
-        if event.kind == "hook" and _matters(event.marks[-1]) and not _is_torchs(event):
-            found.setdefault((event.path, _called(event), event.marks[0]), []).append(event.marks[-1])
+        hook, doing = event.fact("hook"), event.fact("does")
+        if hook and doing and _matters(doing.facts) and not _is_torchs(event):
+            found.setdefault((event.path, _called(event), events.said(hook)), []).append(events.said(doing))
     for (_, name, kind), doings in found.items():
         first = f" (the first of {len(doings)} times)" if len(doings) > 1 else ""
         yield f"{name}, a {kind}, {doings[0]}{first}"
@@ -216,23 +214,25 @@ def _caught(trace: TraceRecord) -> Iterator[str]:
     """Exceptions that did not end the trace."""
     found: dict[str, list[str]] = {}
     for event in trace.events:
-        caught = next((mark for mark in event.marks if mark.startswith("caught ")), "") if event.error else ""
-        if caught:
+        caught = event.fact("caught") if event.error else None
+        if caught is not None:
             place = event.name if event.kind not in ("module", "hook") or event.path is None else event.path or ROOT
             what = event.error.partition(":")[0]
-            found.setdefault(f"{'was' if what == 'interrupted' else 'raised'} {what}, {caught}", []).append(place)
+            found.setdefault(f"{'was' if what == 'interrupted' else 'raised'} {what}, {events.said(caught)}", []).append(place)
     for doing, places in found.items():
         yield from _listed(list(dict.fromkeys(places)), doing)
 
 
 def _is_torchs(event: Event) -> bool:
     """Whether a hook is one that tensor parallelism has put there: it lays tensors out over ranks."""
-    return "put there by torch.distributed" in event.marks
+    return EventFact("put there", {"by": "torch.distributed"}) in event.facts
 
 
-def _matters(doing: str) -> bool:
+def _matters(doing: Mapping[str, Any]) -> bool:
     """Whether what a hook did is worth a sentence: other values, or a tensor of another kind."""
-    return doing.startswith(_CHANGES) or " -> " in doing or doing.endswith("out of the graph")
+    turned = any(turn != "joined" for turn in doing.get("turns", ()))
+    values = doing.get("change") in _CHANGES and doing["stage"] != "post-accumulate-grad hook"
+    return turned or doing.get("nest") in _NESTS or (values and "nest" not in doing)
 
 
 def _is_dead(event: Event) -> bool:
@@ -249,7 +249,8 @@ def first_not_finite(events: Sequence[Event], parent: int | None = None) -> Even
     """
     begin = 0 if parent is None else parent + 1
     for event in events[begin:]:
-        stage = event.kind == "hook" and event.marks[0].startswith(_STAGES)
+        hook = event.fact("hook")
+        stage = hook is not None and hook.facts["stage"] in _STAGES
         if not (stage or event.kind in ("module", "function")) or _not_finite(event.inputs):
             continue
         if parent not in (None, event.parent) and not (stage and events[event.parent].parent == parent):
@@ -389,7 +390,14 @@ def _mark(event: Event) -> Mark:
         return "broken"
     if _makes(event) or (event.kind == "gradient" and _not_finite(event.inputs)):
         return "careful"
-    return "careful" if any(word in mark for mark in event.marks for word in _CAREFUL) else ""
+    return "careful" if any(map(_is_careful, event.facts)) else ""
+
+
+def _is_careful(fact: EventFact) -> bool:
+    """Whether it is worth care; of what a hook did, what is no longer the tensor that it was, or cannot be seen."""
+    doing: Mapping[str, Any] = fact.facts
+    nested = doing.get("nest") in _NESTS
+    return fact.kind in _CAREFUL or nested or "left" in doing.get("turns", ()) or doing.get("change") == "cannot be seen"
 
 
 def _tensors(values: Iterable[Value]) -> list[Value]:

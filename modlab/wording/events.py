@@ -1,0 +1,167 @@
+"""What is special about an event of a trace, in English: one table of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from modlab import format
+from modlab.records.trace import EventFact
+
+Facts = Mapping[str, Any]
+_NAMED = 3  # names that are written in a row
+_SUBJECTS = {  # what a hook of each kind can change
+    "forward pre-hook": "the input",
+    "forward hook": "the output",
+    "backward hook": "the gradient of the input",
+    "full backward pre-hook": "the gradient of the output",
+    "legacy backward hook": "the gradient of its last operation's input",
+    "tensor hook": "the gradient",
+    "post-accumulate-grad hook": ".grad",
+}
+_CHANGES = {
+    "in place": "changes {what} in place{by}",
+    "puts others": "changes {what} in place: it puts others there{by}",
+    "other values": "changes {what}{by}",
+    "same values": "gives the same values as {what} back, in another tensor",
+    "not compared": "replaces {what}; by how much it differs was not compared",
+    "cannot be seen": "whether it changes something in place cannot be seen under inference_mode",
+    "given back": "gives {what} back as it was",
+    "nothing": "changes nothing",
+}
+_TURNS = {"left": "out of the graph", "joined": "requires grad now"}
+_SYSTEMS = {
+    "FSDP": "gathers parameters before they are used, frees them after, and adds up gradients",
+    "DDP": "hands buffers to all ranks, and adds up gradients",
+}
+
+
+def said(fact: EventFact) -> str:
+    """A clause without a full stop.
+
+    >>> said(EventFact("moves", {"moved": 0, "parameters": 4, "graded": True}))
+    'moves 0 of 4 parameters'
+    """
+    return _WORDS[fact.kind](fact.facts)
+
+
+def hook(facts: Facts) -> str:
+    """What kind of hook it is."""
+    return f"{'global ' * facts['everywhere']}{facts['stage']}"
+
+
+def caught(by: str) -> str:
+    """Who caught an exception."""
+    return f"caught by {by}" if by else "caught outside of the model"
+
+
+def article(word: str) -> str:
+    """The word with "a" or "an"."""
+    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
+
+
+def moved(far: float | None) -> str:
+    """How far a step moved a parameter; None where that was not compared."""
+    if far is None:
+        return "moved"
+    return f"moved by up to {format.number(far)}" if far else "written, and the same as before"
+
+
+def _few(names: Sequence[str], between: str = ", ") -> str:
+    return between.join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
+def _doing(facts: Facts) -> str:
+    """What a hook did to what it could change: how that is nested, its values, what else is otherwise."""
+    what, far, nest, change = _SUBJECTS[facts["stage"]], facts.get("far", 0.0), facts.get("nest", ""), facts.get("change", "")
+    by = "" if not far else " to NaN" if far != far else f" by up to {format.number(far)}"
+    turns = "".join(f", {_TURNS.get(turn, turn)}" for turn in facts.get("turns", ()))
+    changed = _CHANGES[change].format(what=what, by=by) if change else ""
+    if not nest:
+        return changed + turns
+    if change == "in place":
+        return f"{_NESTS[nest](what, facts)}, and changes it in place{by}{turns}"
+    return f"{_NESTS[nest](what, facts)}{'; ' * bool(changed)}{changed}{turns}"
+
+
+def _counted(what: str, facts: Facts) -> str:
+    return f"gives {facts['now']} where {facts['was']} {'was' if facts['was'] == 1 else 'were'}: {what}"
+
+
+_NESTS: Mapping[str, Callable[[str, Facts], str]] = {
+    "names": lambda what, facts: f"nests {what} otherwise: {_few(facts['now'])} where {_few(facts['was'])} was",
+    "count": _counted,
+    "into": lambda what, facts: f"puts {what} into {article(facts['now'])}",
+    "out of": lambda what, facts: f"takes {what} out of its {facts['was']}",
+    "otherwise": lambda what, facts: f"nests {what} otherwise: {article(facts['now'])} where {article(facts['was'])} was",
+    "instead": lambda what, facts: f"puts {article(facts['now'])} in the place of {what}",
+}
+
+
+def _beside(facts: Facts) -> str:
+    """What a hook did that left alone what it could change."""
+    done = [f"sets {_few(facts['sets'])}"] if facts["sets"] else []
+    done += [f"runs {format.plural(facts['runs'], 'function')}"] if facts["runs"] else []
+    return "; ".join([f"leaves {_SUBJECTS[facts['stage']]} as it is", *done])
+
+
+def _there(facts: Facts) -> str:
+    return f"{_few(facts['names'], ' and ')} {'is' if len(facts['names']) == 1 else 'are'} there"
+
+
+def _awaited(facts: Facts) -> str:
+    why = " (its input requires no gradient, so it runs before the others)" if facts["early"] else ""
+    return f"{_few(facts['names'], ' and ')} not there yet{why}"
+
+
+def _adds(facts: Facts) -> str:
+    return f"adds to {format.plural(facts['gradients'], 'gradient')} that {'was' if facts['gradients'] == 1 else 'were'} there"
+
+
+def _moves(facts: Facts) -> str:
+    why = "" if facts["graded"] else ", for none that it holds has a gradient"
+    return f"moves {facts['moved']:,} of {format.plural(facts['parameters'], 'parameter')}{why}"
+
+
+def _unlike(facts: Facts) -> str:
+    return f"unlike {facts['first'] or 'the first'}, and what ran inside was not recorded (fold=True)"
+
+
+def _text(words: str) -> Callable[[Facts], str]:
+    return words.format_map
+
+
+_WORDS: Mapping[str, Callable[[Facts], str]] = {
+    "not part of the model": _text("not part of the model"),
+    "not registered": _text("not registered in the model"),
+    "opaque": _text("{why}: nothing inside is seen"),
+    "computed again": _text("computed again for the backward pass (checkpointing)"),
+    "called in backward": _text("called in the backward pass"),
+    "under": _text("under {mode}"),
+    "stopped early": _text("stopped early: all that was needed had been computed"),
+    "has": lambda facts: f"{facts['name']} {format.shape(facts['shape'])}",
+    "unlike": _unlike,
+    "differ": lambda facts: f"they differ in {', '.join(facts['names'])}",
+    "changes its input": _text("changes its input in place"),
+    "buffer joins": _text("buffer {buffer} joins the graph: from now on it carries the history of its inputs"),
+    "gives its buffer": _text("its output is the buffer {buffer} itself: who changes the one in place changes the other"),
+    "has left the graph": _text("its output has left the graph"),
+    "past its module": _text("in a .forward that was called past its module: no hook ran"),
+    "in place": _text("in place"),
+    "leaves the graph": lambda facts: f"leaves the graph{', under ' * bool(facts['mode'])}{facts['mode']}",
+    "gives gradients back": _text("gives gradients back; changes no .grad"),
+    "inputs": _text("for some tensors alone (inputs=)"),
+    "adds": _adds,
+    "is added": _text("is added to the one that is there"),
+    "moves": _moves,
+    "holds none": _text("holds none of the model's parameters"),
+    "caught": lambda facts: caught(facts["by"]),
+    "wrapper": lambda facts: _SYSTEMS[facts["system"]],
+    "hook": lambda facts: f"{hook(facts)}{' on ' * bool(facts['tensor'])}{facts['tensor']}",
+    "put there": _text("put there by {by}"),
+    "sets grad to None": _text("sets .grad to None"),
+    "does": _doing,
+    "does beside": _beside,
+    "gradients there": _there,
+    "gradients awaited": _awaited,
+}
