@@ -85,7 +85,7 @@ class InventoryDifference:
         pairs, renamings = self._pairs()
         rows = quietly(lambda: [self._row(left, right) for left, right in pairs])
         rows = quietly(lambda: list(self._swapped(rows, pairs)))
-        if self._stepped(rows):
+        if self._stepped(rows) and self._kept_gradients(rows, pairs):
             rows = [self._skipped_by_step(row, left) for row, (left, _) in zip(rows, pairs, strict=True)]
         if {self.before.form, self.after.form} <= {"module", "snapshot"}:
             rows = partial_moves.noted(rows, pairs)
@@ -248,6 +248,11 @@ class InventoryDifference:
     def _momentum(self, before: InventoryEntry) -> DecayTrace | None:
         """SGD's buffer, or Adam's average."""
         return self._state(before, "momentum_buffer") or self._state(before, "exp_avg")
+
+    def _kept_gradients(self, rows: list[DifferenceRecord], pairs: list[tuple[InventoryEntry | None, InventoryEntry | None]]) -> bool:
+        """Whether what moved has its gradient: else all were set to None, and who had none in the step is not known."""
+        moved = [left for row, (left, _) in zip(rows, pairs, strict=True) if row.differs and left is not None and left.group is not None]
+        return all(self._gradient(Key(GRADIENT, one.key.name)) is not None for one in moved)
 
     def _skipped_by_step(self, row: DifferenceRecord, before: InventoryEntry | None) -> DifferenceRecord:
         """Of a parameter without a gradient, a step does not even do the weight decay."""

@@ -774,6 +774,20 @@ def test_eval_is_one_row_and_what_has_no_gradient_is_said_to_be_skipped():
     assert found["unused.weight"].note == "no gradient: the step skips it, weight decay included"
 
 
+def test_who_had_no_gradient_in_a_step_is_not_known_when_all_were_set_to_none_after_it():
+    model = nn.ModuleDict({"net": Net(), "still": nn.Linear(4, 2)})
+    optimizer = torch.optim.SGD(
+        [{"params": model["net"].parameters()}, {"params": model["still"].parameters(), "lr": 0.0}], lr=0.1, momentum=0.9
+    )
+    before = modlab.snapshot(model, optimizer)
+    (model["net"](torch.ones(4)).sum() + model["still"](torch.ones(4)).sum()).backward()
+    optimizer.step()
+    assert modlab.diff(before, model)["still.weight"].note == ""
+    optimizer.zero_grad()
+    found = modlab.diff(before, model)["still.weight"]
+    assert (found.status, found.note) == ("unchanged", "")
+
+
 def saved_as(kind, state):
     """Weights on disk in the current folder; how they are called there."""
     if kind == "plain":

@@ -92,6 +92,12 @@ def test_what_runs_between_blocks_is_repeated_with_them():
     assert "h.1 ... 11  11 x the 8 rows above" in text
 
 
+def test_rows_that_come_twice_are_counted_in_no_sentence():
+    rows = [Row(f"h.{i}.{name}", name, "", depth=0, cells=()) for i in range(2) for name in map(chr, range(97, 129))]
+    row = folded(Sheet("trace", ("", ""), (), tuple(rows), "call")).rows[-1]
+    assert (row.name, row.kind) == ("h.1", "like the 32 rows above")
+
+
 def test_gradients_count_down():
     net = of(12)
     with modlab.trace(net) as trace:

@@ -90,11 +90,10 @@ class _Rows:
             yield _named(self.rows[i], run) if run.times > 1 and run.period == 1 else self.rows[i]
             yield i + 1, self._ends[i]
         if run.times > 1 and run.period > 1:
-            outer = ".".join(run.shift.prefix)
-            names = f"{outer}.{run.shift.new} ... {run.last}" if outer else f"{run.shift.new} ... {run.last}"
             above, row = self._ends[group[-1]] - group[0], self.rows[group[0]]
-            cells = (Cell(),) * len(row.cells)
-            yield Row(outer, names, f"{run.times - 1} x the {above} rows above", place=names, depth=row.depth, cells=cells)
+            names = ".".join([*run.shift.prefix, str(run.shift.new)]) + f" ... {run.last}" * (run.times > 2)
+            kind = f"{run.times - 1} x the {above} rows above" if run.times > 2 else f"like the {above} rows above"
+            yield Row(".".join(run.shift.prefix), names, kind, place=names, depth=row.depth, cells=(Cell(),) * len(row.cells))
 
     def _runs(self, siblings: Sequence[int]) -> Iterator[_Run]:
         keys = [self._keys[i] for i in siblings]
