@@ -33,10 +33,10 @@ def check(record: WatchRecord) -> None:
 def sentences(record: WatchRecord) -> Iterator[str]:
     """What a view says in words, without its tables."""
     yield " ".join(headline.of_watch(record))
-    for rung in words.entries(record.verdict):
-        yield rung.text
+    for _, _, found in words.entries(record.verdict):
+        yield wording.said(found)
     for alert in record.alerts:
-        yield alert.text
+        yield wording.said(alert)
     yield from words.remarks(record)
 
 
@@ -53,7 +53,7 @@ def _bare(sentence: str, record: WatchRecord) -> str:
     names = {one.path for one in record.history.series} | {one.name for one in record.scalars}
     names |= {path for one in record.verdict.findings for path in (one.path, *map(str, one.facts.values()))}
     for rung in record.verdict.rungs:
-        names |= {name for name in re.findall(r"[\w.]+", rung.text) if "." in name and not name.replace(".", "").isdigit()}
+        names |= {name for name in re.findall(r"[\w.]+", wording.said(rung)) if "." in name and not name.replace(".", "").isdigit()}
     for name in sorted((name for name in names if name and not name.replace(".", "").isdigit()), key=len, reverse=True):
         said = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", " ", said)
     said = re.sub(r"float32 holds numbers up to \S+", " ", said)
@@ -121,8 +121,8 @@ def _loss(record: WatchRecord) -> None:
     assert (told[1], told[2]) == (words.number(begin), words.number(end)), (told[0], begin, end)
     falls = "falls from" in told[0]
     assert falls == (rung.state == "passed") and (not falls or end < begin)
-    if "→" in rung.text:
-        assert rung.text.startswith(f"{told[1]} → {told[2]}{told[3] or ''}")
+    if "→" in wording.said(rung):
+        assert wording.said(rung).startswith(f"{told[1]} → {told[2]}{told[3] or ''}")
     assert layers.arrow(begin, end) in html.of_watch(record)
 
 
@@ -139,12 +139,12 @@ def _counted(record: WatchRecord) -> None:
     """Where a curve has fewer values than there were steps, "all values" is not said without that."""
     rung = next((rung for rung in record.verdict.rungs if rung.name == "the loss is sensible"), None)
     loss = the_loss(record)
-    if rung is None or loss is None or "values are finite" not in rung.text:
+    if rung is None or loss is None or "values are finite" not in wording.said(rung):
         return
-    assert rung.text.startswith(f"all {loss.count:,} values are finite")
+    assert wording.said(rung).startswith(f"all {loss.count:,} values are finite")
     missed = record.steps - loss.count
     if loss.kind == "loss" and missed > 0 and record.state != "running":
-        assert rung.text.endswith(f"in {missed:,} of {record.steps:,} steps none was seen")
+        assert wording.said(rung).endswith(f"in {missed:,} of {record.steps:,} steps none was seen")
 
 
 def _captions(record: WatchRecord) -> None:
@@ -195,5 +195,5 @@ def _states(record: WatchRecord) -> None:
     """The text's first line is the headline, and each rung stands in it once."""
     face = text.of_watch(record)
     for rung in words.entries(record.verdict):
-        if rung.text and rung.text not in " ".join(headline.of_watch(record)) and len(rung.text) < words.LONG:
+        if wording.said(rung) and wording.said(rung) not in " ".join(headline.of_watch(record)) and len(wording.said(rung)) < words.LONG:
             assert face.count(f"{rung.name} ") >= 1

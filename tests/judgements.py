@@ -17,7 +17,7 @@ def concluded(record: WatchRecord) -> str:
 
 def judged_again(record: WatchRecord) -> WatchRecord:
     """Saved without its verdict, loaded, and judged."""
-    alerts = tuple(replace(alert, careful=False) for alert in record.alerts)
+    alerts = tuple(replace(alert, severity="broken") if alert.kind == "dead" else alert for alert in record.alerts)
     return judged(pickle.loads(pickle.dumps(replace(record, verdict=Verdict(()), alerts=alerts))))
 
 

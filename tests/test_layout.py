@@ -203,13 +203,6 @@ CUTS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "
 FORMATS = ("format", "headline_words")
 """Files that are about text as text."""
 
-NOT_YET_CLEAN = {
-    "views/watch/headline.py",
-    "views/watch/html.py",
-    "views/watch/text.py",
-}
-"""Files that still read facts out of sentences. No name is ever added here; who has cleaned one takes its name away."""
-
 
 def last_name(node: ast.AST) -> str:
     """``note`` of ``row.note``, ``note`` and ``note[0]``."""
@@ -236,10 +229,7 @@ def read_out_of_prose(source: str) -> Iterator[int]:
 @pytest.mark.parametrize("path", [path for path in FILES if layer_of(path) != "lessons" and path.stem not in FORMATS], ids=label)
 def test_no_fact_is_read_out_of_a_sentence(path):
     lines = sorted(set(read_out_of_prose(path.read_text(encoding="utf-8"))))
-    if str(path.relative_to(PACKAGE)) in NOT_YET_CLEAN:
-        assert lines, f"{label(path)} is clean: take its name out of NOT_YET_CLEAN"
-    else:
-        assert not lines, f"{label(path)}, lines {lines}: let the record carry the fact, and make the sentence of it at the end"
+    assert not lines, f"{label(path)}, lines {lines}: let the record carry the fact, and make the sentence of it at the end"
 
 
 @pytest.mark.parametrize(

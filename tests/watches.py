@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from modlab import wording
-from modlab.records.finding import Finding, Fix
+from modlab.records.finding import Fact, Finding, Fix
 from modlab.records.slots import COLUMNS
 from modlab.records.watch import (
     ACTIVATION,
@@ -28,6 +29,7 @@ from modlab.records.watch import (
 )
 from tests import zoo
 
+BROKEN = ("nan", "inf", "not owned", "no gradient", "dead", "exploding")
 RUNGS = (
     "data arrives",
     "the loss is sensible",
@@ -43,7 +45,7 @@ RUNGS = (
 def verdict(texts: dict[str, str] | None = None, *findings: Finding, **rungs: Rung) -> Verdict:
     """All passed, with the given texts; `rungs` (with _ for spaces) stand for others."""
     given = {name.replace("_", " "): rung for name, rung in rungs.items()}
-    return Verdict(tuple(given.get(name, Rung(name, "passed", (texts or {}).get(name, ""))) for name in RUNGS), findings)
+    return Verdict(tuple(given.get(name, rung(name, "passed", (texts or {}).get(name, ""))) for name in RUNGS), findings)
 
 
 def slots_of(steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,15 +97,41 @@ def scalar(name: str, steps: int, slots: int, begin: float, end: float, seed: in
     return ScalarRecord(name, first, last, *sides, np.zeros(slots, dtype=np.int64), steps, float(mean[-1]))
 
 
+FACTS: dict[str, dict[str, Fact]] = {
+    "dead": {"fired": 0},
+    "starving": {"share": 0.02, "before": 0.33},
+    "vanishing": {"first": 1.1e-8, "last": 1.2},
+    "exploding": {"first": 1.2e5, "last": 1.2},
+    "rounding": {"share": 0.96, "dtype": "bfloat16"},
+    "nan": {"seen": "sample", "where": "", "role": ACTIVATION, "bad": 49_152, "numbers": 49_152},
+    "not owned": {"optimizer": "SGD"},
+    "no gradient": {"called": True},
+    "saturated": {"share": 0.99},
+}
+"""What an alert of each kind may rest on."""
+
+
+def alert(kind: str, path: str, step: int, *fixes: Fix, **how: Any) -> Alert:
+    facts = {**FACTS[kind], "inputs": how.get("inputs", 0)}
+    return Alert(kind, path, facts, "broken" if kind in BROKEN else "careful", step, fixes=fixes, **how)
+
+
+def rung(name: str, state: str, text: str = "", *fixes: Fix, path: str = "", **facts: Fact) -> Rung:
+    """One whose words are given, as of weights that PyTorch does not see."""
+    kind = "unregistered weights" if text else ""
+    severity = state if state in ("broken", "careful") else "note"
+    return Rung(kind, path, {"subject": text, "what": "", "more": 0, **facts}, severity, fixes=fixes, name=name, state=state)
+
+
 def falls(one: ScalarRecord) -> Rung:
     """The rung of a curve that falls, in its own numbers."""
     first, last = one.ends()
     facts = {"first": first, "last": last, "averaged": one.averaged}
-    return Rung("the loss falls", "passed", wording.arrow(facts), facts=facts)
+    return Rung("falls", facts=facts, name="the loss falls", state="passed")
 
 
 def sensible(one: ScalarRecord) -> Rung:
-    return Rung("the loss is sensible", "passed", f"all {one.count:,} values are finite")
+    return Rung("finite values", facts={"count": one.count}, name="the loss is sensible", state="passed")
 
 
 def waiting() -> WatchRecord:
@@ -118,7 +146,7 @@ def waiting() -> WatchRecord:
         np.zeros((0, 0, BINS), dtype=np.uint8),
         np.zeros(0, dtype=np.int16),
     )
-    rungs = tuple(Rung(name, "not seen", "no training step yet") for name in RUNGS)
+    rungs = tuple(rung(name, "not seen", "no training step yet") for name in RUNGS)
     return WatchRecord("Net", "", "waiting", 0, 0, 0, none, 0.0, 0.0, 0.02, empty, verdict=Verdict(rungs), modules=3)
 
 
@@ -163,26 +191,8 @@ def neurons_of_net(steps: int, slots: int = 60) -> NeuronsRecord:
 def net(steps: int = 10_000, slots: int = 64) -> WatchRecord:
     """The note's Net with seed 63: unit 1 of l0 is dead, unit 2 starves."""
     seen = min(steps, 9_640)
-    dead = Alert(
-        "dead",
-        "l0",
-        310,
-        f"unit 1 of l0 is dead: zero on all of {seen:,} inputs",
-        "nn.LeakyReLU, or another seed, keeps it alive",
-        unit=1,
-        steps=seen,
-        inputs=seen,
-        last=steps - 1,
-    )
-    starving = Alert(
-        "starving",
-        "l0",
-        7_200,
-        "unit 2 of l0 starves: it fires on 2.0 % of the inputs, at first on 33 %",
-        unit=2,
-        inputs=seen,
-        steps=seen,
-    )
+    dead = alert("dead", "l0", 310, Fix("keep units alive"), unit=1, steps=seen, inputs=seen, last=steps - 1)
+    starving = alert("starving", "l0", 7_200, unit=2, inputs=seen, steps=seen)
     facts = {"dead": 1, "units": 3, "which": (1,), "inputs": seen}
     gone = Finding("dead units", "l0", facts, "broken", 310, fixes=(Fix("keep units alive"),))
     loss = scalar("loss", steps, 100, 1.2, 0.004)
@@ -221,7 +231,7 @@ def between(record: WatchRecord) -> Finding:
 
 def unlogged() -> WatchRecord:
     hint = "add w.log(loss=loss)"
-    unseen = {name.replace(" ", "_"): Rung(name, "not seen", hint) for name in ("the loss is sensible", "the loss falls")}
+    unseen = {name.replace(" ", "_"): rung(name, "not seen", hint) for name in ("the loss is sensible", "the loss falls")}
     return replace(well(), scalars=(), verdict=verdict({}, Finding("loss not seen", facts={"names": ()}), between(well()), **unseen))
 
 
@@ -253,14 +263,13 @@ def gpt(slots: int = 200, blocks: int = 8, steps: int = 20_000) -> WatchRecord:
     fired = np.random.default_rng(2).integers(100, 4_000, (50, 96))
     units = UnitsRecord("h.1.mlp", "relu", first, last, np.full(50, 4_096), fired, np.zeros(96, dtype=np.int64), np.zeros(96, dtype=bool))
     alerts = (
-        Alert(
-            "vanishing", "h.0.attn", 400, "the gradient vanishes along depth: 1.1e-08 at the first, 1.2 at the last", "LayerNorm", steps=200
-        ),
-        Alert("rounding", "lm_head.weight", 90, "96 % of the elements of lm_head.weight do not move", "keep a float32 copy", steps=150),
-        Alert("exploding", "wte", 12, "its gradient grew 1,000 times in 10 steps", "clip_grad_norm_", steps=10, over=True, last=60),
+        alert("vanishing", "h.0.attn", 400, Fix("carry the gradient"), steps=200),
+        alert("rounding", "lm_head.weight", 90, Fix("more bits"), steps=150),
+        alert("exploding", "wte", 12, Fix("carry the gradient"), steps=10, over=True, last=60),
     )
     scalars = (scalar("loss", steps, slots, 6.2, 2.1), scalar("lr", steps, slots, 3e-4, 1e-5), scalar("accuracy", steps, slots, 0.01, 0.6))
-    careful = Rung("by enough for its dtype", "careful", "96 % of its elements do not move", "keep a float32 copy", "lm_head.weight")
+    copy = Fix(advice="keep a float32 copy")
+    careful = rung("by enough for its dtype", "careful", "96 % of its elements do not move", copy, path="lm_head.weight")
     return WatchRecord(
         "GPT2LMHeadModel",
         "AdamW",
@@ -297,24 +306,15 @@ def nan() -> WatchRecord:
     for side in (loss.mean, loss.low, loss.high):
         side[born:] = np.nan
     loss.bad[born:] = 25
-    alert = Alert(
-        "nan",
-        "h.2.attn",
-        612,
-        "the output of h.2.attn holds NaN first: 49,152 numbers of 49,152",
-        "leave no row masked whole",
-        steps=1,
-        inputs=8,
-        last=999,
-        trace="h.2.attn makes NaN: softmax of a row of -Inf.",
-    )
+    trace = "h.2.attn makes NaN: softmax of a row of -Inf."
+    born = alert("nan", "h.2.attn", 612, Fix(advice="leave no row masked whole"), steps=1, inputs=8, last=999, trace=trace)
     loss = replace(loss, final=float("nan"), nan=int(loss.bad.sum()), bad_step=612)
     facts = {"nan": loss.nan, "inf": 0, "count": loss.count, "last": "nan"}
     finding = Finding("loss not finite", "loss", facts, "broken", 612)
-    insane = Rung("the loss is sensible", "broken", wording.said(finding))
-    broken = Rung("the loss falls", "broken", "its last value is NaN", facts={"last": loss.final})
+    insane = rung("the loss is sensible", "broken", wording.said(finding))
+    broken = Rung("last value not finite", "", {"last": loss.final}, "broken", name="the loss falls", state="broken")
     told = verdict({}, finding, the_loss_is_sensible=insane, the_loss_falls=broken)
-    return replace(record, scalars=(loss,), alerts=(alert,), verdict=told, units=())
+    return replace(record, scalars=(loss,), alerts=(born,), verdict=told, units=())
 
 
 def failed() -> WatchRecord:
@@ -334,11 +334,12 @@ def interrupted() -> WatchRecord:
 def unowned() -> WatchRecord:
     """The optimizer was made before the layer was replaced."""
     text = "the optimizer holds 2 of 4 trained parameters"
-    broken = Rung("the optimizer owns it", "broken", text, "optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)", "l1.weight")
-    alert = Alert("not owned", "l1.weight", 0, text, steps=30)
+    fix = Fix(code="optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)")
+    broken = rung("the optimizer owns it", "broken", text, fix, path="l1.weight")
+    lost = alert("not owned", "l1.weight", 0, Fix("or leave it", "optimizer.add_param_group({'params': [...]})"), steps=30)
     record = well()
     told = verdict({}, the_optimizer_owns_it=broken, the_loss_falls=falls(record.scalars[0]))
-    return replace(record, alerts=(alert,), verdict=told, state="stopped")
+    return replace(record, alerts=(lost,), verdict=told, state="stopped")
 
 
 def hostile() -> WatchRecord:
@@ -346,14 +347,14 @@ def hostile() -> WatchRecord:
     names = zoo.HOSTILE
     series = [Series(name, role, 4, (2, 2), "own", name) for role in (ACTIVATION, GRADIENT) for name in names]
     series += [Series(f"{name}.{name}", role, 4, (2, 2), "own", name) for role in (PARAMETER, UPDATE) for name in names]
-    alerts = [Alert("dead", name, 1, name, name, unit=0, inputs=1_000, trace=name) for name in names]
-    alerts += [Alert(names[0], names[1], 2, names[4], names[2])]
+    alerts = [alert("dead", name, 1, Fix(code=name), unit=0, inputs=1_000, trace=name) for name in names]
+    alerts += [replace(alert("not owned", names[1], 2, Fix(advice=names[2])), facts={"optimizer": names[4]})]
     first, last = slots_of(100, 8)
     ones = np.ones((8, 2), dtype=np.int64)
     units = UnitsRecord(names[0], names[1], first, last, last - first + 1, ones, ones[0] * 0, np.zeros(2, dtype=bool))
     flows = np.ones((8, 2), dtype=np.float32)
     neurons = NeuronsRecord(first, last, (Layer(names[0], names[1], np.ones((8, 2, 3), dtype=np.float32), flows, flows),))
-    rungs = [Rung(RUNGS[0], "passed", names[1]), *(Rung(name, "broken", name, name, name) for name in names)]
+    rungs = [rung(RUNGS[0], "passed", names[1]), *(rung(RUNGS[1], "broken", name, Fix(code=name), path=name) for name in names)]
     return WatchRecord(
         names[0],
         names[1],
@@ -401,8 +402,8 @@ def large(modules: int = 3_000, slots: int = 60) -> WatchRecord:
         )
         for i in range(100)
     )
-    alert = Alert("saturated", "layers.1234", 7, "99 % of its outputs are 1", steps=20)
-    return replace(gpt(60, 2), history=history(series, 5_000, slots, 6), units=units, alerts=(alert,), steps=5_000, modules=modules)
+    alerts = (alert("saturated", "layers.1234", 7, steps=20),)
+    return replace(gpt(60, 2), history=history(series, 5_000, slots, 6), units=units, alerts=alerts, steps=5_000, modules=modules)
 
 
 WATCHES: dict[str, Callable[[], WatchRecord]] = {

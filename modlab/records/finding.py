@@ -33,12 +33,14 @@ class Fix:
     """What mends it.
 
     Attributes:
-        kind: a key of `wording.fixes.FIXES`, "" where the code says all.
+        kind: a key of `wording.fixes.FIXES`, which has the advice; "" where the code says all.
         code: a line that can be copied; nothing if there is none.
+        advice: of what only the finder knows, the advice itself.
     """
 
     kind: str = ""
     code: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modlab import format
-from modlab.records.finding import Fact, Finding
+from modlab.records.finding import Finding
 from modlab.records.sharding import Ranks
 from modlab.records.slots import Floats
 from modlab.records.watched import Watched
@@ -235,31 +235,25 @@ class ScalarRecord:
         return max(1, len(self.mean) // 10)
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """Something that is wrong, or goes wrong.
+@dataclass(frozen=True, slots=True, repr=False)
+class Alert(Finding):
+    """A finding of a run, which may be over again.
 
     Attributes:
         kind: "nan", "inf", "dead", "starving", "no gradient", "vanishing", "exploding", "not owned", "not zeroed", "saturated",
             "rounding".
         path: of the module or parameter.
+        facts: what the sentence is made of; of a NaN "where" is the place of its birth: "forward", "backward", "the loss", "the batch",
+            "the weights", or "" if that is not known.
         step: at which it was first seen.
-        text: a sentence, with the evidence.
-        fix: code or advice; nothing if there is none.
         unit: which unit of the module, or None; `units`: which ones, where an alert is about several.
         steps, inputs: how many it rests on.
         last: the step at which it was last seen to hold.
         over: it held once and does so no longer.
-        careful: it is not as bad as its kind usually is: a few of many units are dead.
-        where: the place at which a NaN was born: "forward", "backward", "the loss", "the batch" or "the weights"; "" if that is not known.
         trace: of the step in which a NaN was born, run again.
     """
 
-    kind: str
-    path: str
-    step: int
-    text: str
-    fix: str = ""
+    step: int = 0
     unit: int | None = None
     steps: int = 0
     inputs: int = 0
@@ -267,8 +261,6 @@ class Alert:
     over: bool = False
     trace: Any = None
     units: tuple[int, ...] = ()
-    careful: bool = False
-    where: str = ""
 
     def __repr__(self) -> str:
         unit = "" if self.unit is None else f" unit {self.unit}"
@@ -277,24 +269,18 @@ class Alert:
 
 @format.printed
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One step of the ladder.
+class Rung(Finding):
+    """One step of the ladder, and what was found there.
 
     Attributes:
+        kind: what was found, or why it was not seen; also that of an alert or a finding which answers it.
         name: "data arrives", "the loss is sensible", "every module is called", "every trained parameter gets a gradient",
             "the optimizer owns it", "it moves", "by enough for its dtype", "the loss falls".
         state: "passed", "broken", "careful" or "not seen".
-        text: the evidence, or why it was not seen.
-        fix: code or advice; `path`: the place, where there is one.
-        facts: the numbers of the text, by name.
     """
 
-    name: str
-    state: str
-    text: str = ""
-    fix: str = ""
-    path: str = ""
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    name: str = ""
+    state: str = "not seen"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import ref
 
+from modlab import wording
 from modlab.errors import QuestionError
 from modlab.inspection.distributed import rank
 from modlab.records.watch import WatchRecord
@@ -231,7 +232,7 @@ class Lines:
         record = self._watch.record
         if len(record.alerts) > self._told:
             for alert in record.alerts[self._told :]:
-                self._say(f"modlab: step {alert.step:,}: {alert.text}")
+                self._say(f"modlab: step {alert.step:,}: {wording.said(alert)}")
             self._told = len(record.alerts)
         if not self._first and record.steps >= FIRST:
             self._first = True

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from modlab import format, wording
 from modlab.records import lines, watch
 from modlab.records.watch import SIGNS
 
 
+class Rung(watch.Rung):
+    """One step of the ladder, with its words."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, rung: watch.Rung) -> Rung:
+        """The same rung, with its words."""
+        return cls(**{one.name: getattr(rung, one.name) for one in fields(rung)})
+
+    @property
+    def text(self) -> str:
+        """The evidence, or why it was not seen."""
+        return wording.said(self)
+
+    @property
+    def fix(self) -> str:
+        """Code or advice; nothing if there is none."""
+        return wording.fix(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict(watch.Verdict):
     """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it."""
 
+    rungs: tuple[Rung, ...] = ()
+
     @classmethod
     def of(cls, verdict: watch.Verdict) -> Verdict:
         """The same verdict, with its faces."""
-        return cls(verdict.rungs, verdict.findings, verdict.alerts)
+        return cls(tuple(map(Rung.of, verdict.rungs)), verdict.findings, verdict.alerts)
+
+    @property
+    def broken(self) -> Rung | None:
+        """The first rung that is broken, or None."""
+        return next((rung for rung in self.rungs if rung.state == "broken"), None)
 
     def __str__(self) -> str:
         return format.printable("\n".join(f"{sign:<8}  {name:<{self._width()}}  {text}".rstrip() for sign, name, text in self._lines()))

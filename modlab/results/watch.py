@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -22,12 +21,11 @@ from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
 from modlab.records.finding import Finding
 from modlab.records.paths import as_known, spellings
-from modlab.records.trace import TraceRecord
-from modlab.records.watch import Alert, Entry, WatchRecord, part
+from modlab.records.watch import Entry, WatchRecord, part
+from modlab.results.alert import Alert
 from modlab.results.live import ENDED, Output, Stage, stage
 from modlab.results.result import Result, missing
 from modlab.results.runs import Runs
-from modlab.results.trace import Trace
 from modlab.results.verdict import Verdict
 from modlab.running.guarded import failed, line_of, tried
 from modlab.version import __version__
@@ -324,7 +322,7 @@ class Watch(Result):
 
         That of a NaN has the step in which it was born, run again, as its ``.trace``.
         """
-        return tuple(_with_trace(alert) for alert in self.record.alerts)
+        return tuple(map(Alert.of, self.record.alerts))
 
     @property
     def history(self) -> dict[str, Any]:
@@ -460,8 +458,3 @@ class Watch(Result):
         if not self.running or not isinstance(self._stage, Output):
             return super().widget()
         return self._stage.another()
-
-
-def _with_trace(alert: Alert) -> Alert:
-    """The alert with its replay as what a user holds."""
-    return replace(alert, trace=Trace.of(alert.trace)) if isinstance(alert.trace, TraceRecord) else alert

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from modlab import format
+from modlab.records.finding import Fact, Fix
 from modlab.records.slots import COLUMNS
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, PARAMETER_GRADIENT, UPDATE, Alert, UnitsRecord
+from modlab.records.watch import GRADIENT, PARAMETER, PARAMETER_GRADIENT, Alert, UnitsRecord
 from modlab.watching.batched_statistics import Readings
 from modlab.watching.cast import Cast, Weight
 from modlab.watching.findings import TINY
@@ -80,35 +81,30 @@ second share did not learn it."""
 ONE_END = 0.05
 """Share at either end below which a sigmoid may be a gate, which is open or shut on purpose."""
 
-ALIVE = "nn.LeakyReLU in its place, a smaller learning rate, or another seed, keeps units alive"
-"""What helps where units die."""
+ALIVE, HOLD, SLOW = Fix("keep units alive"), Fix("find the NaN"), Fix("larger steps")
+HELD = Fix("or leave it", "optimizer.add_param_group({'params': [...]})")
+"""What helps where units die, a step was not kept, the learning rate is too small, and no optimizer holds a parameter."""
 
-WIDER = "keep the weights in float32 (torch.autocast for the rest), or a greater learning rate"
-"""What helps where 16 bits are too few."""
-
-HOLD = 'let modlab.watch(..., on_nan="hold") keep every step: it finds where the NaN is born'
-"""What helps where a step was not kept."""
-
-SHOWN = 12
-"""Units of a layer whose numbers are written out."""
+BROKEN = frozenset(("nan", "inf", "not owned", "no gradient", "dead", "exploding"))
+"""Kinds that mean that something is broken; others are a reason for care."""
 
 HALF = ("bfloat16", "float16")
 _BAD, _MEAN, _VAR = (COLUMNS.index(name) for name in ("bad", "mean", "var"))
-_ROLES = {
-    ACTIVATION: "the output of {}",
-    GRADIENT: "the gradient of {}'s output",
-    PARAMETER: "{}",
-    PARAMETER_GRADIENT: "the gradient of {}",
-    UPDATE: "the update of {}",
-}
-
-_PAST = {
-    "no gradient": "{} got no gradient in the first {}",
-    "not owned": "{} got a gradient in {} in a row, and no optimizer that was known held it",
-}
-"""What is said of an alert that says "never", when it is over."""
-
 Key = tuple[str, str, int | None]
+
+
+def alert(kind: str, path: str, step: int, facts: Mapping[str, Fact], *fixes: Fix, **how: Any) -> Alert:
+    """An alert as bad as its kind usually is.
+
+    Args:
+        kind: one of `wording.ALERTS`, which makes the sentence of the facts.
+        path: of the module or parameter.
+        step: at which it was seen.
+        facts: what it rests on.
+        fixes: what helps, the best first.
+        how: the other fields of an `Alert`.
+    """
+    return Alert(kind, path, facts, "broken" if kind in BROKEN else "careful", step, fixes=fixes, **how)
 
 
 class Alerts:
@@ -154,9 +150,8 @@ class Alerts:
                 "saturated",
                 path,
                 sample.step,
-                f"{format.share(share)} of what the activation function at {_name(path)} gives lies within 2 % of its ends, "
-                "where hardly any gradient passes",
-                "smaller weights or inputs before it, or a normalization",
+                {"share": share},
+                Fix("make it smaller"),
             )
 
     def _is_inside(self, path: str) -> bool:
@@ -164,37 +159,35 @@ class Alerts:
         orders = {member.path: member.order for member in self._cast.members.values()}
         return any(orders[deep] > orders[path] for deep in self._cast.deep)
 
-    def raise_(self, alert: Alert) -> None:
+    def raise_(self, new: Alert) -> None:
         """Add an alert, or renew the one that is known."""
-        key = alert.kind, alert.path, alert.unit
+        key = new.kind, new.path, new.unit
         known = self._found.get(key)
         if known is None:
-            self._found[key] = replace(alert, last=max(alert.last, alert.step))
+            self._found[key] = replace(new, last=max(new.last, new.step))
         else:
             self._found[key] = replace(
                 known,
-                text=alert.text,
-                steps=max(known.steps, alert.steps),
-                inputs=max(known.inputs, alert.inputs),
-                last=max(known.last, alert.last, alert.step),
+                facts=new.facts,
+                steps=max(known.steps, new.steps),
+                inputs=max(known.inputs, new.inputs),
+                last=max(known.last, new.last, new.step),
                 over=False,
-                trace=known.trace or alert.trace,
-                units=alert.units,
-                where=alert.where,
+                trace=known.trace or new.trace,
+                units=new.units,
             )
 
     def _over(self, key: Key) -> None:
         known = self._found.get(key)
         if known is not None and not known.over:
-            text = _PAST[known.kind].format(known.path, format.plural(known.steps, "look")) if known.kind in _PAST else known.text
-            self._found[key] = replace(known, over=True, text=text)
+            self._found[key] = replace(known, over=True)
 
-    def _lasts(self, holds: bool, kind: str, path: str, step: int, text: str, fix: str, samples: int = SAMPLES) -> None:
+    def _lasts(self, holds: bool, kind: str, path: str, step: int, facts: Mapping[str, Fact], *fixes: Fix, samples: int = SAMPLES) -> None:
         """Raise an alert when something has held for some samples in a row."""
         key = kind, path, None
         self._running[key] = self._running.get(key, 0) + 1 if holds else 0
         if self._running[key] >= samples:
-            self.raise_(Alert(kind, path, step, text, fix, steps=self._running[key]))
+            self.raise_(alert(kind, path, step, facts, *fixes, steps=self._running[key]))
         elif not holds:
             self._over(key)
 
@@ -221,12 +214,8 @@ class Alerts:
             if some.any() and not any(alert.kind in ("nan", "inf") for alert in self._found.values()):
                 at = int(np.flatnonzero(some)[0])
                 one, count = series[at], int(readings.columns[_BAD, bad[at]])
-                what = _ROLES[one.role].format(_name(one.path))
-                word = "NaN" if kind == "nan" else "infinity"
-                text = (
-                    f"{what} holds {word} first: {format.plural(count, 'number')} of {one.count:,}, in the sample of step {sample.step:,}"
-                )
-                self.raise_(Alert(kind, one.path, sample.step, text, steps=1))
+                facts: dict[str, Fact] = {"seen": "sample", "where": "", "role": one.role, "bad": count, "numbers": one.count}
+                self.raise_(alert(kind, one.path, sample.step, facts, steps=1))
 
     def _healed(self, sample: Sample, readings: Readings) -> None:
         """All was finite in a step that was made, the parameters too: what held NaN before did not come to stay."""
@@ -249,13 +238,8 @@ class Alerts:
             tensor = weight.tensor()
             kind = kind_of(tensor.detach()) if tensor is not None and is_plain(tensor) else ""
             if kind == "nan" or (kind and weight.trainable):
-                word = "NaN" if kind == "nan" else "infinity"
-                if passed is not None:
-                    text, step = f"{weight.path} holds {word} at the end; {passed.words}", passed.step
-                else:
-                    text = f"{weight.path} holds {word} at the end, and did not at step {last_sample:,}, the last sample"
-                    step = max(self._steps.made - 1, 0)
-                self.raise_(Alert(kind, weight.path, step, text, HOLD))
+                facts: dict[str, Fact] = {"seen": "end", "where": "", "sampled": last_sample, **(passed.facts if passed else {})}
+                self.raise_(alert(kind, weight.path, passed.step if passed else max(self._steps.made - 1, 0), facts, HOLD))
                 return
 
     # ---- units
@@ -286,9 +270,7 @@ class Alerts:
             return
         for unit in gone:
             silent, fired = int(units.silent[unit]), int(units.fired[unit])
-            since = f" in a row, after it fired on {fired:,} before" if fired else ""
-            text = f"unit {unit} of {_name(path)} is dead: zero on all of {silent:,} inputs{since}"
-            self.raise_(Alert("dead", path, step, text, ALIVE, unit, inputs=silent))
+            self.raise_(alert("dead", path, step, {"inputs": silent, "fired": fired}, ALIVE, unit=unit, inputs=silent))
         for key in known:
             if key[2] not in gone:
                 self._over(key)
@@ -300,20 +282,14 @@ class Alerts:
             self._over(("dead", path, None))
             return
         inputs = int(units.silent[gone].min())
-        shown = ", ".join(map(str, gone[:SHOWN])) + (", …" if len(gone) > SHOWN else "")
-        whom = f"units {shown} are" if len(gone) > 1 else f"unit {shown} is"
-        text = f"{len(gone):,} of {units.count:,} units of {_name(path)} {'are' if len(gone) > 1 else 'is'} dead: "
-        text += f"{whom} zero on all of the last {inputs:,} inputs"
-        first = min([step, *(alert.step for alert in alone)])
-        self.raise_(Alert("dead", path, first, text, ALIVE, inputs=inputs, units=tuple(gone)))
+        first = min([step, *(one.step for one in alone)])
+        self.raise_(alert("dead", path, first, {"units": units.count, "inputs": inputs}, ALIVE, inputs=inputs, units=tuple(gone)))
 
     def _starving(self, units: Units, record: UnitsRecord, gone: list[int], step: int) -> None:
         now = {unit: rest for unit, *rest in starving(units, record) if unit not in gone}
         for unit, (before, after, inputs) in now.items():
-            text = f"unit {unit} of {_name(units.path)} starves: it fires on {format.share(after)} of the inputs, "
-            text += f"at first on {format.share(before)}"
-            fix = "nn.LeakyReLU lets a unit that fires rarely learn"
-            self.raise_(Alert("starving", units.path, step, text, fix, unit, inputs=int(inputs)))
+            facts: dict[str, Fact] = {"share": float(after), "before": float(before)}
+            self.raise_(alert("starving", units.path, step, facts, Fix("let rare units learn"), unit=unit, inputs=int(inputs)))
         for key in self._alerted("starving", units.path):
             starved = key[2]
             if starved is not None and starved not in now and (starved in gone or _share(record, starved) > STARVING):
@@ -343,9 +319,9 @@ class Alerts:
                     "no gradient",
                     weight.path,
                     sample.step,
-                    f"{weight.path} got no gradient in any step that was looked at{self._why(weight)}",
-                    f"modlab.trace(model), then trace.why({weight.path!r}), names the reason",
-                    SAMPLES * patience,
+                    {"called": self._is_called(weight)},
+                    Fix("ask why"),
+                    samples=SAMPLES * patience,
                 )
             lost = bool(self._steps.optimizer_name and weight.felt) and not weight.owned and weight.path not in self._elsewhere.paths
             if lost or self._found.get(("not owned", weight.path, None)):
@@ -354,8 +330,8 @@ class Alerts:
                     "not owned",
                     weight.path,
                     sample.step,
-                    f"{weight.path} gets a gradient, and {self._steps.optimizer_name} does not hold it: it never moves",
-                    "optimizer.add_param_group({'params': [...]}), or requires_grad_(False) if it is to stay as it is",
+                    {"optimizer": self._steps.optimizer_name},
+                    HELD,
                 )
 
     def _held_by_others(self) -> set[str]:
@@ -364,10 +340,11 @@ class Alerts:
         held = [tensor for optimizer in others for group in optimizer.param_groups for tensor in group["params"]]
         return {weight.path for weight in map(self._cast.weight, held) if weight is not None}
 
-    def _why(self, weight: Weight) -> str:
+    def _is_called(self, weight: Weight) -> bool:
+        """Whether its module was ever called; True where that is not known."""
         owner = weight.owner()
         member = None if owner is None else self._cast.members.get(id(owner))
-        return ": its module was never called" if member is not None and not member.called else ""
+        return member is None or member.called > 0
 
     def _carry(self, sample: Sample) -> None:
         if sample.tasks and sample.stepped:  # what a backward pass brings, and nobody uses, may be thrown away later
@@ -376,9 +353,9 @@ class Alerts:
                 "not zeroed",
                 "",
                 sample.step,
-                "gradients are never zeroed: each backward pass adds to those of all steps before",
-                "optimizer.zero_grad() before loss.backward()",
-                3,
+                {},
+                Fix("zero the gradients"),
+                samples=3,
             )
 
     def _depth(self, sample: Sample, readings: Readings) -> None:
@@ -399,11 +376,7 @@ class Alerts:
         first, last = (float(np.median([sizes[path] for path in some])) for some in (order[:third], order[-third:]))
         ratio = first / last if last > NOTHING else float("nan")
         for kind, holds in (("vanishing", ratio < VANISHED), ("exploding", ratio > EXPLODED)):
-            text = (
-                f"the gradient {'vanishes' if kind == 'vanishing' else 'explodes'} along depth: "
-                f"{format.rough(first)} at the first modules, {format.rough(last)} at the last ones"
-            )
-            self._lasts(holds, kind, order[0], sample.step, text, "residual connections, a normalization, or another initialization")
+            self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Fix("carry the gradient"))
 
     def _stuck(self, sample: Sample) -> None:
         for weight in self._cast.weights:
@@ -422,15 +395,14 @@ class Alerts:
                     "rounding",
                     weight.path,
                     sample.step,
-                    f"{format.share(share)} of the elements of {weight.path} ({weight.dtype}) have a gradient and do not move: "
-                    "the step is lost to rounding",
-                    WIDER if half else self._faster(weight),
+                    {"share": share, "dtype": weight.dtype},
+                    *((Fix("more bits"),) if half else self._faster(weight)),
                 )
 
-    def _faster(self, weight: Weight) -> str:
+    def _faster(self, weight: Weight) -> tuple[Fix, ...]:
         """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
         most = max(size_of(self._cast, one) for one in self._cast.weights)
-        return "a greater learning rate" if size_of(self._cast, weight) > TINY * most else ""
+        return (SLOW,) if size_of(self._cast, weight) > TINY * most else ()
 
 
 def dead(units: Units) -> npt.NDArray[np.intp]:
@@ -478,7 +450,3 @@ def _ends(inputs: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> tuple[int,
     head = int(np.searchsorted(sums, early)) + 1
     tail = int(np.searchsorted(sums, total - late, side="right"))
     return (head, tail) if head <= tail < len(inputs) else None
-
-
-def _name(path: str) -> str:
-    return path or "the model"

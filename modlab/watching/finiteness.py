@@ -15,6 +15,7 @@ from torch import Tensor
 
 from modlab.compat import dispatch_modes, without_modes, without_torch_function
 from modlab.inspection.entries import PLAIN
+from modlab.records.finding import Fact
 from modlab.statistics.memory import is_there, local
 from modlab.watching.last_step import LastPass
 from modlab.watching.readback import Copy, is_far
@@ -48,13 +49,10 @@ class NonFinite(NamedTuple):
     looked: int = -1
 
     @property
-    def words(self) -> str:
-        """Of a step that went by without being kept."""
-        word = "NaN" if self.kind == "nan" else "infinity"
-        if self.looked in (-1, self.step - 1):
-            return f"the gradient of {self.path} held {word} first at step {self.step:,}, which was not kept"
-        since = f"in one of the steps {self.looked + 1:,} to {self.step:,}"
-        return f"the gradient of {self.path} held {word} first {since}, which were not kept"
+    def facts(self) -> dict[str, Fact]:
+        """Of a step that went by without being kept: the parameter, and the first and the last step that it may have been."""
+        first = self.step if self.looked == -1 else self.looked + 1
+        return {"unkept": self.path, "unkept kind": self.kind, "unkept steps": (first, self.step)}
 
 
 class Check:

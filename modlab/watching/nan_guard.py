@@ -9,18 +9,20 @@ from weakref import ref
 from torch import Tensor, strided
 from torch.nn import Module
 
+from modlab import wording
 from modlab.compat import dispatch_modes, without_torch_function
 from modlab.errors import NotFiniteError
+from modlab.records.finding import Fact, Fix
 from modlab.records.watch import Alert
 from modlab.running import clock
 from modlab.running.guarded import Look, guarded
 from modlab.statistics.memory import is_there, local
-from modlab.watching.alerts import HOLD, Alerts
+from modlab.watching.alerts import HOLD, Alerts, alert
 from modlab.watching.cast import Cast
 from modlab.watching.finiteness import Check, NonFinite, is_finite
 from modlab.watching.last_step import LastPass, LastStep
 from modlab.watching.losses import Losses
-from modlab.watching.replay import birthplace
+from modlab.watching.replay import Birth, birthplace
 from modlab.watching.schedule import GUARDED, Schedule
 from modlab.watching.steps import Steps
 
@@ -184,7 +186,7 @@ class NaNGuard:
         self.found = True
         self._report(finding)
         if self._on_nan == "stop":
-            text = self._alerts.alerts[-1].text
+            text = wording.said(self._alerts.alerts[-1])
             raise NotFiniteError(
                 f"Step {finding.step:,} was not made, for its gradients are not finite: {text}.\n"
                 f"  The weights are as they were before it. What led here: w.alerts[-1].trace"
@@ -231,18 +233,20 @@ class NaNGuard:
             self.tap.seconds += clock.now() - start
 
     def _report(self, finding: NonFinite) -> None:
-        model, step = self._model(), self._steps.made
-        at, kind, path, text, fix, trace = finding.step, finding.kind, finding.path, "", "", None
-        where = ""
-        if model is not None and finding.step == step:
-            self.tap.hold()
-            birth = birthplace(model, self.tap)
-            text, fix, trace, where = str(birth), birth.fix, birth.trace, birth.where
-            if where:
-                kind, path = birth.kind or kind, birth.path
-            if self.passed is not None and where in ("the batch", "the weights"):
-                at, text, fix = self.passed.step, f"{text}; {self.passed.words}", fix or HOLD
-        else:
-            text = f"the gradient {f'of {path}' if path else 'of the outputs'} was not finite at step {finding.step:,}, which was read late"
-            fix = HOLD
-        self._alerts.raise_(Alert(kind, path, at, text.rstrip("."), fix, steps=1, trace=trace, where=where))
+        model = self._model()
+        if model is None or finding.step != self._steps.made:
+            self._alerts.raise_(alert(finding.kind, finding.path, finding.step, {"seen": "late", "where": ""}, HOLD, steps=1))
+            return
+        self.tap.hold()
+        self._alerts.raise_(_born(birthplace(model, self.tap), finding, self.passed))
+
+
+def _born(birth: Birth, finding: NonFinite, passed: NonFinite | None) -> Alert:
+    """What the step that was run again tells; of a batch or weights that were spoilt before, since when."""
+    kind, path = (birth.kind or finding.kind, birth.path) if birth.where else (finding.kind, finding.path)
+    text = {"begin": birth.begin, "rest": birth.why if birth.begin else birth.text, "remark": birth.remark}
+    facts: dict[str, Fact] = {"seen": "again", "where": birth.where, **text}
+    fixes, step = (Fix(advice=birth.fix),) if birth.fix else (), finding.step
+    if passed is not None and birth.where in ("the batch", "the weights"):
+        facts, fixes, step = {**facts, **passed.facts}, fixes or (HOLD,), passed.step
+    return alert(kind, path, step, facts, *fixes, steps=1, trace=birth.trace)

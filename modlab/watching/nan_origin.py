@@ -45,6 +45,7 @@ class NaNOrigin(NamedTuple):
         event: its number in the trace.
         kind: "nan" or "inf".
         text: a sentence; `fix` is advice.
+        begin: where the sentence begins with the place, what it says of that; `why` is what follows.
     """
 
     where: str
@@ -54,6 +55,8 @@ class NaNOrigin(NamedTuple):
     kind: str
     text: str
     fix: str = ""
+    begin: str = ""
+    why: str = ""
 
 
 class NaNOrigins:
@@ -175,8 +178,8 @@ def _born(event: Event) -> NaNOrigin:
     finite = not any(map(is_bad, event.inputs))
     source = "from finite numbers" if finite else "from infinities that are there on purpose"
     why, fix = explain(word_of(event.name), event.inputs, value, forward=True)
-    text = f"{subject} gives {amount(value)} {source}{at}{f': {why}' if why else ''}"
-    return NaNOrigin("forward", path, event.name, event.index, kind, text, fix)
+    begin = f"{subject} gives {amount(value)} {source}{at}"
+    return NaNOrigin("forward", path, event.name, event.index, kind, f"{begin}: {why}" if why else begin, fix, begin, why)
 
 
 def _batch(value: Value, root: Event) -> NaNOrigin:
@@ -193,13 +196,14 @@ def _batch(value: Value, root: Event) -> NaNOrigin:
 
 
 def _weights(value: Value) -> NaNOrigin:
-    return NaNOrigin("the weights", value.owner, value.owner, -1, "nan", f"{value.owner} held {amount(value)} before this step began")
+    text = f"{value.owner} held {amount(value)} before this step began"
+    return NaNOrigin("the weights", value.owner, value.owner, -1, "nan", text, begin=text)
 
 
 def _unseen(event: Event, value: Value) -> NaNOrigin:
     path = event.path or ""
     text = f"what {event.name} in {path or ROOT} takes holds {amount(value)}, made where it cannot be seen"
-    return NaNOrigin("forward", path, event.name, event.index, kind_of_value(value), text)
+    return NaNOrigin("forward", path, event.name, event.index, kind_of_value(value), text, begin=text)
 
 
 def amount(value: Value) -> str:

@@ -53,6 +53,7 @@ class Birth:
         trace: the pass that was run again; None if none was.
         exact: the pass was the same one, as far as can be told; else `remark` says why not.
         kind: "nan" or "inf", or "".
+        begin: where the text begins with the place, what it says of that; `why` is what follows.
         name: what is called there ("torch.log", "Linear", "SqrtBackward0"); `event` is its number in the trace, or -1.
     """
 
@@ -66,6 +67,8 @@ class Birth:
     event: int = -1
     fix: str = ""
     remark: str = ""
+    begin: str = ""
+    why: str = ""
 
     def __str__(self) -> str:
         return f"{self.text} ({self.remark})" if self.remark else self.text
@@ -367,7 +370,8 @@ def _origin(events: Sequence[Event]) -> NaNOrigin | None:
 
 
 def _of_origin(origin: NaNOrigin) -> Birth:
-    return Birth(origin.path, origin.where, origin.text, kind=origin.kind, name=origin.name, event=origin.event, fix=origin.fix)
+    found = Birth(origin.path, origin.where, origin.text, kind=origin.kind, name=origin.name, event=origin.event, fix=origin.fix)
+    return replace(found, begin=origin.begin, why=origin.why) if origin.path else found
 
 
 def _of_loss(gradient: Tensor, kind: str) -> Birth:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from modlab import format, wording
+from modlab.records.finding import Fact, Finding, FindingRecord, Fix, Severity
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
 from modlab.watching.alerts import HALF, SAMPLES
 from modlab.watching.findings import TINY, find, not_finite
 
-LOG = "add w.log(loss=loss)"
-NO_GRADIENT = "no parameter of the optimizer's was seen to have a gradient"
+UNMEASURED, UNGRADED = "no step measured", "no gradient of the optimizer's"
+TRAIN = Fix(code="model.train()")
 
 SOON = 3
 """Samples before which it is not said what the optimizer lacks: it is seen by then whether another one moves it."""
@@ -36,13 +37,18 @@ ORDERED = 3
 EARLY, PAIRED = 20, 128
 """Values of a loss from which on one that shows no trend has none; values of which all pairs are compared."""
 
-BROKEN_ALERTS = frozenset(("nan", "inf", "not owned", "no gradient", "exploding"))
-"""Kinds of alerts that mean that something is broken, besides dead units, of which a finding tells how many."""
+_SEVERITIES: dict[str, Severity] = {"broken": "broken", "careful": "careful"}
 
-FEW = 3
-"""Names written out."""
 
-_WHEN = ", after fully_shard: that puts other parameters into the place of those that were there"
+def _rung(name: str, state: str, kind: str, facts: Mapping[str, Fact] | None = None, *fixes: Fix, path: str = "") -> Rung:
+    """One check, and what it saw: `kind` is one of `wording.CHECKS`."""
+    return Rung(kind, path, facts or {}, _SEVERITIES.get(state, "note"), fixes=fixes, name=name, state=state)
+
+
+def _because(name: str, state: str, finding: Finding) -> Rung:
+    """A check that a finding answers."""
+    one = finding
+    return Rung(one.kind, one.path, one.facts, _SEVERITIES.get(state, "note"), one.step, one.evidence, one.fixes, name, state)
 
 
 def verdict(record: WatchRecord) -> Verdict:
@@ -60,92 +66,86 @@ def verdict(record: WatchRecord) -> Verdict:
         _enough(record),
         _falls(loss, several, record.watched.classes),
     )
-    broken = tuple(dict.fromkeys(alert.kind for alert in record.alerts if alert.kind in BROKEN_ALERTS and not alert.over))
-    return Verdict(rungs, find(record, loss), broken)
+    broken = [alert.kind for alert in record.alerts if alert.severity == "broken" and not alert.over]
+    others = tuple(dict.fromkeys(kind for kind in broken if kind != "dead"))  # of dead units a finding tells how many
+    return Verdict(rungs, find(record, loss), others)
 
 
 def judged(record: WatchRecord) -> WatchRecord:
     """The record with its verdict."""
     reached = verdict(record)
     few = {one.path for one in reached.findings if one.kind == "dead units" and one.severity == "careful"}
-    alerts = tuple(replace(alert, careful=True) if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
+    alerts = tuple(replace(alert, severity="careful") if alert.kind == "dead" and alert.path in few else alert for alert in record.alerts)
     return replace(record, alerts=alerts, verdict=reached)
 
 
 def _data(record: WatchRecord) -> Rung:
     name, known = "data arrives", record.watched
-    bad = _alert(record, "nan", "inf")
-    if bad is not None and bad.where == "the batch":
-        return Rung(name, "broken", bad.text, bad.fix, bad.path)
+    bad, facts = _alert(record, "nan", "inf"), {"steps": record.steps}
+    if bad is not None and bad.facts["where"] == "the batch":
+        return _because(name, "broken", bad)
     if known.evaluated and known.passes:
-        looks = format.plural(record.samples, "look")
-        return Rung(name, "careful", f"in {known.evaluated:,} of {looks} the model was called in evaluation mode alone", "model.train()")
+        return _rung(name, "careful", "evaluation mode", {"evaluated": known.evaluated, "looks": record.samples}, TRAIN)
     if known.passes or (record.steps and "" in known.opaque) or any(one.called for one in known.modules):
-        return Rung(name, "passed", format.plural(record.steps, "step"))
-    steps = format.plural(record.steps, "step")
+        return _rung(name, "passed", "steps made", facts)
     if record.steps and known.evaluated:
-        return Rung(name, "careful", f"{steps}, and the model is called in evaluation mode alone", "model.train()")
+        return _rung(name, "careful", "evaluation mode alone", facts, TRAIN)
     if record.steps:
-        return Rung(name, "not seen", f"{steps}, and no call of the model itself: a compiled copy or functional_call may run in its place")
-    return Rung(name, "not seen", "no step yet")
+        return _rung(name, "not seen", "no call seen", facts)
+    return _rung(name, "not seen", "no step yet")
 
 
 def _sensible(record: WatchRecord, loss: ScalarRecord | None, several: list[str]) -> Rung:
     name, known = "the loss is sensible", record.watched
     if loss is None or not loss.count:
-        return Rung(name, "not seen", _unlogged(several))
+        return _rung(name, "not seen", "loss not told", {"names": tuple(several)})
     bad = not_finite(loss, loss=True)
     if bad is not None:
-        return Rung(name, "broken" if bad.severity == "broken" else "careful", wording.said(bad), wording.fix(bad))
+        return _because(name, bad.severity, bad)
     classes = known.classes
     if classes < 2 or loss.passes > 1:
         return _finite(name, loss, record.steps if known.closed else int(loss.last[-1]) + 1)
-    first, uniform = float(loss.mean[0]), math.log(classes)
-    at = f"{loss.first[0]:,}" if loss.first[0] == loss.last[0] else f"{loss.first[0]:,} to {loss.last[0]:,}"
-    facts = {"value": first, "uniform": uniform, "last": int(loss.last[0])}
-    mean = "on average " * (loss.count > len(loss.mean))
-    text = f"{format.rough(first)} {mean}in step{'s' * (' ' in at)} {at}; a uniform guess among {classes:,} has {format.number(uniform)}"
+    first, uniform, at = float(loss.mean[0]), math.log(classes), (int(loss.first[0]), int(loss.last[0]))
+    facts: dict[str, Fact] = {"value": first, "uniform": uniform, "classes": classes, "last": at[1], "steps": at}
+    facts["averaged"] = loss.count > len(loss.mean)
     if first > 2 * uniform + 0.5:
-        return Rung(name, "careful", text, "smaller weights in the last layer, or inputs scaled to about 1", facts=facts)
-    return Rung(name, "passed", text, facts=facts)
+        return _rung(name, "careful", "first loss", facts, Fix("smaller last layer"))
+    return _rung(name, "passed", "first loss", facts)
 
 
 def _finite(name: str, loss: ScalarRecord, steps: int) -> Rung:
     """Every value is a number; and of how many steps there is none."""
-    said = "its only value is finite" if loss.count == 1 else f"all {loss.count:,} values are finite"
     missed = steps - loss.count
-    if loss.kind != "loss" or missed <= 0:
-        return Rung(name, "passed", said)
-    return Rung(name, "passed", f"{said}; in {missed:,} of {steps:,} steps none was seen", facts={"missed": missed, "steps": steps})
+    unseen: dict[str, Fact] = {"missed": missed, "steps": steps} if loss.kind == "loss" and missed > 0 else {}
+    return _rung(name, "passed", "finite values", {"count": loss.count, **unseen})
 
 
 def _called(record: WatchRecord) -> Rung:
     name, known = "every module is called", record.watched
     if not record.samples:
-        return Rung(name, "not seen", "no step was measured yet")
+        return _rung(name, "not seen", "no step measured yet")
     silent = [one for one in known.modules if one.taken and not one.called and not one.container and not _hidden(one.path, known)]
     wanted = {one.module for one in known.parameters if _expected(one)}
     weighty = [one.path for one in silent if one.path in wanted]
     called = sum(1 for one in known.modules if one.called and one.taken)
     if not called and known.opaque:
-        return Rung(name, "not seen", "compiled or scripted: its modules cannot be seen")
+        return _rung(name, "not seen", "modules not seen")
     if not called and not known.evaluated:
-        return Rung(name, "not seen", "no call of the model itself was seen")
+        return _rung(name, "not seen", "no call of the model")
     if weighty and record.samples >= SAMPLES:
-        return Rung(name, "careful", f"{_names(weighty)} never called", "", weighty[0])
+        return _rung(name, "careful", "never called", {"paths": tuple(weighty)}, path=weighty[0])
     if silent:
-        return Rung(name, "passed", f"but {_kinds(silent, known)}")
-    return Rung(name, "passed", f"{called:,} of {called:,}")
+        return _rung(name, "passed", "some not called", _kinds(silent, known))
+    return _rung(name, "passed", "all called", {"called": called})
 
 
-def _kinds(silent: list[WatchedModule], known: Watched) -> str:
+def _kinds(silent: list[WatchedModule], known: Watched) -> dict[str, Fact]:
     """Modules that were not called, by what that means for their parameters: a gradient tells that they were used by another way."""
-    kinds: dict[str, list[str]] = {", without parameters": [], ", whose parameters are used without a call": [], " not called": []}
-    bare, used, other = kinds.values()
+    kinds: dict[str, list[str]] = {"bare": [], "used": [], "other": []}
     felt = {one.path for one in known.parameters if one.felt}
     for one in silent:
-        (bare if not one.holds else other if felt.isdisjoint(one.holds) else used).append(one.path)
-    return "; ".join(_names(paths) + kind for kind, paths in kinds.items() if paths)
+        kinds["bare" if not one.holds else "other" if felt.isdisjoint(one.holds) else "used"].append(one.path)
+    return {kind: tuple(paths) for kind, paths in kinds.items()}
 
 
 def _expected(one: WatchedParameter) -> bool:
@@ -166,39 +166,35 @@ def _graded(record: WatchRecord) -> Rung:
     name, known = "every trained parameter gets a gradient", record.watched
     trained = [weight for weight in known.parameters if weight.trainable]
     if not trained and known.left[1]:
-        return Rung(name, "not seen", "no parameter that only= takes requires a gradient")
+        return _rung(name, "not seen", "none of only")
     if not trained:
-        return Rung(name, "broken", "no parameter requires a gradient", "model.requires_grad_(True)")
+        return _rung(name, "broken", "none trainable", None, Fix(code="model.requires_grad_(True)"))
     felt = [weight for weight in trained if weight.felt]
     if not felt and _came_back(record):
-        return Rung(name, "not seen", "gradients come back to the modules, and none is left on a parameter when the step is made")
+        return _rung(name, "not seen", "gradients taken away")
     if not felt and known.feeds_others:
-        return Rung(name, "not seen", "gradients go to parameters that are not this model's: functional_call may run it with others")
+        return _rung(name, "not seen", "gradients of others")
+    if not felt and record.samples > 1:
+        return _rung(name, "broken", "no gradient seen", None, Fix(code="loss.backward()"))
     if not felt:
-        state = "broken" if record.samples > 1 else "not seen"
-        return Rung(name, state, "no gradient was seen in any step", "loss.backward()" if state == "broken" else "")
+        return _rung(name, "not seen", "no gradient seen")
     enough = record.samples >= SAMPLES
-    lost = [weight.path for weight in trained if _expected(weight)]
+    lost = tuple(weight.path for weight in trained if _expected(weight))
     if lost and enough:
-        fix = f"modlab.trace(model), then trace.why({lost[0]!r}), names the reason"
-        return Rung(name, "broken", f"{_names(lost)} got none in any step that was looked at", fix, lost[0])
+        return _rung(name, "broken", "parameters without a gradient", {"paths": lost}, Fix("ask why"), path=lost[0])
     flat = _measured(record, [weight for weight in felt if not weight.graded])
     if flat and enough:
         # of a bias or a scale, unlike a matrix, it may be zero for a good reason: a shift that the loss does not see
         first = next((weight for weight in flat if weight.dimensions > 1), flat[0])
-        of = "that" if len(flat) == 1 else "those"
-        text = f"{of} of {wording.joined(weight.path for weight in flat)} {'is' if len(flat) == 1 else 'are'} zero in all of "
-        text += format.plural(min(weight.felt for weight in flat), "look")
-        return Rung(name, "broken" if first.dimensions > 1 else "careful", text, "", first.path, {"kind": "zero gradient"})
-    return Rung(name, "passed", f"{len(felt):,} of {len(trained):,}{_besides(trained)}")
+        facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in flat), "looks": min(weight.felt for weight in flat)}
+        return _rung(name, "broken" if first.dimensions > 1 else "careful", "parameters with a zero gradient", facts, path=first.path)
+    return _rung(name, "passed", "gradients", {"felt": len(felt), "trained": len(trained), **_besides(trained)})
 
 
-def _besides(trained: list[WatchedParameter]) -> str:
+def _besides(trained: list[WatchedParameter]) -> dict[str, Fact]:
     """What of the others is to be said."""
-    aside = [weight.path for weight in trained if _lacks(weight) and not weight.owned]
-    moved = [weight.path for weight in trained if not weight.felt and weight.elsewhere]
-    said = f"; {_names(aside)}: in no optimizer either" if aside else ""
-    return f"{said}; {_names(moved)} moved without one that was seen" if moved else said
+    aside = tuple(weight.path for weight in trained if _lacks(weight) and not weight.owned)
+    return {"aside": aside, "moved": tuple(weight.path for weight in trained if not weight.felt and weight.elsewhere)}
 
 
 def _came_back(record: WatchRecord) -> bool:
@@ -217,67 +213,60 @@ def _measured(record: WatchRecord, some: list[WatchedParameter]) -> list[Watched
 def _owned(record: WatchRecord) -> Rung:
     name, known = "the optimizer owns it", record.watched
     if not record.optimizer:
-        return Rung(name, "not seen", "no optimizer made a step")
+        return _rung(name, "not seen", "no optimizer")
+    whose: dict[str, Fact] = {"optimizer": record.optimizer}
+    anew = f"{record.optimizer}(model.parameters())"
     trained = [weight for weight in known.parameters if weight.trainable]
     lost = [weight.path for weight in trained if not weight.owned and not weight.elsewhere]
-    held = [weight for weight in trained if weight.owned]
     if trained and len(lost) == len(trained) and not any(weight.felt for weight in trained) and known.feeds_others:
-        text = f"{record.optimizer} holds other parameters than the model's, and those get the gradients: functional_call may use them"
-        return Rung(name, "not seen", text)
+        return _rung(name, "not seen", "holds others", whose)
     if trained and len(lost) == len(trained) and not known.left[1]:
-        fix = f"{record.optimizer}(model.parameters()){_WHEN * any(weight.swapped for weight in trained)}"
-        return Rung(name, "broken", f"{record.optimizer} holds none of the model's parameters", fix, lost[0])
-    felt = [weight.path for weight in trained if weight.felt and weight.path in set(lost)]
+        fix = Fix("after sharding" if any(weight.swapped for weight in trained) else "", anew)
+        return _rung(name, "broken", "holds none", whose, fix, path=lost[0])
+    felt = tuple(weight.path for weight in trained if weight.felt and weight.path in set(lost))
     if felt and record.samples < SOON:
-        return Rung(name, "not seen", f"{_names(felt)} not in {record.optimizer}: too early to tell whether something else moves them")
+        return _rung(name, "not seen", "not held yet", {"paths": felt, **whose})
     if felt:
-        return Rung(name, "broken", f"{_names(felt)} not in {record.optimizer}", f"{record.optimizer}(model.parameters())", felt[0])
-    hidden = known.unregistered
-    if hidden:
-        more = f"; and {format.plural(len(hidden) - 1, 'place')} more" if len(hidden) > 1 else ""
-        one = hidden[0]
-        return Rung(name, "broken", f"{one.subject} {one.what}{more}", one.fix.replace("\n", "; "), one.path)
+        return _rung(name, "broken", "not held", {"paths": felt, **whose}, Fix(code=anew), path=felt[0])
+    if known.unregistered:
+        return _unregistered(name, known.unregistered)
     late = known.late_unowned
     if late:
-        text = f"{wording.joined(late)} came into the model during the watch, and {record.optimizer} does not hold {_them(late)}"
-        return Rung(name, "broken", text, f"{record.optimizer}(model.parameters()), after the change", late[0])
-    others = len(trained) - len(held) - len(lost)
-    text = f"{len(held):,} of {len(trained):,}"
-    return Rung(name, "passed", f"{text}; {others:,} are moved by something else" if others else text)
+        return _rung(name, "broken", "late parameters not held", {"paths": late, **whose}, Fix("after the change", anew), path=late[0])
+    held = sum(weight.owned for weight in trained)
+    return _rung(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
 
 
-def _them(names: tuple[str, ...]) -> str:
-    return "it" if len(names) == 1 else "them"
+def _unregistered(name: str, found: tuple[FindingRecord, ...]) -> Rung:
+    """Weights that PyTorch does not see: the first ones, and in how many places there are more."""
+    one = found[0]
+    facts: dict[str, Fact] = {"subject": one.subject, "what": one.what, "more": len(found) - 1}
+    fixes = (Fix(code="; ".join(one.fix.splitlines())),) if one.fix else ()
+    return _rung(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
 
 
 def _moves(record: WatchRecord) -> Rung:
     name, known = "it moves", record.watched
     owned = [weight for weight in known.parameters if weight.trainable and weight.owned and weight.felt and weight.met]
     if not owned or not known.stepped:
-        return Rung(name, "not seen", "no step of the optimizer was measured" if not known.stepped else NO_GRADIENT)
+        return _rung(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     rate = known.rate
     still = [weight for weight in owned if _is_still(weight) and (weight.dtype not in HALF or not rate)]
     if still and record.samples < SAMPLES:
-        names = wording.joined(weight.path for weight in still)
-        return Rung(name, "not seen", f"{names} did not move yet, after {format.plural(record.samples, 'look')}")
+        return _rung(name, "not seen", "not moved yet", {"paths": tuple(weight.path for weight in still), "looks": record.samples})
     if still:
         return _stands(name, still, owned, rate)
-    moved = sum(1 for weight in owned if weight.moved or weight.elsewhere)
-    aside = len(owned) - moved
-    rest = f"; {aside:,} {'has' if aside == 1 else 'have'} no gradient that could move {'it' if aside == 1 else 'them'}" if aside else ""
-    return Rung(name, "passed", f"{moved:,} of {len(owned):,}{rest}")
+    return _rung(name, "passed", "moves", {"moved": sum(weight.moved or weight.elsewhere for weight in owned), "trained": len(owned)})
 
 
 def _stands(name: str, still: list[WatchedParameter], owned: list[WatchedParameter], rate: float | None) -> Rung:
     """Parameters with a gradient that never move, and what can help: nothing is said to, where the gradient is next to nothing."""
-    text = f"{wording.joined(weight.path for weight in still)} did not move in any step that was looked at"
     most, mine = (max(weight.size for weight in some) for some in (owned, still))
+    facts: dict[str, Fact] = {"paths": tuple(weight.path for weight in still), "norm": mine, "rate": "", "all": rate == 0}
     if {one for weight in still for one in weight.rates} == {0.0}:
-        whose = "" if rate == 0 else " of its group" if len(still) == 1 else " of their group"
-        return Rung(name, "broken", f"{text}: the learning rate{whose} is 0", "a learning rate above 0", still[0].path)
-    text += f": the norm of {'its gradient' if len(still) == 1 else 'their gradients'} is {format.rough(mine)} at most"
-    fix = "a greater learning rate" if rate is not None and mine > TINY * most else ""
-    return Rung(name, "broken", text, fix, still[0].path)
+        return _rung(name, "broken", "does not move", {**facts, "rate": "zero"}, Fix("some learning rate"), path=still[0].path)
+    fixes = (Fix("larger steps"),) if rate is not None and mine > TINY * most else ()
+    return _rung(name, "broken", "does not move", facts, *fixes, path=still[0].path)
 
 
 def _is_still(one: WatchedParameter) -> bool:
@@ -289,52 +278,36 @@ def _enough(record: WatchRecord) -> Rung:
     name, known = "by enough for its dtype", record.watched
     measured = [weight for weight in known.parameters if weight.stuck is not None and weight.cancelled is None]
     if not measured:
-        return Rung(name, "not seen", "no step of the optimizer was measured" if not known.stepped else NO_GRADIENT)
+        return _rung(name, "not seen", UNGRADED if known.stepped else UNMEASURED)
     alert = _alert(record, "rounding")
     if alert is not None:
-        return Rung(name, "broken", alert.text, alert.fix, alert.path)
+        return _because(name, "broken", alert)
     worst = max(measured, key=lambda weight: weight.stuck or 0.0)
-    share = worst.stuck or 0.0
-    stays = f"at most {format.share(share)} of the elements with a gradient stay ({worst.path})"
-    return Rung(name, "passed", stays if share > 0.01 else "all that have a gradient do")
-
-
-def _unlogged(names: list[str]) -> str:
-    """What is to be logged, or logged by another name."""
-    if not names:
-        return LOG
-    return (
-        f"which of {wording.joined(names, last='or')} is the loss? w.log(loss=…) tells"
-        if len(names) > 1
-        else (f"{names[0]} was logged, and may be something else: w.log(loss=…) tells")
-    )
+    return _rung(name, "passed", "steps count", {"share": worst.stuck or 0.0, "parameter": worst.path})
 
 
 def _falls(loss: ScalarRecord | None, several: list[str], classes: int) -> Rung:
     name = "the loss falls"
     if loss is None or not loss.count:
-        return Rung(name, "not seen", _unlogged(several))
+        return _rung(name, "not seen", "loss not told", {"names": tuple(several)})
     mean = loss.mean[np.isfinite(loss.mean)].astype(np.float64)
     first, last = loss.ends()
     if not math.isfinite(loss.final):
-        text = f"its last value is {format.number(loss.final)}"
-        return Rung(name, "broken", text, facts={"last": loss.final})
-    facts = {"first": first, "last": last, "averaged": loss.averaged}
-    text = wording.arrow(facts)
+        return _rung(name, "broken", "last value not finite", {"last": loss.final})
+    facts: dict[str, Fact] = {"first": first, "last": last, "averaged": loss.averaged}
     part = max(1, len(mean) // 10)
     noise = float(np.std(np.diff(mean))) / math.sqrt(part) if len(mean) > 2 else 0.0
     if last < first and (_order(mean) < -ORDERED or (loss.count >= EARLY and last < first - FALLS * noise)):
-        return Rung(name, "passed", text, facts=facts)
+        return _rung(name, "passed", "falls", facts)
     if loss.count < EARLY:
-        return Rung(name, "not seen", f"after {format.plural(loss.count, 'value')} it is too early to tell")
+        return _rung(name, "not seen", "too early", {"count": loss.count})
     if np.nanmin(loss.low) < 0:
-        return Rung(name, "not seen", f"{text}: not judged, for it has negative values, as that of a policy gradient has", facts=facts)
+        return _rung(name, "not seen", "negative values", facts)
     if last > first + max(RISES * noise, MUCH * abs(first)):
         uniform = math.log(classes) if classes > 1 and loss.passes <= 1 else math.inf
         burst = last > min(BURSTS * first, TWICE * max(first, uniform))
-        fix = "a smaller learning rate, if it is meant to fall"
-        return Rung(name, "broken" if burst else "careful", f"{text}: it rises", fix, facts=facts)
-    return Rung(name, "careful", f"{text}: no trend beyond its noise", facts=facts)
+        return _rung(name, "broken" if burst else "careful", "rises", facts, Fix("smaller steps"))
+    return _rung(name, "careful", "no trend", facts)
 
 
 def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
@@ -347,8 +320,3 @@ def _order(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
 
 def _alert(record: WatchRecord, *kinds: str) -> Alert | None:
     return next((alert for alert in record.alerts if alert.kind in kinds and not alert.over), None)
-
-
-def _names(paths: list[str]) -> str:
-    shown = ", ".join(path or "(root)" for path in paths[:FEW])
-    return f"{shown} and {len(paths) - FEW:,} more" if len(paths) > FEW else shown

@@ -1,17 +1,26 @@
 """Where findings become English: one table of kinds, for all faces."""
 
-from modlab.wording.findings import fix, notes, rank, said, sentence, sorted_by_rank, title, told
+from modlab.wording.alerts import ALERTS, halves, what
+from modlab.wording.checks import CHECKS, names_place
+from modlab.wording.findings import begins_with_name, fix, fix_parts, in_halves, notes, rank, said, sentence, sorted_by_rank, title, told
 from modlab.wording.kinds import KINDS, FindingKind
 from modlab.wording.names import joined, named
 from modlab.wording.trends import arrow, travelled
 
 __all__ = [
+    "ALERTS",
+    "CHECKS",
     "KINDS",
     "FindingKind",
     "arrow",
+    "begins_with_name",
     "fix",
+    "fix_parts",
+    "halves",
+    "in_halves",
     "joined",
     "named",
+    "names_place",
     "notes",
     "rank",
     "said",
@@ -20,4 +29,5 @@ __all__ = [
     "title",
     "told",
     "travelled",
+    "what",
 ]

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from modlab import format
 from modlab.records.finding import Finding
+from modlab.records.watch import Alert
+from modlab.wording.alerts import ALERTS, halves
+from modlab.wording.checks import CHECKS
 from modlab.wording.fixes import FIXES
 from modlab.wording.kinds import KINDS
 
@@ -16,7 +19,26 @@ def said(finding: Finding) -> str:
     >>> said(Finding("loss not finite", "loss", {"nan": 41, "inf": 0, "count": 300, "last": "finite"}, "broken", 12))
     '41 of 300 values of loss were NaN, first at step 12; the last one is finite'
     """
-    return format.clean(KINDS[finding.kind].words(finding))
+    if finding.kind in CHECKS:
+        return format.clean(CHECKS[finding.kind](finding.facts))
+    return ": ".join(filter(None, in_halves(finding))) if finding.kind else ""
+
+
+def in_halves(finding: Finding) -> tuple[str, str]:
+    """What is wrong with what, and the evidence; the latter is nothing where the sentence is one."""
+    if finding.kind in ALERTS:
+        return halves(finding)
+    made = KINDS[finding.kind].words(finding)
+    return (format.clean(made), "") if isinstance(made, str) else (format.clean(made[0]), format.clean(made[1]))
+
+
+def begins_with_name(finding: Finding) -> bool:
+    """Whether the first half begins with a user's own name, which gets no capital."""
+    if not isinstance(finding, Alert):
+        return False
+    if finding.over or not halves(finding)[0]:
+        return finding.unit is None
+    return ALERTS[finding.kind].named(finding.facts)
 
 
 def sentence(finding: Finding) -> str:
@@ -31,8 +53,15 @@ def title(finding: Finding) -> str:
 
 
 def fix(finding: Finding) -> str:
-    """Code or advice; nothing if there is none."""
-    return next((one.code or FIXES[one.kind] for one in finding.fixes), "")
+    """Code, advice or both, in words; nothing if there is none."""
+    return ", ".join(filter(None, fix_parts(finding)))
+
+
+def fix_parts(finding: Finding) -> tuple[str, str]:
+    """Of the best fix, the line that can be copied, and the advice."""
+    for one in finding.fixes:
+        return one.code, one.advice or (FIXES[one.kind].format(path=finding.path) if one.kind else "")
+    return "", ""
 
 
 def rank(finding: Finding) -> tuple[int, int]:

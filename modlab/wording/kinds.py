@@ -23,13 +23,13 @@ class FindingKind:
         rank: among all kinds, the worst first.
         severity: as it usually is.
         title: what holds where there is no such finding, or what the note is about, in a few words.
-        words: makes the sentence, without a full stop.
+        words: makes the sentence, without a full stop; or its halves: what is wrong with what, and the evidence.
     """
 
     rank: int
     severity: Severity
     title: str
-    words: Callable[[Finding], str]
+    words: Callable[[Finding], str | tuple[str, str]]
 
 
 def _not_finite(finding: Finding) -> str:
@@ -45,15 +45,13 @@ def _not_finite(finding: Finding) -> str:
     return f"{were}, first at step {finding.step:,}{last}{ends}"
 
 
-def _dead(finding: Finding) -> str:
+def _dead(finding: Finding) -> tuple[str, str]:
     facts: Facts = finding.facts
     dead, count, units = facts["dead"], facts["units"], facts["which"]
     shown = joined(units, SHOWN)
     which = f"unit {shown} is" if dead == 1 else f"units {shown} are"
-    return (
-        f"{dead:,} of {format.plural(count, 'unit')} of {named(finding.path)} {'is' if dead == 1 else 'are'} dead: "
-        f"{which} zero on all of the last {facts['inputs']:,} inputs"
-    )
+    begin = f"{dead:,} of {format.plural(count, 'unit')} of {named(finding.path)} {'is' if dead == 1 else 'are'} dead"
+    return begin, f"{which} zero on all of the last {facts['inputs']:,} inputs"
 
 
 def _slices(finding: Finding) -> str:

@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 import modlab
-from modlab.records import lines
+from modlab.records import lines, watch
+from modlab.records.finding import Fix
 from modlab.records.trace import Reason
-from modlab.records.watch import Rung
 from modlab.results.verdict import Verdict
+from tests import watches
 
 
 def read(html: str) -> str:
@@ -21,11 +22,13 @@ def read(html: str) -> str:
     return " ".join(unescape(re.sub(r"<(?!wbr)[^>]*>", " ", html).replace("<wbr>", "")).split())
 
 
-VERDICT = Verdict(
-    (
-        Rung("data arrives", "passed", "3 steps"),
-        Rung("every module is called", "not seen"),
-        Rung("the loss falls", "broken", "1 → 2, which is more", "a <smaller> lr", "a.b"),
+VERDICT = Verdict.of(
+    watch.Verdict(
+        (
+            watches.rung("data arrives", "passed", "3 steps"),
+            watches.rung("every module is called", "not seen"),
+            watches.rung("the loss falls", "broken", "1 → 2, which is more", Fix(advice="a <smaller> lr"), path="a.b"),
+        )
     )
 )
 

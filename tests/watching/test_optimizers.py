@@ -225,7 +225,7 @@ LOOPS: list[tuple[Callable[[], Watch], str, set[str]]] = [
 def test_what_an_optimizer_steps_is_judged_by_its_steps(loop: Callable[[], Watch], optimizer: str, names: set[str]) -> None:
     w = loop()
     assert not w.record.error and w.record.optimizer == optimizer and w.record.steps == STEPS
-    rungs = {rung.name: (rung.state, rung.text) for rung in w.record.verdict.rungs}
+    rungs = {rung.name: (rung.state, rung.text) for rung in w.verdict.rungs}
     every = len(updates(w))
     assert every in (4, 8) and all(norm > 0 for norm in updates(w).values())
     for name in ("every trained parameter gets a gradient", "the optimizer owns it", "it moves"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from modlab import wording
 from modlab.records.loss import the_loss
 from modlab.records.watch import Alert, Verdict, WatchRecord
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
@@ -31,7 +32,7 @@ def of_runs(here: WatchRecord, there: WatchRecord) -> Sheet:
     rows = [_scalar(name, here, there) for name in _names(here, there)]
     rows += [_row(path, mine.get(path), theirs.get(path), alone) for path in dict.fromkeys((*mine, *theirs))]
     sides = zip(("here", "there"), alone, strict=True)
-    notes = tuple(Block(f"only {side}", "; ".join(map(words.what, some)) + ".") for side, some in sides if some)
+    notes = tuple(Block(f"only {side}", "; ".join(map(wording.what, some)) + ".") for side, some in sides if some)
     foot = f"here: {here.steps:,} steps, there: {there.steps:,}; {_ENDS}"
     return Sheet("runs", _sentence(here, there, alone), COLUMNS, tuple(rows), notes, title="layer", foot=foot)
 
@@ -43,7 +44,7 @@ def _alone(one: WatchRecord, other: WatchRecord) -> list[Alert]:
 
 
 def _sentence(here: WatchRecord, there: WatchRecord, alone: tuple[list[Alert], list[Alert]]) -> tuple[str, str]:
-    facts = [f"{words.what(some[0])}{_more(some)} {side} alone" for side, some in zip(("here", "there"), alone, strict=True) if some]
+    facts = [f"{wording.what(some[0])}{_more(some)} {side} alone" for side, some in zip(("here", "there"), alone, strict=True) if some]
     ends = [the_loss(record) for record in (here, there)]
     if ends[0] is not None and ends[1] is not None:
         last = [words.number(one.ends()[1]) for one in ends if one is not None]

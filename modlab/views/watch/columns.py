@@ -83,10 +83,7 @@ def of_conclusion(record: WatchRecord) -> dict[str, Any]:
             "ok": verdict.ok,
             "broken": verdict.broken.name if verdict.broken else None,
             "unseen": list(verdict.unseen),
-            "rungs": [
-                {"name": one.name, "state": one.state, "text": one.text, "fix": one.fix, "path": one.path, "facts": dict(one.facts)}
-                for one in verdict.rungs
-            ],
+            "rungs": [{"name": one.name, "state": one.state, **_finding(one)} for one in verdict.rungs],
             "findings": [_finding(one) for one in verdict.findings],
         },
         "alerts": [_alert(one) for one in record.alerts],
@@ -106,5 +103,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _alert(alert: Alert) -> dict[str, Any]:
-    names = ("kind", "path", "unit", "units", "step", "last", "over", "text", "fix", "steps", "inputs")
-    return {name: getattr(alert, name) for name in names}
+    names = ("unit", "units", "last", "over", "steps", "inputs")
+    return {**_finding(alert), **{name: getattr(alert, name) for name in names}}

@@ -31,9 +31,7 @@ _ALL = {
 }
 FALLS = "the loss falls"
 _NAN = ("nan", "inf")
-_REFUTED = ("no gradient", "not owned")
-"""Kinds of alerts that say "never": when they are over, they were not so."""
-_ZERO = "zero gradient"
+_ZERO = "parameters with a zero gradient"
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
 
 
@@ -66,7 +64,7 @@ def _nothing(record: WatchRecord) -> tuple[str, str]:
 
 def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     """The bold half, what is to be said of it, and whether that is about the loss already."""
-    alerts = sorted((alert for alert in record.alerts if not (alert.over and alert.kind in _REFUTED)), key=words.rank)
+    alerts = sorted((alert for alert in record.alerts if not (alert.over and wording.ALERTS[alert.kind].refuted)), key=words.rank)
     worst, broken = alerts[0] if alerts else None, record.verdict.broken
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
@@ -78,33 +76,33 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     careful = next((rung for rung in record.verdict.rungs if rung.state == "careful"), None)
     title = words.said(record.title, words.LONG_NAME)
     if careful and careful.name == FALLS:
-        rises = float(careful.facts["last"]) > float(careful.facts["first"]) and bool(careful.fix)  # type: ignore[arg-type]
-        return f"The loss {'rises' if rises else 'shows no trend'}:", [words.sentence(wording.arrow(careful.facts))], True
+        return f"The loss {'rises' if careful.kind == 'rises' else 'shows no trend'}:", [words.sentence(wording.arrow(careful.facts))], True
     if careful:
         where = f", {words.place(careful.path)}" if careful.path else ""
         learns = any(rung.name == FALLS and rung.state == "passed" for rung in record.verdict.rungs)
         strong = f"{title} learns, with one thing to look at:" if learns else f"One thing to look at in {title}:"
-        return strong, [words.sentence(f"{careful.name}{where}: {careful.text}")], False
+        return strong, [words.sentence(f"{careful.name}{where}: {wording.said(careful)}")], False
     return _well(record)
 
 
 def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:
     """The worst one; the next one in passing."""
-    strong, _, rest = wording.said(found[0]).partition(": ")
+    strong, rest = wording.in_halves(found[0])
     more = [f"{len(found) - 1:,} more {'findings' if len(found) > 2 else 'finding'} below."] if len(found) > 1 else []
-    return _bold(strong, rest), [words.sentence(rest), *more]
+    return _bold(found[0], strong, rest), [words.sentence(rest), *more]
 
 
 def _of_rung(rung: Rung) -> str:
-    if rung.facts.get("kind") == _ZERO:
+    if rung.kind == _ZERO:
         return f"The gradient of {words.place(rung.path)} is zero:"
     if rung.path and rung.name in _AT:
         return _AT[rung.name].format(words.place(rung.path))
-    return _ALL.get(rung.name, f"{words.said(rung.name)}: no.")
+    return _ALL[rung.name]
 
 
 def _rest(rung: Rung) -> list[str]:
-    return [words.sentence(rung.text)] if rung.text else []
+    said = wording.said(rung)
+    return [words.sentence(said)] if said else []
 
 
 def _explains(alert: Alert, rung: Rung) -> bool:
@@ -119,33 +117,33 @@ def _of_alert(worst: Alert, alerts: list[Alert], record: WatchRecord) -> tuple[s
     if worst.kind in _NAN:
         begin = f"{words.kind(worst.kind)} {'at' if worst.over else 'from'} step {worst.step:,}{'' if worst.over else ' on'}"
         where = f", first in {words.place(worst.path)}" if worst.path else ""
-        return f"{begin}{where}:", [words.sentence(words.replay(worst) or worst.text or rest)]
+        return f"{begin}{where}:", [words.sentence(words.replay(worst) or wording.said(worst))]
     if len(alike) == 1:
         others = [alert for alert in alerts if alert.kind != worst.kind and not alert.over]
-        return _bold(strong, rest), [rest, _beside(others)]
+        return _bold(worst, strong, rest), [rest, _beside(others)]
     paths = list(dict.fromkeys(alert.path for alert in alike))
     if all(alert.unit is not None for alert in alike):
         where = words.place(paths[0]) if len(paths) == 1 else f"{len(paths):,} modules"
         first = f"unit {worst.unit} of {words.place(worst.path)} first"
         many = f"{len(alike):,} units of {where} {'were' if worst.over else 'are'} {worst.kind}:"
         return many, [f"{first}, {rest}" if rest else f"{first}."]
-    return _bold(f"{strong}, like {format.plural(len(alike) - 1, 'other')}", rest), [rest]
+    return _bold(worst, f"{strong}, like {format.plural(len(alike) - 1, 'other')}", rest), [rest]
 
 
-def _bold(strong: str, rest: str) -> str:
-    return _capital(f"{strong}:" if rest else f"{strong}.")
+def _bold(finding: Finding, strong: str, rest: str) -> str:
+    return _capital(finding, f"{strong}:" if rest else f"{strong}.")
 
 
 def _beside(others: list[Alert]) -> str:
     """The next alert, in passing."""
     if len(others) == 1:
-        return f"{_capital(words.told(others[0])[0])}."
+        return f"{_capital(others[0], words.told(others[0])[0])}."
     return f"{len(others):,} more alerts." if others else ""
 
 
-def _capital(text: str) -> str:
+def _capital(finding: Finding, text: str) -> str:
     """``unit 1 of l0`` begins a sentence; a user's own name stays as it is."""
-    return text[0].upper() + text[1:] if text.startswith(("unit ", "the ", "gradients ", "slice")) else text
+    return text if wording.begins_with_name(finding) else text[0].upper() + text[1:]
 
 
 def _well(record: WatchRecord) -> tuple[str, list[str], bool]:

@@ -8,9 +8,10 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from modlab import format
+from modlab import format, wording
+from modlab.records.finding import Finding
 from modlab.records.loss import the_loss
-from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, Rung, ScalarRecord, WatchRecord
+from modlab.records.watch import ACTIVATION, GRADIENT, PARAMETER, UPDATE, Alert, ScalarRecord, WatchRecord
 from modlab.views.html import static_file, tabulated
 from modlab.views.watch import headline, layers, merging, pairs, pictures, words
 
@@ -54,19 +55,24 @@ def _figures(pictures: list[tuple[str, str]]) -> str:
     return f'<div class="modlab-pictures">\n{drawn}</div>'
 
 
-def _verdict(rungs: list[Rung]) -> str:
-    if not rungs:
+def _verdict(entries: list[tuple[str, str, Finding]]) -> str:
+    if not entries:
         return ""
-    lines = []
-    for rung in rungs:
-        kind = rung.state.replace(" ", "-")
-        place = f"<code>{_text(words.place(rung.path))}</code>: " if rung.path and rung.path not in rung.text else ""
-        name = f"<strong>{_text(rung.name)}</strong>" if rung.state in ("broken", "careful") else _text(rung.name)
-        fix = f"<br>Fix: <code>{_text(rung.fix)}</code>" if rung.fix and rung.state != "passed" else ""
-        sign = f'<em title="{kind}">{words.SIGNS[rung.state]}</em>'
-        evidence = f" <i>{place}{_text(rung.text)}</i>" if rung.text or place else ""
-        lines.append(f'<li class="modlab-{kind}">{sign} {name}{evidence}{fix}</li>')
-    return f'<ul class="modlab-rungs">\n{"".join(line + chr(10) for line in lines)}</ul>'
+    return f'<ul class="modlab-rungs">\n{"".join(_entry(*entry) for entry in entries)}</ul>'
+
+
+def _entry(name: str, state: str, found: Finding) -> str:
+    kind, said, beside = state.replace(" ", "-"), wording.said(found), words.place_beside(found)
+    place = f"<code>{_text(beside)}</code>: " if beside else ""
+    strong = f"<strong>{_text(name)}</strong>" if state in ("broken", "careful") else _text(name)
+    fix = f"<br>Fix: {_fix(*wording.fix_parts(found))}" if found.fixes and state != "passed" else ""
+    evidence = f" <i>{place}{_text(said)}</i>" if said or place else ""
+    return f'<li class="modlab-{kind}"><em title="{kind}">{words.SIGNS[state]}</em> {strong}{evidence}{fix}</li>\n'
+
+
+def _fix(code: str, advice: str) -> str:
+    """Code as code, and words as words."""
+    return ", ".join(([f"<code>{_text(code)}</code>"] if code else []) + ([_text(advice)] if advice else []))
 
 
 def _text(value: str, limit: int = words.LONG) -> str:
@@ -91,8 +97,8 @@ def _alert(alert: Alert) -> str:
     parts.append(_text(rest))
     if replay:
         parts.append(f"Run again: {_text(replay)}")
-    if alert.fix:
-        parts.append(f"Fix: <code>{_text(alert.fix)}</code>")
+    if alert.fixes:
+        parts.append(f"Fix: {_fix(*wording.fix_parts(alert))}")
     return f'<li class="modlab-{mark}">{" ".join(part for part in parts if part)}</li>\n'
 
 
@@ -205,7 +211,7 @@ def _scalars(record: WatchRecord) -> Iterator[str]:
         drawn = pictures.spark(scalar.mean.astype(np.float64), f"{scalar.name} over time", scalar.bad > 0) if len(scalar.mean) > 1 else ""
         cells = [layers.arrow(begin, end), words.number(low), words.number(high), words.number(scalar.final), odd]
         rows.append([f"<b>{_text(scalar.name, words.LONG_NAME)}</b>", f"{scalar.count:,}", drawn, *cells])
-    yield f'<p class="modlab-caption">{words.CURVES}</p>'
+    yield f'<p class="modlab-caption">{words.of_curves(record.scalars[:SCALARS])}</p>'
     yield tabulated(["name", "values", "", "at first → at last", "least", "greatest", "final", ""], rows)
     left = len(record.scalars) - SCALARS
     if left > 0:

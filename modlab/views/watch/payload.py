@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from modlab import format
+from modlab import format, wording
 from modlab.records.loss import losses
 from modlab.records.watch import Alert, HistoryRecord, NeuronsRecord, ScalarRecord, UnitsRecord, WatchRecord
 from modlab.views.payload import Arrays, common, pack
@@ -87,8 +87,8 @@ def of_watch(
         **_state(record),
         "series": _series(record.history),
         "verdict": [
-            {"name": rung.name, "state": rung.state, "text": rung.text, "fix": rung.fix, "path": rung.path}
-            for rung in words.entries(record.verdict)
+            {"name": name, "state": state, "text": wording.said(found), "fix": wording.fix(found), "path": found.path}
+            for name, state, found in words.entries(record.verdict)
         ],
         "alerts": [_alert(alert) for alert in record.alerts],
         "scalars": [
@@ -181,8 +181,8 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "last": alert.last,
         "over": alert.over,
         "mark": words.mark(alert),
-        "text": alert.text,
-        "fix": alert.fix,
+        "text": wording.said(alert),
+        "fix": wording.fix(alert),
         "steps": alert.steps,
         "inputs": alert.inputs,
         "trace": words.replay(alert),

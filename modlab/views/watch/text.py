@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modlab import format
-from modlab.records.watch import SIGNS, Alert, Rung, UnitsRecord, WatchRecord
+from modlab import format, wording
+from modlab.records.finding import Finding
+from modlab.records.watch import SIGNS, Alert, UnitsRecord, WatchRecord
 from modlab.views.text import table_lines
 from modlab.views.watch import headline, layers, pairs, words
 
@@ -29,16 +30,14 @@ def of_watch(record: WatchRecord) -> str:
     return "\n".join(lines)
 
 
-def _verdict(rungs: list[Rung]) -> Iterator[str]:
-    if not rungs:
-        return
-    names = [words.said(rung.name, words.LONG_NAME) for rung in rungs]
-    width = max(map(len, names))
-    for rung, name in zip(rungs, names, strict=True):
-        place = f"{words.place(rung.path)}: " if rung.path and rung.path not in rung.text else ""
-        yield f"{SIGNS[rung.state]:<8}  {name:<{width}}  {place}{words.said(rung.text)}".rstrip()
-        if rung.fix and rung.state != "passed":
-            yield f"{'':<8}  {'':<{width}}  fix: {words.said(rung.fix)}"
+def _verdict(entries: list[tuple[str, str, Finding]]) -> Iterator[str]:
+    width = max((len(name) for name, _, _ in entries), default=0)
+    for name, state, found in entries:
+        beside, fix = words.place_beside(found), wording.fix(found)
+        place = f"{beside}: " if beside else ""
+        yield f"{SIGNS[state]:<8}  {name:<{width}}  {place}{words.said(wording.said(found))}".rstrip()
+        if fix and state != "passed":
+            yield f"{'':<8}  {'':<{width}}  fix: {words.said(fix)}"
 
 
 def _alerts(alerts: list[Alert]) -> Iterator[str]:
@@ -49,8 +48,8 @@ def _alerts(alerts: list[Alert]) -> Iterator[str]:
         yield f"  {words.when(alert)}: {words.sentence(': '.join(part for part in words.told(alert) if part))}"
         if replay := words.replay(alert):
             yield f"    run again: {replay}"
-        if alert.fix:
-            yield f"    fix: {words.said(alert.fix)}"
+        if fix := wording.fix(alert):
+            yield f"    fix: {words.said(fix)}"
     if len(alerts) > ALERTS:
         yield f"  ... and {len(alerts) - ALERTS:,} more: w.alerts"
 
@@ -93,7 +92,7 @@ def _fires(units: UnitsRecord) -> str:
 def _scalars(record: WatchRecord) -> Iterator[str]:
     if not record.scalars:
         return
-    yield f"{words.CURVES}:"
+    yield f"{words.of_curves(record.scalars[:ROWS])}:"
     head = ("name", "values", "at first", "at last", "least", "greatest", "final", "")
     rows = []
     for scalar in record.scalars[:ROWS]:

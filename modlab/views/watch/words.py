@@ -3,69 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from modlab import format, wording
+from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
-from modlab.records.watch import Alert, Rung, ScalarRecord, Verdict, WatchRecord
+from modlab.records.watch import Alert, ScalarRecord, Verdict, WatchRecord
 
 LONG, LONG_NAME = 600, 120
 """Characters of a text and of a name that are written out."""
 
-CURVES = "curves (at first, at last: averaged over a tenth of the values)"
-"""What stands above the table of curves."""
-
 SIGNS = {"passed": "✓", "broken": "✕", "careful": "⚠", "not seen": "○"}
-SEVERITY = (
-    "nan",
-    "inf",
-    "not owned",
-    "no gradient",
-    "dead",
-    "exploding",
-    "vanishing",
-    "rounding",
-    "not zeroed",
-    "saturated",
-    "starving",
-)
-"""The kinds of alerts, the worst first."""
-
-_BROKEN = frozenset(SEVERITY[:6])
-_WHOLE = frozenset(("vanishing", "exploding", "not zeroed"))
-"""Kinds of which the sentence is about the whole model."""
-
-_IS = {
-    "nan": "is NaN",
-    "inf": "is infinite",
-    "not owned": "is not owned by the optimizer",
-    "no gradient": "gets no gradient",
-    "dead": "is dead",
-    "exploding": "has an exploding gradient",
-    "vanishing": "has a vanishing gradient",
-    "rounding": "loses its steps to rounding",
-    "not zeroed": "has a gradient that is never zeroed",
-    "saturated": "is saturated",
-    "starving": "is starving",
-}
-_WAS = {
-    "nan": "was NaN",
-    "inf": "was infinite",
-    "not owned": "was not owned by the optimizer",
-    "no gradient": "got no gradient",
-    "dead": "was dead",
-    "exploding": "had an exploding gradient",
-    "vanishing": "had a vanishing gradient",
-    "rounding": "lost its steps to rounding",
-    "not zeroed": "had a gradient that was not zeroed",
-    "saturated": "was saturated",
-    "starving": "was starving",
-}
 
 
-def entries(verdict: Verdict) -> list[Rung]:
-    """The ladder, and below it what was found beside it, in the same form."""
-    told = wording.told(verdict.findings)
-    return [*verdict.rungs, *(Rung(wording.title(one), one.severity, wording.said(one), wording.fix(one), one.path) for one in told)]
+def entries(verdict: Verdict) -> list[tuple[str, str, Finding]]:
+    """The ladder, and below it what was found beside it: what is checked, its state, and what was found."""
+    ladder: list[tuple[str, str, Finding]] = [(rung.name, rung.state, rung) for rung in verdict.rungs]
+    return ladder + [(wording.title(one), one.severity, one) for one in wording.told(verdict.findings)]
+
+
+def place_beside(finding: Finding) -> str:
+    """Where it is, if its own sentence does not say that."""
+    return place(finding.path) if finding.path and not wording.names_place(finding) else ""
 
 
 def remarks(record: WatchRecord) -> list[str]:
@@ -79,7 +38,7 @@ share = format.share
 
 def kind(name: str) -> str:
     """The kind of an alert as a word."""
-    return {"nan": "NaN", "inf": "Inf"}.get(name, said(name, LONG_NAME))
+    return {"nan": "NaN", "inf": "Inf"}.get(name, name)
 
 
 def said(text: str, limit: int = LONG) -> str:
@@ -93,28 +52,12 @@ def place(path: str, unit: int | None = None) -> str:
     return name if unit is None else f"unit {unit} of {name}"
 
 
-def what(alert: Alert) -> str:
-    """The place and what is wrong with it: ``unit 1 of l0 is dead``."""
-    said = (_WAS if alert.over else _IS).get(alert.kind)
-    where = place(alert.path, alert.unit)
-    return f"{where} {said}" if said else f"{where}: {kind(alert.kind)}"
-
-
 def told(alert: Alert) -> tuple[str, str]:
-    """What is wrong with what, and the evidence: the alert's own sentence, cut at its colon, where that names the place."""
-    begin, _, rest = said(alert.text).strip().rstrip(".").partition(": ")
-    named = alert.kind in _WHOLE or begin.startswith(place(alert.path, alert.unit)) or (alert.unit is None and alert.path in begin.split())
-    if not begin:
-        return what(alert), _basis(alert)
-    if not named or alert.over:
-        return what(alert), sentence(rest if named and rest else alert.text)
-    return begin, sentence(rest)
-
-
-def _basis(alert: Alert) -> str:
-    """What it rests on."""
-    seen = [format.plural(count, word) for count, word in ((alert.inputs, "input"), (alert.steps, "step")) if count]
-    return f"seen on {' and '.join(seen)}." if seen else ""
+    """What is wrong with what, and the evidence."""
+    begin, rest = wording.halves(alert)
+    if not begin or alert.over:
+        return said(wording.what(alert)), sentence(rest or begin)
+    return said(begin), sentence(rest)
 
 
 def sentence(text: str) -> str:
@@ -127,6 +70,13 @@ def when(alert: Alert) -> str:
     """``step 12``, or from where to where."""
     begin = f"step {alert.step:,}"
     return f"{begin} to {alert.last:,}" if alert.over and alert.last > alert.step else begin
+
+
+def of_curves(scalars: Sequence[ScalarRecord]) -> str:
+    """What stands above the table of curves: what "at first" and "at last" are of."""
+    averaged = {scalar.averaged for scalar in scalars}
+    means = "averaged over a tenth of the values" if True in averaged else "the first and the last value"
+    return f"curves (at first, at last: {means}{', of short ones the first and the last value' if len(averaged) > 1 else ''})"
 
 
 def of_curve(scalar: ScalarRecord) -> str:
@@ -144,13 +94,12 @@ def of_curve(scalar: ScalarRecord) -> str:
 
 def mark(alert: Alert) -> str:
     """How bad it is: "broken" or "careful"."""
-    return "broken" if alert.kind in _BROKEN and not (alert.over or alert.careful) else "careful"
+    return "broken" if alert.severity == "broken" and not alert.over else "careful"
 
 
 def rank(alert: Alert) -> tuple[bool, int, int, int]:
     """Sorts the worst first: what still holds, then by kind, the earliest, the lowest unit."""
-    kind = SEVERITY.index(alert.kind) if alert.kind in SEVERITY else len(SEVERITY)
-    return alert.over, kind, alert.step, -1 if alert.unit is None else alert.unit
+    return alert.over, [*wording.ALERTS].index(alert.kind), alert.step, -1 if alert.unit is None else alert.unit
 
 
 def replay(alert: Alert) -> str:

@@ -1,0 +1,172 @@
+"""The checks of a watch's verdict in English: what each saw, or why it was not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from modlab import format
+from modlab.records.finding import Finding
+from modlab.wording.names import FEW, joined, named
+from modlab.wording.trends import arrow
+
+Facts = Mapping[str, Any]
+
+
+def _names(paths: Iterable[str]) -> str:
+    found = [named(path) for path in paths]
+    shown = ", ".join(found[:FEW])
+    return f"{shown} and {len(found) - FEW:,} more" if len(found) > FEW else shown
+
+
+def _steps(facts: Facts) -> str:
+    return format.plural(facts["steps"], "step")
+
+
+def _looks(facts: Facts) -> str:
+    return format.plural(facts["looks"], "look")
+
+
+def _untold(facts: Facts) -> str:
+    """What is to be logged, or logged by another name."""
+    names = facts["names"]
+    if not names:
+        return "add w.log(loss=loss)"
+    if len(names) > 1:
+        return f"which of {joined(names, last='or')} is the loss? w.log(loss=…) tells"
+    return f"{names[0]} was logged, and may be something else: w.log(loss=…) tells"
+
+
+def _first_loss(facts: Facts) -> str:
+    first, last = facts["steps"]
+    at = f" {first:,}" if first == last else f"s {first:,} to {last:,}"
+    mean = "on average " * facts["averaged"]
+    uniform = f"a uniform guess among {facts['classes']:,} has {format.number(facts['uniform'])}"
+    return f"{format.rough(facts['value'])} {mean}in step{at}; {uniform}"
+
+
+def _finite(facts: Facts) -> str:
+    said = "its only value is finite" if facts["count"] == 1 else f"all {facts['count']:,} values are finite"
+    return f"{said}; in {facts['missed']:,} of {facts['steps']:,} steps none was seen" if "missed" in facts else said
+
+
+def _silent(facts: Facts) -> str:
+    kinds = {"bare": ", without parameters", "used": ", whose parameters are used without a call", "other": " not called"}
+    return f"but {'; '.join(_names(facts[kind]) + said for kind, said in kinds.items() if facts[kind])}"
+
+
+def _zero(facts: Facts) -> str:
+    paths = facts["paths"]
+    of, are = ("that", "is") if len(paths) == 1 else ("those", "are")
+    return f"{of} of {joined(map(named, paths))} {are} zero in all of {_looks(facts)}"
+
+
+def _graded(facts: Facts) -> str:
+    said = f"{facts['felt']:,} of {facts['trained']:,}"
+    said += f"; {_names(facts['aside'])}: in no optimizer either" if facts["aside"] else ""
+    return f"{said}; {_names(facts['moved'])} moved without one that was seen" if facts["moved"] else said
+
+
+def _unregistered(facts: Facts) -> str:
+    more = f"; and {format.plural(facts['more'], 'place')} more" if facts["more"] else ""
+    return f"{facts['subject']} {facts['what']}".rstrip() + more
+
+
+def _late(facts: Facts) -> str:
+    paths = facts["paths"]
+    them = "it" if len(paths) == 1 else "them"
+    return f"{joined(map(named, paths))} came into the model during the watch, and {facts['optimizer']} does not hold {them}"
+
+
+def _owned(facts: Facts) -> str:
+    text = f"{facts['owned']:,} of {facts['trained']:,}"
+    return f"{text}; {facts['others']:,} are moved by something else" if facts["others"] else text
+
+
+def _still(facts: Facts) -> str:
+    paths = facts["paths"]
+    text = f"{joined(map(named, paths))} did not move in any step that was looked at"
+    if facts["rate"] == "zero":
+        whose = "" if facts["all"] else " of its group" if len(paths) == 1 else " of their group"
+        return f"{text}: the learning rate{whose} is 0"
+    return f"{text}: the norm of {'its gradient' if len(paths) == 1 else 'their gradients'} is {format.rough(facts['norm'])} at most"
+
+
+def _moved(facts: Facts) -> str:
+    aside = facts["trained"] - facts["moved"]
+    has, it = ("has", "it") if aside == 1 else ("have", "them")
+    text = f"{facts['moved']:,} of {facts['trained']:,}"
+    return f"{text}; {aside:,} {has} no gradient that could move {it}" if aside else text
+
+
+def _enough(facts: Facts) -> str:
+    share = facts["share"]
+    if share <= 0.01:
+        return "all that have a gradient do"
+    return f"at most {format.share(share)} of the elements with a gradient stay ({named(facts['parameter'])})"
+
+
+CHECKS: dict[str, Callable[[Facts], str]] = {
+    # data arrives
+    "no step yet": lambda facts: "no step yet",
+    "steps made": _steps,
+    "no call seen": lambda facts: (
+        f"{_steps(facts)}, and no call of the model itself: a compiled copy or functional_call may run in its place"
+    ),
+    "evaluation mode alone": lambda facts: f"{_steps(facts)}, and the model is called in evaluation mode alone",
+    "evaluation mode": lambda facts: f"in {facts['evaluated']:,} of {_looks(facts)} the model was called in evaluation mode alone",
+    # the loss
+    "loss not told": _untold,
+    "first loss": _first_loss,
+    "finite values": _finite,
+    "last value not finite": lambda facts: f"its last value is {format.number(facts['last'])}",
+    "falls": arrow,
+    "no trend": lambda facts: f"{arrow(facts)}: no trend beyond its noise",
+    "rises": lambda facts: f"{arrow(facts)}: it rises",
+    "negative values": lambda facts: f"{arrow(facts)}: not judged, for it has negative values, as that of a policy gradient has",
+    "too early": lambda facts: f"after {format.plural(facts['count'], 'value')} it is too early to tell",
+    # every module is called
+    "no step measured yet": lambda facts: "no step was measured yet",
+    "modules not seen": lambda facts: "compiled or scripted: its modules cannot be seen",
+    "no call of the model": lambda facts: "no call of the model itself was seen",
+    "never called": lambda facts: f"{_names(facts['paths'])} never called",
+    "some not called": _silent,
+    "all called": lambda facts: f"{facts['called']:,} of {facts['called']:,}",
+    # every trained parameter gets a gradient
+    "none of only": lambda facts: "no parameter that only= takes requires a gradient",
+    "none trainable": lambda facts: "no parameter requires a gradient",
+    "gradients taken away": lambda facts: "gradients come back to the modules, and none is left on a parameter when the step is made",
+    "gradients of others": lambda facts: "gradients go to parameters that are not this model's: functional_call may run it with others",
+    "no gradient seen": lambda facts: "no gradient was seen in any step",
+    "parameters without a gradient": lambda facts: f"{_names(facts['paths'])} got none in any step that was looked at",
+    "parameters with a zero gradient": _zero,
+    "gradients": _graded,
+    # the optimizer owns it
+    "no optimizer": lambda facts: "no optimizer made a step",
+    "holds others": lambda facts: (
+        f"{facts['optimizer']} holds other parameters than the model's, and those get the gradients: functional_call may use them"
+    ),
+    "holds none": lambda facts: f"{facts['optimizer']} holds none of the model's parameters",
+    "not held yet": lambda facts: (
+        f"{_names(facts['paths'])} not in {facts['optimizer']}: too early to tell whether something else moves them"
+    ),
+    "not held": lambda facts: f"{_names(facts['paths'])} not in {facts['optimizer']}",
+    "unregistered weights": _unregistered,
+    "late parameters not held": _late,
+    "owned": _owned,
+    # it moves, and by enough
+    "no step measured": lambda facts: "no step of the optimizer was measured",
+    "no gradient of the optimizer's": lambda facts: "no parameter of the optimizer's was seen to have a gradient",
+    "not moved yet": lambda facts: f"{joined(map(named, facts['paths']))} did not move yet, after {_looks(facts)}",
+    "does not move": _still,
+    "moves": _moved,
+    "steps count": _enough,
+}
+"""By the `kind` of a check's finding; others have the kind of an alert or of a finding, and its words."""
+
+
+def names_place(finding: Finding) -> bool:
+    """Whether a sentence says where; else its place is said beside it."""
+    if finding.kind == "parameters with a zero gradient":
+        return finding.path in finding.facts["paths"][:FEW]  # type: ignore[index]
+    return finding.kind != "holds none"
