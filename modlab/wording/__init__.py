@@ -2,7 +2,20 @@
 
 from modlab.wording.alerts import ALERTS, halves, what
 from modlab.wording.checks import CHECKS, names_place
-from modlab.wording.findings import begins_with_name, fix, fix_parts, in_halves, notes, rank, said, sentence, sorted_by_rank, title, told
+from modlab.wording.findings import (
+    begins_with_name,
+    fix,
+    fix_parts,
+    fixes,
+    in_halves,
+    notes,
+    rank,
+    said,
+    sentence,
+    sorted_by_rank,
+    title,
+    told,
+)
 from modlab.wording.kinds import KINDS, FindingKind
 from modlab.wording.names import joined, named
 from modlab.wording.trends import arrow, travelled
@@ -16,6 +29,7 @@ __all__ = [
     "begins_with_name",
     "fix",
     "fix_parts",
+    "fixes",
     "halves",
     "in_halves",
     "joined",

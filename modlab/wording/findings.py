@@ -59,9 +59,12 @@ def fix(finding: Finding) -> str:
 
 def fix_parts(finding: Finding) -> tuple[str, str]:
     """Of the best fix, the line that can be copied, and the advice."""
-    for one in finding.fixes:
-        return one.code, one.advice or (FIXES[one.kind].format(path=finding.path) if one.kind else "")
-    return "", ""
+    return next(iter(fixes(finding)), ("", ""))
+
+
+def fixes(finding: Finding) -> list[tuple[str, str]]:
+    """The same of each fix."""
+    return [(one.code, one.advice or (FIXES[one.kind].format(path=finding.path) if one.kind else "")) for one in finding.fixes]
 
 
 def rank(finding: Finding) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "step": finding.step,
         "facts": dict(finding.facts),
+        "evidence": [asdict(one) for one in finding.evidence],
+        "fixes": [{"code": code, "advice": advice} for code, advice in wording.fixes(finding)],
         "text": wording.said(finding),
         "fix": wording.fix(finding),
     }

@@ -1,0 +1,50 @@
+"""Findings as plain data: what docs/findings.md says of each field is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modlab import wording
+from modlab.views.watch import columns
+from tests import watches
+from tests.watching.test_verdict import with_dead_units
+
+PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
+
+
+def fields(begin: str) -> set[str]:
+    """The names in the table below a line of the page."""
+    _, found, rest = PAGE.partition(begin)
+    assert found
+    table = rest[rest.index("| field |") :].partition("\n\n")[0]
+    return {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    return json.loads(json.dumps(with_dead_units().to_dict()))
+
+
+def test_each_field_that_the_page_names_is_there_and_no_other(data: Any) -> None:
+    every, check, alert = fields("in one form"), fields("A check has these"), fields("An alert has these")
+    assert {frozenset(one) for one in data["verdict"]["rungs"]} == {frozenset(every | check)}
+    assert {frozenset(one) for one in data["verdict"]["findings"]} == {frozenset(every)}
+    assert {frozenset(one) for one in data["alerts"]} == {frozenset(every | alert)}
+
+
+def test_a_fix_says_what_of_it_is_code(data: Any) -> None:
+    (dead, *_) = data["alerts"]
+    assert dead["fixes"] == [{"code": "", "advice": dead["fix"]}]
+    lost = columns.of_conclusion(watches.unowned())["alerts"][0]
+    assert lost["fixes"][0]["code"].startswith("optimizer.add_param_group(") and lost["fixes"][0]["advice"].startswith("or ")
+    assert lost["fix"] == ", ".join(lost["fixes"][0].values())
+
+
+def test_each_kind_that_the_page_names_is_one() -> None:
+    (row,) = (line for line in PAGE.splitlines() if line.startswith("| `kind` |"))
+    assert set(re.findall(r'"([^"]+)"', row)) <= {*wording.ALERTS, *wording.CHECKS, *wording.KINDS}
