@@ -194,6 +194,7 @@ def _layers(record: WatchRecord) -> None:
 def _states(record: WatchRecord) -> None:
     """The text's first line is the headline, and each rung stands in it once."""
     face = text.of_watch(record)
-    for rung in words.entries(record.verdict):
-        if wording.said(rung) and wording.said(rung) not in " ".join(headline.of_watch(record)) and len(wording.said(rung)) < words.LONG:
-            assert face.count(f"{rung.name} ") >= 1
+    for name, _, found in words.entries(record.verdict):
+        said = wording.said(found)
+        if said and said not in " ".join(headline.of_watch(record)) and len(said) < words.LONG:
+            assert face.count(f"{name} ") >= 1

@@ -102,7 +102,7 @@ def test_a_loss_that_becomes_infinite() -> None:
     assert w.alerts[0].kind in ("nan", "inf")
     assert w.verdict.broken is not None
     assert rung(w, "the loss falls").state == "broken" and rung(w, "the loss falls").text.startswith("its last value is ")
-    assert rung(w, "the loss is sensible").state == "broken" and w.verdict.broken is rung(w, "the loss is sensible")
+    assert rung(w, "the loss is sensible").state == "broken" and w.verdict.broken == rung(w, "the loss is sensible")
 
 
 def test_a_weight_that_overflows() -> None:

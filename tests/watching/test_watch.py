@@ -267,7 +267,7 @@ def test_without_a_backward_pass_the_loss_is_not_seen() -> None:
 def test_a_parameter_that_the_optimizer_lacks() -> None:
     model = mlp()
     w = regression(model, optimizer=torch.optim.SGD([*model[2].parameters(), *model[4].parameters()], lr=0.1))
-    assert w.verdict.broken is rung(w, "the optimizer owns it")
+    assert w.verdict.broken == rung(w, "the optimizer owns it")
     assert {alert.path for alert in w.alerts if alert.kind == "not owned"} == {"0.weight", "0.bias"}
 
 
@@ -281,7 +281,7 @@ def test_a_parameter_without_a_gradient() -> None:
             return self.used(x) + self.unused(x).detach()
 
     w = regression(Half())
-    assert w.verdict.broken is rung(w, "every trained parameter gets a gradient")
+    assert w.verdict.broken == rung(w, "every trained parameter gets a gradient")
     assert {alert.path for alert in w.alerts if alert.kind == "no gradient"} == {"unused.weight", "unused.bias"}
 
 
@@ -341,14 +341,14 @@ def test_accumulation_is_no_forgotten_zero_grad() -> None:
 def test_a_learning_rate_of_zero_moves_nothing() -> None:
     model = mlp()
     w = regression(model, optimizer=sgd(model, 0.0))
-    assert w.verdict.broken is rung(w, "it moves")
+    assert w.verdict.broken == rung(w, "it moves")
 
 
 def test_what_bfloat16_loses() -> None:
     model = mlp().to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
     w = train(model, optimizer, lambda: torch.randn(8, 4, dtype=torch.bfloat16), 60)
-    assert w.verdict.broken is rung(w, "by enough for its dtype")
+    assert w.verdict.broken == rung(w, "by enough for its dtype")
     assert "rounding" in kinds(w)
     history = w.record.history
     assert history.columns["stuck"][-1, history.row("2.weight", "update")] > 0.5
