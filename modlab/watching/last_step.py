@@ -13,7 +13,6 @@ copy; the running statistics of batch norms, which a training pass does not read
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +23,6 @@ from weakref import ref
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
@@ -40,6 +38,7 @@ from modlab.inspection import stores
 from modlab.inspection.entries import PLAIN
 from modlab.running import clock, compile_warning
 from modlab.running.guarded import Look, apart, guarded, line_of
+from modlab.running.listener import GlobalHooks
 from modlab.running.randomness import Meter, Private, Undo, generators, is_private, states
 from modlab.running.values import leaves
 from modlab.statistics.memory import is_there
@@ -235,12 +234,11 @@ class LastStep:
         self._generators: list[Any] = []
         self._devices: tuple[str, ...] = ("cpu",)
         self._private: list[Any] = _private(root)
-        self._slots: list[tuple[OrderedDict[int, Any], int, Any]] = []
-        self._handles: list[RemovableHandle] = []
+        self._hooks: GlobalHooks | None = None
 
     def open(self) -> None:
         """Begin to see."""
-        if self._handles:
+        if self._hooks is not None:
             return
         root = self.root()
         if root is not None and any(is_compiled(one) for one in stores.modules(root)):
@@ -259,13 +257,8 @@ class LastStep:
             if id(module) == key or (type(module).__name__ == WRAPPER and wraps(module)):
                 leave(module, args, *rest)
 
-        self._handles.append(register_module_forward_pre_hook(before))  # each is known as soon as it is there
-        self._handles.append(register_module_forward_hook(after, with_kwargs=True))
-        for handle, hook in zip(self._handles, (before, after), strict=True):
-            hooks = handle.hooks_dict_ref()
-            if hooks is not None:
-                hooks.move_to_end(handle.id, last=False)
-                self._slots.append((hooks, handle.id, hook))
+        self._hooks = GlobalHooks(before, after, with_kwargs=True)  # known as soon as it is there
+        self._hooks.open()
 
     def _wraps(self, module: Module) -> bool:
         """Whether a module is what ``torch.compile(root)`` gave: it is called in the root's place."""
@@ -280,11 +273,9 @@ class LastStep:
 
     def leave(self) -> None:
         """Take the hooks off, and let go of nothing."""
-        self.off()
-        for handle in self._handles:
-            handle.remove()
-            compat.global_hooks_with_kwargs.pop(handle.id, None)  # torch 2.13 forgets it there
-        self._handles, self._slots = [], []
+        if self._hooks is not None:
+            self._hooks.close()
+        self._hooks = None
         compile_warning.speak(self)
 
     @property
@@ -299,20 +290,18 @@ class LastStep:
 
     def on(self) -> None:
         """See again, at the cost of two entries in a dict."""
-        for hooks, number, hook in self._slots:
-            if number not in hooks:
-                hooks[number] = hook
-                hooks.move_to_end(number, last=False)
+        if self._hooks is not None and not self._hooks.is_on():
+            self._hooks.on()
 
     def off(self) -> None:
         """Stop for a while; what was kept stays."""
-        for hooks, number, _ in self._slots:
-            hooks.pop(number, None)
+        if self._hooks is not None:
+            self._hooks.off()
 
     @property
     def is_on(self) -> bool:
         """Whether it sees."""
-        return any(number in hooks for hooks, number, _ in self._slots)
+        return self._hooks is not None and self._hooks.is_on()
 
     def forget(self) -> None:
         """The step has ended: let go of all passes."""
