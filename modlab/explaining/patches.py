@@ -46,11 +46,22 @@ def of_fixes(fixes: tuple[Fix, ...], failure: Failure) -> Patch | None:
     for fix in fixes:
         with suppress(Exception):  # a source that is not what it seems
             edit = _edit(fix, failure)
+            if edit is not None and _stands_already(edit):
+                return None  # the layer was replaced after its class had made it: the source is not at fault
             if edit is not None and edit.tried:
                 return Patch(_diff(edit), tried=True)
             if edit is not None and edit.tried is None and found is None:
                 found = Patch(_diff(edit))
     return found
+
+
+def _stands_already(edit: Edit) -> bool:
+    """Whether an edit puts what is there."""
+    first, last, start, end = edit.place
+    if edit.above or first != last:
+        return False
+    there = linecache.getline(edit.file, first).encode()[start:end].decode()
+    return ast.unparse(ast.parse(there)) == edit.code
 
 
 def _edit(fix: Fix, failure: Failure) -> Edit | None:

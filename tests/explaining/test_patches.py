@@ -83,6 +83,22 @@ def test_what_the_users_code_would_run_is_not_tried():
     assert len(calls) == 0 and (result.patch is None or not result.patch.tried)
 
 
+def test_a_layer_that_was_replaced_is_no_fault_of_its_class():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 3)
+            self.b = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    net = Two()
+    net.a = nn.Linear(4, 2)
+    result = explained(lambda: net(torch.ones(5, 4)))
+    assert result.fixes and result.patch is None
+
+
 def test_no_fix_no_patch():
     result = explained(lambda: {"a": 1}["b"])
     assert result.patch is None and result.to_dict()["patch"] is None and "Patch" not in str(result)
