@@ -656,6 +656,19 @@ def a_group_at_rest() -> Watch:
     return run(model, optimizer, lambda i: learn(model, optimizer))
 
 
+def a_rate_that_explodes() -> Watch:
+    """The squares of the loss overflow one step before any module does."""
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 5.0)
+
+    def turn(i: int) -> None:
+        optimizer.zero_grad()
+        (model(torch.randn(16, 8)) - 1).square().mean().backward()
+        optimizer.step()
+
+    return run(model, optimizer, turn, 12)
+
+
 CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (rewards_that_grow, True, r"^The loss rises:", "BROKEN|does not fall"),
     (ascent, False, r"^The loss does not fall:", "No problem"),
@@ -667,6 +680,12 @@ CLAIMS: list[tuple[Callable[[], Watch], bool, str, str]] = [
     (rarely_asked, True, r"^No problem found: .* got no gradient in the first \d+ looks", "never called:|in any step"),
     (batches_left_out, True, r"^NaN at step 4: .* 1 of 40 values of loss was NaN, first at step 4;", "step 4 on|step 3"),
     (a_part_of_a_sum, True, r"all 10 values are finite", "11 values"),
+    (
+        a_rate_that_explodes,
+        False,
+        r"^(Inf|NaN) from step \d+ on, first in .* Before that, at step \d+, the loss was not finite\.",
+        "No problem",
+    ),
     (a_group_at_rest, False, r"2\.weight and 2\.bias did not move .*: the learning rate of their group is 0", "greater learning rate"),
 ]
 

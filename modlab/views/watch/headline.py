@@ -117,7 +117,7 @@ def _of_alert(worst: Alert, alerts: list[Alert], record: WatchRecord) -> tuple[s
     if worst.kind in _NAN:
         begin = f"{words.kind(worst.kind)} {'at' if worst.over else 'from'} step {worst.step:,}{'' if worst.over else ' on'}"
         where = f", first in {words.place(worst.path)}" if worst.path else ""
-        return f"{begin}{where}:", [words.sentence(words.replay(worst) or wording.said(worst))]
+        return f"{begin}{where}:", [words.sentence(words.replay(worst) or wording.said(worst)), _before(worst, record)]
     if len(alike) == 1:
         others = [alert for alert in alerts if alert.kind != worst.kind and not alert.over]
         return _bold(worst, strong, rest), [rest, _beside(others)]
@@ -128,6 +128,14 @@ def _of_alert(worst: Alert, alerts: list[Alert], record: WatchRecord) -> tuple[s
         many = f"{len(alike):,} units of {where} {'were' if worst.over else 'are'} {worst.kind}:"
         return many, [f"{first}, {rest}" if rest else f"{first}."]
     return _bold(worst, f"{strong}, like {format.plural(len(alike) - 1, 'other')}", rest), [rest]
+
+
+def _before(worst: Alert, record: WatchRecord) -> str:
+    """The loss, if it was not finite while all modules still were: its own formula may overflow first."""
+    bad = next((rung for rung in record.verdict.rungs if rung.kind == "loss not finite"), None)
+    if bad is None or bad.step is None or not 0 <= bad.step < worst.step:
+        return ""
+    return f"Before that, at step {bad.step:,}, the loss was not finite."
 
 
 def _bold(finding: Finding, strong: str, rest: str) -> str:
