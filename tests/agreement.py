@@ -18,9 +18,9 @@ _NUMBER = re.compile(r"(?<![\w.\-−])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?!
 _TREND = re.compile(r"(?:falls|goes) from (\S+) to (\S+?)(, averaged over its first and last tenth)?\.(?: |$)")
 
 
-def check(record: WatchRecord) -> None:
-    """Hold all sentences of all faces against the record."""
-    _numbers(record)
+def check(record: WatchRecord, *, made_up: bool = False) -> None:
+    """Hold all sentences of all faces against the record; what alerts rest on was measured, unless the record is made up."""
+    _numbers(record, [one for alert in record.alerts for one in alert.facts.values() if isinstance(one, (int, float))] if made_up else [])
     _loss(record)
     _counted(record)
     _captions(record)
@@ -40,8 +40,8 @@ def sentences(record: WatchRecord) -> Iterator[str]:
     yield from words.remarks(record)
 
 
-def _numbers(record: WatchRecord) -> None:
-    known = [*_known(record)]
+def _numbers(record: WatchRecord, known: list[float]) -> None:
+    known = [*known, *_known(record)]
     for sentence in sentences(record):
         for told in _NUMBER.findall(_bare(sentence, record)):
             assert _among(told, known), f"{told} in “{sentence}” is no number of the record"

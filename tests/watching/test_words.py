@@ -12,10 +12,11 @@ from modlab.records.finding import Finding
 from modlab.records.watch import Verdict, WatchRecord
 from modlab.views.watch import columns, words
 from modlab.watching.verdict import judged
-from modlab.wording import alerts, checks, findings, fixes, kinds, told
+from modlab.wording import alerts, checks, findings, kinds, told
+from modlab.wording.fixes import FIXES
 from tests.watching.test_verdict import RUNS
 
-SAID = ("text", "fix", "headline")
+SAID = ("text", "fix", "headline", "advice")
 """What of plain data is words."""
 
 
@@ -27,8 +28,8 @@ def mute(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(checks.CHECKS, kind, lambda facts: "x")
     for kind, known in kinds.KINDS.items():
         patch.setitem(kinds.KINDS, kind, replace(known, title="x", words=lambda finding: "x"))
-    for kind in fixes.FIXES:
-        patch.setitem(fixes.FIXES, kind, "x")
+    for kind in FIXES:
+        patch.setitem(FIXES, kind, "x")
 
 
 def without_words(data: Any) -> Any:
