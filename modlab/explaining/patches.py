@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
 import os
 import sys
@@ -99,6 +100,8 @@ def _frames(failure: Failure) -> Iterator[Frame]:
 
 def _at(frame: Frame, body: Body, old: ast.stmt, new: ast.stmt, failure: Failure) -> Edit | None:
     """A fix at the statement where a frame stopped: in its place, in that of a part, or before it."""
+    if not _are_known(new, old, frame):
+        return None
     file, innermost = frame.code.co_filename, frame is failure.own
     pair = _pair(old, new, frame)
     if pair is not None:
@@ -115,6 +118,13 @@ def _at(frame: Frame, body: Body, old: ast.stmt, new: ast.stmt, failure: Failure
         tried = trying.runs(again) if innermost and isinstance(failed, ast.expr) else None
         return _above(file, body.place(old), new, tried)
     return None
+
+
+def _are_known(new: ast.stmt, old: ast.stmt, frame: Frame) -> bool:
+    """Whether each name that a fix reads is one of the statement's, or stands for something there: an example may use names of its own."""
+    there = {node.id for node in ast.walk(old) if isinstance(node, ast.Name)} | {*vars(builtins)}
+    read = {node.id for node in ast.walk(new) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return all(name in there or name in frame.names or name in frame.globals for name in read)
 
 
 def _above(file: str, place: Position, new: ast.stmt, tried: bool | None) -> Edit | None:

@@ -67,6 +67,8 @@ def _what(row: Row) -> str:
 
 
 def _note(block: Block) -> Iterator[str]:
+    if block.key:  # what is there for a key to copy; a diff also names its cell by a number that is another in each run
+        return
     first = ": ".join(part for part in (block.caption, block.prose) if part)
     if first:
         yield format.clean(first)
