@@ -325,7 +325,7 @@ class LastStep:
     def _enter(self, module: Module, args: tuple[Any, ...]) -> None:
         if not torch.is_grad_enabled() or being_traced() or get_ident() in _busy or compat.graph_task() != -1:
             return
-        if compat.is_simulated() or compat.is_pipeline_rehearsal():
+        if compat.is_simulated():
             return
         root = self.root()
         if root is not module:
@@ -336,6 +336,8 @@ class LastStep:
             module = root
         training = stores.contents(module).get("training")
         if not (training if isinstance(training, bool) else stores.mode(module)):
+            return
+        if compat.is_pipeline_rehearsal():  # of the root alone: it walks the stack where pipelines are imported
             return
         frame = id(sys._getframe(3))  # in which torch runs the root
         if self._running and self._is_nested(frame):
