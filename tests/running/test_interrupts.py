@@ -274,6 +274,15 @@ def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
 
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """A copy of a process has none of OpenMP's threads, and would wait for them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 scenes = pytest.mark.parametrize("kind", SCENES, ids=lambda kind: kind.__name__)
 
 
