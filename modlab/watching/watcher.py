@@ -16,7 +16,7 @@ import numpy as np
 from torch.nn import Module
 
 from modlab import format
-from modlab.compat import dispatch_modes, function_mode_count, own_class, without_autograd
+from modlab.compat import dispatch_modes, function_mode_count, own_class, without_autograd, without_modes, without_torch_function
 from modlab.errors import Stopped
 from modlab.inspection.distributed import on_rank, rank, remarks_of
 from modlab.records.watch import ACTIVATION, WatchRecord
@@ -212,7 +212,7 @@ class Watcher:
             self._end_all,
         )
         if self.state != "failed":  # else who knows what that would meet
-            trouble = tried(self._look_last)
+            trouble = tried(without_autograd, self._look_last)
             if trouble:  # a device that is gone
                 self.say(f"the last look at the weights failed: {trouble}")
         self.snapshots.tell(self.ended)
@@ -240,13 +240,13 @@ class Watcher:
 
     def _look_last(self) -> None:
         """What the last sample was too early to see: the weights as they are now, and the last counts."""
-        without_autograd(self.losses.finish)
+        self.losses.finish()
         self.hidden = self.step_hooks.are_hidden()
-        without_autograd(self._settle, wait=True)
+        self._settle(wait=True)
         if self.step and self.last_sample < self.step - 1:
-            without_autograd(self._read_weights, self.step - 1)
+            self._read_weights(self.step - 1)
         self.alerts.units(max(self.step - 1, 0))
-        without_autograd(self.alerts.weights_at_the_end, self.last_sample, self.guard.passed)
+        self.alerts.weights_at_the_end(self.last_sample, self.guard.passed)
 
     @guarded
     def _gone(self, _: Any) -> None:
@@ -600,7 +600,7 @@ class Watcher:
 
     def record(self) -> WatchRecord:
         """All that was seen so far; to read it changes nothing."""
-        with self.lock:
+        with self.lock, without_torch_function(), without_modes():
             schedule = self.schedule
             loop = schedule.loop(clock.now()) if not self.closed else self._loop_at_end
             curves = self.losses.records(self.scalars)

@@ -241,13 +241,15 @@ class Counting(TorchDispatchMode):
 @pytest.mark.parametrize("look", [watched, traced], ids=["watch", "trace"])
 def test_a_users_mode_sees_nothing_of_ours(look: Any) -> None:
     seen = []
-    for one in (None, look):
+    for one, outside in ((None, False), (look, False), (look, True)):
         net, optimizer, step = made()
-        with contextlib.redirect_stderr(io.StringIO()), one(net, optimizer) if one else contextlib.nullcontext(), Counting() as mode:
+        mode, looking = Counting(), one(net, optimizer) if one else contextlib.nullcontext()
+        first, second = (mode, looking) if outside else (looking, mode)
+        with contextlib.redirect_stderr(io.StringIO()), first, second:
             for _ in range(5):
                 step()
         seen.append(mode.seen)
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
 
 
 def test_calls_under_torch_func_and_stand_ins_are_left_out() -> None:
