@@ -68,7 +68,7 @@ def read(path: str) -> TableRecord:
     """
     with explained(path):
         found = opened(path)
-        rows = tuple(_in_order(_row(item) for item in found.items()))
+        rows = tuple(_in_order(_rows(found.items())))
         return TableRecord(found.title, rows, source=path, remarks=(*found.about, *found.remarks))
 
 
@@ -279,7 +279,15 @@ def _in_order(rows: Iterable[StateRecord]) -> Iterator[StateRecord]:
         stack.extend(reversed(branch.below.values()))
 
 
-def _row(item: Item) -> StateRecord:
+def _rows(items: Iterable[Item]) -> Iterator[StateRecord]:
+    first: dict[tuple[Any, ...], str] = {}
+    for item in items:
+        memory = item.value.memory if isinstance(item.value, StoredTensor) else None
+        met = first.setdefault(memory, item.path) if memory is not None else item.path
+        yield _row(item, "" if met == item.path else met)
+
+
+def _row(item: Item, tied: str) -> StateRecord:
     value = item.value
     if not isinstance(value, (StoredTensor, Tensor)):
         return StateRecord(item.path, item.owner, "", "value", True, note=note(value), value=described(value))
@@ -295,6 +303,7 @@ def _row(item: Item) -> StateRecord:
         "",
         entry.count,
         entry.bytes,
+        tied=tied,
         note=entry.note,
         computes=entry.computes,
         sharding=entry.sharding,

@@ -98,7 +98,7 @@ def of_table(table: TableRecord) -> tuple[str, str]:
     if table.source != MODEL:
         tensors, others = (row_count(table, tensors=wanted) for wanted in (True, False))
         names = ("bytes", "bytes_here", "count")
-        size, here, count = (sum(getattr(row, name) for row in table.rows if row.kind == "tensor") for name in names)
+        size, here, count = (sum(getattr(row, name) for row in table.rows if row.kind == "tensor" and not row.tied) for name in names)
         more = f", and {format.plural(others, 'other entry', 'other entries')}" if others else ""
         return f"{name}: {format.plural(count, 'number')} in {format.plural(tensors, 'tensor')};", f"{sharding.size(size, here)}{more}."
     strong = f"{name}: {saved:,} of {format.plural(len(table.rows), 'entry is', 'entries are')} in the state_dict"

@@ -287,7 +287,9 @@ FOREIGN = {
     "empty": (lambda p: p.write_bytes(b""), "empty"),
     "old_ggml": (lambda p: p.write_bytes(b"lmgg" + bytes(99)), "GGML"),
     "new_gguf": (lambda p: write_gguf(p, {}, version=9), "version 9"),
+    "old_gguf": (lambda p: write_gguf(p, {}, version=0), "version 0"),
     "noise": (lambda p: p.write_bytes(random.Random(0).randbytes(5000)), "c"),
+    "no_text": (lambda p: p.with_suffix(".safetensors").write_bytes(b"\xff" * 8), "no length of a header"),
     "gguf_as_bin": (lambda p: p.with_suffix(".bin").write_bytes(b"GGUF\x03\0\0\0"), "header goes on beyond its end"),
 }
 
@@ -485,10 +487,20 @@ def test_a_hostile_file_ends_in_a_sentence(write, expected, tmp_path, monkeypatc
     assert isinstance(shown, CheckpointError) if expected is CheckpointError else expected in str(shown)
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_tensor_of_two_names_is_counted_once(legacy, tmp_path):
+    w = torch.ones(4, 3, dtype=torch.complex64)
+    content = {"a": w, "b": w, "part": w[:2], "turned": w.mT, "conjugate": w.conj(), "again": w.view(4, 3)}
+    torch.save(content, tmp_path / "c.pt", _use_new_zipfile_serialization=not legacy)
+    shown = modlab.state(tmp_path / "c.pt")
+    assert {row.path: row.tied for row in shown.records if row.tied} == {"b": "a", "again": "a"}
+    assert str(shown).startswith("c.pt: 42 numbers in 6 tensors; 336 B.") and "same tensor as a" in str(shown)
+
+
 def test_a_kilobyte_of_shared_lists_is_shown_in_time(tmp_path):
     shared_lists(tmp_path / "c.pt")
     shown = modlab.state(tmp_path / "c.pt")
-    assert len(shown) < nesting.MOST
+    assert len(shown) < nesting.MOST and str(shown).startswith("c.pt: 12 numbers in")
     assert f"! The first {len(shown):,} entries are listed: the rest are the same ones again and again" in str(shown)
 
 

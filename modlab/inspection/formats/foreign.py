@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -99,4 +100,8 @@ def is_script(archive: Archive) -> bool:
 
 def _is_text(head: bytes) -> bool:
     """Whether the bytes are words: an archive begins with "PK" and control characters, a pickle with the byte 80."""
-    return b"\x80" not in head[:1] and all(char.isprintable() or char.isspace() for char in head[:200].decode("utf-8", "ignore"))
+    try:
+        text = getincrementaldecoder("utf-8")().decode(head[:200])  # a character may be cut in two where the head ends
+    except UnicodeDecodeError:
+        return False
+    return all(char.isprintable() or char.isspace() for char in text)

@@ -112,7 +112,7 @@ def read(source: ByteSource, about: list[str], remarks: list[str]) -> dict[str, 
     header.take(4)
     version = header.number("<I")
     if version not in (2, 3):
-        known = "for a machine of the other byte order" if version & 0xFFFF == 0 else f"of version {version}"
+        known = "for a machine of the other byte order" if version and version & 0xFFFF == 0 else f"of version {version}"
         told = f"{source.name} is a GGUF file {known}, and modlab reads versions 2 and 3."
         raise CheckpointError(f"{told}\n  Convert it anew with llama.cpp.")
     tensors, pairs = header.number("<Q"), header.number("<Q")

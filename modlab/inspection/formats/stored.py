@@ -32,6 +32,7 @@ class StoredTensor:
         bytes: of its values in the file.
         note: what is special about it.
         load: reads it; None where it cannot be read alone, and `note` says why.
+        memory: equal for two names of one tensor; None where the file does not say.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +40,7 @@ class StoredTensor:
     bytes: int
     note: str = ""
     load: Callable[[], Tensor] | None = None
+    memory: tuple[Any, ...] | None = None
 
     @property
     def count(self) -> int:

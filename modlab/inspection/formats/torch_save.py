@@ -132,7 +132,7 @@ class Tensors:
             return loaded(self.source, Layout(first, held, dtype, shape, steps, begin, self._swapped))
 
         packed = PACKED.get(getattr(torch, dtype, None), 1)  # type: ignore[arg-type]
-        return StoredTensor(shape, dtype, -(-_count(shape) * one // packed), note, load)
+        return StoredTensor(shape, dtype, -(-_count(shape) * one // packed), note, load, (storage.key, begin, dtype, shape, steps))
 
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> StoredTensor:
         return self._stored(storage, offset, size, stride, storage.dtype if type(storage) is _Storage else "")
@@ -231,6 +231,7 @@ def _flipped(made: StoredTensor, metadata: Any) -> StoredTensor:
     marks = [name for name in ("conj", "neg") if isinstance(metadata, dict) and metadata.get(name)]
     load = made.load
     if marks and load is not None:
+        made.memory = None
         made.load = lambda: torch.conj_physical(load()) if marks == ["conj"] else -load() if marks == ["neg"] else -load().conj()
     return made
 
