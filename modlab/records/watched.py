@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from modlab.records.finding import FindingRecord
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedModule:
-    """One module.
+class WatchedModule(NamedTuple):
+    """One module. A tuple, as a parameter is: there are thousands of them in each picture of a watch.
 
     Attributes:
         category: as in its tree ("linear", "norm", "own").
@@ -38,8 +38,7 @@ class Cancelled:
     other: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedParameter:
+class WatchedParameter(NamedTuple):
     """One parameter.
 
     Attributes:

@@ -20,7 +20,7 @@ from modlab.watching.sample import Sample
 from modlab.watching.steps import Steps
 from modlab.watching.units import Units
 from modlab.watching.updates import MovedElsewhere
-from modlab.watching.watched import cancelled, size_of
+from modlab.watching.watched import Gradients
 
 DEAD = 1_000
 """Inputs in a row on each of which a unit was zero, and its gradient too, before it is called dead."""
@@ -379,6 +379,7 @@ class Alerts:
             self._lasts(holds, kind, order[0], sample.step, {"first": first, "last": last}, Fix("carry the gradient"))
 
     def _stuck(self, sample: Sample) -> None:
+        gradients = Gradients(self._cast)
         for weight in self._cast.weights:
             share = sample.stuck.get(weight.rows[2])
             if share is None or share != share:
@@ -387,7 +388,7 @@ class Alerts:
             weight.stuck = share if weight.stuck is None else 0.8 * weight.stuck + 0.2 * share
             weight.always_stuck &= share > NEARLY_ALL
             holds = share > STUCK if half and self._steps.learning_rate() else weight.moved and weight.always_stuck
-            if holds and cancelled(self._cast, weight) is not None:
+            if holds and gradients.cancelled(weight) is not None:
                 continue
             if holds or ("rounding", weight.path, None) in self._found:
                 self._lasts(
@@ -396,13 +397,13 @@ class Alerts:
                     weight.path,
                     sample.step,
                     {"share": share, "dtype": weight.dtype},
-                    *((Fix("more bits"),) if half else self._faster(weight)),
+                    *((Fix("more bits"),) if half else _faster(weight, gradients)),
                 )
 
-    def _faster(self, weight: Weight) -> tuple[Fix, ...]:
-        """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
-        most = max(size_of(self._cast, one) for one in self._cast.weights)
-        return (SLOW,) if size_of(self._cast, weight) > TINY * most else ()
+
+def _faster(weight: Weight, gradients: Gradients) -> tuple[Fix, ...]:
+    """A greater learning rate, where that is what lacks: not where its gradient is next to nothing beside others."""
+    return (SLOW,) if gradients.size(weight) > TINY * gradients.most else ()
 
 
 def dead(units: Units) -> npt.NDArray[np.intp]:

@@ -9,7 +9,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
@@ -25,6 +25,8 @@ from modlab.watching.selection import Selection
 STACKED, MANY = 3, 1024
 """Dimensions from which on a parameter may be several weights in one, and how many of those are looked at."""
 
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+
 
 class Member(Node):
     """One module.
@@ -34,14 +36,16 @@ class Member(Node):
         activation, gradient: the numbers of its series, -1 until they are needed.
         called: how often it was called in samples; `order`: the how-manieth module it was.
         sizes: the last dimensions of its input and output, at its last call.
+        container: whether it only holds others, so that nobody calls it.
         place: its number; `taken`: whether it is measured; of the root alone its calls may be counted, and no more.
     """
 
-    __slots__ = ("activation", "called", "category", "gradient", "module", "order", "place", "sizes", "taken")
+    __slots__ = ("activation", "called", "category", "container", "gradient", "module", "order", "place", "sizes", "taken")
 
     def __init__(self, module: Module, parent: Member | None, name: str) -> None:
         super().__init__(module, parent, name)
         self.module, self.category = ref(module), marks.category(type(module))
+        self.container = self.category == "container" or isinstance(module, _CONTAINERS)
         self.activation = self.gradient = -1
         self.called = self.order = 0
         self.sizes = 0, 0

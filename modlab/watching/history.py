@@ -149,9 +149,9 @@ class History:
         if len(self._waiting) >= WAITING:
             self._merge()
 
-    def greatest(self, row: int) -> float:
-        """The greatest mean square that a series had in any sample; 0 where none was finite."""
-        return float(self._squares[row]) if row >= 0 else 0.0
+    def greatest(self) -> list[float]:
+        """The greatest mean square that each series had in any sample; 0 where none was finite."""
+        return self._squares.tolist()
 
     def spoilt(self, rows: Iterable[int]) -> bool:
         """Whether any of some series ever held what is not finite."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Module
 
 from modlab.inspection import stores
@@ -18,8 +19,6 @@ from modlab.watching.steps import Steps
 
 ROUNDING, COARSE = 256, 1e-2
 """A gradient is rounding alone when its norm is below so many times its dtype's precision of the norms beside it, and below that share."""
-
-_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
 def taken_down(
@@ -63,23 +62,23 @@ def taken_down(
 
 
 def _module(cast: Cast, member: Member) -> WatchedModule:
+    holds = () if member.called else tuple(_held(cast, member))
+    return WatchedModule(member.path, member.category, member.called, member.order, member.taken, member.container, holds)
+
+
+def _held(cast: Cast, member: Member) -> Iterator[str]:
     module = member.module()
-    container = member.category == "container" or isinstance(module, _CONTAINERS)
-    holds = () if member.called or module is None else tuple(_held(cast, member, module))
-    return WatchedModule(member.path, member.category, member.called, member.order, member.taken, container, holds)
-
-
-def _held(cast: Cast, member: Member, module: Module) -> Iterator[str]:
-    for name, tensor in (stores.contents(module).get("_parameters") or {}).items():
+    for name, tensor in ({} if module is None else stores.contents(module).get("_parameters") or {}).items():
         if isinstance(tensor, Tensor):
             weight = cast.weight(tensor)
             yield weight.path if weight is not None else f"{member.path}.{name}".lstrip(".")
 
 
 def _parameters(cast: Cast, steps: Steps, elsewhere: set[str]) -> Iterator[WatchedParameter]:
-    rates = _rates(steps) if any(map(_is_still, cast.weights)) else {}
-    for weight in cast.weights:
-        tensor, owner, felt = weight.tensor(), _owner(cast, weight), weight.slices
+    still = {weight for weight in cast.weights if _is_still(weight)}
+    gradients, rates = Gradients(cast), _rates(steps) if still else {}
+    for weight, (tensor, size) in gradients.greatest.items():
+        owner, slices = _owner(cast, weight), weight.slices
         yield WatchedParameter(
             weight.path,
             weight.name,
@@ -93,14 +92,14 @@ def _parameters(cast: Cast, steps: Steps, elsewhere: set[str]) -> Iterator[Watch
             weight.graded,
             weight.moved,
             weight.stuck,
-            size_of(cast, weight),
+            size,
             -1 if tensor is None else tensor.dim(),
             bool(weight.part),
-            cancelled(cast, weight),
-            0 if felt is None else len(felt),
-            () if felt is None else tuple(i for i, one in enumerate(felt.tolist()) if not one),
+            gradients.cancelled(weight),
+            0 if slices is None else len(slices),
+            () if slices is None else tuple(i for i, one in enumerate(slices.tolist()) if not one),
             weight.looks,
-            tuple(sorted(rates.get(id(tensor), ()))) if _is_still(weight) else (),
+            tuple(sorted(rates.get(id(tensor), ()))) if weight in still else (),
             weight.swap is not None,
         )
 
@@ -136,43 +135,78 @@ def _late_unowned(cast: Cast, steps: Steps, model: Module) -> Iterator[str]:
             yield path
 
 
-# ---- gradients of rounding
-
-
-def cancelled(cast: Cast, weight: Weight) -> Cancelled | None:
-    """Whether a bias has a gradient of rounding alone.
-
-    A shift in front of a normalization, or of all keys of an attention, is taken out again: its gradient is zero but for rounding.
-    """
-    tensor = weight.tensor()
-    if tensor is None or tensor.dim() > 1 or not weight.graded or not tensor.is_floating_point():
-        return None
-    mine = size_of(cast, weight)
-    beside = [one for one in cast.siblings(weight) if one.graded] or [one for one in cast.weights if one.graded]
-    other = max((one for one in beside if one is not weight), key=lambda one: size_of(cast, one), default=weight)
-    theirs, back = size_of(cast, other), _arriving(cast, weight)
-    share = min(ROUNDING * torch.finfo(tensor.dtype).eps, COARSE)
-    # That of a weight is larger than that of its bias by the size of the inputs; what comes back to the module is not.
-    spoilt = cast.history.spoilt((weight.rows[1], other.rows[1]))
-    small = not spoilt and math.isfinite(theirs) and mine < share * theirs and (back is None or mine < share * back)
-    return Cancelled(mine, theirs, other.path) if small else None
-
-
 def _owner(cast: Cast, weight: Weight) -> Member | None:
     owner = weight.owner()
     return None if owner is None else cast.members.get(id(owner))
 
 
-def _arriving(cast: Cast, weight: Weight) -> float | None:
-    """The greatest norm of what came back to the output of a parameter's module; None where that was not seen."""
-    member = _owner(cast, weight)
-    if member is None or member.gradient < 0:
-        return None
-    history = cast.history
-    return math.sqrt(history.greatest(member.gradient) * history.series[member.gradient].count)
+@cache
+def _rounding(dtype: torch.dtype) -> float:
+    """The share of the norms beside it below which a gradient is rounding alone."""
+    return min(ROUNDING * torch.finfo(dtype).eps, COARSE)
 
 
-def size_of(cast: Cast, weight: Weight) -> float:
-    """The greatest norm that its gradient had in any sample."""
-    tensor = weight.tensor()
-    return 0.0 if tensor is None else math.sqrt(cast.history.greatest(weight.rows[1]) * tensor.numel())
+class Gradients:
+    """How large the gradients are: the greatest norm that each parameter's had in any sample; read once, when it is asked for."""
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast = cast
+
+    @cached_property
+    def _squares(self) -> list[float]:
+        return self._cast.history.greatest()
+
+    @cached_property
+    def greatest(self) -> dict[Weight, tuple[Tensor | None, float]]:
+        """Each parameter, what stands there, and the norm: 0 where nothing does."""
+        squares = self._squares
+        found: dict[Weight, tuple[Tensor | None, float]] = {}
+        for weight in self._cast.weights:
+            tensor, row = weight.tensor(), weight.rows[1]
+            found[weight] = tensor, 0.0 if tensor is None or row < 0 else math.sqrt(squares[row] * tensor.numel())
+        return found
+
+    def size(self, weight: Weight) -> float:
+        """That of one parameter."""
+        return self.greatest[weight][1]
+
+    @cached_property
+    def most(self) -> float:
+        """That of all."""
+        return max(size for _, size in self.greatest.values())
+
+    def cancelled(self, weight: Weight) -> Cancelled | None:
+        """Whether a bias has a gradient of rounding alone.
+
+        A shift in front of a normalization, or of all keys of an attention, is taken out again: its gradient is zero but for rounding.
+        """
+        tensor, mine = self.greatest[weight]
+        if mine >= self._coarse or tensor is None or not weight.graded or tensor.dim() > 1 or not tensor.is_floating_point():
+            return None
+        share = _rounding(tensor.dtype)
+        if not mine < share * self.most:  # of nearly all: nothing beside it can be large enough
+            return None
+        other = max((one for one in self._cast.siblings(weight) if one.graded), key=self.size, default=None) or self._largest
+        theirs = self.size(other)
+        if not mine < share * theirs < math.inf or self._cast.history.spoilt((weight.rows[1], other.rows[1])):
+            return None
+        # That of a weight is larger than that of its bias by the size of the inputs; what comes back to the module is not.
+        back = self._arriving(weight)
+        return Cancelled(mine, theirs, other.path) if back is None or mine < share * back else None
+
+    @cached_property
+    def _coarse(self) -> float:
+        """What is larger is of no dtype's rounding."""
+        return COARSE * self.most
+
+    @cached_property
+    def _largest(self) -> Weight:
+        """The parameter with the largest one, beside which one alone in its module stands."""
+        return max((one for one in self._cast.weights if one.graded), key=self.size)
+
+    def _arriving(self, weight: Weight) -> float | None:
+        """The greatest norm of what came back to the output of a parameter's module; None where that was not seen."""
+        member = _owner(self._cast, weight)
+        if member is None or member.gradient < 0:
+            return None
+        return math.sqrt(self._squares[member.gradient] * self._cast.history.series[member.gradient].count)

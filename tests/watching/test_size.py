@@ -10,6 +10,7 @@ from torch import nn
 
 import modlab
 from modlab.watching import losses
+from modlab.watching.cast import Weight
 from modlab.watching.watcher import watchers
 
 MODULES = 4_000
@@ -34,6 +35,27 @@ def test_a_loss_is_found_by_some_parameters_of_a_very_large_model(monkeypatch: p
             optimizer.step()
     assert 0 < asked < 3 * losses.ASKED
     assert [one.count for one in watched.record.scalars if one.kind == "loss"] == [2]
+
+
+def test_a_record_asks_each_parameter_once_what_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page in motion takes one every few seconds; biases, beside which nothing stands, once asked all others."""
+    asked, tensor = 0, Weight.tensor
+
+    def counted(weight: Weight) -> Any:
+        nonlocal asked
+        asked += 1
+        return tensor(weight)
+
+    parts = nn.Sequential(*(nn.RMSNorm(4) for _ in range(30)))
+    optimizer = torch.optim.SGD(parts.parameters(), lr=0.01)
+    with modlab.watch(parts, optimizer) as watched:
+        for _ in range(2):
+            optimizer.zero_grad()
+            parts(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        monkeypatch.setattr(Weight, "tensor", counted)
+        assert len(watched.record.watched.parameters) == asked == 30
+        monkeypatch.undo()
 
 
 @pytest.mark.long
