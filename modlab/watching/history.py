@@ -204,10 +204,10 @@ class History:
         """What there is now; the arrays are copies, and nothing is merged for it."""
         used, bins = len(self.slots), len(self.bin_slots)
         rows = min(len(self.series), self._data.shape[2], self._bins.shape[1], len(self._top))  # another thread may be adding one
-        data = self._data[:used].copy()
+        columns = {name: self._data[:used, i, :rows].copy() for i, name in enumerate(COLUMNS)}
         if self._waiting:
-            data[-1] = self._last()
-        columns = {name: data[:, i, :rows].copy() for i, name in enumerate(COLUMNS)}
+            for column, values in zip(columns.values(), self._last(), strict=True):
+                column[-1] = values[:rows]
         first, last = self.slots.bounds()
         bins_first, bins_last = self.bin_slots.bounds()
         return HistoryRecord(
@@ -278,8 +278,12 @@ def _rounds(rows: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
 
 
 def _bytes(bins: Floats) -> npt.NDArray[np.uint8]:
-    """Shares of 255; whatever holds anything is seen."""
-    totals = bins.sum(axis=2, keepdims=True)
-    shares = np.divide(bins, totals, out=np.zeros_like(bins), where=totals > 0)
-    made: npt.NDArray[np.uint8] = np.ceil(shares * 255).clip(0, 255).astype(np.uint8)
+    """Shares of 255; whatever holds anything is seen. Slot by slot, for what stays in the processor's cache is done far sooner."""
+    made = np.empty(bins.shape, np.uint8)
+    for slot, held in zip(made, bins, strict=True):
+        totals = held.sum(axis=1, keepdims=True)
+        totals[totals == 0] = 1
+        parts = 255 * (held / totals)
+        np.ceil(parts, out=parts)
+        slot[:] = np.minimum(parts, 255, out=parts)
     return made
