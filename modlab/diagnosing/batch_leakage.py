@@ -10,12 +10,11 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.diagnosing import batches
-from modlab.diagnosing.outcomes import record
+from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection.findings.layer_families import BATCH_NORMS
 from modlab.inspection.findings.subject import ModuleSite
-from modlab.records.finding import ExperimentRecord
-from modlab.records.structure import ROOT
+from modlab.records.finding import ExperimentRecord, Fix
 from modlab.running.listener import Listener
 from modlab.running.randomness import states
 from modlab.statistics.memory import copied, is_gone
@@ -37,22 +36,18 @@ class Blindness(NamedTuple):
     """No output depends on any input, as far as was asked."""
 
 
-class UnfitError(Exception):
-    """The question cannot be put to this batch; says why."""
-
-
 def find(bench: Bench, dim: int) -> Leak | Blindness | None:
     """A leak along one dimension of inputs and outputs, or None; or that there is nothing to leak.
 
     Raises:
-        UnfitError: fewer than two samples, or no output with one entry a sample.
+        NotRunError: fewer than two samples, or no output with one entry a sample.
     """
     first = next((tensor for tensor in batches.tensors(bench.inputs) if _has_rows(tensor, dim)), None)
     if first is None:
-        raise UnfitError("no input is a plain tensor with a dimension for samples")
+        raise NotRunError("no dimension for samples")
     samples = int(first.shape[dim])
     if samples < 2:
-        raise UnfitError("it takes a batch of two samples or more")
+        raise NotRunError("one sample")
     if any(_is_asked(tensor, dim, samples) for tensor in batches.tensors(bench.inputs)):
         return _by_gradient(bench, dim, samples)
     return _by_exchange(bench, dim, samples)
@@ -108,7 +103,7 @@ def _mixed(answer: Tensor) -> Tensor:
 def _answers(output: Any, dim: int, samples: int) -> list[Tensor]:
     found = [t for t in batches.tensors(output) if _is_asked(t, dim, samples)]
     if not found:
-        raise UnfitError("no output has one entry for each sample")
+        raise NotRunError("no entry for each sample")
     return found
 
 
@@ -122,7 +117,7 @@ def _by_exchange(bench: Bench, dim: int, samples: int) -> Leak | Blindness | Non
         except Exception:  # noqa: BLE001 - the user's model may raise anything with inputs that were put together here
             after = []
         if [one.shape for one in before] != [other.shape for other in after]:  # lengths that are sorted, or that make the output's
-            raise UnfitError("the model does not take one sample's input in another's place")
+            raise NotRunError("no exchange")
         for one, other in zip(before, after, strict=True):
             sees = sees or not torch.equal(one, other)
             scale = float(one.abs().max()) or 1.0
@@ -232,7 +227,7 @@ def _exchanges(bench: Bench, dim: int, samples: int) -> Iterator[tuple[int, int]
             found += 1
             yield target, source
     if not found:
-        raise UnfitError("all samples of the batch are equal")
+        raise NotRunError("samples equal")
 
 
 def _exchanged(tensor: Tensor, dim: int, samples: int, target: int, source: int) -> Tensor:
@@ -268,55 +263,25 @@ def leak(bench: Bench) -> ExperimentRecord:
     if isinstance(found, Blindness):
         found = _with_other_weights(bench)
         if isinstance(found, Blindness):
-            return _blind(bench) if sees_nothing(bench) else _the_same_here()
+            return _blind(bench) if sees_nothing(bench) else record("leak", "unclear", "blind to this batch", Fix("scale, or trace"))
         if found is None:
-            return record(
-                "leak",
-                "passed",
-                "in eval mode each output depends on its own input alone, asked with other weights: with these it "
-                "depends on no input of this batch",
-                "A layer of zeros does this until it has learnt; so do units that are dead for this "
-                "batch, or a step that all of it lies on one side of.",
-            )
+            return record("leak", "passed", "apart, with other weights")
     if found is None:
-        return record("leak", "passed", "in eval mode each output depends on its own input alone")
-    what = f"in eval mode output {found.output} depends on input {found.input}"
+        return record("leak", "passed", "apart")
+    mixed: dict[str, Any] = {"output": found.output, "input": found.input}
     site = _begin(bench, found)
     norm = site if site is not None and _uses_batch(site) else next((one for one in bench.subject.sites if _uses_batch(one)), None)
     if norm is not None and site in (None, norm):
-        return record(
-            "leak",
-            "unclear",
-            what,
-            f"{norm.path or ROOT} ({norm.type}) keeps no running statistics, so it takes those of the batch in "
-            "eval mode too. Meant, if batches are always like those of the training.",
-            f"nn.{norm.type}(..., track_running_stats=True)",
-            norm,
-            names_path=False,
-        )
+        fix = Fix(code=f"nn.{norm.type}(..., track_running_stats=True)")
+        return record("leak", "unclear", "takes the batch's statistics", fix, site=norm, **mixed, **{"class": norm.type})
     try:
         along = find(bench, 1)
-    except UnfitError:
+    except NotRunError:
         along = found
     if not isinstance(along, Leak):
-        return record(
-            "leak",
-            "unclear",
-            f"{what} along dimension 0; along dimension 1 nothing mixes",
-            "Sequence first (batch_first=False)? Then dimension 1 is the batch, and all is well. If dimension 0 is your batch, samples see "
-            "each other.",
-            "nn.TransformerEncoderLayer(..., batch_first=True)",
-        )
-    start = "" if site is None else f", from {site.label or 'the forward of the model itself'} on"
-    return record(
-        "leak",
-        "unclear",
-        f"{what}{start}",
-        "Meant where dimension 0 is no batch, or its entries are to see each other: the nodes of a graph, a set, a contrastive loss. Else "
-        "something mixes along dimension 0: a mean, a softmax, a view or an attention over the wrong dimension.",
-        site=site,
-        advice="If each sample is to stand for itself: keep dimension 0 in each view, and give softmax and mean another dim.",
-    )
+        return record("leak", "unclear", "mixes dimension 0 alone", Fix(code="nn.TransformerEncoderLayer(..., batch_first=True)"), **mixed)
+    begin: dict[str, Any] = {} if site is None else {"begin": site.label}
+    return record("leak", "unclear", "samples mixed", Fix("keep dimension 0"), site=site, **mixed, **begin)
 
 
 NOISE = 0.1
@@ -343,30 +308,12 @@ def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
 def _blind(bench: Bench) -> ExperimentRecord:
     """What comes out is the same whatever goes in."""
     try:
-        module = loses(bench)
+        lost = loses(bench)
     except Exception:  # noqa: BLE001 - as below
-        module = None
-    site = None if module is None else bench.subject.by_module.get(id(module))
-    end = f": what {site.label} gives does not depend on what it takes" if site is not None and site.path else ""
-    return record(
-        "leak",
-        "failed",
-        f"the output does not depend on the input{end}",
-        "With the inputs of other samples the output is the same to the bit, and no gradient leads back to them; with other weights too.",
-        site=site,
-        advice="Look for what is multiplied by zero, replaced or computed of something else: modlab.trace(model) shows the way.",
-    )
-
-
-def _the_same_here() -> ExperimentRecord:
-    return record(
-        "leak",
-        "unclear",
-        "in this batch no output depends on its input",
-        "Other inputs would make a difference, those of this batch do not: units that are dead for all of them, or a step that they lie on "
-        "one side of.",
-        advice="Scale the inputs to about 1; modlab.trace(model) shows where they are lost.",
-    )
+        lost = None
+    site = None if lost is None else bench.subject.by_module.get(id(lost))
+    module: dict[str, Any] = {"module": site.label} if site is not None and site.path else {}
+    return record("leak", "failed", "blind", Fix("trace what is lost"), site=site, **module)
 
 
 def _begin(bench: Bench, found: Leak) -> ModuleSite | None:

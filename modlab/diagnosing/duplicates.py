@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
 from modlab.inspection.findings.subject import ModuleSite, Subject
-from modlab.records.finding import ExperimentRecord
+from modlab.records.finding import ExperimentRecord, Fix
 from modlab.running.guarded import steady_line
 from modlab.running.restoration import Change, Restoration
 from modlab.statistics.memory import NoValuesError, deepcopied, is_there
@@ -31,9 +31,9 @@ def copied(bench: Bench) -> Module:
     try:
         return deepcopied(bench.model)
     except NoValuesError as reason:
-        raise NotRunError(f"the model cannot be copied: of a tensor in it {reason}") from None
+        raise NotRunError("no copy", tensor=True, error=str(reason)) from None
     except Exception as error:  # noqa: BLE001 - whatever is in the model may refuse in its own way
-        raise NotRunError(f"the model cannot be copied: {steady_line(error)}") from None
+        raise NotRunError("no copy", tensor=False, error=steady_line(error)) from None
 
 
 def round_trip(bench: Bench) -> ExperimentRecord:
@@ -43,46 +43,20 @@ def round_trip(bench: Bench) -> ExperimentRecord:
     one, now = bench.outputs(), bench.outputs(other)
     gap = gaps.gap(one, now)
     if _alike(one, now):
-        return record("round trip", "passed", "equal bit by bit" if gap is None else "equal up to rounding")
-    numbers = (("max_abs", gap),)
+        return record("round trip", "passed", "loads" if gap is None else "loads but for rounding")
+    numbers: dict[str, Any] = {} if gap is None else {"max_abs": gap}
     guilty = _guilty(bench, other, suspects)
-    what, reason, fix, advice = _MOVED if all(one.moved for one in guilty) else _HIDDEN
-    names = [one.name for one in guilty if one.moved is (what is _MOVED[0])]
+    moved = all(one.moved for one in guilty)
+    names = tuple(one.name for one in guilty if one.moved is moved)
     if not names:
         return record(
-            "round trip",
-            "failed",
-            "a copy that loads the state_dict differs: what forward uses is not all in it, or not loaded from it",
-            "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
-            "modlab.state(model)  # what is saved, and what is not",
-            numbers=numbers,
+            "round trip", "failed", "something not saved", Fix(code="modlab.state(model)  # what is saved, and what is not"), **numbers
         )
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return record(
-        "round trip",
-        "failed",
-        f"a copy that loads the state_dict differs: {names[0]}{more} {what[bool(more)]}",
-        reason,
-        fix,
-        path=names[0],
-        places=tuple(names) if more else (),
-        numbers=numbers,
-        advice=advice,
-    )
+    kind, fix = ("state not saved", Fix("keep in a buffer")) if moved else ("parameter not saved", Fix(code="list(model.state_dict())"))
+    more: dict[str, Any] = {"places": names} if len(names) > 1 else {}
+    return record("round trip", "failed", kind, fix, path=names[0], more=len(names) - 1, **more, **numbers)
 
 
-_HIDDEN = (
-    ("is not in it", "are not in it"),
-    "A parameter that is not registered is not saved; the next time it starts with other numbers.",
-    "list(model.state_dict())",
-    "",
-)
-_MOVED = (
-    ("moves in training, and is not in it", "move in training, and are not in it"),
-    "What training moves and prediction uses is state: a checkpoint without it gives back another model.",
-    "",
-    "Keep it in a buffer: self.register_buffer(name, tensor), without persistent=False.",
-)
 _TRIED = 40  # suspects
 
 

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from modlab import format
 from modlab.compat import FunctionMode
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Fact, Finding, Fix, Severity
 
 ELEMENTWISE: dict[Callable[..., Any], str] = {
     F.mse_loss: "mse_loss",
@@ -48,7 +47,7 @@ class Comparisons(FunctionMode):
     def __init__(self, output: list[Tensor], target: list[Tensor]) -> None:
         super().__init__()
         self._output, self._target = {id(tensor) for tensor in output}, {id(tensor) for tensor in target}
-        self.found: list[FindingRecord] = []
+        self.found: list[Finding] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function as it is, and look at what it compares."""
@@ -59,7 +58,7 @@ class Comparisons(FunctionMode):
             self.found += _twice(func, tensors[0])
         return func(*args, **kwargs)
 
-    def _spread(self, func: Any, one: Tensor, other: Tensor) -> Iterator[FindingRecord]:
+    def _spread(self, func: Any, one: Tensor, other: Tensor) -> Iterator[Finding]:
         shapes = tuple(one.shape), tuple(other.shape)
         if shapes[0] == shapes[1] or one.is_nested or other.is_nested:
             return
@@ -74,48 +73,25 @@ class Comparisons(FunctionMode):
         if not name and shape in shapes:
             return  # a difference with a mean, say
         swapped = id(one) in self._target or id(other) in self._output
-        yield _spread(name or "a difference", *(shapes[::-1] if swapped else shapes), shape)
+        yield _spread(name, *(shapes[::-1] if swapped else shapes), shape)
 
 
-def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: tuple[int, ...]) -> FindingRecord:
+def _spread(name: str, output: tuple[int, ...], target: tuple[int, ...], shape: tuple[int, ...]) -> Finding:
     both = shape not in (output, target)
-    what = f"compares an output of shape {format.shape(output)} with a target of shape {format.shape(target)}"
-    what += f", as {format.shape(shape)}: each output with each target" if both else f": it is repeated to {format.shape(shape)}"
-    fix = ""
+    code = ""
     if output == (*target, 1):
-        fix = "loss(output.squeeze(-1), target)  # or target.unsqueeze(-1)"
+        code = "loss(output.squeeze(-1), target)  # or target.unsqueeze(-1)"
     elif target == (*output, 1):
-        fix = "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)"
-    return FindingRecord(
-        "",
-        "",
-        "shapes differ in the loss",
-        "broken" if both and name != "a difference" else "careful",
-        "the loss",
-        what,
-        f"Tensors of different shapes are broadcast: {name} takes the sizes of 1 that are missing as repeated. The best answer is then the "
-        "mean of all targets, whatever the input; the loss still falls, to their variance."
-        if both
-        else f"Tensors of different shapes are broadcast: {name} repeats the smaller one.",
-        fix,
-        advice="Give both the same shape before the loss.",
-    )
+        code = "loss(output, target.squeeze(-1))  # or output.unsqueeze(-1)"
+    facts: dict[str, Fact] = {"function": name, "output": output, "target": target, "shape": shape, "both": both}
+    severity: Severity = "broken" if both and name else "careful"
+    return Finding("shapes differ in the loss", "", facts, severity, fixes=(Fix("same shape", code),))
 
 
-def _twice(func: Any, scores: Tensor) -> Iterator[FindingRecord]:
+def _twice(func: Any, scores: Tensor) -> Iterator[Finding]:
     """A sigmoid before the loss that begins with one."""
     if func in (F.binary_cross_entropy_with_logits, torch.binary_cross_entropy_with_logits) and _is_sigmoid(scores):
-        yield FindingRecord(
-            "",
-            "",
-            "sigmoid twice",
-            "broken",
-            "the output",
-            "went through a sigmoid already, and binary cross entropy with logits applies it again",
-            "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: no sample can be told from another by more, and the loss "
-            "cannot come near 0.",
-            advice="Leave the sigmoid at the end of forward away (it belongs to predicting), or take nn.BCELoss().",
-        )
+        yield Finding("sigmoid twice", severity="broken", fixes=(Fix("one sigmoid"),))
 
 
 def _is_sigmoid(scores: Tensor) -> bool:

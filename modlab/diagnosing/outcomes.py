@@ -1,34 +1,34 @@
-"""How the checks that run the model write down what they gave."""
+"""How the checks that run the model write down what they saw."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from modlab.inspection.findings.subject import ModuleSite
-from modlab.records.finding import ExperimentRecord, Outcome
+from modlab.records.finding import Evidence, ExperimentRecord, Fact, Fix, Outcome, Severity
 
-TITLES = {
-    "gradients": "every trained parameter gets a gradient",
-    "leak": "samples do not see each other",
-    "first loss": "the first loss is that of a guess",
-    "repeat": "two passes in eval mode are equal",
-    "round trip": "a copy that loads the state_dict is equal",
-    "overfit": "one batch can be learnt by heart",
-}
+CHECKS = ("gradients", "leak", "first loss", "repeat", "round trip", "overfit")
+_SEVERITIES: Mapping[str, Severity] = {"failed": "broken", "unclear": "careful"}
 
 
 class NotRunError(Exception):
-    """A check cannot be made with this model or batch; says why."""
+    """A check cannot be made with this model or batch; `kind` says why."""
+
+    def __init__(self, kind: str, **facts: Fact) -> None:
+        super().__init__(kind)
+        self.kind, self.facts = kind, facts
 
 
-def not_run(kind: str, reason: str) -> ExperimentRecord:
+def not_run(name: str, reason: NotRunError) -> ExperimentRecord:
     """The record of a check that could not be made."""
-    return ExperimentRecord("", "", kind, TITLES[kind], "not run", reason)
+    return ExperimentRecord(reason.kind, "", reason.facts, name=name)
 
 
 def record(
-    kind: str, outcome: Outcome, what: str, reason: str = "", fix: str = "", site: ModuleSite | None = None, **more: Any
+    name: str, outcome: Outcome, kind: str, *fixes: Fix, site: ModuleSite | None = None, path: str | None = None, **facts: Any
 ) -> ExperimentRecord:
     """The record of a check that was made; `site` is the module where it shows, the model itself if there is none."""
-    path = site.path if site is not None else ""
-    return ExperimentRecord(more.pop("path", path), path, kind, TITLES[kind], outcome, what, reason, fix, **more)
+    module = "" if site is None else site.path
+    severity, where = _SEVERITIES.get(outcome, "note"), (Evidence("module", module),)
+    return ExperimentRecord(kind, module if path is None else path, facts, severity, None, where, fixes, name, outcome)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from modlab import format
 from modlab.diagnosing import batches, traced_pass
 from modlab.diagnosing.duplicates import copied
 from modlab.diagnosing.outcomes import NotRunError, record
 from modlab.diagnosing.trials import Bench
 from modlab.inspection import stores
-from modlab.records.finding import ExperimentRecord
+from modlab.records.finding import ExperimentRecord, Fix
 from modlab.statistics.memory import is_gone
 
 STEPS = 60
@@ -30,7 +30,7 @@ RATES = (1e-2, 1e-1, 1e-3)
 def overfit(bench: Bench) -> ExperimentRecord:
     """A copy learns the batch by heart; the model itself takes no step."""
     best: tuple[float, float, Module] | None = None
-    made = ""
+    made = ("", "")
     for rate in RATES:
         first, least, made, end = _learnt(bench, rate)
         if best is None or not least >= best[1]:
@@ -39,43 +39,22 @@ def overfit(bench: Bench) -> ExperimentRecord:
             break
     assert best is not None
     first, least, end = best
-    within = f"within {STEPS} steps of Adam on a copy"
-    numbers = (("first", first), ("least", least), ("steps", float(STEPS)))
+    numbers: dict[str, Any] = {"first": first, "least": least, "steps": float(STEPS)}
     if not math.isfinite(first) or not math.isfinite(least):
-        return record(
-            "overfit",
-            "failed",
-            f"the loss becomes {format.number(first if not math.isfinite(first) else least)} {within}{made}",
-            numbers=numbers,
-            advice="torch.autograd.set_detect_anomaly(True) says which function's gradient is NaN.",
-        )
+        return record("overfit", "failed", "loss becomes no number", Fix("detect anomaly"), maker=made[0], where=made[1], **numbers)
     if abs(first) < 1e-6:
-        return record("overfit", "passed", "the loss is 0", numbers=numbers)
+        return record("overfit", "passed", "loss is 0", **numbers)
     share = _share(first, least)
     if share <= 0.5:
         alike = _same_for_all(bench, end) if share > LEARNT else None
         if alike is not None and alike >= TELLS_APART:
-            return _one_answer(alike, within, numbers)
-        word = "a hundredth" if share <= LEARNT else "a tenth" if share <= 0.1 else "half"
-        return record("overfit", "passed", f"the loss falls {f'below {word} ' if first > 0 else ''}{within}", numbers=numbers)
+            fix = Fix("trace the input")
+            return record("overfit", "unclear", "learnt one answer", fix, **{**numbers, "of one answer": alike})
+        percent = 0 if first <= 0 else 1 if share <= LEARNT else 10 if share <= 0.1 else 50
+        return record("overfit", "passed", "learnt", percent=percent, **numbers)
     if share < (0.99 if first > 0 else 1.0):  # one that may be negative has no known end, and may be there already
-        return record(
-            "overfit",
-            "unclear",
-            f"the loss falls, but not {'to half' if first > 0 else 'by half'}, {within}",
-            "Too few steps, too large a batch, or too small a model.",
-            numbers=numbers,
-        )
-    return record(
-        "overfit",
-        "failed",
-        f"the loss does not fall {within}",
-        "What cannot learn one batch by heart learns nothing from many: a gradient does not get through, the loss does not depend on the "
-        "output as meant, or targets do not belong to inputs. "
-        "Unless it is as low as it can be already.",
-        "modlab.trace(model)  # where does the gradient end?",
-        numbers=numbers,
-    )
+        return record("overfit", "unclear", "learns slowly", **numbers)
+    return record("overfit", "failed", "does not learn", Fix(code="modlab.trace(model)  # where does the gradient end?"), **numbers)
 
 
 def _share(first: float, least: float) -> float:
@@ -107,28 +86,16 @@ def _same_for_all(bench: Bench, learnt: Module) -> float | None:
     return own / common if math.isfinite(common) and common > 0 else None
 
 
-def _one_answer(alike: float, within: str, numbers: tuple[tuple[str, float], ...]) -> ExperimentRecord:
-    return record(
-        "overfit",
-        "unclear",
-        f"the loss falls {within}, but to that of one answer for all samples",
-        "What the targets have in common is learnt, a mean, and not what tells the samples apart: the output hardly depends on the input, "
-        "the targets do not belong to it, or the model is too small. Meant, if there is nothing to tell apart.",
-        numbers=(*numbers, ("of one answer", alike)),
-        advice="modlab.trace(model) shows where the input is lost.",
-    )
-
-
-def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:
-    """The first and the least loss of a copy that takes `STEPS` steps; what makes it NaN, if it becomes so; and the copy."""
+def _learnt(bench: Bench, rate: float) -> tuple[float, float, tuple[str, str], Module]:
+    """The first and the least loss of a copy that takes `STEPS` steps; what makes it NaN and where, if it becomes so; and the copy."""
     other = copied(bench)
     if not stores.mode(other):
         other.train()
     parameters = [p for p in other.parameters() if p.requires_grad]
     if not parameters:
-        raise NotRunError("no parameter requires a gradient")
+        raise NotRunError("nothing to train")
     if not all(p.is_leaf for p in parameters):
-        raise NotRunError("the copy of a scripted model cannot be trained")
+        raise NotRunError("scripted copy")
     optimizer = torch.optim.Adam(parameters, lr=rate)
     losses: list[float] = []
     started = time.perf_counter()
@@ -139,17 +106,17 @@ def _learnt(bench: Bench, rate: float) -> tuple[float, float, str, Module]:
         if not math.isfinite(losses[-1]) or step == STEPS or losses[0] == 0 or (losses[-1] <= LEARNT * losses[0] and losses[0] > 0):
             break
         if not value.requires_grad:
-            raise NotRunError("the loss has no grad_fn")
+            raise NotRunError("no grad_fn")
         value.backward(inputs=parameters)  # and none that the loss holds of the user's
         if all(parameter.grad is None for parameter in parameters):
-            raise NotRunError("a copy would not learn: its hooks or functions hold the model itself, or no gradient arrives")
+            raise NotRunError("copy holds the model")
         for parameter in parameters:
             if parameter.grad is not None and parameter.grad.layout is torch.sparse_coo:  # Adam takes none
                 parameter.grad = parameter.grad.to_dense()
         optimizer.step()
         if time.perf_counter() - started > LIMIT_S:
-            raise NotRunError(f"{STEPS} steps of this model take too long to be tried here")
+            raise NotRunError("too slow", steps=STEPS)
     if math.isfinite(losses[-1]):
-        return losses[0], min(losses), "", other
+        return losses[0], min(losses), ("", ""), other
     _, made, where = traced_pass.first_nan(bench, other) if math.isnan(losses[-1]) else ("", "", "")
-    return losses[0], losses[-1], f": {made} makes the first NaN{f' at {where}' if where else ''}" if made else "", other
+    return losses[0], losses[-1], (made, where), other

@@ -50,7 +50,7 @@ class Bench:
         try:
             (self.subject.model if model is None else model).eval()
         except NotImplementedError as error:  # an exported graph stays in the mode of its export
-            raise NotRunError(f"the model has no eval mode: {steady_line(error)}") from None
+            raise NotRunError("no eval mode", error=steady_line(error)) from None
 
     def output(self, model: Module | None = None) -> Any:
         """One pass with copies of the inputs."""

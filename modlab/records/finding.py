@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from modlab import format
 
 Severity = Literal["broken", "careful", "note"]
 Outcome = Literal["passed", "failed", "unclear", "not run"]
-Fact = str | int | float | tuple[int, ...] | tuple[str, ...]
+Fact = str | int | float | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Evidence:
     """Where the record shows it.
 
     Attributes:
-        kind: "series", "scalar", "units" or "alert".
+        kind: "series", "scalar", "units", "alert", or "module": the one in the tree that it belongs to.
         path: of the module or parameter; of a scalar, its name.
         role: of a series, as in `records.watch.ROLES`.
     """
@@ -65,93 +65,46 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<{self.path or '(root)'}: {self.kind} ({self.severity})>"
+    @property
+    def module(self) -> str:
+        """The dotted name of the module that it belongs to."""
+        return next((one.path for one in self.evidence if one.kind == "module"), self.path)
 
-
-@dataclass(frozen=True, slots=True)
-class FindingRecord:
-    """One thing that was found.
-
-    Attributes:
-        path: the dotted name of what it is about: a module, a tensor or an attribute; ``""`` is the whole model.
-        module: the dotted name of the module that this belongs to.
-        kind: what it is, in a few words ("hidden in a list", "in no optimizer").
-        severity: "broken" (it does not do what its author can have meant), "careful" (certain too; it may be meant), or
-            "note" (worth a look; asked for by ``diagnosis.notes``).
-        subject: what the sentence is about, with numbers ("adapters (3 Linear)").
-        what: the rest of the sentence ("are hidden in a list, so they do not train").
-        reason: why PyTorch lets it pass, and what follows.
-        fix: code, or nothing.
-        advice: what to do, in words, where no line of code says it.
-        places: all the dotted names, if there are several.
-        extent: what stands in brackets behind the path, where `subject` is the path with that ("3 Linear").
-    """
-
-    path: str
-    module: str
-    kind: str
-    severity: Severity
-    subject: str
-    what: str
-    reason: str = ""
-    fix: str = ""
-    places: tuple[str, ...] = ()
-    advice: str = ""
-    extent: str = ""
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All the dotted names that it is about, if there are several."""
+        return self.facts.get("places", ())  # type: ignore[return-value]
 
     @property
     def certain(self) -> bool:
         """Whether it is a fact; a note may be."""
         return self.severity != "note"
 
-    @property
-    def sentence(self) -> str:
-        """What is wrong, in one clause."""
-        return f"{self.subject} {self.what}"
-
     def __repr__(self) -> str:
         return format.printable(f"<{self.path or '(root)'}: {self.kind} ({self.severity})>")
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentRecord:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExperimentRecord(Finding):
     """What one check that runs the model gave.
 
     Attributes:
-        path: where it shows; ``""`` is the whole model.
-        module: the dotted name of the module that this belongs to.
-        kind: a short name ("gradients", "leak", "first loss", "repeat", "round trip", "overfit").
-        title: what is checked, as a sentence that is true where it passes.
-        outcome: "passed", "failed", "unclear" (it depends on what was meant) or "not run" (`what` says why).
-        what: what was seen.
-        reason: what follows from it.
-        fix: code, or nothing.
-        advice: what to do, in words, where no line of code says it.
-        places: all the dotted names that it is about, if there are several.
-        numbers: names and values of what was measured; the last digits may differ from machine to machine.
-        cause: of "repeat", what makes two passes differ: "random numbers" or "state"; nothing where it is neither, or not known.
-        beside: what was seen, where the path stands beside it and need not be said again; nothing where that is `what`.
-        names_path: whether `what` says where; else the path is put in front.
+        kind: what was seen, or why it was not made.
+        facts: floats are what was measured; their last digits may differ from machine to machine.
+        name: of the check: "gradients", "leak", "first loss", "repeat", "round trip" or "overfit".
+        outcome: "passed", "failed", "unclear" (it depends on what was meant) or "not run".
     """
 
-    path: str
-    module: str
-    kind: str
-    title: str
-    outcome: Outcome
-    what: str = ""
-    reason: str = ""
-    fix: str = ""
-    places: tuple[str, ...] = ()
-    numbers: tuple[tuple[str, float], ...] = ()
-    advice: str = ""
-    cause: str = ""
-    beside: str = ""
-    names_path: bool = True
+    name: str = ""
+    outcome: Outcome = "not run"
+
+    @property
+    def numbers(self) -> tuple[tuple[str, float], ...]:
+        """Names and values of what was measured."""
+        return tuple((name, value) for name, value in self.facts.items() if isinstance(value, float))
 
     def __repr__(self) -> str:
-        return format.printable(f"<{self.path or '(root)'}: {self.kind} {self.outcome}>")
+        return format.printable(f"<{self.path or '(root)'}: {self.name} {self.outcome}>")
 
 
 @format.printed
@@ -173,8 +126,8 @@ class DiagnosisRecord:
     modules: int
     parameters: int
     buffers: int
-    findings: tuple[FindingRecord, ...] = ()
-    notes: tuple[FindingRecord, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
     experiments: tuple[ExperimentRecord, ...] = ()
     optimizers: tuple[str, ...] = ()
     batched: bool = False

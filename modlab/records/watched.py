@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Finding
 
 
 class WatchedModule(NamedTuple):
@@ -112,5 +112,5 @@ class Watched:
     feeds_others: bool = False
     late: tuple[str, ...] = ()
     late_unowned: tuple[str, ...] = ()
-    unregistered: tuple[FindingRecord, ...] = ()
+    unregistered: tuple[Finding, ...] = ()
     closed: bool = False

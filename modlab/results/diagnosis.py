@@ -13,7 +13,8 @@ from modlab.diagnosing import batches, series
 from modlab.inspection import checks, optimizers, structure
 from modlab.inspection.findings import catalogue
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import DiagnosisRecord, ExperimentRecord, FindingRecord
+from modlab.records.finding import DiagnosisRecord
+from modlab.results.finding import Experiment, Mistake
 from modlab.results.rows import RowsResult
 from modlab.views import payload
 from modlab.views.sheets import findings as view
@@ -91,19 +92,19 @@ class Diagnosis(RowsResult):
         self._model = payload.fingerprint(structure.of_users(model))
 
     @property
-    def findings(self) -> tuple[FindingRecord, ...]:
+    def findings(self) -> tuple[Mistake, ...]:
         """What is certain, the worst first."""
-        return self.record.findings
+        return tuple(map(Mistake.of, self.record.findings))
 
     @property
-    def notes(self) -> tuple[FindingRecord, ...]:
+    def notes(self) -> tuple[Mistake, ...]:
         """What is worth a look, and may be meant."""
-        return self.record.notes
+        return tuple(map(Mistake.of, self.record.notes))
 
     @property
-    def experiments(self) -> tuple[ExperimentRecord, ...]:
+    def experiments(self) -> tuple[Experiment, ...]:
         """What each check that ran the model gave; nothing without a batch."""
-        return self.record.experiments
+        return tuple(map(Experiment.of, self.record.experiments))
 
     @property
     def verdict(self) -> str:
@@ -112,7 +113,7 @@ class Diagnosis(RowsResult):
         return "broken" if "broken" in worst else "careful" if worst else "fine"
 
     @property
-    def records(self) -> Sequence[FindingRecord | ExperimentRecord]:
+    def records(self) -> Sequence[Mistake | Experiment]:
         """Findings, checks and notes, in the order of the view."""
         return (*self.findings, *self.experiments, *self.notes)
 

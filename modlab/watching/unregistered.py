@@ -11,7 +11,7 @@ from torch.nn import Module, Parameter
 from modlab.compat import without_torch_function
 from modlab.inspection.findings.registration import hidden
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Finding
 
 
 class UnregisteredWeights:
@@ -19,9 +19,9 @@ class UnregisteredWeights:
 
     def __init__(self) -> None:
         self._optimizers: tuple[int, ...] | None = None
-        self._found: list[tuple[FindingRecord, list[ReferenceType[Tensor]]]] = []
+        self._found: list[tuple[Finding, list[ReferenceType[Tensor]]]] = []
 
-    def findings(self, model: Module | None, optimizers: list[Any]) -> list[FindingRecord]:
+    def findings(self, model: Module | None, optimizers: list[Any]) -> list[Finding]:
         """Those of which a weight has a gradient now: nobody zeroes it, so it stays. Searched once for each set of optimizers."""
         if model is not None and self._optimizers != tuple(map(id, optimizers)):
             self._optimizers = tuple(map(id, optimizers))
@@ -30,8 +30,8 @@ class UnregisteredWeights:
         return [finding for finding, weights in self._found if any(_felt(one()) for one in weights)]
 
 
-def _search(subject: Subject) -> list[tuple[FindingRecord, list[ReferenceType[Tensor]]]]:
-    broken = [finding for finding in hidden(subject) if finding.severity == "broken" and finding.kind.startswith("hidden")]
+def _search(subject: Subject) -> list[tuple[Finding, list[ReferenceType[Tensor]]]]:
+    broken = [finding for finding in hidden(subject) if finding.severity == "broken" and finding.kind == "hidden"]
     found = []
     for finding in broken:
         site = next(site for site in subject.suspicious if site.path == finding.module)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from modlab.records.finding import Fact, Finding, FindingRecord, Fix, Severity
+from modlab.records.finding import Fact, Finding, Fix, Severity
 from modlab.records.loss import losses
 from modlab.records.watch import GRADIENT, PARAMETER_GRADIENT, Alert, Rung, ScalarRecord, Verdict, WatchRecord
 from modlab.records.watched import Watched, WatchedModule, WatchedParameter
@@ -237,11 +237,11 @@ def _owned(record: WatchRecord) -> Rung:
     return _rung(name, "passed", "owned", {"owned": held, "trained": len(trained), "others": len(trained) - held - len(lost)})
 
 
-def _unregistered(name: str, found: tuple[FindingRecord, ...]) -> Rung:
+def _unregistered(name: str, found: tuple[Finding, ...]) -> Rung:
     """Weights that PyTorch does not see: the first ones, and in how many places there are more."""
     one = found[0]
-    facts: dict[str, Fact] = {"subject": one.subject, "what": one.what, "more": len(found) - 1}
-    fixes = (Fix(code="; ".join(one.fix.splitlines())),) if one.fix else ()
+    facts: dict[str, Fact] = {**one.facts, "place": one.path, "more": len(found) - 1}
+    fixes = [Fix(code="; ".join(fix.code.splitlines())) for fix in one.fixes[:1] if fix.code]
     return _rung(name, "broken", "unregistered weights", facts, *fixes, path=one.path)
 
 

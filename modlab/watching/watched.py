@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from modlab.inspection import stores
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Finding
 from modlab.records.watched import Cancelled, Watched, WatchedModule, WatchedParameter
 from modlab.watching.cast import Cast, Member, Weight
 from modlab.watching.steps import Steps
@@ -26,7 +26,7 @@ def taken_down(
     steps: Steps,
     elsewhere: set[str],
     uncounted: Mapping[str, str],
-    unregistered: Iterable[FindingRecord],
+    unregistered: Iterable[Finding],
     ended: Module | None,
     **seen: Any,
 ) -> Watched:

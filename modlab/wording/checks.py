@@ -68,8 +68,10 @@ def _graded(facts: Facts) -> str:
 
 
 def _unregistered(facts: Facts) -> str:
+    from modlab.wording.mistakes import hidden
+
     more = f"; and {format.plural(facts['more'], 'place')} more" if facts["more"] else ""
-    return f"{facts['subject']} {facts['what']}".rstrip() + more
+    return f"{facts['place']} ({facts['inside']}) {hidden(facts)}{more}"
 
 
 def _late(facts: Facts) -> str:

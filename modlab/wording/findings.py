@@ -11,6 +11,7 @@ from modlab.wording.alerts import ALERTS, halves
 from modlab.wording.checks import CHECKS
 from modlab.wording.fixes import FIXES
 from modlab.wording.kinds import KINDS
+from modlab.wording.names import filled
 
 
 def said(finding: Finding) -> str:
@@ -64,7 +65,7 @@ def fix_parts(finding: Finding) -> tuple[str, str]:
 
 def fixes(finding: Finding) -> list[tuple[str, str]]:
     """The same of each fix."""
-    return [(one.code, one.advice or (FIXES[one.kind].format(path=finding.path) if one.kind else "")) for one in finding.fixes]
+    return [(one.code, one.advice or (filled(FIXES[one.kind], finding) if one.kind else "")) for one in finding.fixes]
 
 
 def rank(finding: Finding) -> tuple[int, int]:

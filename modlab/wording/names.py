@@ -1,10 +1,12 @@
-"""Names and numbers joined in a list."""
+"""Names and numbers joined in a list, and sentences with facts in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from modlab import format
+from modlab.records.finding import Finding
 from modlab.records.structure import ROOT
 
 FEW = 3
@@ -12,6 +14,34 @@ FEW = 3
 
 LONG = 120
 """Characters of a name that are written out."""
+
+Words = str | Callable[[Mapping[str, Any]], str]
+"""A sentence with the names of facts in braces, and verbs that fit the number; or what makes it of these."""
+
+_VERBS = {
+    "are": ("is", "are"),
+    "have": ("has", "have"),
+    "hold": ("holds", "hold"),
+    "them": ("it", "them"),
+    "each": ("it", "each of them"),
+    "others": ("another tensor", "other tensors"),
+}
+
+
+def filled(words: Words, finding: Finding) -> str:
+    """The words with the facts in them, the finding's path among these.
+
+    >>> filled("{are} in {optimizer}", Finding("frozen, in an optimizer", "l0", {"optimizer": "SGD #0", "count": 2}))
+    'are in SGD #0'
+    """
+    verbs = {name: forms[is_many(finding.path, finding.facts)] for name, forms in _VERBS.items()}
+    known = {**verbs, **finding.facts, "path": finding.path}
+    return words.format_map(known) if isinstance(words, str) else words(known)
+
+
+def is_many(path: str, facts: Mapping[str, Any]) -> bool:
+    """Whether a verb behind what is there is in the plural."""
+    return facts.get("count", 1) != 1 and not ("whole" in facts and path)
 
 
 def named(path: str) -> str:

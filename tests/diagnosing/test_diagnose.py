@@ -97,8 +97,8 @@ def test_hidden_weights_that_an_optimizer_holds_do_train():
 def test_what_hides_without_weights_is_less():
     model = net()
     model.activations, model.drop = [nn.ReLU()], [nn.Dropout()]
-    assert kinds(model) == [("drop", "hidden in a list")]
-    assert ("activations", "hidden in a list") in notes(model)
+    assert kinds(model) == [("drop", "hidden")]
+    assert ("activations", "hidden") in notes(model)
 
 
 def test_plain_tensors_should_be_buffers():
@@ -412,7 +412,7 @@ def test_zero_weights():
     model(torch.ones(2, 4)).sum().backward()
     assert not any(model[i].weight.grad.any() for i in (0, 2)), "these never learn"
     found = only(model)
-    assert (found.severity, found.kind) == ("broken", "all zero") and "never learns" in found.what
+    assert (found.severity, found.kind) == ("broken", "all zero, in a row") and "never learns" in found.what
     exec(found.fix, {"model": model, "nn": nn})
     assert kinds(model) == []
     nn.init.zeros_(model[0].weight), nn.init.zeros_(model[0].bias), nn.init.zeros_(model[2].weight)

@@ -57,11 +57,11 @@ def diagnosed(model, inputs=None, target=None, loss=CROSS):
 
 
 def outcomes(result):
-    return {one.kind: one.outcome for one in result.experiments}
+    return {one.name: one.outcome for one in result.experiments}
 
 
-def the(result, kind):
-    return next(one for one in result.experiments if one.kind == kind)
+def the(result, name):
+    return next(one for one in result.experiments if one.name == name)
 
 
 def test_a_healthy_model_passes_them_all():
@@ -735,7 +735,7 @@ def test_known_architectures_pass(name, monkeypatch):
     before = identity.everything(model)
     result = modlab.diagnose(model, torch.optim.AdamW(model.parameters()), batch=(x, y), loss=loss)
     assert identity.everything(model) == before
-    doubtful = [one for one in result.experiments if one.outcome in ("failed", "unclear") and one.kind != "overfit"]
+    doubtful = [one for one in result.experiments if one.outcome in ("failed", "unclear") and one.name != "overfit"]
     assert result.findings == () and not doubtful, str(result)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from modlab import format
 from modlab.compat import without_torch_function
 from modlab.inspection.findings import devices, graphs, hooks, memory, modes, optimizer, order, registration, values
 from modlab.inspection.findings.grouping import pattern
 from modlab.inspection.findings.subject import Subject
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Fact, Finding
 
-Check = Callable[[Subject], Iterator[FindingRecord]]
+Check = Callable[[Subject], Iterator[Finding]]
 
 FINDINGS: tuple[Check, ...] = (
     registration.uninitialized,
@@ -51,9 +50,9 @@ SPELLED_OUT = 3
 """Notes of one kind that stand by themselves; more of them are one."""
 
 
-def findings(subject: Subject) -> tuple[list[FindingRecord], list[FindingRecord], list[str]]:
+def findings(subject: Subject) -> tuple[list[Finding], list[Finding], list[str]]:
     """What is certain (the worst first), what is only worth a look, and which checks could not be made."""
-    found: list[FindingRecord] = []
+    found: list[Finding] = []
     remarks: list[str] = []
     for check in (*FINDINGS, *NOTES):
         try:
@@ -67,37 +66,32 @@ def findings(subject: Subject) -> tuple[list[FindingRecord], list[FindingRecord]
     return certain, _folded(record for record in found if record.severity == "note"), remarks
 
 
-def _alike(records: Iterable[FindingRecord]) -> list[FindingRecord]:
+def _alike(findings: Iterable[Finding]) -> list[Finding]:
     """The same mistake in each of many equal blocks, mended by the same line, is one finding."""
-    kinds: dict[tuple[str, ...], list[FindingRecord]] = {}
-    for one in records:
-        named = pattern(one.path)
-        key = (one.kind, one.severity, one.what, one.fix, named, one.subject.replace(one.path, named, 1) if one.path else one.subject)
+    kinds: dict[tuple[object, ...], list[Finding]] = {}
+    for one in findings:
+        key = (
+            one.kind,
+            one.severity,
+            tuple((name, fact) for name, fact in one.facts.items() if name != "places"),
+            one.fixes,
+            pattern(one.path),
+        )
         kinds.setdefault(key, []).append(one)
-    return [same[0] if len(same) == 1 else _one_of(same) for same in kinds.values()]
+    return [same[0] if len(same) == 1 else _one_of(same, alike=len(same), pattern=pattern(same[0].path)) for same in kinds.values()]
 
 
-def _one_of(same: list[FindingRecord]) -> FindingRecord:
-    first = same[0]
+def _one_of(same: list[Finding], **facts: Fact) -> Finding:
     places = tuple(dict.fromkeys(place for one in same for place in (one.places or (one.path,))))
-    subject = first.subject.replace(first.path, pattern(first.path), 1) if first.path else first.subject
-    return replace(first, subject=f"{subject} in {len(same):,} places", places=places)
+    return replace(same[0], facts={**same[0].facts, **facts, "places": places})
 
 
-def _folded(notes: Iterable[FindingRecord]) -> list[FindingRecord]:
+def _folded(notes: Iterable[Finding]) -> list[Finding]:
     """Twenty notes of one kind are one note with twenty places."""
-    kinds: dict[str, list[FindingRecord]] = {}
+    kinds: dict[str, list[Finding]] = {}
     for note in notes:
         kinds.setdefault(note.kind, []).append(note)
-    found = []
-    for same in kinds.values():
-        if len(same) <= SPELLED_OUT:
-            found += same
-            continue
-        places = tuple(dict.fromkeys(place for note in same for place in (note.places or (note.path,))))
-        more = f"; and {format.plural(len(same) - 1, 'more place')} like it"
-        found.append(replace(same[0], what=same[0].what + more, places=places))
-    return found
+    return [one for same in kinds.values() for one in (same if len(same) <= SPELLED_OUT else [_one_of(same, more=len(same) - 1)])]
 
 
 def checks(subject: Subject) -> int:

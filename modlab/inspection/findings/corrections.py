@@ -13,13 +13,12 @@ from modlab.inspection.findings.subject import ModuleSite
 from modlab.inspection.spelling import is_plain
 
 _LISTS = (nn.ModuleList, nn.ModuleDict)
-IN_WORDS = "Hold both in a class of your own."
 
 
 def placed(site: ModuleSite, name: str, line: str) -> str:
     """The code for a line of `modlab.inspection.fixes`, which says ``self`` for the module of `site`.
 
-    Nothing where no line does it: `IN_WORDS` says what does.
+    Nothing where no line does it.
 
     Nobody edits the constructor of ``nn.Sequential``; and what becomes a child of one is run as a layer of it.
     """

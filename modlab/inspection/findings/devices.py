@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from modlab import format
 from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.optimizer import memberships
 from modlab.inspection.findings.subject import Held, Subject
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Fact, Finding, Fix
 
 
-def mixed(subject: Subject) -> Iterator[FindingRecord]:
+def mixed(subject: Subject) -> Iterator[Finding]:
     """A model in parts on several devices, or still partly without values."""
     counted = [held for held in subject.tensors if _counts(held)]
     devices: dict[str, list[Held]] = {}
@@ -29,32 +28,11 @@ def mixed(subject: Subject) -> Iterator[FindingRecord]:
             continue
         for group in cover(members, counted, "tensor"):
             if name == "meta":
-                yield FindingRecord(
-                    group.path,
-                    group.site.path,
-                    "no values yet",
-                    "broken",
-                    group.words,
-                    f"{group.verb('is', 'are')} on the meta device and {group.verb('has', 'have')} no values; the rest is on {main}",
-                    "Meta tensors have a shape and nothing else: the first operation on them fails, or gives meta tensors.",
-                    _giving(group, f"to_empty(device={main!r})"),
-                    group.places,
-                    advice="Then load or initialise its values.",
-                    extent=group.extent,
-                )
+                fix = Fix("then load", _giving(group, f"to_empty(device={main!r})"))
+                yield group.finding("no values yet", "broken", fix, main=main)
                 continue
-            yield FindingRecord(
-                group.path,
-                group.site.path,
-                "on another device",
-                "note" if spread else "careful",
-                group.words,
-                f"{group.verb('is', 'are')} on {name}, and most of the model ({format.plural(len(devices[main]), 'tensor')}) is on {main}",
-                "An operation that takes tensors of two devices fails. Where forward moves its input from part to part, this is meant.",
-                f"model.to({main!r})",
-                group.places,
-                extent=group.extent,
-            )
+            facts: dict[str, Fact] = {"device": name, "main": main, "tensors": len(devices[main])}
+            yield group.finding("on another device", "note" if spread else "careful", Fix(code=f"model.to({main!r})"), **facts)
 
 
 def _giving(group: FindingGroup, call: str) -> str:
@@ -68,7 +46,7 @@ def _counts(held: Held) -> bool:
     return held.tensor.dim() > 0 if not torch.nn.parameter.is_lazy(held.tensor) else False
 
 
-def states(subject: Subject) -> Iterator[FindingRecord]:
+def states(subject: Subject) -> Iterator[Finding]:
     """Optimizer state that was left behind on another device."""
     left: dict[tuple[str, str, str], list[Held]] = {}
     for one in memberships(subject):
@@ -82,16 +60,5 @@ def states(subject: Subject) -> Iterator[FindingRecord]:
                 break
     for (label, there, here), members in left.items():
         for group in cover(members, subject.parameters, "parameter"):
-            yield FindingRecord(
-                group.path,
-                group.site.path,
-                "state left behind",
-                "broken",
-                group.words,
-                f"{group.verb('is', 'are')} on {here}, and the state that {label} keeps for {group.verb('it', 'them')} is on {there}: "
-                "the next step fails",
-                "model.to(...) does not move an optimizer's state; load_state_dict of the optimizer does.",
-                "optimizer.load_state_dict(optimizer.state_dict())",
-                group.places,
-                extent=group.extent,
-            )
+            fix = Fix(code="optimizer.load_state_dict(optimizer.state_dict())")
+            yield group.finding("state left behind", "broken", fix, optimizer=label, other=there, device=here)

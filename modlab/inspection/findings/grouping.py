@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from modlab import format
 from modlab.inspection.findings.subject import Held, ModuleSite
+from modlab.records.finding import Fact, Finding, Fix, Severity
 
 ALIKE = 2  # modules of one class that are one finding
 SPELLED_OUT = 40  # of them in code
-NAMED = 3  # of their names
 LISTED = 200  # dotted names kept of one finding
 
 
@@ -47,26 +46,19 @@ class FindingGroup:
     Attributes:
         site: the module that they are in.
         path: what the finding is about.
-        words: the same in words, with numbers.
+        facts: what of it a sentence names, and how many there are.
         whole: whether it holds of all there is below `site`.
         code: what one writes to get at it, given ``model``; nothing where there is no such expression.
         tops: the dotted names of several modules of one class, of each of which it holds throughout.
-        extent: what stands in brackets behind the path, where `words` is the path with that ("2 Linear").
     """
 
     site: ModuleSite
     path: str
-    words: str
+    facts: Mapping[str, Fact]
     members: tuple[PlacedFinding, ...]
     whole: bool
     code: str = ""
     tops: tuple[str, ...] = ()
-    extent: str = ""
-
-    @property
-    def many(self) -> bool:
-        """Whether a verb after `words` is in the plural."""
-        return len(self.members) > 1 and not (self.whole and self.path)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -77,13 +69,10 @@ class FindingGroup:
         """A loop that makes a call with each of several modules; nothing where it is about no such modules."""
         return f"for name in {self.tops!r}:\n    model.get_submodule(name).{call}" if 0 < len(self.tops) <= SPELLED_OUT else ""
 
-    def beside(self, what: str) -> str:
-        """What is said of it beside its path, which need not be said again."""
-        return f"{what} ({self.extent})" if self.extent else what if self.words == self.path else f"{self.words} {what}"
-
-    def verb(self, one: str, many: str) -> str:
-        """`one` or `many`, as it fits the number."""
-        return many if self.many else one
+    def finding(self, kind: str, severity: Severity, *fixes: Fix, **facts: Fact) -> Finding:
+        """Something about all members."""
+        where: dict[str, Fact] = {"places": self.places} if self.places else {}
+        return self.site.finding(kind, severity, *fixes, path=self.path, **self.facts, **facts, **where)
 
 
 def cover(flagged: Sequence[PlacedFinding], among: Iterable[PlacedFinding], word: str) -> list[FindingGroup]:
@@ -128,12 +117,12 @@ def _of_modules(tops: Iterable[tuple[ModuleSite, list[PlacedFinding]]], word: st
 def _of_class(same: list[tuple[ModuleSite, list[PlacedFinding]]], word: str) -> FindingGroup:
     """Several modules of one class, all of which it holds of."""
     members = tuple(member for _, inside in same for member in inside)
-    patterns = list(dict.fromkeys(pattern(site.path) for site, _ in same))
-    named = ", ".join(patterns[:NAMED]) + (", ..." if len(patterns) > NAMED else "")
-    kind = same[0][0].type
-    what = f"{len(same):,} {kind}" if word == "parameter" or word[:1].isupper() else f"{_number(len(members), word)} of {kind}"
+    patterns = tuple(dict.fromkeys(pattern(site.path) for site, _ in same))
+    facts: dict[str, Fact] = {"classes": len(same), "class": same[0][0].type, "patterns": patterns}
     site = _common([Whole(site) for site, _ in same])
-    return FindingGroup(site, site.path, f"{what} ({named})", members, False, tops=tuple(site.registered for site, _ in same))
+    return FindingGroup(
+        site, site.path, {**_counted(members, word), **facts}, members, False, tops=tuple(site.registered for site, _ in same)
+    )
 
 
 def pattern(path: str) -> str:
@@ -152,31 +141,26 @@ def _counts(members: Iterable[PlacedFinding]) -> Counter[int]:
 def _of_module(site: ModuleSite, members: list[PlacedFinding], word: str) -> FindingGroup:
     if len(members) == 1:
         return _single(members[0])
-    number = _number(len(members), word)
-    kind = f"{site.type}, " if site.name.isdecimal() else ""
-    words = f"{site.path} ({kind}{number})" if site.parent else f"all {number}"
-    return FindingGroup(site, site.path, words, tuple(members), True, site.code, extent=f"{kind}{number}" if site.parent else "")
+    facts: dict[str, Fact] = {"whole": True, **_counted(members, word), **({"type": site.type} if site.is_numbered else {})}
+    return FindingGroup(site, site.path, facts, tuple(members), True, site.code)
 
 
 def _of_name(name: str, members: list[PlacedFinding], word: str) -> FindingGroup:
     if len(members) == 1:
         return _single(members[0])
     site = _common(members)
-    within = f" in {site.path}" if site.parent else ""
-    what = f" named {name}" if name else ""
-    return FindingGroup(site, site.path, f"{_number(len(members), word)}{what}{within}", tuple(members), False)
+    return FindingGroup(site, site.path, {**_counted(members, word), "named": name}, tuple(members), False)
 
 
-def _number(count: int, word: str) -> str:
-    """``2 parameters``, ``2 BatchNorm2d``."""
-    return f"{count:,} {word}" if word[:1].isupper() else format.plural(count, word)
+def _counted(members: Sequence[PlacedFinding], word: str) -> dict[str, Fact]:
+    return {"count": len(members), "noun": word}
 
 
 def _single(member: PlacedFinding) -> FindingGroup:
     code = member.code if isinstance(member, Held) else member.site.code
-    name = member.site.label if isinstance(member, Whole) else member.path
-    extent = member.site.extent if isinstance(member, Whole) else ""
-    return FindingGroup(member.site, member.path, name or "the model", (member,), isinstance(member, Whole), code, extent=extent)
+    whole = isinstance(member, Whole)
+    facts = {"type": member.site.type} if whole and member.site.is_numbered else {}
+    return FindingGroup(member.site, member.path, facts, (member,), whole, code)
 
 
 def _common(members: Sequence[PlacedFinding]) -> ModuleSite:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from modlab.inspection.findings.subject import Held, Subject
 from modlab.inspection.overlaps import Overlaps
 from modlab.inspection.spelling import is_plain
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Fact, Finding, Fix
 
 
-def shared(subject: Subject) -> Iterator[FindingRecord]:
+def shared(subject: Subject) -> Iterator[Finding]:
     """Two parameters over one memory: each has a gradient of its own, and a step of one moves the other."""
     overlaps, by_path = Overlaps(), {held.path: held for held in subject.parameters}
     for held in subject.parameters:
@@ -19,23 +19,11 @@ def shared(subject: Subject) -> Iterator[FindingRecord]:
             yield _shared(first, held)
 
 
-def _shared(first: Held, held: Held) -> FindingRecord:
+def _shared(first: Held, held: Held) -> Finding:
     tie = f"{held.code} = {first.code}  # one parameter" if _alike(first, held) and is_plain(held.name) else ""
-    apart = f"For two that are apart: nn.Parameter({held.code}.detach().clone())."
-    one = "" if tie else f"For one, keep {first.path} alone, and make the other from it in forward, where it is used. "
-    return FindingRecord(
-        held.path,
-        held.site.path,
-        "two parameters share one memory",
-        "careful",
-        f"{first.path} and {held.path}",
-        "are two parameters that share one memory: each has a gradient of its own, and a step of one changes both",
-        "nn.Parameter(x) lies in the memory of x, and is a parameter of its own all the same. An optimizer moves the shared numbers "
-        "twice; a copy of the model, or a move to another device or dtype, ends the sharing without a word.",
-        tie,
-        (first.path, held.path),
-        advice=f"{one}{apart}",
-    )
+    apart = Fix("keep apart" if tie else "keep one, or apart", tie)
+    facts: dict[str, Fact] = {"other": first.path, "code": held.code, "places": (first.path, held.path)}
+    return held.finding("two parameters share one memory", "careful", apart, **facts)
 
 
 def _alike(one: Held, other: Held) -> bool:

@@ -9,7 +9,7 @@ from torch import nn
 from modlab.inspection.findings.grouping import Whole, cover
 from modlab.inspection.findings.layer_families import AVERAGING, DROPOUTS
 from modlab.inspection.findings.subject import ModuleSite, Subject
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Finding, Fix
 
 
 def _keeps_averages(site: ModuleSite) -> bool:
@@ -19,27 +19,14 @@ def _keeps_averages(site: ModuleSite) -> bool:
     return site.own("_buffers").get("running_mean") is not None and site.held.get("momentum") != 0.0
 
 
-def frozen_norms(subject: Subject) -> Iterator[FindingRecord]:
+def frozen_norms(subject: Subject) -> Iterator[Finding]:
     """BatchNorm whose weights are frozen, and whose running statistics go on moving."""
     norms = [site for site in subject.sites if _keeps_averages(site)]
     flagged = [site for site in norms if site.training and _is_frozen(site)]
     types = sorted({site.type for site in flagged})
     for group in cover([Whole(site) for site in flagged], [Whole(site) for site in norms], types[0] if len(types) == 1 else "norm"):
         each = f"{group.code}.eval()" if len(group.members) == 1 else _each(group.code or "model", types)
-        yield FindingRecord(
-            group.path,
-            group.site.path,
-            "frozen, but moves",
-            "careful",
-            group.words,
-            f"{group.verb('has', 'have')} frozen weights, but {group.verb('is', 'are')} in training mode: running_mean and running_var "
-            f"move with every forward pass",
-            "requires_grad concerns gradients; running statistics move by the training flag alone, under no_grad too. "
-            "model.train() sets the flag of every module again.",
-            f"{each}  # after each model.train()",
-            group.places,
-            extent=group.extent,
-        )
+        yield group.finding("frozen norm moves", "careful", Fix(code=f"{each}  # after each model.train()"))
 
 
 def _each(root: str, types: list[str]) -> str:
@@ -60,64 +47,32 @@ def _is_frozen(site: ModuleSite) -> bool:
 # ---- notes ---------------------------------------------------------------------------------------------------------------------
 
 
-def mixed(subject: Subject) -> Iterator[FindingRecord]:
+def mixed(subject: Subject) -> Iterator[Finding]:
     """Modules in another mode than the model itself."""
     root = subject.sites[0].training
     known = [site for site in subject.sites if site.training is not None]
     others = [site for site in known if site.training is not root]
     if root is None or not others:
         return
-    mode = "evaluation" if root else "training"
     for group in cover([Whole(site) for site in others], [Whole(site) for site in known], "module"):
-        yield FindingRecord(
-            group.path,
-            group.site.path,
-            "mixed modes",
-            "note",
-            group.words,
-            f"{group.verb('is', 'are')} in {mode} mode, and the model is in {'training' if root else 'evaluation'} mode",
-            "Meant for a frozen part. model.train() and model.eval() set every module, also this one.",
-            f"model.{'train' if root else 'eval'}()",
-            group.places,
-            extent=group.extent,
-        )
+        yield group.finding("mixed modes", "note", Fix(code=f"model.{'train' if root else 'eval'}()"), training=root)
 
 
-def evaluating(subject: Subject) -> Iterator[FindingRecord]:
+def evaluating(subject: Subject) -> Iterator[Finding]:
     """Everything in eval mode, and an optimizer at hand: is it about to be trained?"""
     known = [site for site in subject.sites if site.training is not None]
     minding = [site for site in subject.sites if issubclass(type(site.module), (*DROPOUTS, *AVERAGING))]
     if not subject.optimizers or not minding or not known or any(site.training for site in known):
         return
-    types = list(dict.fromkeys(site.type for site in minding))
-    yield FindingRecord(
-        "",
-        "",
-        "in evaluation mode",
-        "note",
-        "the model",
-        f"is in evaluation mode, and an optimizer is given: {' and '.join(types[:3])} {'acts' if len(types) == 1 else 'act'} as in use",
-        "Dropout drops nothing, and BatchNorm neither takes the batch's statistics nor keeps any.",
-        "model.train()  # before training",
-    )
+    types = tuple(dict.fromkeys(site.type for site in minding))
+    yield subject.sites[0].finding("in evaluation mode", "note", Fix(code="model.train()  # before training"), types=types)
 
 
-def dropouts(subject: Subject) -> Iterator[FindingRecord]:
+def dropouts(subject: Subject) -> Iterator[Finding]:
     """Dropout that drops nothing, or everything."""
     for site in subject.sites:
         if not issubclass(type(site.module), DROPOUTS):
             continue
         p = site.held.get("p")
         if type(p) in (int, float) and p in (0, 1):
-            what = "drops nothing: it does what nn.Identity does" if p == 0 else "drops everything: in training its output is zero"
-            yield FindingRecord(
-                site.path,
-                site.path,
-                f"dropout {p:g}",
-                "note",
-                site.label or "the model",
-                f"has p = {p:g} and {what}",
-                "p is the share that is dropped, not the share that is kept.",
-                f"{site.code}.p = 0.1",
-                extent=site.extent,
-            )
+            yield site.finding(f"dropout {p:g}", "note", Fix(code=f"{site.code}.p = 0.1"))

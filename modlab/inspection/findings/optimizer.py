@@ -15,7 +15,7 @@ from modlab.inspection import gradients
 from modlab.inspection.entries import dtype_name
 from modlab.inspection.findings.grouping import FindingGroup, cover
 from modlab.inspection.findings.subject import Held, Subject, is_plain
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Fact, Finding, Fix
 from modlab.statistics.memory import is_there, local, number_of
 
 SPELLED_OUT = 4  # modules named in a fix
@@ -44,28 +44,17 @@ def memberships(subject: Subject) -> list[Membership]:
     ]
 
 
-def missing(subject: Subject) -> Iterator[FindingRecord]:
+def missing(subject: Subject) -> Iterator[Finding]:
     """Trained parameters that no optimizer holds, and the old copies that it holds instead."""
     if not subject.optimizers:
         return
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
     replaced, rest = _replaced(subject, lacking)
     for group in cover(replaced, subject.trained, "parameter"):
-        yield _old_copy(subject, group)
+        yield group.finding("replaced since", "broken", Fix(code=_anew(subject)), optimizers=" or ".join(subject.names))
     for group in cover(rest, subject.trained, "parameter"):
-        yield FindingRecord(
-            group.path,
-            group.site.path,
-            "in no optimizer",
-            "broken",
-            group.words,
-            f"{group.verb('is', 'are')} in no group of {' or '.join(subject.names)}, so no step changes {group.verb('it', 'them')}",
-            "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not "
-            "clear them.",
-            _anew(subject) if replaced else _adding(subject, group),
-            group.places,
-            extent=group.extent,
-        )
+        fix = Fix(code=_anew(subject) if replaced else _adding(subject, group))
+        yield group.finding("in no optimizer", "broken", fix, optimizers=" or ".join(subject.names))
 
 
 def _adding(subject: Subject, group: FindingGroup) -> str:
@@ -116,25 +105,7 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape) if is_plain(tensor) else (-1,)
 
 
-def _old_copy(subject: Subject, group: FindingGroup) -> FindingRecord:
-    names = " or ".join(subject.names)
-    return FindingRecord(
-        group.path,
-        group.site.path,
-        "replaced since",
-        "broken",
-        group.words,
-        f"{group.verb('is', 'are')} not what {names} holds: it has {group.verb('another tensor', 'other tensors')} of the same shape, so "
-        f"no step changes {group.verb('it', 'them')}",
-        "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
-        "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
-        _anew(subject),
-        group.places,
-        extent=group.extent,
-    )
-
-
-def twice(subject: Subject) -> Iterator[FindingRecord]:
+def twice(subject: Subject) -> Iterator[Finding]:
     """Parameters in two groups, or two times in one."""
     labels: dict[int, list[str]] = {}
     for one in memberships(subject):
@@ -145,51 +116,24 @@ def twice(subject: Subject) -> Iterator[FindingRecord]:
             doubled.setdefault(tuple(where), []).append(subject.by_tensor[key])
     for places, members in doubled.items():
         for group in cover(members, subject.parameters, "parameter"):
-            same = len({*places}) == 1
-            steps = "one step moves" if same else "the steps of both move"
-            place = f"{len(places)} times in {places[0]}" if same else f"in {' and in '.join(dict.fromkeys(places))}"
-            yield FindingRecord(
-                group.path,
-                group.site.path,
-                "held twice",
-                "broken" if same else "careful",
-                group.words,
-                f"{group.verb('is', 'are')} {place}: {steps} {group.verb('it', 'them')} twice",
-                "Each entry is updated by itself, with a state of its own where there are two optimizers.",
-                _ONCE if same else "",
-                group.places,
-                advice="" if same else f"Give {group.verb('it', 'each of them')} to one optimizer.",
-                extent=group.extent,
-            )
+            fix = Fix(code=_ONCE) if len({*places}) == 1 else Fix("one optimizer")
+            yield group.finding("held twice", "broken" if fix.code else "careful", fix, groups=places)
 
 
 _ONCE = 'for group in optimizer.param_groups:\n    group["params"] = list(dict.fromkeys(group["params"]))'
 
 
-def frozen_but_moved(subject: Subject) -> Iterator[FindingRecord]:
+def frozen_but_moved(subject: Subject) -> Iterator[Finding]:
     """Frozen parameters that the next step moves all the same: a gradient was left from before they were frozen."""
-    causes: dict[tuple[str, str], list[Held]] = {}
+    causes: dict[tuple[str, tuple[tuple[str, Fact], ...]], list[Held]] = {}
     for one in memberships(subject):
         held = subject.by_tensor.get(id(one.tensor))
-        cause = "" if held is None or one.tensor.requires_grad else _cause(one)
+        cause = {} if held is None or one.tensor.requires_grad else _cause(one)
         if held is not None and cause:
-            causes.setdefault((one.label, cause), []).append(held)
-    for (label, cause), members in causes.items():
+            causes.setdefault((one.label, tuple(cause.items())), []).append(held)
+    for (label, facts), members in causes.items():
         for group in cover(members, subject.parameters, "parameter"):
-            yield FindingRecord(
-                group.path,
-                group.site.path,
-                "frozen, but moves",
-                "broken",
-                group.words,
-                f"{group.verb('is', 'are')} frozen, and the next step of {label} moves {group.verb('it', 'them')} all the same: {cause}",
-                "step() looks at .grad, not at requires_grad. A gradient from before the freezing stays until zero_grad() sets it to None; "
-                "zero_grad(set_to_none=False) makes it zero, which weight decay and momentum still act on. Without a gradient a "
-                "parameter is skipped, weight decay included.",
-                _clearing(group),
-                group.places,
-                extent=group.extent,
-            )
+            yield group.finding("frozen, but moves", "broken", Fix(code=_clearing(group)), optimizer=label, **dict(facts))
 
 
 def _clearing(group: FindingGroup) -> str:
@@ -200,24 +144,24 @@ def _clearing(group: FindingGroup) -> str:
     return f"{group.code}.grad = None" if group.code else "optimizer.zero_grad()  # once, after freezing: sets .grad to None"
 
 
-def _cause(one: Membership) -> str:
+def _cause(one: Membership) -> dict[str, Fact]:
     """Why a step moves a tensor that requires no gradient; nothing where it does not, or where that is not known."""
     kind = type(one.optimizer)
     tensor, group = one.tensor, one.group
     if not f"{kind.__module__}.".startswith("torch.optim.") or kind.__name__ in ("LBFGS", "SparseAdam") or not is_leaf(tensor):
-        return ""  # what another optimizer does with it, only its author knows
+        return {}  # what another optimizer does with it, only its author knows
     if tensor.grad is None or not _positive(group.get("lr")):
-        return ""
+        return {}
     (grad,) = gradients.kinds([tensor])
     if grad == gradients.PRESENT:
-        return "it has a gradient left from before" if not tensor.grad.is_meta else ""
+        return {"cause": "gradient"} if not tensor.grad.is_meta else {}
     if _positive(group.get("weight_decay")):
-        return f"its left-over gradient is zero, and weight decay ({format.number(_number(group['weight_decay']))}) acts on it"
+        return {"cause": "decay", "decay": _number(group["weight_decay"])}
     if kind.__name__ == "ASGD" and _positive(group.get("lambd")):
-        return "its left-over gradient is zero, and ASGD's own decay (lambd) acts on it"
+        return {"cause": "lambd"}
     state = one.optimizer.state.get(tensor)
     moving = [name for name in VELOCITIES if isinstance(state, dict) and _some(state.get(name))]
-    return f"its left-over gradient is zero, and momentum ({moving[0]}) goes on" if moving else ""
+    return {"cause": "momentum", "velocity": moving[0]} if moving else {}
 
 
 def _number(value: Any) -> float:
@@ -239,7 +183,7 @@ def _some(value: Any) -> bool:
 # ---- notes ---------------------------------------------------------------------------------------------------------------------
 
 
-def frozen_and_skipped(subject: Subject) -> Iterator[FindingRecord]:
+def frozen_and_skipped(subject: Subject) -> Iterator[Finding]:
     """Frozen parameters in an optimizer that stay where they are, weight decay or not."""
     seen: dict[str, list[Held]] = {}
     for one in memberships(subject):
@@ -248,22 +192,11 @@ def frozen_and_skipped(subject: Subject) -> Iterator[FindingRecord]:
             seen.setdefault(one.label, []).append(held)
     for label, members in seen.items():
         for group in cover(members, subject.parameters, "parameter"):
-            yield FindingRecord(
-                group.path,
-                group.site.path,
-                "frozen, in an optimizer",
-                "note",
-                group.words,
-                f"{group.verb('is', 'are')} frozen and in {label}: without a gradient step() skips {group.verb('it', 'them')}, "
-                "weight decay included",
-                "This is fine. It would change if a gradient were left in .grad.",
-                "optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)",
-                group.places,
-                extent=group.extent,
-            )
+            fix = Fix(code="optimizer = ...((p for p in model.parameters() if p.requires_grad), ...)")
+            yield group.finding("frozen, in an optimizer", "note", fix, optimizer=label)
 
 
-def strangers(subject: Subject) -> Iterator[FindingRecord]:
+def strangers(subject: Subject) -> Iterator[Finding]:
     """What an optimizer holds and this model has not: another model's, or left from before."""
     known = {*subject.by_tensor, *subject.hidden}
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
@@ -278,34 +211,17 @@ def strangers(subject: Subject) -> Iterator[FindingRecord]:
             continue
         others.setdefault(one.label, []).append(one.tensor)
     for label, tensors in others.items():
-        shapes = ", ".join(f"{format.shape(_shape(tensor))} {dtype_name(tensor)}" for tensor in tensors[:3])
-        number = format.plural(len(tensors), "tensor")
-        yield FindingRecord(
-            "",
-            "",
-            "not of this model",
-            "note",
-            label,
-            f"holds {number} that this model does not have ({shapes}{', …' if len(tensors) > 3 else ''})",
-            "They belong to another model, or to a part that was replaced.",
-        )
+        shapes = tuple(f"{format.shape(_shape(tensor))} {dtype_name(tensor)}" for tensor in tensors[:3])
+        yield Finding("not of this model", facts={"optimizer": label, "tensors": len(tensors), "shapes": shapes})
 
 
-def rates(subject: Subject) -> Iterator[FindingRecord]:
+def rates(subject: Subject) -> Iterator[Finding]:
     """Groups with different learning rates, and groups that stand still."""
     groups = [group for optimizer in subject.optimizers for group in optimizer.param_groups]
     listed = [(label, _number(group.get("lr"))) for label, group in zip(subject.labels, groups, strict=True) if group.get("lr") is not None]
     if len({rate for _, rate in listed}) > 1:
-        text = ", ".join(f"{label} {format.number(rate)}" for label, rate in listed[:8])
-        yield FindingRecord("", "", "several learning rates", "note", "the optimizer", f"has several learning rates: {text}", "", "")
-    still = [label for label, rate in listed if rate == 0]
+        facts: dict[str, Fact] = {"groups": tuple(label for label, _ in listed[:8]), "rates": tuple(rate for _, rate in listed[:8])}
+        yield Finding("several learning rates", facts=facts)
+    still = tuple(label for label, rate in listed if rate == 0)
     if still:
-        yield FindingRecord(
-            "",
-            "",
-            "learning rate 0",
-            "note",
-            ", ".join(still),
-            f"{'has' if len(still) == 1 else 'have'} the learning rate 0 now: a step changes nothing",
-            "A scheduler with a warm-up starts so; else nothing trains.",
-        )
+        yield Finding("learning rate 0", facts={"groups": still})

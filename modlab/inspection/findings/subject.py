@@ -17,6 +17,7 @@ from modlab.inspection import stores, unregistered
 from modlab.inspection.index import ModuleIndex, Node, joined
 from modlab.inspection.optimizers import Ownership
 from modlab.inspection.spelling import attribute
+from modlab.records.finding import Evidence, Fact, Finding, Fix, Severity
 from modlab.records.structure import VARIABLE
 from modlab.records.tensor import TensorStats
 from modlab.statistics import measure_tensor
@@ -37,12 +38,18 @@ class ModuleSite(Node):
     @property
     def label(self) -> str:
         """How a sentence calls it: its path, with the class where that ends in a bare number."""
-        return f"{self.path} ({self.extent})" if self.extent else self.path
+        return f"{self.path} ({self.type})" if self.is_numbered else self.path
 
     @property
-    def extent(self) -> str:
-        """What stands behind its path in a sentence: the class, where the path ends in a bare number."""
-        return self.type if self.name.isdecimal() and self.parent is not None else ""
+    def is_numbered(self) -> bool:
+        """Whether its path ends in a bare number, which says too little: a sentence adds the class."""
+        return self.name.isdecimal() and self.parent is not None
+
+    def finding(self, kind: str, severity: Severity, *fixes: Fix, path: str | None = None, **facts: Fact) -> Finding:
+        """Something about this module, or about what hangs on it under the dotted name `path`."""
+        if path is None and self.is_numbered:
+            facts["type"] = self.type
+        return Finding(kind, self.path if path is None else path, facts, severity, evidence=(Evidence("module", self.path),), fixes=fixes)
 
     @property
     def training(self) -> bool | None:
@@ -93,6 +100,10 @@ class Held:
     def code(self) -> str:
         """What one writes to get at it, given ``model``."""
         return attribute(self.site.code, self.name)
+
+    def finding(self, kind: str, severity: Severity, *fixes: Fix, **facts: Fact) -> Finding:
+        """Something about this tensor."""
+        return self.site.finding(kind, severity, *fixes, path=self.path, **facts)
 
 
 class Subject:

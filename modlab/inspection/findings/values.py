@@ -9,13 +9,12 @@ from itertools import pairwise
 from torch import nn
 from torch.nn import Module
 
-from modlab import format
 from modlab.compat import is_leaf
 from modlab.inspection import marks, stores
 from modlab.inspection.findings.grouping import SPELLED_OUT, FindingGroup, cover
 from modlab.inspection.findings.layer_families import TRANSPOSED
 from modlab.inspection.findings.subject import Held, Subject, is_plain
-from modlab.records.finding import FindingRecord
+from modlab.records.finding import Fact, Finding, Fix
 from modlab.statistics.memory import is_there, local
 
 WILD_ABOVE, WILD_BELOW = 10.0, 0.01
@@ -25,39 +24,27 @@ _RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 _MATRICES = (*_RECURRENT, nn.MultiheadAttention, nn.Bilinear)
 
 
-def not_finite(subject: Subject) -> Iterator[FindingRecord]:
+def not_finite(subject: Subject) -> Iterator[Finding]:
     """NaN or infinity in a parameter, NaN in a buffer (masks hold infinities on purpose)."""
     flagged = [held for held in subject.tensors if _is_floating(held) and _not_finite(subject, held)]
     for group in cover(flagged, [held for held in subject.tensors if _is_floating(held)], "tensor"):
         stats = [subject.stats(held) for held in group.members if isinstance(held, Held)]
         nan, inf = sum(one.nan for one in stats), sum(one.posinf + one.neginf for one in stats)
-        total = sum(one.count for one in stats)
-        words = " and ".join(part for part in (f"{nan:,} NaN" if nan else "", f"{inf:,} Inf" if inf else "") if part)
-        yield FindingRecord(
-            group.path,
-            group.site.path,
-            "not finite",
-            "broken",
-            group.words,
-            f"{group.verb('holds', 'hold')} {words} among {format.plural(total, 'number')}: what meets them is no number either",
-            "One step with a gradient that is not finite is enough, and no later step repairs it. Often the learning rate is too high, "
-            "a log or a division meets 0, or float16 overflows.",
-            "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)",
-            group.places,
-            _if_new(group),
-            extent=group.extent,
-        )
+        again = _again(group)
+        numbers: dict[str, Fact] = {"nan": nan, "inf": inf, "numbers": sum(one.count for one in stats)}
+        kind = "" if again is None else "if new, again" if again else "if new"
+        fix = Fix(kind, "model.load_state_dict(last_good)  # then find the step: torch.autograd.set_detect_anomaly(True)")
+        yield group.finding("not finite", "broken", fix, **numbers, **({"again": again} if again else {}))
 
 
-def _if_new(group: FindingGroup) -> str:
-    """Memory that was never filled looks the same; not where something has flowed back already."""
+def _again(group: FindingGroup) -> str | None:
+    """The line that initialises it, if there is one: memory that was never filled looks the same. None where something has flowed back."""
     members = [one for one in group.members if isinstance(one, Held)]
     if any(is_leaf(one.tensor) and one.tensor.grad is not None for one in members):
-        return ""
+        return None
     sites = {id(one.site.module): one.site for one in members}
     alone = next(iter(sites.values())) if len(sites) == 1 else None
-    again = f": {alone.code}.reset_parameters()" if alone is not None and hasattr(type(alone.module), "reset_parameters") else ""
-    return f"If it was just made by skip_init or to_empty, initialise it{again}. If it was trained:"
+    return f"{alone.code}.reset_parameters()" if alone is not None and hasattr(type(alone.module), "reset_parameters") else ""
 
 
 def _is_floating(held: Held) -> bool:
@@ -72,7 +59,7 @@ def _not_finite(subject: Subject, held: Held) -> bool:
     return stats.nan > 0 or infinite
 
 
-def all_zero(subject: Subject) -> Iterator[FindingRecord]:
+def all_zero(subject: Subject) -> Iterator[Finding]:
     """Weight matrices that are zero throughout: one may be meant, two in a row never start to learn."""
     weights = [held for held in subject.parameters if is_weight(held)]
     flagged = [held for held in weights if _is_zero(subject, held)]
@@ -80,34 +67,10 @@ def all_zero(subject: Subject) -> Iterator[FindingRecord]:
         return
     stuck = _stuck(flagged)
     for group in cover([held for held in flagged if id(held.site.module) in stuck], weights, "weight"):
-        yield FindingRecord(
-            group.path,
-            group.site.path,
-            "all zero",
-            "broken",
-            group.words,
-            f"{group.verb('is', 'are')} zero throughout, one behind the other: each waits for a gradient from the other, and never learns",
-            "A weight of zero passes no gradient to what is before it, and what gives zero gives it none: of two in a row none can start.",
-            _initializing(group),
-            group.places,
-            extent=group.extent,
-        )
+        yield group.finding("all zero, in a row", "broken", Fix(code=_initializing(group)))
     for group in cover([held for held in flagged if id(held.site.module) not in stuck], weights, "weight"):
         again = _initializing(group).replace("\n    ", " ")
-        yield FindingRecord(
-            group.path,
-            group.site.path,
-            "all zero",
-            "note",
-            group.words,
-            f"{group.verb('is', 'are')} zero throughout: the layer ignores its input until it has learnt, and what is before it gets no "
-            "gradient until then",
-            "Meant where something is to begin as if it were not there: the last layer of a residual branch or of the model, LoRA's B, "
-            "ControlNet's zero convolutions, adaLN-zero. It learns its way out.",
-            places=group.places,
-            advice=f"If it is not meant: {again}" if again else "",
-            extent=group.extent,
-        )
+        yield group.finding("all zero", "note", *([Fix("if not meant")] if again else []), again=again)
 
 
 def is_weight(held: Held) -> bool:
@@ -172,7 +135,7 @@ def _initializing(group: FindingGroup) -> str:
 # ---- notes ---------------------------------------------------------------------------------------------------------------------
 
 
-def wild_scales(subject: Subject) -> Iterator[FindingRecord]:
+def wild_scales(subject: Subject) -> Iterator[Finding]:
     """Weights whose spread is far from 1 / sqrt(inputs), where signals neither grow nor fade."""
     for held in subject.parameters:
         if not is_weight(held) or marks.category(type(held.site.module)) == "embedding":
@@ -184,18 +147,8 @@ def wild_scales(subject: Subject) -> Iterator[FindingRecord]:
         ratio = stats.std * math.sqrt(inputs)
         if WILD_BELOW <= ratio <= WILD_ABOVE:
             continue
-        what = "far above" if ratio > 1 else "far below"
-        yield FindingRecord(
-            held.path,
-            held.site.path,
-            "wild scale",
-            "note",
-            held.path,
-            f"has a spread of {format.number(float(f'{stats.std:.2g}'))}, {what} {format.number(float(f'{1 / math.sqrt(inputs):.2g}'))}, "
-            f"which is 1 / sqrt of its {inputs} inputs",
-            "With such weights signals and gradients grow or fade at each layer; a norm behind it makes up for that.",
-            f"nn.init.kaiming_uniform_({held.code}, a=5 ** 0.5)",
-        )
+        fix = Fix(code=f"nn.init.kaiming_uniform_({held.code}, a=5 ** 0.5)")
+        yield held.finding("wild scale", "note", fix, spread=stats.std, usual=1 / math.sqrt(inputs), inputs=inputs)
 
 
 def _inputs(held: Held) -> int:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 
 from modlab import format
-from modlab.records.finding import DiagnosisRecord, ExperimentRecord, FindingRecord
+from modlab.records.finding import DiagnosisRecord, ExperimentRecord, Finding
 from modlab.records.structure import ROOT
 from modlab.views.sheets.layout import Block, Cell, Column, Mark, Row, Sheet
+from modlab.wording import experiments, fix_parts, mistakes
 
 COLUMNS = (
     # The text face has the path in front already: it leaves out what is `measured`.
@@ -26,16 +27,6 @@ MARKS: dict[str, Mark] = {
     "unclear": "careful",
     "not run": "absent",
 }
-CHECKS = {
-    "gradients": "gradients arrive",
-    "leak": "samples stay apart",
-    "first loss": "first loss fits",
-    "repeat": "eval repeats itself",
-    "round trip": "state_dict suffices",
-    "overfit": "one batch is learnt",
-}
-"""Short names of checks, each true where it passes."""
-
 NAMED = 3  # findings in the headline
 TOLD = 240  # characters of each
 PLACES = 40  # dotted names in the details
@@ -70,7 +61,7 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     if not number:
         open_ = [one for one in record.experiments if one.outcome == "unclear"]
         if open_:
-            looked = "; ".join(format.cut(_of_check(one), TOLD) for one in open_[:NAMED])
+            looked = "; ".join(format.cut(experiments.sentence(one), TOLD) for one in open_[:NAMED])
             return "Nothing certain found", f"in {record.title}; to be looked at: {looked}. {_capital(checked)}."
         return "Nothing found", f"in {record.title}: {checked}."
     told = [format.cut(text, TOLD) for text in _named(record.findings, failed)]
@@ -82,19 +73,15 @@ def sentence(record: DiagnosisRecord) -> tuple[str, str]:
     return (f"{first};", f"{rest}{more}.{tally}") if rest else (f"{first}.", tally.strip())
 
 
-def _named(findings: tuple[FindingRecord, ...], failed: list[ExperimentRecord]) -> list[str]:
+def _named(findings: tuple[Finding, ...], failed: list[ExperimentRecord]) -> list[str]:
     """What the headline names: of each kind the first, and of checks that failed at least one."""
     kinds: dict[str, str] = {}
     for one in findings:
-        kinds.setdefault(one.kind, one.sentence)
-    checks = [_of_check(one) for one in failed]
+        kinds.setdefault(mistakes.label(one), mistakes.sentence(one))
+    checks = [experiments.sentence(one) for one in failed]
     room = NAMED - min(len(checks), 1)
     found = [*kinds.values()][:room]
     return [*found, *checks[: NAMED - len(found)]]
-
-
-def _of_check(one: ExperimentRecord) -> str:
-    return f"{one.path}: {one.what}" if one.path and not one.names_path else one.what
 
 
 def _capital(text: str) -> str:
@@ -128,30 +115,34 @@ def _foot(record: DiagnosisRecord) -> str:
     return " · ".join(parts)
 
 
-def _finding(one: FindingRecord, depth: int = 0) -> Row:
+def _finding(one: Finding, depth: int = 0) -> Row:
+    fix, advice = fix_parts(one)
     return Row(
         path=one.module,
         place=one.path or ROOT,
-        name=one.kind,
+        name=mistakes.label(one),
         mark=MARKS[one.severity],
         depth=depth,
-        cells=_cells(one.path, one.severity, _beside(one), one.fix, one.advice),
-        details=tuple(_details(f"{one.sentence}.", one.reason, one.fix, one.advice, one.places)),
+        cells=_cells(one.path, one.severity, mistakes.beside(one), fix, advice),
+        details=tuple(_details(f"{mistakes.sentence(one)}.", mistakes.reason(one), fix, advice, one.places)),
     )
 
 
 def _experiment(one: ExperimentRecord) -> Row:
-    numbers = tuple((name, _rounded(value)) for name, value in one.numbers)
-    details = [Block("checked", one.title), *_details(one.what, one.reason, one.fix, one.advice, one.places)]
-    if numbers:
-        details.append(Block("numbers", rows=numbers))
+    known, (fix, advice) = experiments.NAMES[one.name], fix_parts(one)
+    details = [
+        Block("checked", known.title),
+        *_details(experiments.what(one), experiments.reason(one), fix, advice, one.places),
+    ]
+    if one.numbers:
+        details.append(Block("numbers", rows=tuple((name, _rounded(value)) for name, value in one.numbers)))
     return Row(
         path=one.module,
         place=one.path or ROOT,
-        name=CHECKS.get(one.kind, one.kind),
+        name=known.short,
         mark=MARKS[one.outcome],
         depth=1,
-        cells=_cells(one.path, one.outcome, one.beside or one.what, one.fix, one.advice),
+        cells=_cells(one.path, one.outcome, experiments.beside(one), fix, advice),
         details=tuple(details),
     )
 
@@ -167,13 +158,6 @@ def _heading(name: str, what: str, fine: bool) -> Row:
     opened = name != "notes"
     cells = (Cell(), Cell(), Cell(what), Cell())
     return Row(path=None, place="", name=name, mark="fine" if fine else "", opened=opened, cells=cells, details=(Block(name, f"{what}."),))
-
-
-def _beside(one: FindingRecord) -> str:
-    """What is said beside a path, which need not be said again: of "a (2 Linear) is old" "is old (2 Linear)"."""
-    if one.subject == (one.path or ROOT):
-        return one.what
-    return f"{one.what} ({one.extent})" if one.extent else one.sentence
 
 
 def _cells(path: str, verdict: str, what: str, fix: str, advice: str) -> tuple[Cell, ...]:

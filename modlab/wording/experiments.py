@@ -1,0 +1,353 @@
+"""What the checks that run a model saw, in English: what was seen, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from modlab import format
+from modlab.records.finding import ExperimentRecord
+from modlab.records.structure import ROOT
+from modlab.wording import mistakes
+from modlab.wording.names import Words, filled, is_many
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckName:
+    """A check: its whole name and its short one, each true where it passes."""
+
+    title: str
+    short: str
+
+
+NAMES = {
+    "gradients": CheckName("every trained parameter gets a gradient", "gradients arrive"),
+    "leak": CheckName("samples do not see each other", "samples stay apart"),
+    "first loss": CheckName("the first loss is that of a guess", "first loss fits"),
+    "repeat": CheckName("two passes in eval mode are equal", "eval repeats itself"),
+    "round trip": CheckName("a copy that loads the state_dict is equal", "state_dict suffices"),
+    "overfit": CheckName("one batch can be learnt by heart", "one batch is learnt"),
+}
+"""By the `name` of a check."""
+
+
+def what(record: ExperimentRecord) -> str:
+    """What was seen."""
+    return filled(_known(record)[0], record)
+
+
+def reason(record: ExperimentRecord) -> str:
+    """What follows from it."""
+    return filled(_known(record)[1], record)
+
+
+def sentence(record: ExperimentRecord) -> str:
+    """What was seen, and where, if it does not say so itself."""
+    return f"{record.path}: {what(record)}" if record.path and record.kind == "takes the batch's statistics" else what(record)
+
+
+def beside(record: ExperimentRecord) -> str:
+    """What was seen, where its path stands beside it, and need not be said again."""
+    return _lacking(record.facts, beside=True) if record.kind == "parameters without a good gradient" else what(record)
+
+
+def _known(record: ExperimentRecord) -> tuple[Words, Words]:
+    words = EXPERIMENTS[record.kind]
+    return words if isinstance(words, tuple) else (words, "")
+
+
+def _short(value: float) -> str:
+    """Two digits: the others differ from machine to machine."""
+    return format.number(float(f"{value:.2g}"))
+
+
+def _arrive(facts: Facts) -> str:
+    several = f", in one or more of {facts['passes']} passes: chance decides what is called" if facts["passes"] > 1 else ""
+    return f"{'all' if facts['parameters'] > 1 else 'the'} {format.plural(facts['parameters'], 'parameter')}{several}"
+
+
+def _lacking(facts: Facts, beside: bool = False) -> str:
+    said: list[str] = []
+    for name, wrong in _WRONG.items():
+        groups = facts.get(name, ())
+        if groups:
+            many = len(groups) > 1 or is_many(groups[0]["path"], groups[0])
+            rest = f"{'get' if many else 'gets'} {wrong}"
+            begin = mistakes.next_to(groups[0]["path"], groups[0], rest) if beside and not said and len(groups) == 1 else ""
+            said.append(begin or f"{_names(groups)} {rest}")
+    return "; ".join(said)
+
+
+_WRONG = {
+    "without": "no gradient",
+    "spoilt": "a gradient with NaN or Inf",
+    "flat": "a gradient that is zero throughout",
+}
+
+
+def _names(groups: Sequence[Facts]) -> str:
+    more = f" and {format.plural(len(groups) - 2, 'more place')}" if len(groups) > 2 else ""
+    return " and ".join(mistakes.place(group["path"], group) for group in groups[:2]) + more
+
+
+def _why_lacking(facts: Facts) -> str:
+    said = []
+    if "without" in facts:
+        said += [f"{one['path']}: {one['text']}." for one in facts["reasons"]] or ["What it gives does not reach the loss."]
+    if "spoilt" in facts:
+        said.append("A log or a square root meets 0, a division meets 0, or float16 overflows; one step with it ends the training.")
+    if "flat" in facts:
+        said.append("Zero for this batch: dead units, a weight of zero behind it, or a mask. It may be otherwise for another batch.")
+    if facts["left out"]:
+        said.append("Meant for what only some batches use: a mask token, an expert, another branch.")
+    return " ".join(said)
+
+
+def _why_no_graph(facts: Facts) -> str:
+    if facts["reasons"]:
+        return f"{facts['reasons'][0]['path']}: {facts['reasons'][0]['text']}."
+    return (
+        "The output was detached, computed under no_grad, turned into numbers (.item(), .numpy(), argmax), or does not depend on a "
+        "trained parameter."
+    )
+
+
+def _mixes(facts: Facts) -> str:
+    return f"in eval mode output {facts['output']} depends on input {facts['input']}"
+
+
+def _mixes_from(facts: Facts) -> str:
+    return f"{_mixes(facts)}, from {facts['begin'] or 'the forward of the model itself'} on" if "begin" in facts else _mixes(facts)
+
+
+def _guess(facts: Facts) -> str:
+    return f"{_short(facts['guess'])} for {format.plural(int(facts['classes']), 'class', 'classes')}"
+
+
+def _drawn(facts: Facts) -> str:
+    return f"{_DIFFER}: random numbers are drawn"
+
+
+def _place(facts: Facts) -> str:
+    if not facts["class"]:
+        return "the model"
+    return f"{facts['path']} ({facts['class']})" if facts["path"] else f"the forward of {facts['class']}"
+
+
+def _more(facts: Facts) -> str:
+    return f", and in {format.plural(facts['more'], 'more place')}" if facts["more"] else ""
+
+
+def _drawn_in(facts: Facts) -> str:
+    function = facts["function"]
+    how = f"with {'F.' if facts['dropout'] else ''}{function}" if function else f"from {facts['source']}"
+    return f"{_drawn(facts)} in {_place(facts)}, {how}{_more(facts)}"
+
+
+def _why_drawn(facts: Facts) -> str:
+    if facts["dropout"] and facts["training"]:
+        return "eval() left it in training mode."
+    if facts["dropout"]:
+        return f"eval() reaches modules such as nn.Dropout; a function does not know of it: F.{facts['function']}(x) drops in every mode."
+    if facts["drops"]:
+        return "eval() does not reach a function: dropout_p drops in every mode."
+    return "eval() sets a flag, and what samples has to ask for it. Meant, if the model samples."
+
+
+def _and_more(facts: Facts) -> str:
+    return f"{facts['path']} and {facts['more']} more" if facts["more"] else str(facts["path"])
+
+
+def _moves(facts: Facts) -> str:
+    return f"{_DIFFER}: {_and_more(facts)} {'move' if facts['more'] else 'moves'} in eval mode too, and the output depends on it"
+
+
+def _apart(facts: Facts) -> str:
+    if not facts["class"]:
+        return _DIFFER
+    other = f"{facts['input']} another input each time" if "input" in facts else "something else for the same input"
+    return f"{_DIFFER}: {_place(facts)} gives {other}"
+
+
+_DIFFER = "two passes in eval mode differ"
+_RELOADED = "a copy that loads the state_dict differs"
+_SAFE = "in eval mode each output depends on its own input alone"
+
+
+def _blind(facts: Facts) -> str:
+    end = f": what {facts['module']} gives does not depend on what it takes" if "module" in facts else ""
+    return f"the output does not depend on the input{end}"
+
+
+def _learnt(facts: Facts) -> str:
+    return f"the loss falls {_SHARES.get(facts['percent'], '')}{_within(facts)}"
+
+
+_SHARES = {1: "below a hundredth ", 10: "below a tenth ", 50: "below half "}
+
+
+def _within(facts: Facts) -> str:
+    return f"within {facts['steps']:.0f} steps of Adam on a copy"
+
+
+def _lost(facts: Facts) -> str:
+    value = facts["least"] if math.isfinite(facts["first"]) else facts["first"]
+    at = f" at {facts['where']}" if facts["where"] else ""
+    made = f": {facts['maker']} makes the first NaN{at}" if facts["maker"] else ""
+    return f"the loss becomes {format.number(value)} {_within(facts)}{made}"
+
+
+def _spread(facts: Facts) -> str:
+    return (
+        f"its passes talk to other ranks ({', '.join(facts['kinds'])} over {facts['world']}), and how many a check makes depends on this "
+        "rank's own numbers: a rank that makes fewer leaves the others waiting. Diagnose the model before it is spread"
+    )
+
+
+EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
+    # gradients
+    "gradients": _arrive,
+    "no graph": ("no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them", _why_no_graph),
+    "parameters without a good gradient": (_lacking, _why_lacking),
+    # leak
+    "apart": _SAFE,
+    "apart, with other weights": (
+        f"{_SAFE}, asked with other weights: with these it depends on no input of this batch",
+        "A layer of zeros does this until it has learnt; so do units that are dead for this batch, or a step that all of it lies on one "
+        "side of.",
+    ),
+    "takes the batch's statistics": (
+        _mixes,
+        lambda facts: (
+            f"{facts['path'] or ROOT} ({facts['class']}) keeps no running statistics, so it takes those of the batch in eval mode too. "
+            "Meant, if batches are always like those of the training."
+        ),
+    ),
+    "mixes dimension 0 alone": (
+        lambda facts: f"{_mixes(facts)} along dimension 0; along dimension 1 nothing mixes",
+        "Sequence first (batch_first=False)? Then dimension 1 is the batch, and all is well. If dimension 0 is your batch, samples see "
+        "each other.",
+    ),
+    "samples mixed": (
+        _mixes_from,
+        "Meant where dimension 0 is no batch, or its entries are to see each other: the nodes of a graph, a set, a contrastive loss. Else "
+        "something mixes along dimension 0: a mean, a softmax, a view or an attention over the wrong dimension.",
+    ),
+    "blind": (
+        _blind,
+        "With the inputs of other samples the output is the same to the bit, and no gradient leads back to them; with other weights too.",
+    ),
+    "blind to this batch": (
+        "in this batch no output depends on its input",
+        "Other inputs would make a difference, those of this batch do not: units that are dead for all of them, or a step that they lie on "
+        "one side of.",
+    ),
+    # first loss
+    "as a guess": lambda facts: f"it is {_short(facts['loss'])}, and a guess has {_guess(facts)}",
+    "below a guess": (
+        lambda facts: f"it is {_short(facts['loss'])}, below the {_guess(facts)} of a guess: the model knows something already",
+        "A fresh model cannot know: then the target is in its input.",
+    ),
+    "above a guess": (
+        lambda facts: f"the first loss is {_short(facts['loss'])}; a guess has {_guess(facts)}",
+        "The model starts by being sure of what is wrong: the last layer's weights, or its inputs, are too large. The first steps are "
+        "spent on unlearning that, which may be put up with (an output that is tied to a default nn.Embedding starts so). Of a "
+        "trained model: it does worse than guessing.",
+    ),
+    "first loss not finite": lambda facts: f"it is {format.number(facts['loss'])}; a guess has {_guess(facts)}",
+    "softmax twice": (
+        "the output is probabilities already (they add up to 1), and CrossEntropyLoss applies softmax again",
+        "Softmax of a softmax is nearly even: the loss cannot come near 0, and gradients are small.",
+    ),
+    "no log-probabilities": (
+        "NLLLoss takes log-probabilities, and these are none: their exponentials do not add up to 1",
+        "Without log_softmax the loss can fall without end, and says nothing.",
+    ),
+    # repeat
+    "repeats": "equal bit by bit",
+    "buffer moves": ("equal, but {path} moves in eval mode too", "A buffer that forward changes must ask self.training."),
+    "rounding": ("they differ by rounding alone", "A kernel that adds up in any order."),
+    "drawn unseen": (_drawn, "By what is not seen."),
+    "drawn by an unregistered module": (
+        lambda facts: f"{_drawn(facts)} by a {facts['class']} that is not registered",
+        "eval() reaches registered modules alone: this one stays in training mode.",
+    ),
+    "drawn by a hook": (
+        lambda facts: f"{_drawn(facts)} by the {facts['hook']} of {_place(facts)}{_more(facts)}",
+        "eval() sets a flag, and a hook has to ask for it.",
+    ),
+    "drawn": (_drawn_in, _why_drawn),
+    "state of elsewhere": (
+        f"{_DIFFER}: the first one changes something that the second one uses",
+        "It lies in no buffer and no plain attribute of a module.",
+    ),
+    "state moves": (_moves, "eval() sets a flag; forward has to ask for it."),
+    "passes differ": (
+        _apart,
+        "With the same random numbers and the same state of the model, too: a clock, a counter or a generator outside of it, or a kernel "
+        "that adds up in any order.",
+    ),
+    # round trip
+    "loads": "equal bit by bit",
+    "loads but for rounding": "equal up to rounding",
+    "something not saved": (
+        f"{_RELOADED}: what forward uses is not all in it, or not loaded from it",
+        "A state_dict hook, or a _save_to_state_dict or _load_from_state_dict of its own, leaves something out.",
+    ),
+    "parameter not saved": (
+        lambda facts: f"{_RELOADED}: {_and_more(facts)} {'are' if facts['more'] else 'is'} not in it",
+        "A parameter that is not registered is not saved; the next time it starts with other numbers.",
+    ),
+    "state not saved": (
+        lambda facts: (
+            f"{_RELOADED}: {_and_more(facts)} {'move in training, and are' if facts['more'] else 'moves in training, and is'} not in it"
+        ),
+        "What training moves and prediction uses is state: a checkpoint without it gives back another model.",
+    ),
+    # overfit
+    "loss becomes no number": _lost,
+    "loss is 0": "the loss is 0",
+    "learnt": _learnt,
+    "learnt one answer": (
+        lambda facts: f"the loss falls {_within(facts)}, but to that of one answer for all samples",
+        "What the targets have in common is learnt, a mean, and not what tells the samples apart: the output hardly depends on the input, "
+        "the targets do not belong to it, or the model is too small. Meant, if there is nothing to tell apart.",
+    ),
+    "learns slowly": (
+        lambda facts: f"the loss falls, but not {'to half' if facts['first'] > 0 else 'by half'}, {_within(facts)}",
+        "Too few steps, too large a batch, or too small a model.",
+    ),
+    "does not learn": (
+        lambda facts: f"the loss does not fall {_within(facts)}",
+        "What cannot learn one batch by heart learns nothing from many: a gradient does not get through, the loss does not depend on the "
+        "output as meant, or targets do not belong to inputs. Unless it is as low as it can be already.",
+    ),
+    # a check that stopped, or was not made
+    "stops": lambda facts: f"stops{' at ' * bool(facts['at'])}{facts['at']} with {facts['error']}",
+    "communicates": _spread,
+    "lazy parameters": "a lazy parameter has no shape until the first forward pass: run the model once",
+    "meta tensors": "tensors on the meta device have no values",
+    "pass fails": "the {stage} fails",
+    "not a number": lambda facts: f"the {'output' if facts['output'] else 'loss'} is {facts['number']}",
+    "differs as it is": "two passes differ as it is",
+    "reentrant checkpoint": "checkpoint(..., use_reentrant=True) gives gradients by backward() alone; use_reentrant=False, here too",
+    "no copy": lambda facts: f"the model cannot be copied: {'of a tensor in it ' if facts['tensor'] else ''}{facts['error']}",
+    "nothing to train": "no parameter requires a gradient",
+    "no eval mode": "the model has no eval mode: {error}",
+    "no dimension for samples": "no input is a plain tensor with a dimension for samples",
+    "one sample": "it takes a batch of two samples or more",
+    "no entry for each sample": "no output has one entry for each sample",
+    "no exchange": "the model does not take one sample's input in another's place",
+    "samples equal": "all samples of the batch are equal",
+    "another loss": "known only for cross entropy: nn.CrossEntropyLoss, nn.NLLLoss",
+    "no scores": "the output is not one tensor of scores",
+    "scripted copy": "the copy of a scripted model cannot be trained",
+    "no grad_fn": "the loss has no grad_fn",
+    "copy holds the model": "a copy would not learn: its hooks or functions hold the model itself, or no gradient arrives",
+    "too slow": "{steps} steps of this model take too long to be tried here",
+}
+"""By the `kind` of an experiment: what was seen, and what follows."""

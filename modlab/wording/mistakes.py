@@ -1,0 +1,446 @@
+"""What a diagnosis finds, in English: of each kind what is wrong with what, why PyTorch lets it pass, and what a view calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modlab import format
+from modlab.records.finding import Finding
+from modlab.records.structure import ROOT
+from modlab.wording.names import FEW, Words, filled
+
+Facts = Mapping[str, Any]
+WARNED = 200
+"""Characters of a warning that are written out."""
+
+_MODES = {True: "training", False: "evaluation"}
+
+
+@dataclass(frozen=True, slots=True)
+class MistakeKind:
+    """One kind of mistake.
+
+    Attributes:
+        what: what is wrong, behind the name of what it is about.
+        reason: why PyTorch lets it pass, and what follows.
+        subject: what the sentence is about, where that is not the place of the finding.
+        label: what a view calls it, where that is not the kind itself.
+    """
+
+    what: Words
+    reason: Words = ""
+    subject: Words = ""
+    label: Words = ""
+
+
+def label(finding: Finding) -> str:
+    """What a view calls it."""
+    return filled(MISTAKES[finding.kind].label, finding) or finding.kind
+
+
+def sentence(finding: Finding) -> str:
+    """What is wrong, in one clause."""
+    return f"{subject(finding)} {what(finding)}"
+
+
+def beside(finding: Finding) -> str:
+    """The same where the path stands beside it, and need not be said again: of "a (2 Linear) is old" "is old (2 Linear)"."""
+    inside = extent(finding.path, finding.facts)
+    if inside:
+        return f"{what(finding)} ({inside})"
+    return what(finding) if subject(finding) == (finding.path or ROOT) else sentence(finding)
+
+
+def next_to(path: str, facts: Facts, said: str) -> str:
+    """The same of what is said of a group."""
+    inside = extent(path, facts)
+    return f"{said} ({inside})" if inside else said if place(path, facts) == path else f"{place(path, facts)} {said}"
+
+
+def what(finding: Finding) -> str:
+    """What is wrong with the subject."""
+    more = f"; and {format.plural(finding.facts['more'], 'more place')} like it" if "more" in finding.facts else ""  # type: ignore[arg-type]
+    return filled(MISTAKES[finding.kind].what, finding) + more
+
+
+def reason(finding: Finding) -> str:
+    """Why PyTorch lets it pass, and what follows; nothing where that is not known."""
+    return filled(MISTAKES[finding.kind].reason, finding)
+
+
+def subject(finding: Finding) -> str:
+    """What the sentence is about, with numbers."""
+    said = filled(MISTAKES[finding.kind].subject, finding) or place(finding.path, finding.facts)
+    return f"{said} in {finding.facts['alike']:,} places" if "alike" in finding.facts else said
+
+
+def place(path: str, facts: Facts) -> str:
+    """How a sentence calls what is there."""
+    path = facts.get("pattern", path)
+    if "classes" in facts:
+        return _of_class(facts)
+    if "named" in facts:
+        named = f" named {facts['named']}" if facts["named"] else ""
+        return f"{_number(facts)}{named}{f' in {path}' if path else ''}"
+    if not path:
+        return f"all {_number(facts)}" if "whole" in facts else "the model"
+    inside = extent(path, facts)
+    return f"{path} ({inside})" if inside else path
+
+
+def _of_class(facts: Facts) -> str:
+    patterns, noun = facts["patterns"], facts["noun"]
+    named = ", ".join(patterns[:FEW]) + (", ..." if len(patterns) > FEW else "")
+    alone = noun == "parameter" or noun[:1].isupper()
+    return f"{facts['classes']:,} {facts['class']} ({named})" if alone else f"{_number(facts)} of {facts['class']} ({named})"
+
+
+def extent(path: str, facts: Facts) -> str:
+    """What stands in brackets behind the path: the class, where that is a bare number, and how much there is in it."""
+    number = _number(facts) if "whole" in facts else facts.get("inside", "")
+    return ", ".join(filter(None, [facts.get("type", ""), number])) if path else ""
+
+
+def _number(facts: Facts) -> str:
+    """``2 parameters``, ``2 BatchNorm2d``."""
+    count, noun = facts["count"], facts["noun"]
+    return f"{count:,} {noun}" if noun[:1].isupper() else str(format.plural(count, noun))
+
+
+def _hooked(facts: Facts) -> str:
+    times = facts["times"]
+    return f"has the {facts['hook']} hook {facts['function']} {'twice' if times == 2 else f'{times} times'}: each of them runs"
+
+
+def _where(facts: Facts) -> str:
+    return f" It stands in {facts['where']}." if facts["where"] else ""
+
+
+def hidden(facts: Facts) -> str:
+    """Where something is hidden, and what becomes of it."""
+    many = facts["hidden"] > 1
+    place = "set past registration" if facts["where"] == "past registration" else f"hidden {facts['where']}"
+    return f"{'are' if many else 'is'} {place}{_FATES[facts['fate']](facts, many)}"
+
+
+_FATES: Mapping[str, Callable[[Facts, bool], str]] = {
+    "held": lambda facts, many: f": trained by {facts['optimizer']}, but not moved and not saved",
+    "left": lambda facts, many: ": neither moved nor saved",
+    "lost": lambda facts, many: f", so {'they do' if many else 'it does'} not train, and {'are' if many else 'is'} neither moved nor saved",
+    "drops": lambda facts, many: ": eval() does not reach it, so it goes on dropping",
+    "mode": lambda facts, many: ": train() and eval() do not reach it, and the tree does not show it",
+}
+
+
+def _plain_tensors(facts: Facts) -> str:
+    if facts["tensors"] > 1:
+        return f"holds {facts['tensors']} plain tensors: .to() and .cuda() leave them where they are, and state_dict() does not save them"
+    return (
+        f"{'is' if facts['itself'] else 'holds'} a plain tensor: .to() and .cuda() leave it where it is, and state_dict() does not save it"
+    )
+
+
+def _switch(facts: Facts) -> str:
+    does, state = ("thaws", "frozen") if facts["value"] else ("freezes", "trained")
+    counted = f"{facts['against']} of {format.plural(facts['parameters'], 'parameter')} are {state}"
+    return f"has the attribute {facts['name']} = {facts['value']}, which {does} nothing: {counted}"
+
+
+def _twice(facts: Facts) -> str:
+    groups = facts["groups"]
+    same = len({*groups}) == 1
+    steps = "one step moves" if same else "the steps of both move"
+    place = f"{len(groups)} times in {groups[0]}" if same else f"in {' and in '.join(dict.fromkeys(groups))}"
+    return f"{facts['are']} {place}: {steps} {facts['them']} twice"
+
+
+def _left_gradient(facts: Facts) -> str:
+    cause = _CAUSES[facts["cause"]].format_map({**facts, "amount": format.number(facts.get("decay", 0.0))})
+    return f"{facts['are']} frozen, and the next step of {facts['optimizer']} moves {facts['them']} all the same: {cause}"
+
+
+_CAUSES = {
+    "gradient": "it has a gradient left from before",
+    "decay": "its left-over gradient is zero, and weight decay ({amount}) acts on it",
+    "lambd": "its left-over gradient is zero, and ASGD's own decay (lambd) acts on it",
+    "momentum": "its left-over gradient is zero, and momentum ({velocity}) goes on",
+}
+
+
+def _strangers(facts: Facts) -> str:
+    shown = f"{', '.join(facts['shapes'])}{', …' if facts['tensors'] > len(facts['shapes']) else ''}"
+    return f"holds {format.plural(facts['tensors'], 'tensor')} that this model does not have ({shown})"
+
+
+def _rates(facts: Facts) -> str:
+    listed = zip(facts["groups"], facts["rates"], strict=True)
+    return f"has several learning rates: {', '.join(f'{group} {format.number(rate)}' for group, rate in listed)}"
+
+
+def _not_numbers(facts: Facts) -> str:
+    nan, inf = facts["nan"], facts["inf"]
+    words = " and ".join(part for part in (f"{nan:,} NaN" if nan else "", f"{inf:,} Inf" if inf else "") if part)
+    return f"{facts['hold']} {words} among {format.plural(facts['numbers'], 'number')}: what meets them is no number either"
+
+
+def _wild(facts: Facts) -> str:
+    far = "far above" if facts["spread"] > facts["usual"] else "far below"
+    spread, usual = (format.number(float(f"{facts[name]:.2g}")) for name in ("spread", "usual"))
+    return f"has a spread of {spread}, {far} {usual}, which is 1 / sqrt of its {facts['inputs']} inputs"
+
+
+def _evaluating(facts: Facts) -> str:
+    acts = "acts" if len(facts["types"]) == 1 else "act"
+    return f"is in evaluation mode, and an optimizer is given: {' and '.join(facts['types'][:FEW])} {acts} as in use"
+
+
+def _elsewhere(facts: Facts) -> str:
+    most = format.plural(facts["tensors"], "tensor")
+    return f"{facts['are']} on {facts['device']}, and most of the model ({most}) is on {facts['main']}"
+
+
+def _spread(facts: Facts) -> str:
+    output, target, shape = (format.shape(facts[name]) for name in ("output", "target", "shape"))
+    begin = f"compares an output of shape {output} with a target of shape {target}"
+    return f"{begin}, as {shape}: each output with each target" if facts["both"] else f"{begin}: it is repeated to {shape}"
+
+
+def _why_spread(facts: Facts) -> str:
+    by = facts["function"] or "a difference"
+    if facts["both"]:
+        return (
+            f"Tensors of different shapes are broadcast: {by} takes the sizes of 1 that are missing as repeated. The best answer is then "
+            "the mean of all targets, whatever the input; the loss still falls, to their variance."
+        )
+    return f"Tensors of different shapes are broadcast: {by} repeats the smaller one."
+
+
+def _not_a_number(facts: Facts) -> str:
+    begin = "has NaN in it" if facts["output"] else f"is {'infinite' if facts['infinite'] else 'NaN'}"
+    if facts["batch"]:
+        return f"{begin}: the batch has NaN in it already"
+    at = f" at {facts['where']}" if facts["where"] else ""
+    return f"{begin}: {facts['maker']} makes the first{at}" if facts["maker"] else begin
+
+
+def _stops(facts: Facts) -> str:
+    at = f" at {facts['path']} ({facts['class']})" if facts["class"] else ""
+    return f"stops{at} with {facts['error']}"
+
+
+def _value(facts: Facts) -> str:
+    return f"a tensor of shape {facts['shape']}" if "shape" in facts else f"a {facts['class']}"
+
+
+def _why_stops(facts: Facts) -> str:
+    known = " ".join(filter(None, [facts["explained"], _ALONE if facts["alone"] else ""]))
+    return known or f"The {facts['stage']} was called with the batch that was given."
+
+
+_ALONE = "BatchNorm in training mode takes mean and variance over the batch, and a batch of one has no variance: drop_last=True."
+_NO_REASON = (
+    "A log or a square root meets what is not positive, a division meets 0, a number is too large for its type, or a weight is NaN "
+)
+_NAN = MistakeKind(
+    _not_a_number,
+    f"{_NO_REASON}already. What meets NaN is NaN, gradients too: one step with them ends the training.",
+    lambda facts: "the output" if facts["output"] else "the loss",
+)
+_FAILS = MistakeKind(_stops, _why_stops, lambda facts: "the forward pass" if facts["stage"] == "forward" else "the loss")
+_DROPOUT = "p is the share that is dropped, not the share that is kept."
+
+MISTAKES: dict[str, MistakeKind] = {
+    # what is not registered
+    "hidden": MistakeKind(
+        hidden,
+        lambda facts: (
+            f"{facts['why'][0].upper()}{facts['why'][1:]}. Assigning a module or an nn.Parameter to an attribute registers it; "
+            "what is inside a Python container, or got round the assignment, PyTorch does not see."
+        ),
+        label="hidden {where}",
+    ),
+    "no longer a parameter": MistakeKind(
+        "was computed from a tensor that requires a gradient ({function}), and is no parameter itself: it never changes",
+        "nn.Parameter(...).to(...), .cuda() or * 2 give a plain tensor, not a parameter; and what is computed once in the "
+        "constructor is not computed again when the weights change. backward() through it works only once.",
+    ),
+    "should be a parameter": MistakeKind(
+        "requires a gradient, but is a plain tensor: parameters() does not list it, .to() does not move it, state_dict() does not save it",
+        "requires_grad=True makes a tensor trainable, not registered. Only an nn.Parameter is registered by assigning it.",
+    ),
+    "should be a buffer": MistakeKind(
+        _plain_tensors,
+        "PyTorch moves and saves parameters and buffers. A constant that need not be saved is a buffer with persistent=False.",
+    ),
+    "never initialised": MistakeKind(
+        "is a {class} whose constructor did not call super().__init__(): it can hold no parameter, and cannot be called",
+        "nn.Module's constructor makes the stores in which parameters, buffers, children and hooks are kept.",
+    ),
+    "misspelt constructor": MistakeKind(
+        "is of class {class}, whose constructor is spelled {name}: Python never calls it",
+        "The constructor has two underscores on each side. Under any other name its layers are never made.",
+    ),
+    "misspelt requires_grad": MistakeKind(
+        "has .{name} = {value}, a new attribute: requires_grad is still {real}",
+        "Python lets one set any attribute of a tensor; only requires_grad is a switch.",
+    ),
+    "plain switch": MistakeKind(
+        _switch,
+        "A module has no such switch: the assignment only makes an attribute of that name. The method with an underscore at its end "
+        "goes through the parameters.",
+        label="{name} = {value}",
+    ),
+    "two parameters share one memory": MistakeKind(
+        "are two parameters that share one memory: each has a gradient of its own, and a step of one changes both",
+        "nn.Parameter(x) lies in the memory of x, and is a parameter of its own all the same. An optimizer moves the shared numbers "
+        "twice; a copy of the model, or a move to another device or dtype, ends the sharing without a word.",
+        "{other} and {path}",
+    ),
+    # optimizers
+    "in no optimizer": MistakeKind(
+        "{are} in no group of {optimizers}, so no step changes {them}",
+        "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not clear them.",
+    ),
+    "replaced since": MistakeKind(
+        "{are} not what {optimizers} holds: it has {others} of the same shape, so no step changes {them}",
+        "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
+        "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
+    ),
+    "held twice": MistakeKind(_twice, "Each entry is updated by itself, with a state of its own where there are two optimizers."),
+    "frozen, but moves": MistakeKind(
+        _left_gradient,
+        "step() looks at .grad, not at requires_grad. A gradient from before the freezing stays until zero_grad() sets it to None; "
+        "zero_grad(set_to_none=False) makes it zero, which weight decay and momentum still act on. Without a gradient a "
+        "parameter is skipped, weight decay included.",
+    ),
+    "state left behind": MistakeKind(
+        "{are} on {device}, and the state that {optimizer} keeps for {them} is on {other}: the next step fails",
+        "model.to(...) does not move an optimizer's state; load_state_dict of the optimizer does.",
+    ),
+    "frozen, in an optimizer": MistakeKind(
+        "{are} frozen and in {optimizer}: without a gradient step() skips {them}, weight decay included",
+        "This is fine. It would change if a gradient were left in .grad.",
+    ),
+    "not of this model": MistakeKind(
+        _strangers, "They belong to another model, or to a part that was replaced.", lambda facts: facts["optimizer"]
+    ),
+    "several learning rates": MistakeKind(_rates, subject="the optimizer"),
+    "learning rate 0": MistakeKind(
+        lambda facts: f"{'has' if len(facts['groups']) == 1 else 'have'} the learning rate 0 now: a step changes nothing",
+        "A scheduler with a warm-up starts so; else nothing trains.",
+        lambda facts: ", ".join(facts["groups"]),
+    ),
+    # values
+    "not finite": MistakeKind(
+        _not_numbers,
+        "One step with a gradient that is not finite is enough, and no later step repairs it. Often the learning rate is too high, "
+        "a log or a division meets 0, or float16 overflows.",
+    ),
+    "all zero, in a row": MistakeKind(
+        "{are} zero throughout, one behind the other: each waits for a gradient from the other, and never learns",
+        "A weight of zero passes no gradient to what is before it, and what gives zero gives it none: of two in a row none can start.",
+        label="all zero",
+    ),
+    "all zero": MistakeKind(
+        "{are} zero throughout: the layer ignores its input until it has learnt, and what is before it gets no gradient until then",
+        "Meant where something is to begin as if it were not there: the last layer of a residual branch or of the model, LoRA's B, "
+        "ControlNet's zero convolutions, adaLN-zero. It learns its way out.",
+    ),
+    "wild scale": MistakeKind(
+        _wild, "With such weights signals and gradients grow or fade at each layer; a norm behind it makes up for that."
+    ),
+    "buffer with gradient": MistakeKind(
+        "is a buffer that requires a gradient: parameters() does not list it, so no optimizer gets it",
+        "What is trained is a parameter; what is not requires no gradient.",
+    ),
+    "carries a graph": MistakeKind(
+        "is a buffer with a graph behind it ({function}): it keeps what was computed for it alive",
+        "It was given a value that depends on something that requires a gradient. If forward updates it from itself, the graph "
+        "grows with every pass, and a second backward() goes through a graph that is freed already, and fails.",
+    ),
+    "no values yet": MistakeKind(
+        "{are} on the meta device and {have} no values; the rest is on {main}",
+        "Meta tensors have a shape and nothing else: the first operation on them fails, or gives meta tensors.",
+    ),
+    "on another device": MistakeKind(
+        _elsewhere,
+        "An operation that takes tensors of two devices fails. Where forward moves its input from part to part, this is meant.",
+    ),
+    # modes, hooks and order
+    "frozen norm moves": MistakeKind(
+        "{have} frozen weights, but {are} in training mode: running_mean and running_var move with every forward pass",
+        "requires_grad concerns gradients; running statistics move by the training flag alone, under no_grad too. "
+        "model.train() sets the flag of every module again.",
+        label="frozen, but moves",
+    ),
+    "mixed modes": MistakeKind(
+        lambda facts: f"{facts['are']} in {_MODES[not facts['training']]} mode, and the model is in {_MODES[facts['training']]} mode",
+        "Meant for a frozen part. model.train() and model.eval() set every module, also this one.",
+    ),
+    "in evaluation mode": MistakeKind(
+        _evaluating, "Dropout drops nothing, and BatchNorm neither takes the batch's statistics nor keeps any."
+    ),
+    "dropout 0": MistakeKind("has p = 0 and drops nothing: it does what nn.Identity does", _DROPOUT),
+    "dropout 1": MistakeKind("has p = 1 and drops everything: in training its output is zero", _DROPOUT),
+    "doubled hook": MistakeKind(
+        _hooked,
+        lambda facts: (
+            "Registering a function again adds it again; a cell that registers a hook does so each time it is run." + _where(facts)
+        ),
+    ),
+    "left-over hook": MistakeKind(
+        "still has the {hook} hook {function}: {left}",
+        lambda facts: (
+            "A hook stays until its handle's remove() is called. Running a cell again adds the new one, and the old one still runs."
+            + _where(facts)
+        ),
+    ),
+    "perhaps a left-over hook": MistakeKind(
+        "has the {hook} hook {function}, and {doubt}",
+        "If that is its cell, edited and run again, this one still runs beside the new one. If both are meant, all is well.",
+    ),
+    "bias before a norm": MistakeKind(
+        "does nothing in training: {norm} behind it ({class}) subtracts the mean again",
+        "It costs a little memory and time, and its gradient is rounding noise.",
+        "{path}.bias",
+    ),
+    "in place after a hook": MistakeKind(
+        "changes in place what {before} returns, which has a full backward hook: the forward pass raises",
+        "A full backward hook makes the output a view of a custom function, which must not be changed in place.",
+    ),
+    "nothing between": MistakeKind(
+        "follows {before} with nothing between: together they are one linear map",
+        "Meant for a low-rank map; else an activation is missing.",
+    ),
+    # with a batch
+    "batch of one": MistakeKind(
+        "is in training mode, and the batch has one sample: mean and variance are those of this sample alone",
+        "In training each sample is then normalised by itself, and in eval mode by running statistics, which is another function.",
+        lambda facts: f"{facts['path'] or 'the model'} ({facts['class']})",
+    ),
+    "warning": MistakeKind(
+        lambda facts: f"warns: {format.cut(facts['message'], WARNED)}",
+        lambda facts: facts["message"] if len(facts["message"]) > WARNED else "",
+        "{by}",
+    ),
+    "NaN": _NAN,
+    "infinite": _NAN,
+    "forward fails": _FAILS,
+    "loss fails": _FAILS,
+    "loss is no number": MistakeKind(
+        lambda facts: f"gives {_value(facts)}, and needs to give one number",
+        "backward() starts from one number; losses of torch give it with reduction='mean' or 'sum'.",
+        "the loss",
+        "loss fails",
+    ),
+    "shapes differ in the loss": MistakeKind(_spread, _why_spread, "the loss"),
+    "sigmoid twice": MistakeKind(
+        "went through a sigmoid already, and binary cross entropy with logits applies it again",
+        "The sigmoid of a number between 0 and 1 is between 0.5 and 0.73: no sample can be told from another by more, and the loss "
+        "cannot come near 0.",
+        "the output",
+    ),
+}
+"""By the `kind` of a finding of `modlab.diagnose`."""
