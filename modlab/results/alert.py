@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import replace
+from typing import Self
 
-from modlab import wording
 from modlab.records import watch
+from modlab.records.finding import Finding
 from modlab.records.trace import TraceRecord
 from modlab.results.trace import Trace
+from modlab.results.worded import Worded
 
 
-class Alert(watch.Alert):
+class Alert(Worded, watch.Alert):
     """Something that is wrong, or goes wrong, in a run; a finding that may be over again."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, alert: watch.Alert) -> Alert:
+    def of(cls, finding: Finding) -> Self:
         """The same alert, with its words and its trace."""
-        held = {one.name: getattr(alert, one.name) for one in fields(alert)}
-        return cls(**{**held, "trace": Trace.of(alert.trace) if isinstance(alert.trace, TraceRecord) else alert.trace})
-
-    @property
-    def text(self) -> str:
-        """A sentence, with the evidence."""
-        return wording.said(self)
-
-    @property
-    def fix(self) -> str:
-        """Code or advice; nothing if there is none."""
-        return wording.fix(self)
+        alert = super().of(finding)
+        return replace(alert, trace=Trace.of(alert.trace)) if isinstance(alert.trace, TraceRecord) else alert

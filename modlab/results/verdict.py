@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from modlab import format, wording
 from modlab.records import lines, watch
 from modlab.records.watch import SIGNS
+from modlab.results.worded import Worded
 
 
-class Rung(watch.Rung):
+class Rung(Worded, watch.Rung):
     """One step of the ladder, with its words."""
 
     __slots__ = ()
-
-    @classmethod
-    def of(cls, rung: watch.Rung) -> Rung:
-        """The same rung, with its words."""
-        return cls(**{one.name: getattr(rung, one.name) for one in fields(rung)})
-
-    @property
-    def text(self) -> str:
-        """The evidence, or why it was not seen."""
-        return wording.said(self)
-
-    @property
-    def fix(self) -> str:
-        """Code or advice; nothing if there is none."""
-        return wording.fix(self)
 
 
 @dataclass(frozen=True, slots=True)
