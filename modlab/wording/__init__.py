@@ -1,7 +1,7 @@
 """Where findings become English: one table of kinds, for all faces."""
 
 from modlab.wording.alerts import ALERTS, halves, what
-from modlab.wording.checks import CHECKS, names_place
+from modlab.wording.checks import CHECKS, broken, names_place
 from modlab.wording.findings import (
     begins_with_name,
     fix,
@@ -27,6 +27,7 @@ __all__ = [
     "FindingKind",
     "arrow",
     "begins_with_name",
+    "broken",
     "fix",
     "fix_parts",
     "fixes",

@@ -7,10 +7,12 @@ from typing import Any
 
 from modlab import format
 from modlab.records.finding import Finding
+from modlab.records.watch import Rung
 from modlab.wording.names import FEW, joined, named
 from modlab.wording.trends import arrow
 
 Facts = Mapping[str, Any]
+_ZERO = "parameters with a zero gradient"
 
 
 def _names(paths: Iterable[str]) -> str:
@@ -141,7 +143,7 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
     "gradients of others": lambda facts: "gradients go to parameters that are not this model's: functional_call may run it with others",
     "no gradient seen": lambda facts: "no gradient was seen in any step",
     "parameters without a gradient": lambda facts: f"{_names(facts['paths'])} got none in any step that was looked at",
-    "parameters with a zero gradient": _zero,
+    _ZERO: _zero,
     "gradients": _graded,
     # the optimizer owns it
     "no optimizer": lambda facts: "no optimizer made a step",
@@ -169,6 +171,32 @@ CHECKS: dict[str, Callable[[Facts], str]] = {
 
 def names_place(finding: Finding) -> bool:
     """Whether a sentence says where; else its place is said beside it."""
-    if finding.kind == "parameters with a zero gradient":
+    if finding.kind == _ZERO:
         return finding.path in finding.facts["paths"][:FEW]  # type: ignore[index]
     return finding.kind != "holds none"
+
+
+_AT = {
+    "every module is called": "{} is never called",
+    "every trained parameter gets a gradient": "{} gets no gradient",
+    "the optimizer owns it": "{} is not owned by the optimizer",
+    "it moves": "{} does not move",
+    "by enough for its dtype": "{} moves by too little for its dtype",
+}
+_ALL = {
+    "data arrives": "No data arrives",
+    "the loss is sensible": "The loss is not sensible",
+    "the loss falls": "The loss does not fall",
+    "every module is called": "Not every module is called",
+    "every trained parameter gets a gradient": "Not every trained parameter gets a gradient",
+    "the optimizer owns it": "The optimizer does not own every trained parameter",
+    "it moves": "Not every trained parameter moves",
+    "by enough for its dtype": "The steps are too small for the dtype",
+}
+
+
+def broken(check: Rung, place: str) -> str:
+    """What a check says that does not hold; at a place, if that is known."""
+    if check.kind == _ZERO:
+        return f"The gradient of {place} is zero"
+    return _AT[check.name].format(place) if place and check.name in _AT else _ALL[check.name]

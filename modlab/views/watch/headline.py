@@ -12,26 +12,8 @@ from modlab.records.watch import Alert, Rung, ScalarRecord, WatchRecord
 from modlab.views import sharding
 from modlab.views.watch import words
 
-_AT = {
-    "every module is called": "{} is never called:",
-    "every trained parameter gets a gradient": "{} gets no gradient:",
-    "the optimizer owns it": "{} is not owned by the optimizer:",
-    "it moves": "{} does not move:",
-    "by enough for its dtype": "{} moves by too little for its dtype:",
-}
-_ALL = {
-    "data arrives": "No data arrives:",
-    "the loss is sensible": "The loss is not sensible:",
-    "the loss falls": "The loss does not fall:",
-    "every module is called": "Not every module is called:",
-    "every trained parameter gets a gradient": "Not every trained parameter gets a gradient:",
-    "the optimizer owns it": "The optimizer does not own every trained parameter:",
-    "it moves": "Not every trained parameter moves:",
-    "by enough for its dtype": "The steps are too small for the dtype:",
-}
 FALLS = "the loss falls"
 _NAN = ("nan", "inf")
-_ZERO = "parameters with a zero gradient"
 _NOT_LOOKED_AT = frozenset(("loss not seen", "hidden inside", "left out", "came later", "units not counted", "beyond the cap"))
 
 
@@ -69,7 +51,8 @@ def _worst(record: WatchRecord) -> tuple[str, list[str], bool]:
     if worst and (broken is None or worst.kind in _NAN or _explains(worst, broken)):
         return *_of_alert(worst, alerts, record), False
     if broken:
-        return _of_rung(broken), _rest(broken), broken.name == FALLS
+        place = words.place(broken.path) if broken.path else ""
+        return f"{wording.broken(broken, place)}:", _rest(broken), broken.name == FALLS
     found = wording.told(record.verdict.findings)
     if found and not (worst and words.mark(worst) == "broken" and found[0].severity != "broken"):
         return *_of_finding(found), False
@@ -90,14 +73,6 @@ def _of_finding(found: list[Finding]) -> tuple[str, list[str]]:
     strong, rest = wording.in_halves(found[0])
     more = [f"{len(found) - 1:,} more {'findings' if len(found) > 2 else 'finding'} below."] if len(found) > 1 else []
     return _bold(found[0], strong, rest), [words.sentence(rest), *more]
-
-
-def _of_rung(rung: Rung) -> str:
-    if rung.kind == _ZERO:
-        return f"The gradient of {words.place(rung.path)} is zero:"
-    if rung.path and rung.name in _AT:
-        return _AT[rung.name].format(words.place(rung.path))
-    return _ALL[rung.name]
 
 
 def _rest(rung: Rung) -> list[str]:
