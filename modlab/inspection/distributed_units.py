@@ -27,10 +27,8 @@ def wrapper_of(cls: type) -> str:
 
 def authors_values(held: dict[str, Any], values: list[Any]) -> list[Any]:
     """The attributes of a module of FSDP2 (given as its ``__dict__``) without what FSDP2 keeps there for itself."""
-    names = [name for name in held if name not in stores.STANDARD]
-    if len(names) != len(values):
-        return values
-    return [value for name, value in zip(names, values, strict=True) if not name.startswith(OWN)]
+    own = [value for name, value in held.items() if name not in stores.STANDARD and not name.startswith(OWN)]
+    return own if len(own) <= len(values) else values
 
 
 def unit_of(module: Module, kind: str) -> Unit | None:
@@ -62,14 +60,20 @@ def _fsdp2(module: Any) -> Unit | None:
     groups = getattr(state, "_fsdp_param_groups", None)
     if groups is None:  # torch before 2.9 has one
         groups = [one for one in [getattr(state, "_fsdp_param_group", None)] if one is not None]
-    policy = state._mp_policy
-    param, reduce, output = _dtype(policy.param_dtype), _dtype(policy.reduce_dtype), _dtype(policy.output_dtype)
-    if not groups:
-        return Unit("FSDP2", None, param, reduce, output)
-    info = groups[0].mesh_info
-    mesh = info.mesh
-    cut = tuple(i == getattr(info, "shard_mesh_dim", None) for i in range(mesh.ndim))
-    return Unit("FSDP2", ranks_of(mesh, cut), param, reduce, output, getattr(groups[0], "post_forward_mesh_info", None) is not None)
+    policy, ranks, reshards = state._mp_policy, None, None
+    if groups:
+        info = groups[0].mesh_info
+        cut = tuple(i == getattr(info, "shard_mesh_dim", None) for i in range(info.mesh.ndim))
+        ranks, reshards = ranks_of(info.mesh, cut), getattr(groups[0], "post_forward_mesh_info", None) is not None
+    key = id(ranks), policy.param_dtype, policy.reduce_dtype, policy.output_dtype, reshards  # the unit keeps `ranks` alive
+    unit = _units.get(key)
+    if unit is None:
+        unit = _units[key] = Unit("FSDP2", ranks, *map(_dtype, key[1:4]), reshards)
+    return unit
+
+
+_units: dict[tuple[Any, ...], Unit] = {}
+"""Those of FSDP2 that are equal are one: there may be thousands."""
 
 
 def _fsdp1(module: Module) -> Unit:

@@ -84,16 +84,16 @@ def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for store in HOOKS:
         hooks = held.get(store)
         for hook in hooks.values() if hooks else ():
-            if type(hook) in _FUNCTIONS and (home := hook.__module__) and type(home) is str and home.startswith(_FSDP_HOME):
+            of_torch = type(hook) in _FUNCTIONS and _of_torch(hook.__module__)
+            if of_torch == FSDP:
                 continue  # its units say that, and what they hold needs not say it again
-            mark = machinery(hook)
+            mark = of_torch or machinery(hook)
             if not mark:
                 users += 1
             elif mark not in marks and mark != FSDP:
                 marks.append(mark)
-            if mark == PARALLEL:
-                continue
-            texts.append(f"{store} {_attribute(hook, '__qualname__') or type(hook).__name__}")
+            if mark != PARALLEL:
+                texts.append(f"{store} {_attribute(hook, '__qualname__') or type(hook).__name__}")
     if users:
         marks.append("1 hook" if users == 1 else f"{users} hooks")
     return tuple(marks), tuple(texts)
@@ -122,6 +122,19 @@ def _word(home: str) -> str:
     if home.startswith(_FSDP_HOME):
         return FSDP
     return PARALLEL if home.startswith("torch.distributed.tensor") else ""
+
+
+_words: dict[Any, str] = {}
+
+
+def _of_torch(home: Any) -> str:
+    """The same, of the name of a module of torch's: asked thousands of times of three of them."""
+    if type(home) is not str or not home.startswith("torch."):
+        return ""
+    word = _words.get(home)
+    if word is None:
+        word = _words[home] = _word(home)
+    return word
 
 
 def _attribute(hook: object, name: str) -> str:

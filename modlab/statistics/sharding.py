@@ -41,13 +41,27 @@ def of_tensor(tensor: Tensor) -> Sharding | None:
         return None
     seen = _meshes.get(id(mesh))
     lie = seen[0] if seen is not None and seen[1]() is mesh else _lie(mesh)
-    key = (id(lie), placements, tensor.shape, part.shape, part.dtype)
+    key = (id(lie), id(_first(placements)), spec.shape, part.shape, part.dtype)
     found = _known.get(key)
     if found is None:
         if len(_known) >= REMEMBERED:
             _known.clear()
         found = _known[key] = _sharding(tensor, part, lie, placements)
     return found
+
+
+_equal: dict[Any, Any] = {}
+_firsts: dict[int, tuple[Any, Any]] = {}
+
+
+def _first(placements: Any) -> Any:
+    """The first of all placements that are equal, by identity where these were asked before: their hash is a function of Python."""
+    known = _firsts.get(id(placements))
+    if known is None or known[0] is not placements:
+        if len(_firsts) >= REMEMBERED:
+            _firsts.clear()
+        known = _firsts[id(placements)] = placements, _equal.setdefault(placements, placements)
+    return known[1]
 
 
 _lies: dict[_Lie, _Lie] = {}
