@@ -5,6 +5,7 @@ Between samples there is one hook, which each step of an optimizer calls: it add
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -251,6 +252,11 @@ class Watcher:
     @guarded
     def _gone(self, _: Any) -> None:
         """The model exists no longer."""
+        self.close("ended")
+
+    @guarded
+    def exits(self) -> None:
+        """The process ends."""
         self.close("ended")
 
     def _read_weights(self, step: int) -> None:
@@ -653,6 +659,13 @@ def _in_a_child() -> None:
         vars(room)["_lock"] = threading.RLock()
     for one in [*watchers]:
         one.forked()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """The process ends: watches end while torch is whole. One that ended with its model would make tensors when torch makes none."""
+    for one in [*watchers]:
+        one.exits()
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,6 +7,8 @@ import gc
 import math
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -789,3 +791,21 @@ def flat(first: int, last: int, *, traced: bool = False) -> None:
     finally:
         tracemalloc.stop()
     assert used[last] - used[first] < 2**20
+
+
+def test_a_process_that_ends_with_a_watch_ends_well_and_prints_the_verdict() -> None:
+    """A model that goes with the interpreter ended its watch when torch makes no tensors any more, which ended the process."""
+    code = """
+import torch, modlab
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+w = modlab.watch(net, optimizer)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(torch.randn(16, 8)), torch.randint(0, 3, (16,)))
+    loss.backward()
+    optimizer.step()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "data arrives" in ended.stderr and "3 steps" in ended.stderr
