@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ def unit_of(module: Module, kind: str) -> Unit | None:
     """What a module of such a class is as a unit, as far as the wrapper tells."""
     with without_torch_function():
         try:
-            return {FSDP2: _fsdp2, FSDP1: _fsdp1, DDP: _ddp}[kind](module)
+            return _UNITS[kind](module)
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, AssertionError):  # private names of another torch
             return Unit(kind)
 
@@ -68,7 +68,8 @@ def _fsdp2(module: Any) -> Unit | None:
     key = id(ranks), policy.param_dtype, policy.reduce_dtype, policy.output_dtype, reshards  # the unit keeps `ranks` alive
     unit = _units.get(key)
     if unit is None:
-        unit = _units[key] = Unit("FSDP2", ranks, *map(_dtype, key[1:4]), reshards)
+        param, reduce, output = map(_dtype, key[1:4])
+        unit = _units[key] = Unit("FSDP2", ranks, param, reduce, output, reshards)
     return unit
 
 
@@ -116,6 +117,9 @@ def _of_group(group: Any, cut: bool) -> Ranks:
     except (RuntimeError, ValueError):
         rank = place
     return Ranks((Axis("", size, place, cut),), rank)
+
+
+_UNITS: dict[str, Callable[[Any], Unit | None]] = {FSDP2: _fsdp2, FSDP1: _fsdp1, DDP: _ddp}
 
 
 def _dtype(dtype: Any) -> str:

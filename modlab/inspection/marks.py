@@ -17,6 +17,12 @@ FSDP, PARALLEL = "FSDP", "tensor parallel"
 
 _FSDP_HOME = ("torch.distributed.fsdp", "torch.distributed._composable")
 _FUNCTIONS = frozenset({FunctionType, MethodType})
+_WORDS = {
+    "torch.distributed.fsdp._fully_shard._fsdp_param": FSDP,
+    "torch.distributed.fsdp._fully_shard._fsdp_state": FSDP,
+    "torch.distributed.tensor._api": PARALLEL,
+}
+"""Of those modules whose hooks are in models by the thousand; `_word` knows the rest."""
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _BY_SUBPACKAGE = {
     "linear": "linear",
@@ -84,13 +90,14 @@ def of_hooks(held: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for store in HOOKS:
         hooks = held.get(store)
         for hook in hooks.values() if hooks else ():
-            of_torch = type(hook) in _FUNCTIONS and _of_torch(hook.__module__)
-            if of_torch == FSDP:
+            mark = _WORDS.get(hook.__module__) if type(hook) in _FUNCTIONS and type(hook.__module__) is str else None
+            if mark is None:
+                mark = machinery(hook)
+            if mark == FSDP:
                 continue  # its units say that, and what they hold needs not say it again
-            mark = of_torch or machinery(hook)
             if not mark:
                 users += 1
-            elif mark not in marks and mark != FSDP:
+            elif mark not in marks:
                 marks.append(mark)
             if mark != PARALLEL:
                 texts.append(f"{store} {_attribute(hook, '__qualname__') or type(hook).__name__}")
@@ -122,19 +129,6 @@ def _word(home: str) -> str:
     if home.startswith(_FSDP_HOME):
         return FSDP
     return PARALLEL if home.startswith("torch.distributed.tensor") else ""
-
-
-_words: dict[Any, str] = {}
-
-
-def _of_torch(home: Any) -> str:
-    """The same, of the name of a module of torch's: asked thousands of times of three of them."""
-    if type(home) is not str or not home.startswith("torch."):
-        return ""
-    word = _words.get(home)
-    if word is None:
-        word = _words[home] = _word(home)
-    return word
 
 
 def _attribute(hook: object, name: str) -> str:

@@ -7,6 +7,7 @@ in a fraction of the time of the tree; where it equals the last one, the last tr
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -47,6 +48,11 @@ class _Last(NamedTuple):
 
 
 _last: dict[int, _Last] = {}
+_large: dict[int, ref[Module]] = {}  # models that were too large before are not read for nothing again
+
+
+def _forget(key: int, _: Any) -> None:
+    _large.pop(key, None)
 
 
 def recall(model: Module, seen: Seen) -> TreeRecord | None:
@@ -68,6 +74,8 @@ def at(root: Module) -> Seen | None:
     models are equal only if their trees are. It is one loop without a call for each module: it shall take no longer
     than ``repr(model)``.
     """
+    if id(root) in _large:
+        return None
     seen: Seen = []
     sharded: Any = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
     if sharded is not None:
@@ -122,6 +130,7 @@ def at(root: Module) -> Seen | None:
                 seen += children
                 todo += children.values()
                 if len(todo) > LARGE:  # also of what contains itself
+                    _large[id(root)] = ref(root, partial(_forget, id(root)))
                     return None
     except (AttributeError, LookupError, RuntimeError, TypeError):  # never initialised, a store of another make, nested tensors
         return None
