@@ -43,7 +43,7 @@ def gradients(bench: Bench) -> ExperimentRecord:
     counted = {"trained": trained, "none": lacking, "zero": zero, "not finite": bad}
     numbers: dict[str, Any] = {name: float(len(some)) for name, some in counted.items()}
     if not (lacking or bad or zero):
-        return record("gradients", "passed", "gradients", parameters=len(trained), passes=passes, **numbers)
+        return record("gradients", "passed", "gradients arrive", parameters=len(trained), passes=passes, **numbers)
     return _of_gradients(trained, (lacking, bad, zero), why, numbers)
 
 

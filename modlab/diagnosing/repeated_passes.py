@@ -34,7 +34,7 @@ def repeat(bench: Bench) -> ExperimentRecord:
             return record("repeat", "passed", "repeats")
         return record("repeat", "unclear", "buffer moves", Fix(code="if self.training: ..."), path=moved[0])
     if gap <= gaps.ROUNDING * gaps.scale(one):
-        return record("repeat", "unclear", "rounding", **numbers)
+        return record("repeat", "unclear", "differs by rounding", **numbers)
     return _told(bench, numbers)
 
 

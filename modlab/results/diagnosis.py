@@ -17,6 +17,7 @@ from modlab.records.finding import DiagnosisRecord
 from modlab.results.finding import Experiment, Mistake
 from modlab.results.rows import RowsResult
 from modlab.views import payload
+from modlab.views.findings import as_data
 from modlab.views.sheets import findings as view
 from modlab.views.sheets.layout import Sheet
 
@@ -80,6 +81,10 @@ def diagnose(
     return Diagnosis(record, model, code + (", batch=batch, loss=loss)" if pair is not None else ")"))
 
 
+SCHEMA = 2
+"""Of `Diagnosis.to_dict`: in 1 a finding was its sentences."""
+
+
 class Diagnosis(RowsResult):
     """What was found. Made by `modlab.diagnose`."""
 
@@ -116,6 +121,13 @@ class Diagnosis(RowsResult):
     def records(self) -> Sequence[Mistake | Experiment]:
         """Findings, checks and notes, in the order of the view."""
         return (*self.findings, *self.experiments, *self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: ``schema``, ``kind``, ``headline`` and ``records``: findings, checks and notes (docs/findings.md)."""
+        return {**super().to_dict(), "schema": SCHEMA}
+
+    def _row(self, record: Mistake | Experiment) -> dict[str, Any]:
+        return {**as_data(record), "reason": record.reason}
 
     def _sheet(self) -> Sheet:
         return view.of_diagnosis(self.record)

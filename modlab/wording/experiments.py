@@ -210,7 +210,7 @@ def _spread(facts: Facts) -> str:
 
 EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # gradients
-    "gradients": _arrive,
+    "gradients arrive": _arrive,
     "no graph": ("no parameter gets a gradient: the loss has no grad_fn, so nothing leads back to them", _why_no_graph),
     "parameters without a good gradient": (_lacking, _why_lacking),
     # leak
@@ -270,7 +270,7 @@ EXPERIMENTS: dict[str, Words | tuple[Words, Words]] = {
     # repeat
     "repeats": "equal bit by bit",
     "buffer moves": ("equal, but {path} moves in eval mode too", "A buffer that forward changes must ask self.training."),
-    "rounding": ("they differ by rounding alone", "A kernel that adds up in any order."),
+    "differs by rounding": ("they differ by rounding alone", "A kernel that adds up in any order."),
     "drawn unseen": (_drawn, "By what is not seen."),
     "drawn by an unregistered module": (
         lambda facts: f"{_drawn(facts)} by a {facts['class']} that is not registered",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modlab import format
-from modlab.records.finding import Finding
+from modlab.records.finding import ExperimentRecord, Finding
 from modlab.records.watch import Alert
 from modlab.wording.alerts import ALERTS, halves
 from modlab.wording.checks import CHECKS
@@ -22,7 +22,15 @@ def said(finding: Finding) -> str:
     """
     if finding.kind in CHECKS:
         return format.clean(CHECKS[finding.kind](finding.facts))
+    if finding.kind and finding.kind not in ALERTS and finding.kind not in KINDS:
+        return format.clean(_of_diagnosis(finding))
     return ": ".join(filter(None, in_halves(finding))) if finding.kind else ""
+
+
+def _of_diagnosis(finding: Finding) -> str:
+    from modlab.wording import experiments, mistakes  # what a watch needs none of
+
+    return experiments.sentence(finding) if isinstance(finding, ExperimentRecord) else mistakes.sentence(finding)
 
 
 def in_halves(finding: Finding) -> tuple[str, str]:

@@ -300,11 +300,14 @@ MISTAKES: dict[str, MistakeKind] = {
     ),
     # optimizers
     "in no optimizer": MistakeKind(
-        "{are} in no group of {optimizers}, so no step changes {them}",
+        lambda facts: f"{facts['are']} in no group of {' or '.join(facts['optimizers'])}, so no step changes {facts['them']}",
         "requires_grad is True, so backward() computes gradients; nothing uses them, and zero_grad() of the optimizer does not clear them.",
     ),
     "replaced since": MistakeKind(
-        "{are} not what {optimizers} holds: it has {others} of the same shape, so no step changes {them}",
+        lambda facts: (
+            f"{facts['are']} not what {' or '.join(facts['optimizers'])} holds: it has {facts['others']} of the same shape, "
+            f"so no step changes {facts['them']}"
+        ),
         "An optimizer holds the tensors it was given, not their names. A layer that is replaced, loaded with assign=True or copied "
         "after the optimizer was made is unknown to it, and the old one is trained on in its place.",
     ),

@@ -51,10 +51,10 @@ def missing(subject: Subject) -> Iterator[Finding]:
     lacking = [held for held in subject.trained if not subject.owns(held.tensor)]
     replaced, rest = _replaced(subject, lacking)
     for group in cover(replaced, subject.trained, "parameter"):
-        yield group.finding("replaced since", "broken", Fix(code=_anew(subject)), optimizers=" or ".join(subject.names))
+        yield group.finding("replaced since", "broken", Fix(code=_anew(subject)), optimizers=subject.names)
     for group in cover(rest, subject.trained, "parameter"):
         fix = Fix(code=_anew(subject) if replaced else _adding(subject, group))
-        yield group.finding("in no optimizer", "broken", fix, optimizers=" or ".join(subject.names))
+        yield group.finding("in no optimizer", "broken", fix, optimizers=subject.names)
 
 
 def _adding(subject: Subject, group: FindingGroup) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from modlab import wording
-from modlab.records.finding import Finding
-from modlab.records.watch import Alert, ScalarRecord, WatchRecord
+from modlab.records.watch import ScalarRecord, WatchRecord
+from modlab.views.findings import as_data
 from modlab.views.watch import layers
 
 SCHEMA = 2
@@ -84,27 +82,8 @@ def of_conclusion(record: WatchRecord) -> dict[str, Any]:
             "ok": verdict.ok,
             "broken": verdict.broken.name if verdict.broken else None,
             "unseen": list(verdict.unseen),
-            "rungs": [{"name": one.name, "state": one.state, **_finding(one)} for one in verdict.rungs],
-            "findings": [_finding(one) for one in verdict.findings],
+            "rungs": [as_data(one) for one in verdict.rungs],
+            "findings": [as_data(one) for one in verdict.findings],
         },
-        "alerts": [_alert(one) for one in record.alerts],
+        "alerts": [as_data(one) for one in record.alerts],
     }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "path": finding.path,
-        "severity": finding.severity,
-        "step": finding.step,
-        "facts": dict(finding.facts),
-        "evidence": [asdict(one) for one in finding.evidence],
-        "fixes": [{"code": code, "advice": advice} for code, advice in wording.fixes(finding)],
-        "text": wording.said(finding),
-        "fix": wording.fix(finding),
-    }
-
-
-def _alert(alert: Alert) -> dict[str, Any]:
-    names = ("unit", "units", "last", "over", "steps", "inputs")
-    return {**_finding(alert), **{name: getattr(alert, name) for name in names}}
