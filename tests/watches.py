@@ -27,6 +27,7 @@ from modlab.records.watch import (
     Verdict,
     WatchRecord,
 )
+from modlab.wording import checks
 from tests import zoo
 
 BROKEN = ("nan", "inf", "not owned", "no gradient", "dead", "exploding")
@@ -116,11 +117,13 @@ def alert(kind: str, path: str, step: int, *fixes: Fix, **how: Any) -> Alert:
     return Alert(kind, path, facts, "broken" if kind in BROKEN else "careful", step, fixes=fixes, **how)
 
 
+checks.CHECKS["as told"] = lambda facts: str(facts["told"])
+
+
 def rung(name: str, state: str, text: str = "", *fixes: Fix, path: str = "", **facts: Fact) -> Rung:
-    """One whose words are given, as of weights that PyTorch does not see."""
-    kind = "unregistered weights" if text else ""
+    """One whose words are given."""
     severity = state if state in ("broken", "careful") else "note"
-    return Rung(kind, path, {"subject": text, "what": "", "more": 0, **facts}, severity, fixes=fixes, name=name, state=state)
+    return Rung("as told" if text else "", path, {"told": text, **facts}, severity, fixes=fixes, name=name, state=state)
 
 
 def falls(one: ScalarRecord) -> Rung:

@@ -24,7 +24,7 @@ from modlab.diagnosing import (
     repeated_passes,
     traced_pass,
 )
-from modlab.diagnosing.loss_arguments import Comparisons
+from modlab.diagnosing.loss_arguments import A_PASS, Comparisons
 from modlab.diagnosing.outcomes import NotRunError, not_run, record
 from modlab.diagnosing.trials import Bench
 from modlab.explaining.explain import explain
@@ -174,7 +174,7 @@ def _warnings(said: list[tuple[str, str]], found: tuple[Finding, ...] | list[Fin
         (stage, without_addresses(all_of_it).strip().partition("\n")[0].partition(_PLACE)[0]) for stage, all_of_it in said
     )
     new = [(stage, message) for stage, message in messages if message and not (found and message.startswith(_BROADCAST))]
-    return tuple(Finding("warning", facts={"by": stage, "message": message}) for stage, message in new[:SAID])
+    return tuple(Finding("warning", facts={"by": stage, "message": message}, evidence=(A_PASS,)) for stage, message in new[:SAID])
 
 
 def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
@@ -187,7 +187,7 @@ def _not_a_number(bench: Bench, output: Any, value: Any) -> Finding | None:
     path, maker, where = traced_pass.first_nan(bench) if word == "NaN" else ("", "", "")
     batch = any(bool(tensor.isnan().any()) for tensor in batches.tensors(bench.inputs) if _has_nan(tensor))
     facts: dict[str, Fact] = {"output": of_output, "infinite": word == "infinite", "maker": maker, "where": where, "batch": batch}
-    return Finding(word, path, facts, "broken", fixes=(Fix("look at the ranges"),) if maker or batch else ())
+    return Finding(word, path, facts, "broken", None, (A_PASS,), (Fix("look at the ranges"),) if maker or batch else ())
 
 
 def _has_nan(tensor: Tensor) -> bool:
@@ -196,7 +196,7 @@ def _has_nan(tensor: Tensor) -> bool:
 
 def _no_number(value: Any) -> Finding:
     facts: dict[str, Fact] = {"shape": tuple(value.shape)} if issubclass(type(value), Tensor) else {"class": type(value).__name__}
-    return Finding("loss is no number", facts=facts, severity="broken", fixes=(Fix("one number"),))
+    return Finding("loss is no number", "", facts, "broken", None, (A_PASS,), (Fix("one number"),))
 
 
 def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
@@ -208,4 +208,4 @@ def _failed(bench: Bench, error: Exception, stage: str) -> Finding:
     alone = "Expected more than 1 value per channel" in str(error)
     facts: dict[str, Fact] = {"stage": stage, "error": steady_line(error), "explained": without_addresses(known), "alone": alone}
     facts["class"] = site.type if site is not None and site.path else ""
-    return Finding(f"{stage} fails", site.path if site is not None else "", facts, "broken", fixes=fixes)
+    return Finding(f"{stage} fails", site.path if site is not None else "", facts, "broken", None, (A_PASS,), fixes)

@@ -1,4 +1,4 @@
-"""What was found: `Finding`, facts without sentences; and, as long as a diagnosis still has its own, what that is made of."""
+"""What was found: `Finding`, facts without sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Evidence:
     """Where the record shows it.
 
     Attributes:
-        kind: "series", "scalar", "units", "alert", or "module": the one in the tree that it belongs to.
+        kind: "series", "scalar", "units", "alert", "module" (the one in the tree that it belongs to), or "pass"
+            (one with the batch).
         path: of the module or parameter; of a scalar, its name.
         role: of a series, as in `records.watch.ROLES`.
     """

@@ -14,6 +14,7 @@ from modlab.errors import NotAnErrorError, NothingRaisedError
 from modlab.explaining.explain import explain as explained
 from modlab.inspection import structure
 from modlab.records.explanation import ExplanationRecord, Fix, Patch, Step
+from modlab.records.finding import Finding
 from modlab.results.rows import RowsResult
 from modlab.views import payload
 from modlab.views.sheets.explanation import of_explanation
@@ -64,6 +65,8 @@ def _last() -> BaseException:
 def _not_an_error(thing: Any) -> str:
     if isinstance(thing, type) and issubclass(thing, BaseException):
         given, hint = f"the class {thing.__name__} itself", "Pass the exception that was caught: except ... as error: modlab.explain(error)"
+    elif isinstance(thing, Finding):
+        given, hint = f"{type(thing).__name__}", "A finding of diagnose or watch explains itself: found.explain()"
     else:
         given, hint = f"{type(thing).__name__}", "Without an argument it takes the last error: modlab.explain()"
     return f"modlab.explain() got {given}, and needs an exception.\n  {hint}"

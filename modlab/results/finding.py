@@ -1,22 +1,32 @@
-"""A finding as a user holds it: with its words."""
+"""What a diagnosis found, as a user holds it."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from modlab.records import finding
+from modlab.records.finding import ExperimentRecord
+from modlab.results.worded import Worded
 from modlab.wording import experiments, fix_parts, mistakes
 
 
-class Mistake(finding.Finding):
-    """One thing that was found."""
+class Mended(Worded):
+    """What has a line of code that mends it, and advice beside that."""
 
     __slots__ = ()
 
-    @classmethod
-    def of(cls, found: finding.Finding) -> Mistake:
-        """The same finding, with its words."""
-        return cls(**{one.name: getattr(found, one.name) for one in fields(found)})
+    @property
+    def fix(self) -> str:
+        """Code that mends it, or nothing."""
+        return fix_parts(self)[0]
+
+    @property
+    def advice(self) -> str:
+        """What to do, in words, where no line of code says it all."""
+        return fix_parts(self)[1]
+
+
+class Mistake(Mended):
+    """One thing that was found."""
+
+    __slots__ = ()
 
     @property
     def sentence(self) -> str:
@@ -38,26 +48,11 @@ class Mistake(finding.Finding):
         """Why PyTorch lets it pass, and what follows."""
         return mistakes.reason(self)
 
-    @property
-    def fix(self) -> str:
-        """Code that mends it, or nothing."""
-        return fix_parts(self)[0]
 
-    @property
-    def advice(self) -> str:
-        """What to do, in words, where no line of code says it all."""
-        return fix_parts(self)[1]
-
-
-class Experiment(finding.ExperimentRecord):
+class Experiment(Mended, ExperimentRecord):
     """What one check that runs the model gave."""
 
     __slots__ = ()
-
-    @classmethod
-    def of(cls, found: finding.ExperimentRecord) -> Experiment:
-        """The same, with its words."""
-        return cls(**{one.name: getattr(found, one.name) for one in fields(found)})
 
     @property
     def title(self) -> str:
@@ -73,13 +68,3 @@ class Experiment(finding.ExperimentRecord):
     def reason(self) -> str:
         """What follows from it."""
         return experiments.reason(self)
-
-    @property
-    def fix(self) -> str:
-        """Code that mends it, or nothing."""
-        return fix_parts(self)[0]
-
-    @property
-    def advice(self) -> str:
-        """What to do, in words, where no line of code says it all."""
-        return fix_parts(self)[1]

@@ -21,11 +21,12 @@ class Verdict(watch.Verdict):
     """The ladder: the first broken rung is the reason why the model does not learn. And what was found beside it."""
 
     rungs: tuple[Rung, ...] = ()
+    findings: tuple[Worded, ...] = ()
 
     @classmethod
     def of(cls, verdict: watch.Verdict) -> Verdict:
         """The same verdict, with its faces."""
-        return cls(tuple(map(Rung.of, verdict.rungs)), verdict.findings, verdict.alerts)
+        return cls(tuple(map(Rung.of, verdict.rungs)), tuple(map(Worded.of, verdict.findings)), verdict.alerts)
 
     @property
     def broken(self) -> Rung | None:

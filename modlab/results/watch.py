@@ -19,7 +19,6 @@ from modlab.inspection import checks, stores
 from modlab.inspection.distributed import distribution_of, unwrapped
 from modlab.inspection.index import ModuleIndex, Node
 from modlab.inspection.optimizers import as_tuple, steppers
-from modlab.records.finding import Finding
 from modlab.records.paths import as_known, spellings
 from modlab.records.watch import Entry, WatchRecord, part
 from modlab.results.alert import Alert
@@ -27,6 +26,7 @@ from modlab.results.live import ENDED, Output, Stage, stage
 from modlab.results.result import Result, missing
 from modlab.results.runs import Runs
 from modlab.results.verdict import Verdict
+from modlab.results.worded import Worded
 from modlab.running.guarded import failed, line_of, tried
 from modlab.version import __version__
 from modlab.views.watch import columns, headline, html, payload, text
@@ -312,9 +312,9 @@ class Watch(Result):
         return Verdict.of(self.record.verdict)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Worded, ...]:
         """What was found beside the ladder, and what was not looked at, as facts: ``.kind``, ``.path``, ``.facts``, ``.severity``."""
-        return self.record.verdict.findings
+        return self.verdict.findings
 
     @property
     def alerts(self) -> tuple[Alert, ...]:

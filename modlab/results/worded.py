@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from modlab import wording
 from modlab.records.finding import Finding
+
+if TYPE_CHECKING:
+    from modlab.results.card import Card
 
 
 class Worded(Finding):
@@ -28,3 +31,21 @@ class Worded(Finding):
     def fix(self) -> str:
         """Code or advice; nothing if there is none."""
         return wording.fix(self)
+
+    def explain(self) -> Card:
+        """What it rests on, what it means and what to do, as text and as a card in a notebook.
+
+        >>> import modlab, torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0))
+        >>> (found,) = modlab.diagnose(model).notes
+        >>> print(found.explain())
+        Note: 1 (Dropout) has p = 0 and drops nothing: it does what nn.Identity does.
+        where: 1
+        rests on: What stands in the model, which was read and not run.
+        means: p is the share that is dropped, not the share that is kept.
+        do
+          model[1].p = 0.1
+        """
+        from modlab.results.card import Card  # what draws it is loaded when it is asked for
+
+        return Card(self)

@@ -18,7 +18,7 @@ Halves = tuple[str, str]
 SHOWN = 12
 """Units of a layer whose numbers are written out."""
 
-_ROLES = {
+ROLES = {
     ACTIVATION: "the output of {}",
     GRADIENT: "the gradient of {}'s output",
     PARAMETER: "{}",
@@ -69,7 +69,7 @@ def _not_finite(alert: Alert) -> Halves:
 
 
 def _in_sample(alert: Alert, facts: Facts, word: str) -> Halves:
-    begin = f"{_ROLES[facts['role']].format(_place(alert.path))} holds {word} first"
+    begin = f"{ROLES[facts['role']].format(_place(alert.path))} holds {word} first"
     rest = f"{format.plural(facts['bad'], 'number')} of {facts['numbers']:,}, in the sample of step {alert.step:,}"
     return (begin, rest) if alert.path and facts["role"] != GRADIENT else ("", f"{begin}: {rest}")
 

@@ -11,7 +11,9 @@ import pytest
 
 from modlab import wording
 from modlab.views.watch import columns
+from modlab.wording.mistakes import MISTAKES
 from tests import watches
+from tests.diagnosing.test_words import RUNS
 from tests.watching.test_verdict import with_dead_units
 
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
@@ -31,20 +33,27 @@ def data() -> Any:
 
 
 def test_each_field_that_the_page_names_is_there_and_no_other(data: Any) -> None:
-    every, check, alert = fields("in one form"), fields("A check has these"), fields("An alert has these")
+    every, check, alert = fields("in one form"), fields("A check of a watch has these"), fields("An alert has these")
     assert {frozenset(one) for one in data["verdict"]["rungs"]} == {frozenset(every | check)}
     assert {frozenset(one) for one in data["verdict"]["findings"]} == {frozenset(every)}
     assert {frozenset(one) for one in data["alerts"]} == {frozenset(every | alert)}
 
 
+def test_those_of_a_diagnosis_too() -> None:
+    every, check = fields("in one form"), fields("A check of a diagnosis has these")
+    for name in ("hidden", "flawed"):
+        for one in json.loads(json.dumps(RUNS[name]().to_dict()))["records"]:
+            assert {*one} == every | {"reason"} | (check if "outcome" in one else set())
+
+
 def test_a_fix_says_what_of_it_is_code(data: Any) -> None:
     (dead, *_) = data["alerts"]
-    assert dead["fixes"] == [{"code": "", "advice": dead["fix"]}]
+    assert dead["fixes"] == [{"kind": "keep units alive", "code": "", "advice": dead["fix"]}]
     lost = columns.of_conclusion(watches.unowned())["alerts"][0]
     assert lost["fixes"][0]["code"].startswith("optimizer.add_param_group(") and lost["fixes"][0]["advice"].startswith("or ")
-    assert lost["fix"] == ", ".join(lost["fixes"][0].values())
+    assert lost["fix"] == f"{lost['fixes'][0]['code']}, {lost['fixes'][0]['advice']}"
 
 
 def test_each_kind_that_the_page_names_is_one() -> None:
     (row,) = (line for line in PAGE.splitlines() if line.startswith("| `kind` |"))
-    assert set(re.findall(r'"([^"]+)"', row)) <= {*wording.ALERTS, *wording.CHECKS, *wording.KINDS}
+    assert set(re.findall(r'"([^"]+)"', row)) <= {*wording.ALERTS, *wording.CHECKS, *wording.KINDS, *MISTAKES}

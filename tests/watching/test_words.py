@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,31 +11,9 @@ from modlab.records.finding import Finding
 from modlab.records.watch import Verdict, WatchRecord
 from modlab.views.watch import columns, words
 from modlab.watching.verdict import judged
-from modlab.wording import alerts, checks, findings, kinds, told
-from modlab.wording.fixes import FIXES
+from modlab.wording import alerts, checks, experiments, findings, kinds, mistakes, told
 from tests.watching.test_verdict import RUNS
-
-SAID = ("text", "fix", "headline", "advice")
-"""What of plain data is words."""
-
-
-def mute(patch: pytest.MonkeyPatch) -> None:
-    """Every sentence is "x"."""
-    for kind, one in alerts.ALERTS.items():
-        patch.setitem(alerts.ALERTS, kind, replace(one, now="x", over="x", halves=lambda alert: ("x", "x")))
-    for kind in checks.CHECKS:
-        patch.setitem(checks.CHECKS, kind, lambda facts: "x")
-    for kind, known in kinds.KINDS.items():
-        patch.setitem(kinds.KINDS, kind, replace(known, title="x", words=lambda finding: "x"))
-    for kind in FIXES:
-        patch.setitem(FIXES, kind, "x")
-
-
-def without_words(data: Any) -> Any:
-    """Plain data, less what is said."""
-    if isinstance(data, dict):
-        return {name: without_words(value) for name, value in data.items() if name not in SAID}
-    return [without_words(one) for one in data] if isinstance(data, list) else data
+from tests.words import mute, without_words
 
 
 def conclusion(record: WatchRecord) -> str:
@@ -66,5 +43,5 @@ def test_a_run_that_is_watched_without_words_is_watched_alike(monkeypatch: pytes
 
 def test_each_kind_that_a_run_found_has_its_words() -> None:
     """And none is in two tables, for a kind has one meaning."""
-    tables = (alerts.ALERTS, checks.CHECKS, kinds.KINDS)
+    tables = (alerts.ALERTS, checks.CHECKS, kinds.KINDS, mistakes.MISTAKES, experiments.EXPERIMENTS)
     assert sum(map(len, tables)) == len(set().union(*tables))

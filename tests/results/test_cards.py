@@ -1,0 +1,74 @@
+"""``finding.explain()``: from any finding a card, whose faces say the same."""
+
+from __future__ import annotations
+
+import html
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import modlab
+from modlab.results.worded import Worded
+from modlab.wording import cards, mistakes
+from modlab.wording.alerts import ALERTS
+from modlab.wording.kinds import KINDS
+from tests.diagnosing import test_words as diagnoses
+from tests.watching import test_verdict as watches
+
+
+def of_watch(name: str) -> list[Worded]:
+    w = watches.RUNS[name][0]()
+    return [*w.alerts, *w.verdict.rungs, *w.findings, *w.verdict.findings]
+
+
+def of_diagnosis(name: str) -> list[Any]:
+    return [*diagnoses.RUNS[name]().records]
+
+
+FINDINGS: dict[str, Callable[[], list[Any]]] = {
+    **{f"diagnose: {name}": lambda name=name: of_diagnosis(name) for name in diagnoses.RUNS},  # type: ignore[misc]
+    **{f"watch: {name}": lambda name=name: of_watch(name) for name in ("no owner", "dead units", "NaN", "bfloat16")},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_the_faces_of_a_card_say_the_same(name: str) -> None:
+    found = FINDINGS[name]()
+    assert found
+    for one in found:
+        card = one.explain()
+        blocks = card._sheet().notes
+        picture = " ".join(html.unescape(card.html(bundle=False)).split())
+        text, page = " ".join(str(card).split()), json.dumps(card.to_dict())
+        for said in (one.text, *(block.prose for block in blocks), *(line for block in blocks for line in block.code.splitlines())):
+            assert " ".join(said.split()) in text and " ".join(said.split()) in picture
+        assert json.dumps(one.text) in page and one.text in card.headline
+        assert str(pickle.loads(pickle.dumps(card))) == str(card)
+        assert (blocks[0].caption == "where" and (one.path or "(root)") in blocks[0].prose) or one.places
+
+
+def test_each_kind_has_a_meaning() -> None:
+    assert {*ALERTS, *KINDS} == {*cards.REASONS}
+    assert {rung.name for rung in watches.RUNS["healthy"][0]().verdict.rungs} == {*cards.CHECK_REASONS}
+    silent = {kind for kind, one in mistakes.MISTAKES.items() if not one.reason}
+    assert silent == {"several learning rates"}
+
+
+def test_what_to_do_stands_with_its_code() -> None:
+    (found,) = [one for one in of_diagnosis("hidden") if one.kind == "hidden"]
+    assert "do\n  self.more = nn.ModuleList(self.more)" in str(found.explain())
+
+
+def test_explain_says_that_a_finding_explains_itself() -> None:
+    (found, *_) = of_diagnosis("hidden")
+    with pytest.raises(modlab.ModlabError, match=r"found\.explain\(\)"):
+        modlab.explain(found)
+
+
+def test_a_card_takes_no_values() -> None:
+    (found, *_) = of_diagnosis("hidden")
+    with pytest.raises(TypeError):
+        found.explain("l0")
