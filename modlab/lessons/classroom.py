@@ -55,10 +55,19 @@ class ClassReport:
     @property
     def headline(self) -> str:
         """One sentence, the most frequent misconception."""
-        if not self.rows or not self.rows[0][1].held:
-            return f"{plural(self.learners, 'learner')}: none of the {len(BELIEFS)} misconceptions was seen."
+        learners = plural(self.learners, "learner")
+        if not self.rows:
+            return f"{learners}: no answer has been given that could show one of the {len(BELIEFS)} misconceptions."
         number, count = self.rows[0]
+        if not count.held:
+            return f"{learners}: none of the {plural(len(self.rows), 'misconception')} that an answer could show was seen."
         return f"{len(count.held)} of {len(count.asked)} believe: {BELIEFS[number].says}"
+
+    @property
+    def unasked(self) -> str:
+        """What nobody was asked about, in a sentence; nothing where that is none, or all."""
+        numbers = [str(number) for number in BELIEFS if not self.counts[number].asked]
+        return f"Nobody has given an answer that could show {', '.join(numbers)} yet." if self.rows and numbers else ""
 
     def text(self, *, names: bool = False) -> str:
         """A table for the terminal; who holds what only when asked for."""
@@ -70,17 +79,14 @@ class ClassReport:
                 lines.append(f"            so it is: {belief.truth}  ({belief.lesson}: {belief.view})")
             if names and count.held:
                 lines.append(f"            {', '.join(sorted(count.held))}")
-        unasked = [number for number in BELIEFS if not self.counts[number].asked]
-        if unasked:
-            lines += ["", f"Nobody has been asked about {', '.join(map(str, unasked))} yet."]
+        lines += ["", self.unasked] if self.unasked else []
         lines += [f"Not read: {name}: {reason}" for name, reason in self.reasons.items()]
         return "\n".join(lines)
 
     def html(self, *, names: bool = False) -> str:
         """One printable page."""
         rows = "\n".join(self._row(number, count, names) for number, count in self.rows)
-        unasked = ", ".join(str(number) for number in BELIEFS if not self.counts[number].asked)
-        rest = f"<p>Nobody has been asked about {unasked} yet.</p>" if unasked else ""
+        rest = f"<p>{self.unasked}</p>" if self.unasked else ""
         if self.skipped:
             rest += f"<p>{plural(len(self.skipped), 'file')} could not be read{', or is no lesson' if names else ''}.</p>"
             rest += "".join(f"<p>{escape(name)}: {escape(reason)}</p>" for name, reason in self.reasons.items()) if names else ""

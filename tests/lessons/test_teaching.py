@@ -266,6 +266,17 @@ def test_a_report_counts_who_holds_what_of_who_was_asked(submissions):
     assert "learner0" not in report.text().replace("learner00/scratch", "")
 
 
+def test_a_report_of_answers_that_show_nothing_says_so():
+    counts = {number: classroom.Count() for number in classroom.BELIEFS}
+    report = classroom.ClassReport(2, 2, counts)
+    assert report.headline == "2 learners: no answer has been given that could show one of the 36 misconceptions."
+    assert not report.unasked
+    counts[3].asked.add("one")
+    assert report.headline == "2 learners: none of the 1 misconception that an answer could show was seen."
+    assert report.unasked.startswith("Nobody has given an answer that could show 1, 2, 4,")
+    assert report.unasked in report.text() and report.unasked in report.html()
+
+
 def test_the_report_is_one_page(submissions, tmp_path, capsys):
     assert main(["lessons", "report", str(submissions), "--out", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
