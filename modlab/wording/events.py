@@ -31,8 +31,8 @@ _CHANGES = {
 }
 _TURNS = {"left": "out of the graph", "joined": "requires grad now"}
 _SYSTEMS = {
-    "FSDP": "gathers parameters before they are used, frees them after, and adds up gradients",
-    "DDP": "hands buffers to all ranks, and adds up gradients",
+    "FSDP": "gathers parameters before they are used, frees them after, and reduces gradients where they are synchronized",
+    "DDP": "hands buffers to all ranks, and reduces gradients outside of no_sync()",
 }
 
 
