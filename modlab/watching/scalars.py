@@ -18,7 +18,7 @@ from modlab.watching.readback import is_far, numbers
 from modlab.watching.time_slots import TimeSlots
 
 SLOTS = 512
-PENDING = 256
+PENDING = 512
 """Values that wait to be taken into the curve: appending one costs a fraction of a microsecond."""
 
 ROWS, PLANES = "NllLossBackward0", "NllLoss2DBackward0"
@@ -188,9 +188,8 @@ class Scalars:
         for name, value in values.items():
             try:
                 number = value if type(value) is float else _number(name, value)
-                curve = self.curves.get(name) or self._new(name, value)
-                curve.early |= not (curve.count or curve.pending or step)
-                curve.add(step if curve.early else max(step - 1, 0), number)
+                curve = self.curves.get(name) or self._new(name, value, early=not step)
+                curve.add(step if curve.early or not step else step - 1, number)
             except (_TooManyError, _NoNumberError) as error:
                 self._refuse(name, error)
 
@@ -201,13 +200,14 @@ class Scalars:
             self._refused.add(key)
             self._tell(str(error))
 
-    def _new(self, name: str, value: Any) -> Scalar:
+    def _new(self, name: str, value: Any, *, early: bool) -> Scalar:
         if len(self.curves) >= MOST:
             raise _TooManyError(f"w.log({name}=…): {MOST} curves are kept, and there are as many; others are left out")
         if "loss" in name.lower() and isinstance(value, Tensor):
             with without_torch_function():
                 self.entropy = self.entropy or entropy_of(value.grad_fn)
         curve = self.curves[name] = Scalar(name)
+        curve.early = early
         return curve
 
 
